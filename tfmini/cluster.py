@@ -43,7 +43,7 @@ class ClusterTask(NamedTuple):
         return f"/job:{self.job}/task:{self.task}"
 
 
-def _text(value: Any, kind: str) -> str:
+def _text(value: object, kind: str) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if not isinstance(value, str):
@@ -51,7 +51,7 @@ def _text(value: Any, kind: str) -> str:
     return value
 
 
-def _numbered(job: Any, tasks: Any) -> dict[Any, Any]:
+def _numbered(job: object, tasks: object) -> dict[Any, Any]:
     if isinstance(tasks, (list, tuple)):
         return dict(enumerate(tasks))
     if isinstance(tasks, dict):
@@ -59,7 +59,7 @@ def _numbered(job: Any, tasks: Any) -> dict[Any, Any]:
     raise _bad_tasks(job, tasks)
 
 
-def _bad_tasks(job: Any, got: Any) -> TypeError:
+def _bad_tasks(job: object, got: object) -> TypeError:
     return TypeError(f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. Got {got!r}.")
 
 
@@ -84,7 +84,7 @@ def _jobs_of_dict(cluster: dict[Any, Any]) -> _Jobs:
     }
 
 
-def _is_cluster_def(value: Any) -> bool:
+def _is_cluster_def(value: object) -> bool:
     """Whether `value` is a ClusterDef message of tfmini or TensorFlow, without importing protobuf."""
     descriptor = getattr(type(value), "DESCRIPTOR", None)
     return getattr(descriptor, "name", None) == "ClusterDef"
@@ -337,7 +337,7 @@ def tf_config_object(env: Mapping[str, str] | None = None) -> dict[str, Any]:
     return _json_object(config, "TF_CONFIG must be a JSON object with 'cluster' and 'task'")
 
 
-def _json_object(value: Any, rule: str) -> dict[str, Any]:
+def _json_object(value: object, rule: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     raise ValueError(f"{rule}, got: {value!r}")
@@ -366,7 +366,7 @@ def tf_config_task(config: Mapping[str, Any]) -> dict[str, Any]:
     return _json_object(config.get("task") or {}, "'task' in TF_CONFIG must be an object with 'type' and 'index'")
 
 
-def _with_integer_keys(tasks: Any) -> Any:
+def _with_integer_keys(tasks: object) -> Any:
     return {int(index): address for index, address in tasks.items()} if isinstance(tasks, dict) else tasks
 
 

@@ -26,7 +26,7 @@ _Fields = tuple[str | None, int | None, int | None, str | None, int | None]
 _FIELD_NAMES = ("job", "replica", "task", "device_type", "device_index")
 
 
-def _optional_str(value: Any) -> str | None:
+def _optional_str(value: object) -> str | None:
     return None if value is None else str(value)
 
 
@@ -34,7 +34,7 @@ def _optional_int(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _optional_type(value: Any) -> str | None:
+def _optional_type(value: object) -> str | None:
     # As in TensorFlow, only these two spellings are changed to upper case.
     return value.upper() if value in ("cpu", "gpu") else _optional_str(value)
 
@@ -52,7 +52,7 @@ def _coerced(values: tuple[Any, ...]) -> _Fields:
     return tuple(coerce(value) for coerce, value in zip(_COERCE, values, strict=True))
 
 
-def _format(job: Any, replica: Any, task: Any, device_type: Any, device_index: Any) -> str:
+def _format(job: object, replica: object, task: object, device_type: object, device_index: object) -> str:
     pieces = []
     if job is not None:
         pieces.append(f"/job:{job}")
@@ -110,7 +110,7 @@ def _device_field(position: int, doc: str) -> property:
 
 
 def _changeable(field: property, position: int) -> property:
-    def set_(self: DeviceSpec, value: Any) -> None:
+    def set_(self: DeviceSpec, value: object) -> None:
         fields: list[Any] = list(self._fields)
         fields[position] = value
         self._fields = _coerced(tuple(fields))

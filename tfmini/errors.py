@@ -66,7 +66,7 @@ class OpError(Exception):
 
     def __init__(
         self,
-        node_def: Any,
+        node_def: object,
         op: Any,
         message: str,
         error_code: int,
@@ -150,7 +150,7 @@ class _CodedError(OpError):
 
     code = UNKNOWN
 
-    def __init__(self, node_def: Any, op: Any, message: str, **origin: Any) -> None:
+    def __init__(self, node_def: object, op: Any, message: str, **origin: Any) -> None:
         super().__init__(node_def, op, message, self.code, **origin)
 
     @classmethod
@@ -172,7 +172,7 @@ class UnknownError(_CodedError):
 
     code = UNKNOWN
 
-    def __init__(self, node_def: Any, op: Any, message: str, error_code: int = UNKNOWN, **origin: Any) -> None:
+    def __init__(self, node_def: object, op: Any, message: str, error_code: int = UNKNOWN, **origin: Any) -> None:
         OpError.__init__(self, node_def, op, message, error_code, **origin)
 
 
@@ -332,8 +332,8 @@ def from_code(
     code: int,
     message: str,
     *,
-    node_def: Any = None,
-    op: Any = None,
+    node_def: object = None,
+    op: object = None,
     node_name: str = "",
     **origin: Any,
 ) -> OpError:

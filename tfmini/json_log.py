@@ -23,7 +23,7 @@ def is_wanted() -> bool:
     return os.environ.get(LOG_JSON_ENV) == "1"
 
 
-def json_line(message: str, task: str, **fields: Any) -> str:
+def json_line(message: str, task: str, **fields: object) -> str:
     """One line, without its end. ``fields``: replace or follow the usual ones."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "level": "INFO", "logger": "", "task": task, "message": message, **fields})

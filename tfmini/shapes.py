@@ -7,7 +7,7 @@ created on demand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfmini.export import export
@@ -76,7 +76,7 @@ class Dimension:
         self.assert_is_compatible_with(other)
         return Dimension(other._value if self._value is None else self._value)
 
-    def _arith(self, other: Any, apply: Any, swap: bool = False) -> Any:
+    def _arith(self, other: Any, apply: Callable[..., Any], swap: bool = False) -> Any:
         try:
             other_value = as_dimension(other)._value
         except (TypeError, ValueError):
@@ -121,7 +121,7 @@ class Dimension:
             f"unsupported operand type(s) for /: {type(other).__name__!r} and 'Dimension', please use // instead"
         )
 
-    def _compare(self, other: Any, apply: Any) -> Any:
+    def _compare(self, other: Any, apply: Callable[..., Any]) -> Any:
         other_value = as_dimension(other)._value
         return None if self._value is None or other_value is None else apply(self._value, other_value)
 
@@ -158,7 +158,7 @@ def as_dimension(value: Any) -> Dimension:
 
 
 @export("tf.dimension_value", "tf.compat.dimension_value")
-def dimension_value(dimension: Any) -> int | None:
+def dimension_value(dimension: int | Dimension | None) -> int | None:
     """The size of a `Dimension` (None if unknown); other values unchanged (``tf.dimension_value``)."""
     return dimension.value if isinstance(dimension, Dimension) else dimension
 

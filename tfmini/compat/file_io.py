@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import IO, Any
@@ -356,18 +356,20 @@ def _is_pattern(text: str) -> bool:
 
 
 @export("tf.io.gfile.walk")
-def walk(top: PathLike, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:
+def walk(
+    top: PathLike, topdown: bool = True, onerror: Callable[..., Any] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields (directory, names of its directories, names of its files) of a tree (``tf.io.gfile.walk``)."""
     return os.walk(local_path(top), topdown=topdown, onerror=onerror)
 
 
-def read_file_to_string(filename: Any, binary_mode: bool = False) -> Any:
+def read_file_to_string(filename: str, binary_mode: bool = False) -> Any:
     """The content of a file, as text or bytes (``read_file_to_string``)."""
     with GFile(filename, "rb" if binary_mode else "r") as file:
         return file.read()
 
 
-def write_string_to_file(filename: Any, file_content: str | bytes) -> None:
+def write_string_to_file(filename: str, file_content: str | bytes) -> None:
     """Replaces a file's content (``write_string_to_file``)."""
     with GFile(filename, "w") as file:
         file.write(file_content)

@@ -68,7 +68,7 @@ class _SelfParsingFlags:
     def __getitem__(self, name: str) -> Any:
         return self.__dict__["_flags"][name]
 
-    def __setitem__(self, name: str, flag: Any) -> None:
+    def __setitem__(self, name: str, flag: object) -> None:
         self.__dict__["_flags"][name] = flag
 
     def __contains__(self, name: str) -> bool:

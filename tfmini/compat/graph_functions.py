@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike
 from tfmini.export import export
 from tfmini.graph.attr_values import tensor_proto
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.graph import Graph
 from tfmini.graph.graph_util import extract_sub_graph
 from tfmini.graph.op_types import ENTER_OPS, MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
 from tfmini.graph.operation import Tensor
@@ -25,6 +27,8 @@ from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.control import group
 from tfmini.ops.custom_gradient import custom_gradient
 from tfmini.ops.gradients import gradients
+from tfmini.protos import GraphDef
+from tfmini.runtime.client.session import BaseSession
 
 
 class CalledFunction:
@@ -93,7 +97,7 @@ class DefinedFunction:
         """Makes a function of the inputs and of the results' gradients the gradient of later calls."""
         self._grad_func = grad_func
 
-    def add_to_graph(self, graph: Any) -> None:
+    def add_to_graph(self, graph: Graph) -> None:
         """Does nothing: calls bring their ops along."""
 
     def __call__(self, *args: object, name: str | None = None) -> Any:
@@ -166,12 +170,12 @@ class Defun:
 
     def __init__(
         self,
-        *input_types: Any,
+        *input_types: DTypeLike,
         func_name: str | None = None,
         grad_func: DefinedFunction | None = None,
         python_grad_func: Callable[..., Any] | None = None,
         shape_func: Callable[..., Any] | None = None,
-        **other: Any,
+        **other: object,
     ) -> None:
         if grad_func is not None and python_grad_func is not None:
             raise ValueError("Gradient defined twice for function: give grad_func or python_grad_func")
@@ -216,7 +220,7 @@ def _node_name(input_name: str) -> str:
     return input_name.lstrip("^").partition(":")[0]
 
 
-def _with_nodes(graph_def: Any, nodes: Iterable[Any]) -> Any:
+def _with_nodes(graph_def: GraphDef, nodes: Iterable[Any]) -> Any:
     found = type(graph_def)()
     found.node.extend(nodes)
     found.library.CopyFrom(graph_def.library)
@@ -226,8 +230,8 @@ def _with_nodes(graph_def: Any, nodes: Iterable[Any]) -> Any:
 
 @export("tf.graph_util.convert_variables_to_constants")
 def convert_variables_to_constants(
-    sess: Any, input_graph_def: Any, output_node_names: list[str], variable_names_whitelist: Any = None,
-    variable_names_blacklist: Any = None,
+    sess: BaseSession, input_graph_def: GraphDef, output_node_names: list[str],
+    variable_names_whitelist: Sequence[str] | None = None, variable_names_blacklist: Sequence[str] | None = None,
 ) -> Any:  # fmt: skip
     """Converts the variables of a GraphDef to constants with their current values.
 
@@ -308,7 +312,7 @@ def _gather(made: Any, node: Any) -> None:
 
 
 @export("tf.graph_util.remove_training_nodes")
-def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
+def remove_training_nodes(input_graph: Any, protected_nodes: Sequence[str] | None = None) -> Any:
     """Removes nodes that only training needs: CheckNumerics, and Identity nodes that are not protected."""
     protected = set(protected_nodes or ())
     checked = _without(input_graph, lambda node: node.op == "CheckNumerics" and node.name not in protected)
@@ -322,7 +326,7 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Any = None) -> Any:
     return _without(checked, plain_copy)
 
 
-def _without(graph_def: Any, dropped: Callable[[Any], bool]) -> Any:
+def _without(graph_def: GraphDef, dropped: Callable[[Any], bool]) -> Any:
     """Removes the chosen nodes; their consumers get their inputs directly."""
     inputs = {node.name: node.input[0] for node in graph_def.node if dropped(node)}
 

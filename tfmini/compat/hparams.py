@@ -23,7 +23,7 @@ def _boolean(text: str) -> bool:
     return bool(int(text))
 
 
-def _reader(name: str, kind: Any, values: str) -> Callable[[str], Any]:
+def _reader(name: str, kind: type, values: str) -> Callable[[str], Any]:
     """Returns a function that converts text to a value; its ValueError names the parameter."""
     convert = _boolean if kind is bool else kind
 
@@ -67,7 +67,7 @@ def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool 
     return result
 
 
-def _add_clause(clause: re.Match[str], kind: Any, values: str, result: dict[str, Any]) -> None:
+def _add_clause(clause: re.Match[str], kind: type, values: str, result: dict[str, Any]) -> None:
     """Adds one clause to the result."""
     name, index = clause["name"], clause["index"]
     read = _reader(name, kind, values)
@@ -88,7 +88,7 @@ def _add_clause(clause: re.Match[str], kind: Any, values: str, result: dict[str,
     elements[int(index)] = value
 
 
-def _fitted(name: str, kind: Any, value: object) -> Any:
+def _fitted(name: str, kind: type, value: object) -> Any:
     """Converts a value to the parameter's type; raises ValueError if that would lose information."""
     if type(value) is kind or kind is type(None):
         return value
@@ -122,7 +122,7 @@ class HParams:
       ValueError: the class uses the name itself, or a list is empty.
     """
 
-    def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
+    def __init__(self, hparam_def: object = None, model_structure: object = None, **kwargs: Any) -> None:
         if hparam_def is not None:
             raise NotImplementedError("HParams(hparam_def=) is not supported: give the values by keyword")
         self._hparam_types: dict[str, tuple[Any, bool]] = {}
@@ -198,7 +198,9 @@ class HParams:
             raise ValueError(f"The hyperparameters must be a JSON object, not {values!r}")
         return self.override_from_dict(values)
 
-    def to_json(self, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:
+    def to_json(
+        self, indent: int | None = None, separators: tuple[str, str] | None = None, sort_keys: bool = False
+    ) -> str:
         """The values as JSON, without functions."""
         kept = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(kept, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -223,7 +225,7 @@ class HParams:
         """The ``model_structure`` that was given."""
         return self._model_structure
 
-    def set_model_structure(self, model_structure: Any) -> None:
+    def set_model_structure(self, model_structure: object) -> None:
         """Replaces the model structure."""
         self._model_structure = model_structure
 

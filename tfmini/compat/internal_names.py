@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from tfmini.compat.switches import executing_eagerly
+from tfmini.core_types import DTypeLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.ops.control import group
 from tfmini.ops.variables.base import Variable
@@ -37,7 +39,7 @@ export_names(
 export_names("tensorflow.python.eager.context", "executing_eagerly_outside_functions")
 
 
-def convert_n_to_tensor(values: Iterable[Any], dtype: Any = None, name: str | None = None) -> list[Any]:
+def convert_n_to_tensor(values: Iterable[Any], dtype: DTypeLike | None = None, name: str | None = None) -> list[Any]:
     """Converts each of ``values`` to a tensor."""
     return [convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)]
 
@@ -72,7 +74,7 @@ def enabled() -> bool:
 
 
 @export("tensorflow.python.ops.control_flow_util.GraphOrParentsInXlaContext")
-def GraphOrParentsInXlaContext(graph: Any) -> bool:
+def GraphOrParentsInXlaContext(graph: Graph) -> bool:
     """False: tfmini has no XLA."""
     return False
 
@@ -83,7 +85,7 @@ def list_local_devices(session_config: object = None) -> list[DeviceAttributes]:
     return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
 
 
-def _undecorated(function: Any = None, *_: object, **__: object) -> Any:
+def _undecorated(function: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
     return function
 
 
@@ -102,12 +104,12 @@ export_names(
 )
 
 
-def make_decorator(target: Any, decorator_func: Any, *_: object, **__: object) -> Any:
+def make_decorator(target: Callable[..., Any], decorator_func: Callable[..., Any], *_: object, **__: object) -> Any:
     """Returns ``decorator_func`` with the name and the docstring of ``target``."""
     return functools.wraps(target)(decorator_func)
 
 
-def unwrap(maybe_decorator: Any) -> tuple[list[Any], Any]:
+def unwrap(maybe_decorator: Callable[..., Any]) -> tuple[list[Any], Any]:
     """Returns an empty list of decorators, and the innermost function."""
     return [], inspect.unwrap(maybe_decorator)
 
@@ -191,7 +193,7 @@ def keras_export(*_: str, **__: object) -> Callable[[Any], Any]:
     return lambda decorated: decorated
 
 
-def deprecated_argument_lookup(new_name: str, new_value: Any, old_name: str, old_value: Any) -> Any:
+def deprecated_argument_lookup(new_name: str, new_value: object, old_name: str, old_value: object) -> Any:
     """The value of an argument with an old and a new name; raises ValueError if both are given."""
     if old_value is None:
         return new_value

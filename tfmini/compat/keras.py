@@ -8,12 +8,14 @@ import tarfile
 import tempfile
 import urllib.request
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.compat import mnist
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 
 _FOLDER = os.path.join("~", ".keras", "datasets")
@@ -67,7 +69,7 @@ def get_file(
     cache_subdir: str = "datasets",
     hash_algorithm: str = "auto",
     extract: bool = False,
-    archive_format: Any = "auto",
+    archive_format: str | Sequence[str] = "auto",
     cache_dir: str | None = None,
 ) -> str:
     """Downloads a file, unless it is there (``tf.keras.utils.get_file``).
@@ -134,7 +136,7 @@ def _unpack(path: str, folder: str) -> None:
 
 
 @export("tf.keras.utils.to_categorical")
-def to_categorical(y: Any, num_classes: int | None = None, dtype: Any = "float32") -> np.ndarray:
+def to_categorical(y: TensorLike, num_classes: int | None = None, dtype: Any = "float32") -> np.ndarray:
     """Class numbers as rows with a one (``tf.keras.utils.to_categorical``).
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat.file_io import GFile
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -68,11 +68,11 @@ def assert_like_rnncell(cell_name: str, cell: Any) -> None:
     check_cell(cell, cell_name)
 
 
-def _like_rnncell(cell: Any) -> bool:
+def _like_rnncell(cell: object) -> bool:
     return all(hasattr(cell, name) for name in ("output_size", "state_size", "zero_state")) and callable(cell)
 
 
-def _zero_state_tensors(state_size: Any, batch_size: Any, dtype: Any) -> Any:
+def _zero_state_tensors(state_size: object, batch_size: TensorLike, dtype: DTypeLike) -> Any:
     return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), state_size)
 
 
@@ -111,7 +111,7 @@ def best_effort_input_batch_size(flat_input: list[Any]) -> Any:
 _best_effort_input_batch_size = best_effort_input_batch_size
 
 
-def _infer_state_dtype(explicit_dtype: Any, state: Any) -> Any:
+def _infer_state_dtype(explicit_dtype: object, state: Any) -> Any:
     """The given type, or the common one of a nested state; raises ValueError where types differ."""
     if explicit_dtype is not None or not nest.is_nested(state):
         return explicit_dtype if explicit_dtype is not None else state.dtype
@@ -143,14 +143,14 @@ class _Linear:
             start = bias_initializer if bias_initializer is not None else Constant(0.0, dtype)
             self._bias = vs.get_variable("bias", [output_size], dtype, start)
 
-    def __call__(self, args: Any) -> Any:
+    def __call__(self, args: Sequence[Any]) -> Any:
         parts = args if nest.is_nested(args) else [args]
         product = matmul(parts[0] if len(parts) == 1 else concat(list(parts), 1), self._kernel)
         return product if self._bias is None else bias_add(product, self._bias)
 
 
 def _linear(
-    args: Any,
+    args: Sequence[Any],
     output_size: int,
     bias: bool,
     bias_initializer: Callable[..., Any] | None = None,
@@ -307,7 +307,7 @@ class VocabularyProcessor:
         self.vocabulary_.freeze()
         return self
 
-    def fit_transform(self, raw_documents: Any, unused_y: object = None) -> Iterator[np.ndarray]:
+    def fit_transform(self, raw_documents: Iterable[str], unused_y: object = None) -> Iterator[np.ndarray]:
         """`fit`, then `transform`."""
         self.fit(raw_documents)
         return self.transform(raw_documents)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.compat.file_io import GFile, local_path
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, PathLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import get_seed, name_scope
@@ -85,7 +85,7 @@ class DataSet:
         labels: Any,
         fake_data: bool = False,
         one_hot: bool = False,
-        dtype: Any = dtypes.float32,
+        dtype: DTypeLike = dtypes.float32,
         reshape: bool = True,
         seed: int | None = None,
     ) -> None:
@@ -166,10 +166,10 @@ def _checked(images: Any, labels: Any, reshape: bool) -> Any:
 
 @export("tf.contrib.learn.datasets.mnist.read_data_sets", "tf.examples.tutorials.mnist.input_data.read_data_sets")
 def read_data_sets(
-    train_dir: Any,
+    train_dir: PathLike,
     fake_data: bool = False,
     one_hot: bool = False,
-    dtype: Any = dtypes.float32,
+    dtype: DTypeLike = dtypes.float32,
     reshape: bool = True,
     validation_size: int = 5000,
     seed: int | None = None,
@@ -208,7 +208,7 @@ def read_data_sets(
 
 
 @export("tf.contrib.learn.datasets.mnist.load_mnist")
-def load_mnist(train_dir: Any = "MNIST-data") -> Datasets:
+def load_mnist(train_dir: PathLike = "MNIST-data") -> Datasets:
     """`read_data_sets` with all defaults (``contrib.learn.datasets.mnist.load_mnist``)."""
     return read_data_sets(train_dir)
 
@@ -218,7 +218,7 @@ def load_mnist(train_dir: Any = "MNIST-data") -> Datasets:
     "tf.contrib.learn.datasets.mnist.maybe_download",
     "tf.examples.tutorials.mnist.input_data.maybe_download",
 )
-def maybe_download(filename: str, work_directory: Any, source_url: str = "") -> str:
+def maybe_download(filename: str, work_directory: PathLike, source_url: str = "") -> str:
     """The path of an existing file (``base.maybe_download``); raises NotFoundError if it is missing."""
     path = os.path.join(local_path(work_directory), filename)
     if not os.path.exists(path):
@@ -374,7 +374,9 @@ def _column(rows: list[list[str]], target_column: int, types: tuple[Any, Any]) -
 
 
 @export("tf.contrib.learn.datasets.base.load_csv_with_header")
-def load_csv_with_header(filename: Any, target_dtype: Any, features_dtype: Any, target_column: int = -1) -> Dataset:
+def load_csv_with_header(
+    filename: str, target_dtype: DTypeLike, features_dtype: DTypeLike, target_column: int = -1
+) -> Dataset:
     """A table whose first line begins with the number of rows (``contrib.learn.datasets.base.load_csv_with_header``).
 
     Args:
@@ -393,7 +395,9 @@ def load_csv_with_header(filename: Any, target_dtype: Any, features_dtype: Any, 
 
 
 @export("tf.contrib.learn.datasets.base.load_csv_without_header")
-def load_csv_without_header(filename: Any, target_dtype: Any, features_dtype: Any, target_column: int = -1) -> Dataset:
+def load_csv_without_header(
+    filename: str, target_dtype: DTypeLike, features_dtype: DTypeLike, target_column: int = -1
+) -> Dataset:
     """A table without a header; see `load_csv_with_header`."""
     with GFile(filename) as file:
         rows = [row for row in csv.reader(file) if row]

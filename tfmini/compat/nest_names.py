@@ -55,14 +55,14 @@ def assert_shallow_structure(
 
 @export("tf.contrib.framework.nest.flatten_up_to")
 def flatten_up_to(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
+    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False
 ) -> list[Any]:
     """The parts of ``input_tree`` at the leaves of ``shallow_tree``, with the errors of `assert_shallow_structure`."""
     assert_shallow_structure(shallow_tree, input_tree, check_types)
     return list(_up_to(shallow_tree, input_tree))
 
 
-def _up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
+def _up_to(shallow_tree: object, input_tree: object) -> Iterator[Any]:
     if not nest.is_nested(shallow_tree):
         yield input_tree
         return
@@ -71,7 +71,7 @@ def _up_to(shallow_tree: Any, input_tree: Any) -> Iterator[Any]:
 
 
 @export("tf.contrib.framework.nest.map_structure_up_to")
-def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Any:
+def map_structure_up_to(shallow_tree: object, func: Callable[..., Any], *inputs: object, **kwargs: Any) -> Any:
     """Applies ``func`` to the parts of ``inputs`` at the leaves of ``shallow_tree``, which gives the form.
 
     Raises:
@@ -87,7 +87,7 @@ def map_structure_up_to(shallow_tree: Any, func: Callable[..., Any], *inputs: An
 
 
 @export("tf.contrib.framework.nest.flatten_dict_items")
-def flatten_dict_items(dictionary: Any) -> dict[Any, Any]:
+def flatten_dict_items(dictionary: object) -> dict[Any, Any]:
     """A dictionary whose keys and values may be structures, as one of their leaves.
 
     Raises:
@@ -143,13 +143,13 @@ def flatten_with_joined_string_paths(
 
 
 @export("tf.contrib.framework.nest.map_structure_with_tuple_paths")
-def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: object) -> Any:
+def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: object, **kwargs: object) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is a tuple."""
     return _with_paths(lambda path: path, func, structure, kwargs)
 
 
 @export("tf.contrib.framework.nest.map_structure_with_paths")
-def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: object) -> Any:
+def map_structure_with_paths(func: Callable[..., Any], *structure: object, **kwargs: object) -> Any:
     """Applies ``func(path, leaf, …)`` to corresponding leaves; a path is text, with ``/`` between its steps."""
     return _with_paths(lambda path: "/".join(map(str, path)), func, structure, kwargs)
 

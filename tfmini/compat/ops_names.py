@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import DimensionLike, TensorLike
+from tfmini.core_types import DimensionLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.layers.convolutional import convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.ops.array.shape import rank, shape
@@ -21,6 +22,7 @@ from tfmini.ops.nn import sampling
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import _float_type, fans
+from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import VariableStore, default_variable_store
 from tfmini.shapes import TensorShape, as_raw, broadcast_raw
 
@@ -54,7 +56,7 @@ def matrix(rows: DimensionLike, cols: DimensionLike) -> TensorShape:
     return TensorShape([rows, cols])
 
 
-def broadcast_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+def broadcast_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> TensorShape:
     """The shape of the sum of two tensors; raises ValueError if they do not broadcast."""
     return TensorShape(broadcast_raw(as_raw(shape_x), as_raw(shape_y)))
 
@@ -67,7 +69,9 @@ export_names(
 )
 
 
-def _pure_variable_scope(name_or_scope: Any, *args: object, **kwargs: Any) -> AbstractContextManager[Any]:
+def _pure_variable_scope(
+    name_or_scope: str | VariableScope | None, *args: object, **kwargs: Any
+) -> AbstractContextManager[Any]:
     """A variable scope that opens no name scope."""
     for name, value in zip(("reuse", "initializer", "regularizer", "caching_device", "partitioner"), args):
         kwargs[name] = value
@@ -106,7 +110,7 @@ def prepend_name_scope(name: str, import_scope: str | None) -> str:
     return f"{mark}{import_scope.rstrip('/')}/{name[len(mark) :]}"
 
 
-def _get_graph_from_inputs(op_input_list: Sequence[Any], graph: Any = None) -> Any:
+def _get_graph_from_inputs(op_input_list: Sequence[Any], graph: Graph | None = None) -> Any:
     """The graph of the first tensor or op, or the given or the default one; raises ValueError if they differ."""
     for item in op_input_list:
         found = getattr(item, "graph", None)
@@ -129,8 +133,9 @@ def inside_function() -> bool:
 
 
 def internal_convert_to_tensor(
-    value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False, preferred_dtype: Any = None,
-    ctx: object = None, accept_symbolic_tensors: bool = True, accept_composite_tensors: bool = True,
+    value: object, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False,
+    preferred_dtype: DTypeLike | None = None, ctx: object = None, accept_symbolic_tensors: bool = True,
+    accept_composite_tensors: bool = True,
 ) -> Tensor:  # fmt: skip
     """``tf.convert_to_tensor``; with ``as_ref``, a variable gives its reference."""
     if preferred_dtype is not None and dtype is None:
@@ -149,7 +154,9 @@ def _bucketize(input: TensorLike, boundaries: Sequence[float], name: str | None 
 
 
 @export("tensorflow.python.ops.array_ops.shape_internal")
-def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+def shape_internal(
+    input: TensorLike, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
+) -> Tensor:
     """``tf.shape``."""
     return shape(input, name=name, out_type=out_type)
 

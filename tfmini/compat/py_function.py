@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import DTypeLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import exactly_default
@@ -22,7 +23,7 @@ from tfmini.ops.py_func import eager_py_func
 from tfmini.ops.variables.base import Variable
 from tfmini.protos import ConfigProto
 from tfmini.runtime.client.master_clients import MasterClient
-from tfmini.runtime.client.session import Session
+from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.shapes import TensorShape
 
 # ---- Tensors with values, for the functions of ``tf.py_function`` --------------------------------------------------
@@ -61,7 +62,7 @@ class EagerTensor(Tensor):
         """`shape`."""
         return self.shape
 
-    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: BaseSession | None = None) -> Any:
         """`numpy`."""
         return self.numpy()
 
@@ -227,7 +228,9 @@ def _result(value: object, dtype: dtypes.DType) -> Tensor:
 
 
 @export("tf.py_function")
-def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
+def py_function(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: DTypeLike | Sequence[DTypeLike], name: str | None = None
+) -> Any:
     """Wraps a Python function of tensors with values as an op (``tf.py_function``).
 
     The function may use op functions, ``numpy()`` and Python's control flow on its arguments. Gradients pass through

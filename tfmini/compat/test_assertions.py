@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -11,7 +11,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tfmini import errors
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.devices import canonical_name
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.graph_def import GRAPH_DEF_VERSION
@@ -131,23 +131,23 @@ class Assertions(absltest.TestCase):
         if np.any(wrong):
             self.fail(f"Not {claim} at {np.argwhere(wrong)[:10].tolist()}: {values[wrong].ravel()[:10]}")
 
-    def assertAllGreater(self, a: TensorLike, comparison_target: Any) -> None:
+    def assertAllGreater(self, a: TensorLike, comparison_target: object) -> None:
         self._assertAll(a, lambda v: v > comparison_target, f"> {comparison_target}")
 
-    def assertAllLess(self, a: TensorLike, comparison_target: Any) -> None:
+    def assertAllLess(self, a: TensorLike, comparison_target: object) -> None:
         self._assertAll(a, lambda v: v < comparison_target, f"< {comparison_target}")
 
-    def assertAllGreaterEqual(self, a: TensorLike, comparison_target: Any) -> None:
+    def assertAllGreaterEqual(self, a: TensorLike, comparison_target: object) -> None:
         self._assertAll(a, lambda v: v >= comparison_target, f">= {comparison_target}")
 
-    def assertAllLessEqual(self, a: TensorLike, comparison_target: Any) -> None:
+    def assertAllLessEqual(self, a: TensorLike, comparison_target: object) -> None:
         self._assertAll(a, lambda v: v <= comparison_target, f"<= {comparison_target}")
 
     def assertAllInRange(
         self,
-        target: Any,
-        lower_bound: Any,
-        upper_bound: Any,
+        target: TensorLike,
+        lower_bound: object,
+        upper_bound: object,
         open_lower_bound: bool = False,
         open_upper_bound: bool = False,
     ) -> None:
@@ -159,32 +159,38 @@ class Assertions(absltest.TestCase):
 
         self._assertAll(target, inside, f"in the range {lower_bound} to {upper_bound}")
 
-    def assertAllInSet(self, target: Any, expected_set: Any) -> None:
+    def assertAllInSet(self, target: TensorLike, expected_set: Iterable[Any]) -> None:
         """Asserts that every value is in the set."""
         self._assertAll(target, lambda v: np.isin(v, list(expected_set)), f"in {expected_set}")
 
-    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+    def assertDTypeEqual(self, target: TensorLike, expected_dtype: DTypeLike) -> None:
         self.assertEqual(self._GetNdArray(target).dtype, expected_dtype)
 
-    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: str | None = None) -> None:
+    def assertShapeEqual(self, np_array: np.ndarray[Any, Any], tf_tensor: Any, msg: str | None = None) -> None:
         """Asserts that the static shape of a tensor equals the shape of an array."""
         self.assertAllEqual(np_array.shape, tf_tensor.get_shape().as_list(), msg)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} != {f2} +/- {err}{_also(msg)}")
 
-    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:
+    def assertArrayNear(
+        self,
+        farray1: Sequence[Any] | np.ndarray[Any, Any],
+        farray2: Sequence[Any] | np.ndarray[Any, Any],
+        err: float,
+        msg: str | None = None,
+    ) -> None:
         self.assertEqual(len(farray1), len(farray2), msg)
         for f1, f2 in zip(farray1, farray2):
             self.assertNear(float(f1), float(f2), err, msg)
 
-    def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None) -> None:
+    def assertNDArrayNear(self, ndarray1: object, ndarray2: object, err: float, msg: str | None = None) -> None:
         """Asserts that the norm of the difference is below ``err``."""
         self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)
 
     @contextmanager
     def assertRaisesWithPredicateMatch(  # type: ignore[override] # TensorFlow's has other arguments than absl's
-        self, exception_type: Any, expected_err_re_or_predicate: Any
+        self, exception_type: type[BaseException], expected_err_re_or_predicate: str | Callable[..., Any]
     ) -> Iterator[None]:
         """Asserts that the block raises an error that (with the op's name) matches the expression or predicate."""
         try:
@@ -197,7 +203,7 @@ class Assertions(absltest.TestCase):
         else:
             self.fail(f"{getattr(exception_type, '__name__', exception_type)} not raised")
 
-    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
+    def assertRaisesOpError(self, expected_err_re_or_predicate: str | Callable[..., Any]) -> Any:
         return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
 
     def assertProtoEquals(self, expected_message_maybe_ascii: Any, message: Any, msg: str | None = None) -> None:
@@ -212,7 +218,7 @@ class Assertions(absltest.TestCase):
     def assertProtoEqualsVersion(
         self,
         expected: str,
-        actual: Any,
+        actual: object,
         producer: int = GRAPH_DEF_VERSION,
         min_consumer: int = 0,
         msg: str | None = None,
@@ -224,14 +230,14 @@ class Assertions(absltest.TestCase):
     def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:
         self.assertTrue(actual.startswith(expected_start), f"{actual!r} does not start with {expected_start!r}")
 
-    def assertDeviceEqual(self, device1: Any, device2: Any, msg: str | None = None) -> None:
+    def assertDeviceEqual(self, device1: str | None, device2: str | None, msg: str | None = None) -> None:
         self.assertEqual(canonical_name(device1), canonical_name(device2), msg)
 
-    def assertItemsEqual(self, expected_seq: Any, actual_seq: Any, msg: str | None = None) -> None:
+    def assertItemsEqual(self, expected_seq: Iterable[Any], actual_seq: Iterable[Any], msg: str | None = None) -> None:
         self.assertCountEqual(expected_seq, actual_seq, msg)
 
     def assertRaisesRegexp(  # type: ignore[override] # gone from Python 3.12
-        self, expected_exception: Any, expected_regexp: Any, *args: object, **kwargs: object
+        self, expected_exception: type[BaseException], expected_regexp: str, *args: object, **kwargs: object
     ) -> Any:
         return self.assertRaisesRegex(expected_exception, expected_regexp, *args, **kwargs)
 

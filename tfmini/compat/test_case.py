@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -113,7 +113,9 @@ class TestCase(Assertions):
         with self.test_session() as own:
             return own.run(tensors)
 
-    def checkedThread(self, target: Callable[..., Any], args: Any = None, kwargs: Any = None) -> CheckedThread:
+    def checkedThread(
+        self, target: Callable[..., Any], args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> CheckedThread:
         """A thread whose failure fails the test when it is joined."""
         return CheckedThread(self, target, args or (), kwargs or {})
 
@@ -159,7 +161,9 @@ class CapturedWrites:
 class CheckedThread:
     """A daemon thread; `join` fails the test if its function raised."""
 
-    def __init__(self, case: absltest.TestCase, target: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(
+        self, case: absltest.TestCase, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
         self._case, self._error = case, ""
         self._call = lambda: target(*args, **kwargs)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -205,7 +209,7 @@ class Benchmark:
     def run_op_benchmark(
         self,
         sess: BaseSession,
-        op_or_tensor: Any,
+        op_or_tensor: object,
         feed_dict: Mapping[Any, Any] | None = None,
         burn_iters: int = 2,
         min_iters: int = 10,
@@ -239,7 +243,7 @@ class Benchmark:
         throughput: float | None = None,
         extras: dict[str, Any] | None = None,
         name: str | None = None,
-        metrics: Any = None,
+        metrics: object = None,
     ) -> None:
         """Prints one line with the measurements."""
         measured = {

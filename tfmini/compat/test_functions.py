@@ -25,12 +25,13 @@ from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity
 from tfmini.ops.gradients import gradients
+from tfmini.protos import GraphDef
 
 TensorFlowTestCase = TestCase
 
 
 @export("tf.test.is_gpu_available")
-def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
     """False: the devices are CPUs (``tf.test.is_gpu_available``)."""
     return False
 
@@ -84,7 +85,7 @@ def assert_ops_in_graph(expected_ops: dict[str, str], graph: Graph) -> dict[str,
 
 @export("tf.test.assert_equal_graph_def")
 def assert_equal_graph_def(
-    actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
+    actual: GraphDef, expected: GraphDef, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
 ) -> None:
     """Raises AssertionError unless two GraphDefs have the same nodes, in any order."""
     wanted, found = ({node.name: node for node in one.node} for one in (expected, actual))
@@ -123,25 +124,25 @@ def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def run_in_graph_and_eager_modes(func: Any = None, *_: object, **__: object) -> Any:
+def run_in_graph_and_eager_modes(func: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
     """Runs a test in a session of the default graph; there is no eager mode."""
     return _in_graph if func is None else _in_graph(func)
 
 
-def _undecorated(func: Any = None, *_: object, **__: object) -> Any:
+def _undecorated(func: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
     return func if callable(func) else _undecorated
 
 
 run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _undecorated
 
 
-def run_v1_only(reason: str, func: Any = None) -> Any:
+def run_v1_only(reason: str, func: Callable[..., Any] | None = None) -> Any:
     """Returns the test unchanged, since tfmini has only the behaviour of 1.x."""
     return _undecorated if func is None else func
 
 
 def _skipped(reason: str) -> Callable[..., Any]:
-    def decorator(func: Any = None, *_: object, **__: object) -> Any:
+    def decorator(func: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
         return unittest.skip(reason)(func) if callable(func) else decorator
 
     return decorator
@@ -151,7 +152,7 @@ run_v2_only = _skipped("tfmini follows TensorFlow 1.x")
 run_gpu_only = run_cuda_only = _skipped("there is no GPU")
 
 
-def run_all_in_graph_and_eager_modes(cls: Any) -> Any:
+def run_all_in_graph_and_eager_modes(cls: type) -> Any:
     """Applies `run_in_graph_and_eager_modes` to every test of a class."""
     for name, value in list(vars(cls).items()):
         if callable(value) and name.startswith("test") and name != "test_session":
@@ -215,12 +216,12 @@ def compute_gradient(
 @export("tf.test.compute_gradient_error")
 def compute_gradient_error(
     x: Tensor | Sequence[Tensor],
-    x_shape: Any,
+    x_shape: ShapeLike,
     y: Tensor,
     y_shape: ShapeLike,
-    x_init_value: Any = None,
+    x_init_value: TensorLike | None = None,
     delta: float = 1e-3,
-    init_targets: Any = None,
+    init_targets: TensorLike | None = None,
     extra_feed_dict: dict[Any, Any] | None = None,
 ) -> float:
     """The largest difference between the two Jacobians of `compute_gradient` (``tf.test.compute_gradient_error``)."""
@@ -229,14 +230,14 @@ def compute_gradient_error(
     return max((float(d.max()) for d in differences if d.size), default=0.0)
 
 
-def _gradient_node(x: Any, y: Any, y_shape: ShapeLike) -> tuple[Any, Any]:
+def _gradient_node(x: Any, y: Tensor, y_shape: ShapeLike) -> tuple[Any, Any]:
     with x.graph.as_default():
         # Fed below. The identity separates it from dx, which is dy itself for an Add.
         dy = constant(1.0, shape=y_shape, dtype=y.dtype)
         return gradients(y, x, identity(dy))[0], dy
 
 
-def _start(x: Any, shape: Any, value: TensorLike) -> Any:
+def _start(x: Tensor, shape: Any, value: TensorLike) -> Any:
     dtype = dtypes.as_dtype(x.dtype).base_dtype
     if dtype not in _CHECKED:
         raise TypeError(f"compute_gradient needs a float or complex x, not {dtype.name}")

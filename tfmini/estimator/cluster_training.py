@@ -115,7 +115,7 @@ class EvalSpec(_EvalSpec):
         )
 
 
-def _check_input_fn(input_fn: Any) -> None:
+def _check_input_fn(input_fn: Callable[..., Any]) -> None:
     if not callable(input_fn):
         raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
 
@@ -301,7 +301,7 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
     return run(estimator, train_spec, eval_spec)
 
 
-def _check(estimator: Any, train_spec: Any, eval_spec: Any) -> None:
+def _check(estimator: Estimator, train_spec: Any, eval_spec: Any) -> None:
     if not isinstance(estimator, Estimator):
         raise TypeError(f"`estimator` must have type `tf.estimator.Estimator`. Got: {type(estimator)}")
     if not isinstance(train_spec, TrainSpec):

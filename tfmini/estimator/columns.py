@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -70,7 +71,9 @@ def feature(features: Features, key: str) -> Any:
 class NumericColumn(Column):
     """See `numeric_column`."""
 
-    def __init__(self, key: str, dims: tuple[int, ...], default: Any, dtype: Any, normalizer: Any) -> None:
+    def __init__(
+        self, key: str, dims: tuple[int, ...], default: Any, dtype: DTypeLike, normalizer: Callable[..., Any] | None
+    ) -> None:
         self.name = self._key = key
         self._dims, self._default, self._dtype, self._normalizer = dims, default, dtype, normalizer
         self.width = math.prod(dims)
@@ -169,7 +172,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     return BucketizedColumn(source_column, found)
 
 
-def _sparse(dense: Tensor, ignored: Any) -> SparseTensor:
+def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
     """The entries of a dense tensor that are not ``ignored``."""
     wanted = greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored)
     indices = where(wanted)
@@ -179,7 +182,7 @@ def _sparse(dense: Tensor, ignored: Any) -> SparseTensor:
 class CategoricalColumn(Column):
     """A feature whose values are numbered by a function from its values to ids below ``num_buckets``."""
 
-    def __init__(self, key: str, num_buckets: int, dtype: Any, numbered: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, key: str, num_buckets: int, dtype: DTypeLike, numbered: Callable[[Tensor], Tensor]) -> None:
         self.name = self._key = key
         self.num_buckets, self._dtype, self._numbered = num_buckets, dtypes.as_dtype(dtype), numbered
 
@@ -200,7 +203,7 @@ class HashedColumn(CategoricalColumn):
 
 @export("tf.feature_column.categorical_column_with_hash_bucket")
 def categorical_column_with_hash_bucket(
-    key: str, hash_bucket_size: int, dtype: Any = dtypes.string
+    key: str, hash_bucket_size: int, dtype: DTypeLike = dtypes.string
 ) -> CategoricalColumn:
     """Values by their hash (``tf.feature_column.categorical_column_with_hash_bucket``).
 
@@ -248,7 +251,11 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
 
 @export("tf.feature_column.categorical_column_with_vocabulary_list")
 def categorical_column_with_vocabulary_list(
-    key: str, vocabulary_list: Sequence[Any], dtype: Any = None, default_value: int = -1, num_oov_buckets: int = 0
+    key: str,
+    vocabulary_list: Sequence[Any],
+    dtype: DTypeLike | None = None,
+    default_value: int = -1,
+    num_oov_buckets: int = 0,
 ) -> CategoricalColumn:
     """Values by their place in a list (``tf.feature_column.categorical_column_with_vocabulary_list``).
 
@@ -284,7 +291,7 @@ def categorical_column_with_vocabulary_list(
 @export("tf.feature_column.categorical_column_with_vocabulary_file")
 def categorical_column_with_vocabulary_file(
     key: str, vocabulary_file: str, vocabulary_size: int | None = None, num_oov_buckets: int = 0,
-    default_value: int | None = None, dtype: Any = dtypes.string,
+    default_value: int | None = None, dtype: DTypeLike = dtypes.string,
 ) -> CategoricalColumn:  # fmt: skip
     """Values by their line in a file (``tf.feature_column.categorical_column_with_vocabulary_file``).
 
@@ -319,12 +326,12 @@ def categorical_column_with_vocabulary_file(
     return CategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered)
 
 
-def _check_key(key: Any) -> None:
+def _check_key(key: str) -> None:
     if not isinstance(key, str):
         raise ValueError(f"key must be a string. Got: type {type(key)}. Given key: {key}.")
 
 
-def _check_categorical(key: Any, dtype: Any) -> None:
+def _check_categorical(key: str, dtype: DTypeLike) -> None:
     _check_key(key)
     dtype = dtypes.as_dtype(dtype)
     if dtype != dtypes.string and not dtype.is_integer:
@@ -402,13 +409,13 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
 class IndicatorColumn(Column):
     """See `indicator_column`."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: CategoricalColumn) -> None:
         self.source = source
         self.name = f"{source.name}_indicator"
         self.width = source.num_buckets
 
     def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()  # type: ignore[no-any-return]
+        return self.source.parse_spec()
 
     def dense(self, features: Features) -> Tensor:
         """How often each example has each id, [batch, num_buckets]."""
@@ -418,7 +425,7 @@ class IndicatorColumn(Column):
 
 
 @export("tf.feature_column.indicator_column")
-def indicator_column(categorical_column: Any) -> IndicatorColumn:
+def indicator_column(categorical_column: Column) -> IndicatorColumn:
     """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
     return IndicatorColumn(_categorical(categorical_column))
 
@@ -426,20 +433,20 @@ def indicator_column(categorical_column: Any) -> IndicatorColumn:
 class EmbeddingColumn(Column):
     """See `embedding_column`."""
 
-    def __init__(self, source: Any, width: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
         self.source, self.width, self.settings = source, width, settings
         self.name = f"{source.name}_embedding"
 
     def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()  # type: ignore[no-any-return]
+        return self.source.parse_spec()
 
 
 @export("tf.feature_column.embedding_column")
 def embedding_column(
-    categorical_column: Any,
+    categorical_column: Column,
     dimension: int,
     combiner: str = "mean",
-    initializer: Any = None,
+    initializer: Callable[..., Any] | None = None,
     ckpt_to_load_from: str | None = None,
     tensor_name_in_ckpt: str | None = None,
     max_norm: float | None = None,
@@ -476,7 +483,7 @@ def embedding_column(
     return EmbeddingColumn(_categorical(categorical_column), dimension, settings)
 
 
-def _categorical(column: Any) -> Any:
+def _categorical(column: Column) -> Any:
     if not hasattr(column, "ids"):
         raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
     return column
@@ -486,7 +493,7 @@ def _categorical(column: Any) -> Any:
 # ``tf.feature_column.input_layer`` and ``linear_model``: the first layer of a model, made of feature columns.
 
 
-def sorted_columns(feature_columns: Any) -> list[Column]:
+def sorted_columns(feature_columns: Iterable[Column]) -> list[Column]:
     """The columns in the order of their names.
 
     Raises:
@@ -510,7 +517,7 @@ def _collections(weight_collections: Iterable[str] | None) -> list[str]:
 @export("tf.feature_column.input_layer")
 def input_layer(
     features: Features,
-    feature_columns: Any,
+    feature_columns: Iterable[Column],
     weight_collections: Iterable[str] | None = None,
     trainable: bool = True,
     cols_to_vars: dict[Any, Any] | None = None,
@@ -572,7 +579,7 @@ def _dense(column: Any, features: Features, collections: list[str], trainable: b
 @export("tf.feature_column.linear_model")
 def linear_model(
     features: Features,
-    feature_columns: Any,
+    feature_columns: Iterable[Column],
     units: int = 1,
     sparse_combiner: str = "sum",
     weight_collections: Iterable[str] | None = None,
@@ -632,7 +639,7 @@ def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]
     return found
 
 
-def checked_column(column: Any) -> Column:
+def checked_column(column: Column) -> Column:
     """The column; ValueError for what is none."""
     if not isinstance(column, Column):
         raise ValueError(f"All feature_columns must be made by tf.feature_column. Given: {column}")

@@ -80,7 +80,7 @@ class Estimator:
     def model_fn(self) -> Callable[..., EstimatorSpec]:
         """The model function, bound to the params."""
 
-        def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+        def public_model_fn(features: object, labels: object, mode: str, config: RunConfig) -> EstimatorSpec:
             return self._call_model_fn(features, labels, mode, config)
 
         return public_model_fn
@@ -246,7 +246,7 @@ class Estimator:
         """(features, labels, hooks) of an input function."""
         return features_and_labels(call_input_fn(input_fn, mode, self.params, self.config))
 
-    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+    def _call_model_fn(self, features: object, labels: object, mode: str, config: RunConfig) -> EstimatorSpec:
         """The `EstimatorSpec` of the model function.
 
         Raises:
@@ -263,7 +263,7 @@ class Estimator:
         return spec
 
 
-def _with_directory(given: Any, model_dir: str | None) -> RunConfig:
+def _with_directory(given: object, model_dir: str | None) -> RunConfig:
     """The settings with a directory and a session config."""
     if given is None:
         _log.info("Using default config.")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tfmini import dtypes, protos
+from tfmini.core_types import TensorLike
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig, TaskType, WarmStartSettings
 from tfmini.graph import nest
@@ -135,7 +136,7 @@ def _write(directory: str, results: dict[str, Any], checkpoint: str | None) -> N
     writer.flush()
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "<serialized summary>" if isinstance(value, bytes) else str(value)
 
 
@@ -196,7 +197,7 @@ def predict(
         yield from examples(batch) if single else [batch]
 
 
-def _batches(graph: Graph, session: MonitoredSession, wanted: Any) -> Iterator[Any]:
+def _batches(graph: Graph, session: MonitoredSession, wanted: object) -> Iterator[Any]:
     """Yields batches until the input ends. Between two of them, the caller's graph is the default graph."""
     with _closing(graph, session):
         while True:
@@ -221,7 +222,7 @@ def _closing(graph: Graph, session: MonitoredSession) -> Iterator[None]:
             session.__exit__(None, None, None)
 
 
-def chosen(predictions: Any, keys: Iterable[str] | None) -> Any:
+def chosen(predictions: TensorLike | Mapping[str, Any], keys: Iterable[str] | None) -> Any:
     """The predictions with the given names; all without names.
 
     Raises:
@@ -258,7 +259,7 @@ def examples(batch: Any) -> Iterator[Any]:
         yield {name: value[index] for name, value in batch.items()}
 
 
-def _warn_of_endless_input(features: Any) -> None:
+def _warn_of_endless_input(features: object) -> None:
     tensors = [value for value in nest.flatten(features, expand_composites=True) if isinstance(value, Tensor)]
     if any(tensor.op.type in _ITERATOR_OPS for tensor in tensors) or get_collection(GraphKeys.QUEUE_RUNNERS):
         return
@@ -333,7 +334,7 @@ def _loss_log(estimator: ModelOwner, spec: EstimatorSpec) -> list[Any]:
     return [LoggingTensorHook({"loss": spec.loss, "step": get_global_step()}, every_n_iter=every)]
 
 
-def _saver(config: Any) -> Saver:
+def _saver(config: RunConfig) -> Saver:
     return Saver(
         sharded=True,
         max_to_keep=config.keep_checkpoint_max,
@@ -360,7 +361,7 @@ def _saving_hooks(estimator: ModelOwner, spec: EstimatorSpec, hooks: list[Any], 
     return made
 
 
-def _has_master(config: Any) -> bool:
+def _has_master(config: RunConfig) -> bool:
     return bool(config.cluster_spec) and TaskType.MASTER in config.cluster_spec.jobs
 
 

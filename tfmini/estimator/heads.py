@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
+from tfmini.estimator.columns import Column
 from tfmini.estimator.model_spec import ClassificationOutput, EstimatorSpec, ModeKeys, PredictOutput, RegressionOutput
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
@@ -47,7 +49,7 @@ class Head(abc.ABC):
 
     width: int
 
-    def __init__(self, weight_column: Any, loss_reduction: str) -> None:
+    def __init__(self, weight_column: str | Column | None, loss_reduction: str) -> None:
         Reduction.validate(loss_reduction)
         self._weight_column, self._reduction = weight_column, loss_reduction
 
@@ -56,18 +58,20 @@ class Head(abc.ABC):
         """Name -> tensor."""
 
     @abc.abstractmethod
-    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+    def losses(self, logits: Tensor, labels: TensorLike) -> tuple[Tensor, Tensor]:
         """(the loss of each example, the labels as numbers), both [batch, …]."""
 
     @abc.abstractmethod
-    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Any) -> dict[str, Any]:
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         """Name -> metric, but for the losses."""
 
     @abc.abstractmethod
     def outputs(self, found: Mapping[str, Tensor]) -> dict[str, Any]:
         """Name of a signature -> output."""
 
-    def spec(self, features: Any, mode: str, logits: Tensor, labels: Any, train: Train) -> EstimatorSpec:
+    def spec(
+        self, features: Mapping[str, Any], mode: str, logits: Tensor, labels: TensorLike, train: Train
+    ) -> EstimatorSpec:
         """What the model function returns; ``train`` makes the training op of a loss.
 
         Ops have TensorFlow's names where programs log them: ``head/weighted_loss/Sum`` and ``head/truediv``, the mean.
@@ -98,7 +102,7 @@ class Head(abc.ABC):
         return reshape(value, [-1, 1])
 
 
-def _column(labels: Any, width: int = 1) -> Tensor:
+def _column(labels: Tensor | None, width: int = 1) -> Tensor:
     """Labels as [batch, width]."""
     if labels is None:
         raise ValueError("You must provide a labels Tensor. Given: None. Your input_fn must return (features, labels).")
@@ -110,7 +114,7 @@ def _column(labels: Any, width: int = 1) -> Tensor:
 class RegressionHead(Head):
     """Predicts numbers; the loss is the squared error."""
 
-    def __init__(self, width: int, weight_column: Any, loss_reduction: str) -> None:
+    def __init__(self, width: int, weight_column: str | Column | None, loss_reduction: str) -> None:
         super().__init__(weight_column, loss_reduction)
         self.width = width
 
@@ -121,7 +125,7 @@ class RegressionHead(Head):
         numbers = cast(_column(labels, self.width), dtypes.float32)
         return squared_difference(logits, numbers), numbers
 
-    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Any) -> dict[str, Any]:
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         return {
             "prediction/mean": mean(found["predictions"], weights=weights),
             "label/mean": mean(labels, weights=weights),
@@ -133,13 +137,15 @@ class RegressionHead(Head):
 
 
 class _ClassHead(Head):
-    def __init__(self, classes: int, weight_column: Any, vocabulary: Sequence[str] | None, loss_reduction: str) -> None:
+    def __init__(
+        self, classes: int, weight_column: str | Column | None, vocabulary: Sequence[str] | None, loss_reduction: str
+    ) -> None:
         super().__init__(weight_column, loss_reduction)
         if vocabulary is not None and len(vocabulary) != classes:
             raise ValueError(f"Length of label_vocabulary must be n_classes. Given {len(vocabulary)} vs {classes}")
         self._classes, self._vocabulary = classes, vocabulary
 
-    def _numbers(self, labels: Any) -> Tensor:
+    def _numbers(self, labels: Tensor) -> Tensor:
         column = _column(labels)
         if self._vocabulary is not None:
             if column.dtype != dtypes.string:
@@ -184,7 +190,7 @@ class BinaryClassHead(_ClassHead):
     def outputs(self, found: Mapping[str, Tensor]) -> dict[str, Any]:
         return {**super().outputs(found), "regression": RegressionOutput(found["logistic"])}
 
-    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Any) -> dict[str, Any]:
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         logistic, ids = found["logistic"], found["class_ids"]
         label_mean, update = mean(labels, weights=weights)
         # What one reaches who always names the more frequent class.
@@ -221,12 +227,14 @@ class MultiClassHead(_ClassHead):
         flat = sparse_softmax_cross_entropy_with_logits(labels=reshape(numbers, [-1]), logits=logits)
         return expand_dims(flat, -1), numbers
 
-    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Any) -> dict[str, Any]:
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         wide = weights * ones_like(cast(labels, dtypes.float32))
         return {"accuracy": accuracy(labels, found["class_ids"], weights=wide)}
 
 
-def class_head(classes: int, weight_column: Any, vocabulary: Any, loss_reduction: str) -> Head:
+def class_head(
+    classes: int, weight_column: str | Column | None, vocabulary: Sequence[Any] | None, loss_reduction: str
+) -> Head:
     """The head for a number of classes; ValueError for fewer than two."""
     if classes < 2:
         raise ValueError(f"n_classes must be at least 2, given: {classes}")

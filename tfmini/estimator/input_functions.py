@@ -12,9 +12,12 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.data.dataset import Dataset
+from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import add_to_collection, device
+from tfmini.runtime.client.session import BaseSession
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunHook
 
 # ---- Input functions for data in memory (``tf.estimator.inputs.numpy_input_fn``, ``pandas_input_fn``) --------------
@@ -195,11 +198,11 @@ class DatasetInitializerHook(SessionRunHook):
     def begin(self) -> None:
         self._initializer = self._iterator.initializer
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         session.run(self._initializer)
 
 
-def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: Any) -> Any:
+def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Any:
     """The result of the user's function, called with those of mode, params and config that it names.
 
     Its ops are on a CPU of the task that trains, evaluates or predicts.
@@ -209,7 +212,7 @@ def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: 
         return input_fn(**known_arguments(input_fn, offered))
 
 
-def features_and_labels(result: Any) -> tuple[Any, Any, list[SessionRunHook]]:
+def features_and_labels(result: object) -> tuple[Any, Any, list[SessionRunHook]]:
     """(features, labels or None, hooks) of what an input function returned: tensors or a dataset.
 
     Raises:

@@ -224,7 +224,7 @@ class ServingInputReceiver(_ServingInputReceiver):
     __slots__ = ()
 
     def __new__(
-        cls, features: Any, receiver_tensors: Any, receiver_tensors_alternatives: Any = None
+        cls, features: object, receiver_tensors: object, receiver_tensors_alternatives: Mapping[str, Any] | None = None
     ) -> ServingInputReceiver:
         return super().__new__(
             cls,
@@ -241,7 +241,7 @@ class TensorServingInputReceiver(_ServingInputReceiver):
     __slots__ = ()
 
     def __new__(
-        cls, features: Any, receiver_tensors: Any, receiver_tensors_alternatives: Any = None
+        cls, features: object, receiver_tensors: object, receiver_tensors_alternatives: Mapping[str, Any] | None = None
     ) -> TensorServingInputReceiver:
         _named(features, _FEATURE, "feature")
         if isinstance(features, Mapping):
@@ -319,7 +319,7 @@ def build_raw_serving_input_receiver_fn(
     "tf.estimator.experimental.build_raw_supervised_input_receiver_fn",
 )
 def build_raw_supervised_input_receiver_fn(
-    features: Any, labels: Any, default_batch_size: int | None = None
+    features: object, labels: object, default_batch_size: int | None = None
 ) -> Callable[[], SupervisedInputReceiver]:
     """A function that makes a receiver of features and labels, for a graph that trains or evaluates.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
@@ -32,7 +32,7 @@ class ExportOutput:
         raise NotImplementedError
 
 
-def _tensors(outputs: Any, single: str) -> dict[str, Any]:
+def _tensors(outputs: object, single: str) -> dict[str, Any]:
     found = dict(outputs) if isinstance(outputs, Mapping) else {single: outputs}
     for name, value in found.items():
         if not isinstance(name, str):
@@ -53,7 +53,7 @@ class PredictOutput(ExportOutput):
       ValueError: when a name is no string, or a value no tensor.
     """
 
-    def __init__(self, outputs: Any) -> None:
+    def __init__(self, outputs: object) -> None:
         self._outputs = _tensors(outputs, DEFAULT_OUTPUT)
 
     @property
@@ -84,7 +84,7 @@ class ClassificationOutput(ExportOutput):
       ValueError: when both are missing, or one has another type.
     """
 
-    def __init__(self, scores: Any = None, classes: Any = None) -> None:
+    def __init__(self, scores: Tensor | None = None, classes: Tensor | None = None) -> None:
         if scores is not None and not (isinstance(scores, Tensor) and scores.dtype.is_floating):
             raise ValueError(f"Classification scores must be a float32 Tensor; got {scores}")
         if classes is not None and not (isinstance(classes, Tensor) and classes.dtype == dtypes.string):
@@ -116,7 +116,7 @@ class RegressionOutput(ExportOutput):
       ValueError: when the value is no float tensor.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         if not (isinstance(value, Tensor) and value.dtype.is_floating):
             raise ValueError(f"Regression output value must be a float32 Tensor; got {value}")
         self._value = value
@@ -135,7 +135,7 @@ class _SupervisedOutput(ExportOutput):
 
     _method = ""
 
-    def __init__(self, loss: Any = None, predictions: Any = None, metrics: Any = None) -> None:
+    def __init__(self, loss: TensorLike | None = None, predictions: Any = None, metrics: Any = None) -> None:
         self.loss = {} if loss is None else {"loss": loss}
         self.predictions = {} if predictions is None else _prefixed(predictions, "predictions", DEFAULT_OUTPUT)
         self.metrics: dict[str, Any] = {}
@@ -170,7 +170,7 @@ class EvalOutput(_SupervisedOutput):
     _method = _EVAL_METHOD
 
 
-def default_export_outputs(outputs: Any, predictions: TensorLike) -> dict[str, Any]:
+def default_export_outputs(outputs: object, predictions: TensorLike) -> dict[str, Any]:
     """The outputs with one for the default signature; the predictions where there are none.
 
     Raises:
@@ -246,15 +246,15 @@ class EstimatorSpec(_EstimatorSpec):
         cls,
         mode: str,
         predictions: Any = None,
-        loss: Any = None,
+        loss: TensorLike | None = None,
         train_op: Operation | None | None = None,
-        eval_metric_ops: Any = None,
-        export_outputs: Any = None,
-        training_chief_hooks: Any = None,
-        training_hooks: Any = None,
-        scaffold: Any = None,
-        evaluation_hooks: Any = None,
-        prediction_hooks: Any = None,
+        eval_metric_ops: object = None,
+        export_outputs: object = None,
+        training_chief_hooks: Sequence[SessionRunHook] | None = None,
+        training_hooks: Sequence[SessionRunHook] | None = None,
+        scaffold: Scaffold | None = None,
+        evaluation_hooks: Sequence[SessionRunHook] | None = None,
+        prediction_hooks: Sequence[SessionRunHook] | None = None,
     ) -> EstimatorSpec:
         predictions = _checked_predictions(predictions, mode)
         return super().__new__(
@@ -290,7 +290,7 @@ def _check_tensor(value: TensorLike, what: str) -> None:
     _check_graph(value, what)
 
 
-def _check_graph(value: Any, what: str) -> None:
+def _check_graph(value: object, what: str) -> None:
     graph = getattr(value, "graph", None)
     if graph is not None and graph is not get_default_graph():
         raise ValueError(
@@ -311,7 +311,7 @@ def _checked_loss(loss: Any, mode: str) -> Any:
     return loss if shape.is_compatible_with([]) else reshape(loss, [])
 
 
-def _checked_train_op(train_op: Any, mode: str) -> Any:
+def _checked_train_op(train_op: Operation | None, mode: str) -> Any:
     if train_op is None:
         if mode == ModeKeys.TRAIN:
             raise ValueError("Missing train_op.")
@@ -322,7 +322,7 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
     return train_op
 
 
-def _checked_metrics(metrics: Any) -> dict[str, Any]:
+def _checked_metrics(metrics: object) -> dict[str, Any]:
     metrics = {} if metrics is None else metrics
     if not isinstance(metrics, Mapping):
         raise TypeError(f"eval_metric_ops must be a dict, given: {metrics}")
@@ -357,7 +357,7 @@ def _checked_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
     return found
 
 
-def _checked_scaffold(scaffold: Any) -> Scaffold:
+def _checked_scaffold(scaffold: Scaffold | None) -> Scaffold:
     if scaffold is None:
         return Scaffold()
     if not isinstance(scaffold, Scaffold):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmini.estimator.columns import input_layer, linear_model, sorted_columns
+from tfmini.core_types import TensorLike
+from tfmini.estimator.columns import Column, input_layer, linear_model, sorted_columns
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -38,6 +40,7 @@ from tfmini.train.optimizers.fused_optimizer import (
     GradientDescentOptimizer,
     RMSPropOptimizer,
 )
+from tfmini.train.optimizers.optimizer import Optimizer
 
 _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "Adagrad": AdagradOptimizer,
@@ -51,7 +54,7 @@ _DNN_RATE, _MOST_LINEAR_RATE = 0.05, 0.2
 _ADDED_DNN_RATE, _MOST_ADDED_LINEAR_RATE = 0.001, 0.005
 
 
-def _optimizer(given: Any, rate: float) -> Any:
+def _optimizer(given: str | Optimizer | Callable[[], Any], rate: float) -> Any:
     """An optimizer: given as such, as a function that makes it, or by name, with the rate."""
     if isinstance(given, str):
         if given not in _OPTIMIZERS:
@@ -68,17 +71,17 @@ def _train(optimizer: Any, loss: Tensor) -> Any:
         return group(optimizer.minimize(loss, global_step=get_global_step()))
 
 
-def _check_features(features: Any) -> None:
+def _check_features(features: Mapping[str, Any]) -> None:
     if not isinstance(features, dict):
         raise ValueError(f"features should be a dictionary of `Tensor`s. Given type: {type(features)}")
 
 
-def _partitioner(given: Any, config: Any) -> Any:
+def _partitioner(given: object, config: RunConfig) -> Any:
     """What cuts the variables of columns: the given function, or one that leaves 64 MiB to a part at least."""
     return given or min_max_variable_partitioner(max(config.num_ps_replicas, 1), min_slice_size=64 << 20)
 
 
-def _linear_rate(most: float, columns: Any) -> float:
+def _linear_rate(most: float, columns: Iterable[Column]) -> float:
     return min(most, 1 / math.sqrt(len(sorted_columns(columns))))
 
 
@@ -89,7 +92,7 @@ def _regressor(classifier: Callable[..., None]) -> Any:
     return without(classifier, "label_vocabulary", n_classes=dimension)
 
 
-def _number_head(dimension: int, weight_column: Any, vocabulary: None, loss_reduction: str) -> Head:
+def _number_head(dimension: int, weight_column: str | Column | None, vocabulary: None, loss_reduction: str) -> Head:
     return RegressionHead(dimension, weight_column, loss_reduction)
 
 
@@ -98,21 +101,21 @@ class _Linear(Estimator):
 
     def __init__(
         self,
-        feature_columns: Any,
+        feature_columns: Iterable[Column],
         model_dir: str | None = None,
         n_classes: int = 2,
-        weight_column: Any = None,
+        weight_column: str | Column | None = None,
         label_vocabulary: Sequence[str] | None = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        warm_start_from: Any = None,
+        optimizer: str | Optimizer | Callable[[], Any] = "Ftrl",
+        config: RunConfig | None = None,
+        partitioner: Callable[..., Any] | None = None,
+        warm_start_from: str | WarmStartSettings | None = None,
         loss_reduction: str = Reduction.SUM,
         sparse_combiner: str = "sum",
     ) -> None:
         head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
-        def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+        def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             _check_features(features)
             parts = _partitioner(partitioner, config)
             with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
@@ -158,13 +161,13 @@ class _Network:
     """Dense layers on top of the columns; called with the features and the mode, it returns the logits."""
 
     def __init__(
-        self, columns: Any, hidden_units: Sequence[int], activation: Any, rate: float | None, partitioner: Any,
-        batch_norm: bool,
+        self, columns: Iterable[Column], hidden_units: Sequence[int], activation: Callable[..., Any],
+        rate: float | None, partitioner: Callable[..., Any] | None, batch_norm: bool,
     ) -> None:  # fmt: skip
         self._columns, self._hidden_units, self._activation = columns, hidden_units, activation
         self._rate, self._partitioner, self._batch_norm = rate, partitioner, batch_norm
 
-    def __call__(self, features: Any, mode: str, width: int, config: Any) -> Tensor:
+    def __call__(self, features: Mapping[str, Any], mode: str, width: int, config: RunConfig) -> Tensor:
         _check_features(features)
         parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1))
         inputs = _partitioner(self._partitioner, config)
@@ -200,24 +203,24 @@ class _DNN(Estimator):
     def __init__(
         self,
         hidden_units: Sequence[int],
-        feature_columns: Any,
+        feature_columns: Iterable[Column],
         model_dir: str | None = None,
         n_classes: int = 2,
-        weight_column: Any = None,
+        weight_column: str | Column | None = None,
         label_vocabulary: Sequence[str] | None = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = relu,
+        optimizer: str | Optimizer | Callable[[], Any] = "Adagrad",
+        activation_fn: Callable[..., Any] = relu,
         dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
+        input_layer_partitioner: Callable[..., Any] | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: str | WarmStartSettings | None = None,
         loss_reduction: str = Reduction.SUM,
         batch_norm: bool = False,
     ) -> None:
         network = _Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
         head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
-        def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+        def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             logits = network(features, mode, head.width, config)
             return head.spec(
                 features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _DNN_RATE), loss)
@@ -266,7 +269,7 @@ class _Parts:
     partitioner: Any
     combiner: str
 
-    def linear(self, features: Any, width: int, config: Any) -> Tensor:
+    def linear(self, features: Mapping[str, Any], width: int, config: RunConfig) -> Tensor:
         """The linear model's logits."""
         parts = _partitioner(self.partitioner, config)
         with variable_scope("linear", values=tuple(features.values()), partitioner=parts) as scope:
@@ -294,7 +297,7 @@ def _variables(scope: str) -> list[Any]:
 
 
 def _combined_fn(head: Head, parts: _Parts) -> Callable[..., Any]:
-    def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
+    def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
         _check_features(features)
         logits = None if parts.network is None else parts.network(features, mode, head.width, config)
         if parts.linear_columns:
@@ -312,19 +315,19 @@ class _DNNLinearCombined(Estimator):
     def __init__(
         self,
         model_dir: str | None = None,
-        linear_feature_columns: Any = None,
-        linear_optimizer: Any = "Ftrl",
-        dnn_feature_columns: Any = None,
-        dnn_optimizer: Any = "Adagrad",
+        linear_feature_columns: Iterable[Column] | None = None,
+        linear_optimizer: str | Optimizer | Callable[[], Any] = "Ftrl",
+        dnn_feature_columns: Iterable[Column] | None = None,
+        dnn_optimizer: str | Optimizer | Callable[[], Any] = "Adagrad",
         dnn_hidden_units: Sequence[int] | None = None,
-        dnn_activation_fn: Any = relu,
+        dnn_activation_fn: Callable[..., Any] = relu,
         dnn_dropout: float | None = None,
         n_classes: int = 2,
-        weight_column: Any = None,
+        weight_column: str | Column | None = None,
         label_vocabulary: Sequence[str] | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
+        input_layer_partitioner: Callable[..., Any] | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: str | WarmStartSettings | None = None,
         loss_reduction: str = Reduction.SUM,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",

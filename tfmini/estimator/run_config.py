@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfmini import protos
@@ -194,11 +194,11 @@ class RunConfig:
         keep_checkpoint_max: int | None = 5,
         keep_checkpoint_every_n_hours: float = 10000,
         log_step_count_steps: int | None = 100,
-        train_distribute: Any = None,
-        device_fn: Any = None,
+        train_distribute: object = None,
+        device_fn: Callable[..., Any] | None = None,
         protocol: str | None = None,
-        eval_distribute: Any = None,
-        experimental_distribute: Any = None,
+        eval_distribute: object = None,
+        experimental_distribute: object = None,
         experimental_max_worker_delay_secs: float | None = None,
         session_creation_timeout_secs: float = 7200,
     ) -> None:
@@ -358,10 +358,10 @@ class WarmStartSettings(_WarmStartSettings):
 
     def __new__(
         cls,
-        ckpt_to_initialize_from: Any,
-        vars_to_warm_start: Any = ".*",
-        var_name_to_vocab_info: Any = None,
-        var_name_to_prev_var_name: Any = None,
+        ckpt_to_initialize_from: str | bytes,
+        vars_to_warm_start: str | Sequence[Any] | None = ".*",
+        var_name_to_vocab_info: Mapping[str, Any] | None = None,
+        var_name_to_prev_var_name: Mapping[str, str] | None = None,
     ) -> WarmStartSettings:
         if not ckpt_to_initialize_from:
             raise ValueError("`ckpt_to_initialize_from` MUST be set in WarmStartSettings")

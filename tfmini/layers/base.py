@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import ShapeLike, TensorLike
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -27,6 +27,8 @@ from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import global_variables, trainable_variables
+from tfmini.ops.variables.scope import VariableScope
+from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 # ---- ``tf.layers.InputSpec``: the requirements of a layer on its input, and their check ----------------------------
@@ -102,7 +104,9 @@ class Layer:
     input_spec: InputSpec | None = None
     updates_collection: str | None = GraphKeys.UPDATE_OPS
 
-    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, trainable: bool = True, name: str | None = None, dtype: DTypeLike | None = None, **kwargs: Any
+    ) -> None:
         scope = kwargs.pop("_scope", None)
         self._reuse = kwargs.pop("_reuse", None)
         kwargs.pop("activity_regularizer", None)
@@ -130,7 +134,7 @@ class Layer:
         if "build" in cls.__dict__:
             cls.build = _complete(cls.__dict__["build"])  # type: ignore[method-assign]
 
-    def _set_name(self, name: Any) -> None:
+    def _set_name(self, name: str | VariableScope | None) -> None:
         if isinstance(name, vs.VariableScope):
             self._base_name, self._name = name.name, name.name.rpartition("/")[2]
         elif name:
@@ -230,7 +234,7 @@ class Layer:
         given = self._called_with if inputs is None else inputs
         self._made_for.update((id(update), [] if given is None else nest.flatten(given)) for update in new)
 
-    def add_loss(self, losses: Any, inputs: TensorLike | None = None) -> None:
+    def add_loss(self, losses: TensorLike, inputs: TensorLike | None = None) -> None:
         """Records losses and adds them to REGULARIZATION_LOSSES; ``inputs``: those of the layer that they depend on."""
         new = [loss for loss in _as_list(losses) if loss is not None]
         self._losses += new
@@ -241,14 +245,14 @@ class Layer:
         self,
         name: str,
         shape: ShapeLike,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         initializer: Callable[..., Any] | None = None,
         regularizer: Callable[..., Any] | None = None,
         trainable: bool | None = None,
         constraint: Callable[..., Any] | None = None,
         use_resource: bool | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
+        synchronization: object = None,
+        aggregation: object = None,
         partitioner: Callable[..., Any] | None = None,
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.
@@ -321,7 +325,7 @@ class Layer:
         self.build(nest.map_structure(lambda tensor: tensor.shape, inputs))
         self.built = True
 
-    def _set_scope(self, scope: Any) -> None:
+    def _set_scope(self, scope: str | VariableScope | None) -> None:
         if self._scope is not None:
             return
         if self._reuse:
@@ -331,7 +335,7 @@ class Layer:
         with opened as captured:
             self._scope = captured
 
-    def _in_scope(self, reuse: Any) -> AbstractContextManager[vs.VariableScope]:
+    def _in_scope(self, reuse: ReuseLike) -> AbstractContextManager[vs.VariableScope]:
         self._set_scope(None)
         return vs.variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False)
 
@@ -360,7 +364,7 @@ def _is_of_graph(value: TensorLike) -> bool:
 
 def _complete(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
-    def building(self: Layer, input_shape: Any) -> None:
+    def building(self: Layer, input_shape: ShapeLike) -> None:
         if self._dtype is None:
             self._dtype = dtypes.float32
         several = nest.is_nested(input_shape) and isinstance(nest.flatten(input_shape)[0], TensorShape)

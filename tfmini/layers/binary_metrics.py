@@ -65,7 +65,7 @@ def _counter(kind: str) -> Callable[..., Metric]:
 
     @_named(default_name, f"The weighted number of {default_name.replace('_', ' ')}")
     @sharing(Published)
-    def counted(given: Published, labels: Any, predictions: Any, weights: TensorLike | None = None) -> Metric:
+    def counted(given: Published, labels: Any, predictions: TensorLike, weights: TensorLike | None = None) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             hits = cast(logical_and(_is(labels, label), _is(predictions, prediction)), dtypes.float32)
@@ -83,7 +83,11 @@ true_negatives, false_positives = _counter("tn"), _counter("fp")
 
 
 def _counts_at(
-    labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any, kinds: Sequence[str] = tuple(_KINDS)
+    labels: TensorLike,
+    predictions: TensorLike,
+    thresholds: Sequence[float],
+    weights: TensorLike | None,
+    kinds: Sequence[str] = tuple(_KINDS),
 ) -> tuple[Counts, Counts]:
     """Variables and update ops ``[thresholds]`` by kind; a prediction above the threshold is positive."""
     predictions = convert_to_tensor(predictions)
@@ -124,7 +128,11 @@ def _counter_at(kind: str) -> Callable[..., Metric]:
     @_named(f"{default_name}_at_thresholds", f"`{default_name}` for each threshold")
     @sharing(Published)
     def counted(
-        given: Published, labels: Any, predictions: Any, thresholds: Sequence[float], weights: Any = None
+        given: Published,
+        labels: TensorLike,
+        predictions: TensorLike,
+        thresholds: Sequence[float],
+        weights: TensorLike | None = None,
     ) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             values, updates = _counts_at(labels, predictions, thresholds, weights, (kind,))
@@ -192,9 +200,9 @@ def _even_thresholds(count: int) -> list[float]:
 
 @export("tf.metrics.auc")
 def auc(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     num_thresholds: int = 200,
     metrics_collections: str | Sequence[str] | None = None,
     updates_collections: str | Sequence[str] | None = None,
@@ -262,7 +270,12 @@ def _interpolated(counts: Counts) -> Tensor:
 @export("tf.metrics.sensitivity_at_specificity")
 @sharing(Published)
 def sensitivity_at_specificity(
-    given: Published, labels: Any, predictions: Any, specificity: float, weights: Any = None, num_thresholds: int = 200
+    given: Published,
+    labels: TensorLike,
+    predictions: TensorLike,
+    specificity: float,
+    weights: TensorLike | None = None,
+    num_thresholds: int = 200,
 ) -> Metric:
     """The sensitivity at the threshold whose specificity is nearest to the given one.
 
@@ -284,7 +297,12 @@ def sensitivity_at_specificity(
 @export("tf.metrics.specificity_at_sensitivity")
 @sharing(Published)
 def specificity_at_sensitivity(
-    given: Published, labels: Any, predictions: Any, sensitivity: float, weights: Any = None, num_thresholds: int = 200
+    given: Published,
+    labels: TensorLike,
+    predictions: TensorLike,
+    sensitivity: float,
+    weights: TensorLike | None = None,
+    num_thresholds: int = 200,
 ) -> Metric:
     """The specificity at the highest threshold whose sensitivity is nearest to the given one.
 
@@ -357,15 +375,15 @@ def _only(ids: TensorLike, class_id: int) -> SparseTensor:
     return SparseTensor(found.indices, found.values, sizes)
 
 
-def _hits(classes: Any, labels: TensorLike) -> SparseTensor:
+def _hits(classes: TensorLike, labels: TensorLike) -> SparseTensor:
     return set_intersection(classes, labels)
 
 
-def _wrong(classes: Any, labels: TensorLike) -> SparseTensor:
+def _wrong(classes: TensorLike, labels: TensorLike) -> SparseTensor:
     return set_difference(classes, labels)
 
 
-def _missed(classes: Any, labels: TensorLike) -> SparseTensor:
+def _missed(classes: TensorLike, labels: TensorLike) -> SparseTensor:
     return set_difference(classes, labels, aminusb=False)
 
 
@@ -378,7 +396,7 @@ def _weighted(amounts: Tensor, weights: TensorLike) -> Tensor:
 
 
 def _at_k_counter(
-    compare: Callable[[Any, Any], SparseTensor], classes: Any, labels: TensorLike, weights: TensorLike, name: str
+    compare: Callable[[Any, Any], SparseTensor], classes: TensorLike, labels: TensorLike, weights: TensorLike, name: str
 ) -> tuple[Any, Any]:
     """(variable, update) of the weighted number of classes that ``compare`` returns."""
     number = _weighted(cast(set_size(compare(classes, labels)), _FLOAT64), weights)
@@ -387,7 +405,13 @@ def _at_k_counter(
 
 
 def _at_k_share(
-    given: Published, kind: str, labels: Any, classes: Any, k: int | None, class_id: int | None, weights: Any
+    given: Published,
+    kind: str,
+    labels: TensorLike,
+    classes: TensorLike,
+    k: int | None,
+    class_id: int | None,
+    weights: Any,
 ) -> Metric:
     suffix = f"_at_{'k' if k is None else k}" + ("" if class_id is None else f"_class{class_id}")
     with name_scope(given.name, kind + suffix, (classes, labels, weights)) as scope:
@@ -405,8 +429,8 @@ def _at_k_share(
 @export("tf.metrics.precision_at_top_k")
 @sharing(Published)
 def precision_at_top_k(
-    given: Published, labels: TensorLike, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
-    weights: TensorLike | None = None,
+    given: Published, labels: TensorLike, predictions_idx: TensorLike, k: int | None = None,
+    class_id: int | None = None, weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """The fraction of predicted classes that are labels (``tf.metrics.precision_at_top_k``).
 
@@ -423,8 +447,8 @@ def precision_at_top_k(
 @export("tf.metrics.recall_at_top_k")
 @sharing(Published)
 def recall_at_top_k(
-    given: Published, labels: TensorLike, predictions_idx: Any, k: int | None = None, class_id: int | None = None,
-    weights: TensorLike | None = None,
+    given: Published, labels: TensorLike, predictions_idx: TensorLike, k: int | None = None,
+    class_id: int | None = None, weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """The fraction of labels that are among the predicted classes (``tf.metrics.recall_at_top_k``)."""
     return _at_k_share(given, "recall", labels, predictions_idx, k, class_id, weights)
@@ -462,7 +486,7 @@ def average_precision_at_k(
 
 @sharing(Published)
 def average_precision_at_top_k(
-    given: Published, labels: TensorLike, predictions_idx: Any, weights: TensorLike | None = None
+    given: Published, labels: TensorLike, predictions_idx: TensorLike, weights: TensorLike | None = None
 ) -> Metric:
     """`average_precision_at_k` of classes that are given, best first: ``predictions_idx`` is ``[..., k]``.
 
@@ -478,7 +502,7 @@ def average_precision_at_top_k(
         return _mean_precision(given, labels, classes, weights)
 
 
-def _mean_precision(given: Published, labels: Any, classes: Tensor, weights: Any) -> Metric:
+def _mean_precision(given: Published, labels: TensorLike, classes: Tensor, weights: TensorLike | None) -> Metric:
     k = classes.shape.as_list()[-1]
     assert k is not None  # both callers know it
     precision = _average_precision(_as_labels(labels, classes), classes, k)

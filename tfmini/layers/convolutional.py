@@ -49,7 +49,7 @@ def op_format(data_format: str, rank: int) -> str:
     return f"NC{space}" if data_format == "channels_first" else f"N{space}C"
 
 
-def around(space: Sequence[Any], layout: str, batch: Any = 1, channels: Any = 1) -> list[Any]:
+def around(space: Sequence[Any], layout: str, batch: Any = 1, channels: int = 1) -> list[Any]:
     """Adds the values for batch and channels to those of the spatial axes, in the order of ``layout``."""
     return [batch, channels, *space] if layout.startswith("NC") else [batch, *space, channels]
 
@@ -79,7 +79,7 @@ def convolved_length(length: int | None, window: int, stride: int, dilation: int
     return max(0, -(-covered // stride))
 
 
-def deconvolved_length(length: Any, window: int, stride: int, padding: str) -> Any:
+def deconvolved_length(length: int | None, window: int, stride: int, padding: str) -> Any:
     """The output length of a transposed convolution along one axis: an int or a tensor, like ``length``."""
     if length is None:
         return None
@@ -120,15 +120,15 @@ class Conv(KernelLayer):
         padding: str = "valid",
         data_format: str = "channels_last",
         dilation_rate: int | Sequence[int] = 1,
-        activation: Any = None,
+        activation: Callable[..., Any] | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: Callable[..., Any] | None = None,
+        bias_initializer: Callable[..., Any] | None = _ZEROS,
+        kernel_regularizer: Callable[..., Any] | None = None,
+        bias_regularizer: Callable[..., Any] | None = None,
+        activity_regularizer: Callable[..., Any] | None = None,
+        kernel_constraint: Callable[..., Any] | None = None,
+        bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -165,7 +165,7 @@ class Conv(KernelLayer):
     def _build_kernels(self, channels: int) -> None:
         self._build_kernel(self.kernel_shape(channels))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         return self._finished(self._convolved(inputs), self._layout)
 
     def _convolved(self, inputs: TensorLike) -> Any:
@@ -232,18 +232,18 @@ class SeparableConv(Conv):
         data_format: str = "channels_last",
         dilation_rate: int | Sequence[int] = 1,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: Callable[..., Any] | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = _ZEROS,
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: Callable[..., Any] | None = None,
+        pointwise_initializer: Callable[..., Any] | None = None,
+        bias_initializer: Callable[..., Any] | None = _ZEROS,
+        depthwise_regularizer: Callable[..., Any] | None = None,
+        pointwise_regularizer: Callable[..., Any] | None = None,
+        bias_regularizer: Callable[..., Any] | None = None,
+        activity_regularizer: Callable[..., Any] | None = None,
+        depthwise_constraint: Callable[..., Any] | None = None,
+        pointwise_constraint: Callable[..., Any] | None = None,
+        bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -386,8 +386,8 @@ class Pooling(Layer):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any,
+        pool_size: int | Sequence[int],
+        strides: int | Sequence[int],
         padding: str = "valid",
         data_format: str = "channels_last",
         name: str | None = None,
@@ -399,7 +399,7 @@ class Pooling(Layer):
         self.padding, self.data_format = known_padding(padding), image_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         if self.rank > 1:
             return self._pooled(inputs, self.pool_size, self.strides)
         # A sequence is an image of one column.

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tfmini import dtypes
+from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import export, export_names
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import InputSpec, Layer, to_snake_case
 from tfmini.ops.array.identity import cast, identity
@@ -43,15 +45,15 @@ class KernelLayer(Layer):
 
     def __init__(
         self,
-        activation: Any,
+        activation: Callable[..., Any] | None,
         use_bias: bool,
-        kernel_initializer: Any,
-        bias_initializer: Any,
-        kernel_regularizer: Any,
-        bias_regularizer: Any,
+        kernel_initializer: Callable[..., Any] | None,
+        bias_initializer: Callable[..., Any] | None,
+        kernel_regularizer: Callable[..., Any] | None,
+        bias_regularizer: Callable[..., Any] | None,
         activity_regularizer: Any,
-        kernel_constraint: Any,
-        bias_constraint: Any,
+        kernel_constraint: Callable[..., Any] | None,
+        bias_constraint: Callable[..., Any] | None,
         trainable: bool,
         name: str | None,
         **kwargs: Any,
@@ -83,7 +85,7 @@ class KernelLayer(Layer):
                 constraint=self.bias_constraint,
             )
 
-    def _finished(self, outputs: Any, data_format: str | None = None) -> Any:
+    def _finished(self, outputs: Tensor, data_format: str | None = None) -> Any:
         """Applies bias and activation, and adds the loss of the activity regularizer."""
         if self.bias is not None:
             outputs = bias_add(outputs, self.bias, data_format, name="BiasAdd")
@@ -227,15 +229,15 @@ class Dense(KernelLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: Callable[..., Any] | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = Zeros(),  # noqa: B008 - initializers are stateless
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
+        kernel_initializer: Callable[..., Any] | None = None,
+        bias_initializer: Callable[..., Any] | None = Zeros(),  # noqa: B008 - initializers are stateless
+        kernel_regularizer: Callable[..., Any] | None = None,
+        bias_regularizer: Callable[..., Any] | None = None,
         activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_constraint: Callable[..., Any] | None = None,
+        bias_constraint: Callable[..., Any] | None = None,
         trainable: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -266,7 +268,7 @@ class Dense(KernelLayer):
             outputs = matmul(inputs, self.kernel)
         return self._finished(outputs)
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         shape = TensorShape(input_shape).with_rank_at_least(2).as_list()
         if shape[-1] is None:
             raise ValueError(f"The innermost dimension of input_shape must be defined, but saw: {input_shape}")
@@ -284,12 +286,17 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, rate: Any = 0.5, noise_shape: Any = None, seed: int | None = None, name: str | None = None, **kwargs: Any
+        self,
+        rate: TensorLike = 0.5,
+        noise_shape: ShapeLike | GraphTensor | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(True, name, **kwargs)
         self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
 
-    def call(self, inputs: Any, training: Any = False) -> Any:
+    def call(self, inputs: TensorLike, training: TensorLike = False) -> Any:
         """Applies dropout if ``training`` (a bool or bool tensor); otherwise the identity."""
 
         def dropped() -> Any:
@@ -297,13 +304,13 @@ class Dropout(Layer):
 
         return smart_cond(training, dropped, lambda: identity(inputs))
 
-    def _noise_shape(self, inputs: Any) -> Any:
+    def _noise_shape(self, inputs: TensorLike) -> Any:
         if self.noise_shape is None or not isinstance(self.noise_shape, (list, tuple)):
             return self.noise_shape
         sizes = shape_of(inputs)
         return stack([sizes[i] if size is None else size for i, size in enumerate(self.noise_shape)])
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)
 
 
@@ -327,7 +334,7 @@ class Flatten(Layer):
         outputs.set_shape(self.compute_output_shape(inputs.shape))
         return outputs
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         sizes = TensorShape(input_shape).as_list()
         return TensorShape([sizes[0], None if None in sizes[1:] else math.prod(sizes[1:])])
 
@@ -337,7 +344,7 @@ dropout = as_function(Dropout, has_weights=False, at_call=["training"], order="t
 
 
 @export("tf.layers.flatten")
-def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
+def flatten(inputs: TensorLike, name: str | None = None, data_format: str = "channels_last") -> Any:
     """Applies a `Flatten` layer (``tf.layers.flatten``)."""
     return Flatten(data_format, name=name)(inputs)
 

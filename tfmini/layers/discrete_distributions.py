@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.layers.distributions import FULLY_REPARAMETERIZED, NOT_REPARAMETERIZED, Distribution, RegisterKL
 from tfmini.ops.array.diagonals import matrix_set_diag
 from tfmini.ops.array.filling import ones_like, zeros
@@ -27,7 +29,7 @@ from tfmini.ops.nn.cross_entropy import log_softmax, sigmoid_cross_entropy_with_
 from tfmini.ops.random_functions import multinomial, random_gamma, random_uniform
 
 
-def _given(logits: Any, probs: Any) -> None:
+def _given(logits: TensorLike | None, probs: TensorLike | None) -> None:
     if (logits is None) == (probs is None):
         raise ValueError("Must pass probs or logits, but not both.")
 
@@ -42,8 +44,8 @@ class Bernoulli(Distribution):
     """
 
     def __init__(
-        self, logits: Any = None, probs: Any = None, dtype: Any = dtypes.int32, validate_args: bool = False,
-        allow_nan_stats: bool = True, name: str = "Bernoulli",
+        self, logits: TensorLike | None = None, probs: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
+        validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Bernoulli",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
         _given(logits, probs)
@@ -63,11 +65,11 @@ class Bernoulli(Distribution):
     def _batch_shape_tensor(self) -> Any:
         return shape_of(self.logits)
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         sizes = concat([[n], self.batch_shape_tensor()], 0)
         return cast(less(random_uniform(sizes, dtype=self.probs.dtype, seed=seed), self.probs), self.dtype)
 
-    def _log_prob(self, event: Any) -> Any:
+    def _log_prob(self, event: Tensor) -> Any:
         event = cast(event, self.logits.dtype)
         labels, logits = event * ones_like(self.logits), self.logits * ones_like(event)
         return -sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
@@ -86,7 +88,9 @@ class Bernoulli(Distribution):
 
 
 class _Classes(Distribution):
-    def __init__(self, logits: Any, probs: Any, dtype: Any, parameters: dict[str, Any]) -> None:
+    def __init__(
+        self, logits: TensorLike | None, probs: TensorLike | None, dtype: DTypeLike | None, parameters: dict[str, Any]
+    ) -> None:
         _given(logits, probs)
         if probs is None:
             self.logits = convert_to_tensor(logits, preferred_dtype=dtypes.float32, name="logits")
@@ -125,21 +129,21 @@ class Categorical(_Classes):
     """
 
     def __init__(
-        self, logits: Any = None, probs: Any = None, dtype: Any = dtypes.int32, validate_args: bool = False,
-        allow_nan_stats: bool = True, name: str = "Categorical",
+        self, logits: TensorLike | None = None, probs: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
+        validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Categorical",
     ) -> None:  # fmt: skip
         super().__init__(logits, probs, dtype, dict(locals()))
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         flat = reshape(self.logits, [-1, self.event_size])
         drawn = transpose(multinomial(flat, n, seed=seed, output_dtype=dtypes.int32), [1, 0])
         return cast(reshape(drawn, concat([[n], self.batch_shape_tensor()], 0)), self.dtype)
 
-    def _log_prob(self, k: Any) -> Any:
+    def _log_prob(self, k: Tensor) -> Any:
         chosen = one_hot(cast(k, dtypes.int32), self.event_size, dtype=self.logits.dtype)
         return reduce_sum(log_softmax(self.logits) * chosen, -1)
 
-    def _cdf(self, k: Any) -> Any:
+    def _cdf(self, k: Tensor) -> Any:
         below = sequence_mask(cast(k, dtypes.int32), self.event_size, dtype=self.probs.dtype)
         return reduce_sum(self.probs * below, -1)
 
@@ -160,8 +164,8 @@ class Multinomial(_Classes):
     """
 
     def __init__(
-        self, total_count: Any, logits: Any = None, probs: Any = None, validate_args: bool = False,
-        allow_nan_stats: bool = True, name: str = "Multinomial",
+        self, total_count: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,
+        validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Multinomial",
     ) -> None:  # fmt: skip
         super().__init__(logits, probs, None, dict(locals()))
         self.total_count = convert_to_tensor(total_count, self.logits.dtype, name="total_count")
@@ -178,7 +182,7 @@ class Multinomial(_Classes):
     def _event_shape_tensor(self) -> Any:
         return shape_of(self.logits)[-1:]
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         """Draws as many classes for each distribution as the one with the most draws needs, and counts its own."""
         whole = shape_of(self._mean())
         logits = reshape(self.logits + zeros(whole, self.dtype), [-1, self.event_size])
@@ -190,7 +194,7 @@ class Multinomial(_Classes):
         counts = reduce_sum(chosen * expand_dims(expand_dims(counted, 1), -1), 2)
         return reshape(transpose(counts, [1, 0, 2]), concat([[n], whole], 0))
 
-    def _log_prob(self, counts: Any) -> Any:
+    def _log_prob(self, counts: Tensor) -> Any:
         ways = lgamma(self.total_count + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)
         return reduce_sum(counts * log_softmax(self.logits), -1) + ways
 
@@ -229,7 +233,11 @@ class Dirichlet(Distribution):
     """
 
     def __init__(
-        self, concentration: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Dirichlet"
+        self,
+        concentration: TensorLike,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Dirichlet",
     ) -> None:
         parameters = dict(locals())
         self.concentration = convert_to_tensor(concentration, preferred_dtype="float32", name="concentration")
@@ -251,11 +259,11 @@ class Dirichlet(Distribution):
     def _event_shape_tensor(self) -> Any:
         return shape_of(self.concentration)[-1:]
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         drawn = random_gamma([n], self.concentration, dtype=self.dtype, seed=seed)
         return drawn / reduce_sum(drawn, -1, keepdims=True)
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         return reduce_sum((self.concentration - 1.0) * log(x), -1) - lbeta(self.concentration)
 
     def _entropy(self) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import ones, ones_like, zeros_like
@@ -56,9 +58,9 @@ class Distribution:
     """
 
     def __init__(
-        self, dtype: Any, reparameterization_type: ReparameterizationType, validate_args: bool = False,
-        allow_nan_stats: bool = True, parameters: dict[str, Any] | None = None, graph_parents: Any = None,
-        name: str | None = None,
+        self, dtype: DTypeLike, reparameterization_type: ReparameterizationType, validate_args: bool = False,
+        allow_nan_stats: bool = True, parameters: dict[str, Any] | None = None,
+        graph_parents: Sequence[Any] | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         self._dtype = dtypes.as_dtype(dtype)
         self._reparameterization_type = reparameterization_type
@@ -152,7 +154,7 @@ class Distribution:
 
     # ---- samples and values ---------------------------------------------------------------------
 
-    def sample(self, sample_shape: Any = (), seed: int | None = None, name: str = "sample") -> Any:
+    def sample(self, sample_shape: TensorLike | TensorShape = (), seed: int | None = None, name: str = "sample") -> Any:
         """Samples of shape ``sample_shape + batch_shape + event_shape``."""
         with self._scope(name):
             sizes = reshape(convert_to_tensor(sample_shape, dtypes.int32), [-1])
@@ -163,7 +165,7 @@ class Distribution:
                 found.set_shape(TensorShape(known.tolist()).concatenate(self.batch_shape).concatenate(self.event_shape))
             return found
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         raise NotImplementedError("sample_n is not implemented")
 
     @contextmanager
@@ -186,27 +188,27 @@ class Distribution:
             assert base is not None and from_other is not None
             return from_other(base(*given))
 
-    def log_prob(self, value: Any, name: str = "log_prob") -> Any:
+    def log_prob(self, value: TensorLike, name: str = "log_prob") -> Any:
         """The logarithm of the density or the mass at ``value``."""
         return self._call("log_prob", value, "prob", log)
 
-    def prob(self, value: Any, name: str = "prob") -> Any:
+    def prob(self, value: TensorLike, name: str = "prob") -> Any:
         """The density or the mass at ``value``."""
         return self._call("prob", value, "log_prob", exp)
 
-    def cdf(self, value: Any, name: str = "cdf") -> Any:
+    def cdf(self, value: TensorLike, name: str = "cdf") -> Any:
         """The probability of at most ``value``."""
         return self._call("cdf", value, "log_cdf", exp)
 
-    def log_cdf(self, value: Any, name: str = "log_cdf") -> Any:
+    def log_cdf(self, value: TensorLike, name: str = "log_cdf") -> Any:
         """The logarithm of `cdf`."""
         return self._call("log_cdf", value, "cdf", log)
 
-    def survival_function(self, value: Any, name: str = "survival_function") -> Any:
+    def survival_function(self, value: TensorLike, name: str = "survival_function") -> Any:
         """The probability of more than ``value``."""
         return self._call("survival_function", value, "cdf", lambda below: 1.0 - below)
 
-    def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Any:
+    def log_survival_function(self, value: TensorLike, name: str = "log_survival_function") -> Any:
         """The logarithm of `survival_function`."""
         return self._call("log_survival_function", value, "cdf", lambda below: log1p(-below))
 
@@ -234,7 +236,7 @@ class Distribution:
         """The covariance of the elements of a vector."""
         return self._call("covariance")
 
-    def quantile(self, value: Any, name: str = "quantile") -> Any:
+    def quantile(self, value: TensorLike, name: str = "quantile") -> Any:
         """The value below which the probability is ``value``."""
         return self._call("quantile", value)
 
@@ -247,7 +249,7 @@ class Distribution:
         return self.entropy() + kl_divergence(self, other)
 
 
-def dtype_hint(value: Any, dtype: dtypes.DType) -> dtypes.DType | None:
+def dtype_hint(value: Tensor, dtype: dtypes.DType) -> dtypes.DType | None:
     """The type for a value that is no tensor yet."""
     return None if hasattr(value, "dtype") else dtype
 
@@ -260,7 +262,7 @@ def broadcast_of(*parameters: Any) -> Any:
     return found
 
 
-def filled(value: Any, *parameters: Any) -> Any:
+def filled(value: Any, *parameters: TensorLike) -> Any:
     """``value`` in the shape that it has with the parameters."""
     for one in parameters:
         value = value * ones(shape_of(one), value.dtype)
@@ -291,7 +293,7 @@ class RegisterKL:
 
 @export("tf.distributions.kl_divergence")
 def kl_divergence(
-    distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
+    distribution_a: Distribution, distribution_b: Distribution, allow_nan_stats: bool = True, name: str | None = None
 ) -> Any:
     """The Kullback-Leibler divergence from one distribution to another (``tf.distributions.kl_divergence``).
 
@@ -318,7 +320,7 @@ export_names("tf.distributions", "FULLY_REPARAMETERIZED NOT_REPARAMETERIZED")
 class _Scalar(Distribution):
     """Distributions of scalars with parameters that broadcast."""
 
-    def __init__(self, parameters: dict[str, Any], *tensors: Any) -> None:
+    def __init__(self, parameters: dict[str, Any], *tensors: Tensor) -> None:
         super().__init__(
             tensors[0].dtype, FULLY_REPARAMETERIZED, parameters["validate_args"], parameters["allow_nan_stats"],
             parameters, tensors, parameters["name"],
@@ -337,20 +339,20 @@ class _Scalar(Distribution):
     def _event_shape_tensor(self) -> Any:
         return convert_to_tensor([], dtype="int32")
 
-    def _sizes(self, n: Any) -> Any:
+    def _sizes(self, n: Tensor | int) -> Any:
         return concat([[n], self.batch_shape_tensor()], 0)
 
 
-def _pair(first: Any, second: Any, names: tuple[str, str]) -> tuple[Any, Any]:
+def _pair(first: TensorLike, second: TensorLike, names: tuple[str, str]) -> tuple[Any, Any]:
     one = convert_to_tensor(first, preferred_dtype="float32", name=names[0])
     return one, convert_to_tensor(second, one.dtype, name=names[1])
 
 
-def _normal_cdf(z: Any) -> Any:
+def _normal_cdf(z: Tensor) -> Any:
     return 0.5 * erfc(-z / math.sqrt(2.0))
 
 
-def _log_normal_cdf(z: Any) -> Any:
+def _log_normal_cdf(z: Tensor) -> Any:
     """The logarithm of the cdf, by an asymptotic series where the cdf underflows and by ``log(1 - p) = -p`` above."""
     low, high = (-20.0, 8.0) if z.dtype == dtypes.float64 else (-10.0, 5.0)
     far = minimum(z, low)
@@ -370,25 +372,30 @@ class Normal(_Scalar):
     """
 
     def __init__(
-        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Normal"
+        self,
+        loc: TensorLike,
+        scale: TensorLike,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Normal",
     ) -> None:
         parameters = dict(locals())
         self.loc, self.scale = _pair(loc, scale, ("loc", "scale"))
         super().__init__(parameters, self.loc, self.scale)
 
-    def _z(self, x: Any) -> Any:
+    def _z(self, x: Tensor) -> Any:
         return (x - self.loc) / self.scale
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         return random_normal(self._sizes(n), dtype=self.dtype, seed=seed) * self.scale + self.loc
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         return -0.5 * square(self._z(x)) - (0.5 * math.log(2.0 * math.pi) + log(self.scale))
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         return _normal_cdf(self._z(x))
 
-    def _log_cdf(self, x: Any) -> Any:
+    def _log_cdf(self, x: Tensor) -> Any:
         return _log_normal_cdf(self._z(x))
 
     def _entropy(self) -> Any:
@@ -408,7 +415,7 @@ class Uniform(_Scalar):
     """The uniform distribution in ``[low, high)`` (``tf.distributions.Uniform``)."""
 
     def __init__(
-        self, low: Any = 0.0, high: Any = 1.0, validate_args: bool = False, allow_nan_stats: bool = True,
+        self, low: TensorLike = 0.0, high: TensorLike = 1.0, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "Uniform",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
@@ -419,15 +426,15 @@ class Uniform(_Scalar):
         """``high - low``."""
         return self.high - self.low
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         return self.low + self.range() * random_uniform(self._sizes(n), dtype=self.dtype, seed=seed)
 
-    def _prob(self, x: Any) -> Any:
+    def _prob(self, x: Tensor) -> Any:
         inside = ones_like(x) / self.range()
         outside = logical_or(less(x * ones_like(inside), self.low), greater_equal(x * ones_like(inside), self.high))
         return where(outside, zeros_like(inside), inside)
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         share = (x - self.low) / self.range()
         return where(less(share, 0.0), zeros_like(share), where(greater_equal(share, 1.0), ones_like(share), share))
 
@@ -446,30 +453,35 @@ class Laplace(_Scalar):
     """The Laplace distribution (``tf.distributions.Laplace``)."""
 
     def __init__(
-        self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Laplace"
+        self,
+        loc: TensorLike,
+        scale: TensorLike,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Laplace",
     ) -> None:
         parameters = dict(locals())
         self.loc, self.scale = _pair(loc, scale, ("loc", "scale"))
         super().__init__(parameters, self.loc, self.scale)
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         u = random_uniform(self._sizes(n), -1.0, 1.0, self.dtype, seed=seed)
         return self.loc - self.scale * sign(u) * log1p(-abs(u) * (1.0 - 1e-7))
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         return -abs(self._z(x)) - math.log(2.0) - log(self.scale)
 
-    def _z(self, x: Any) -> Any:
+    def _z(self, x: Tensor) -> Any:
         return (x - self.loc) / self.scale
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         z = self._z(x)
         return 0.5 - 0.5 * sign(z) * expm1(-abs(z))
 
-    def _log_cdf(self, x: Any) -> Any:
+    def _log_cdf(self, x: Tensor) -> Any:
         return _log_laplace_cdf(self._z(x))
 
-    def _log_survival_function(self, x: Any) -> Any:
+    def _log_survival_function(self, x: Tensor) -> Any:
         return _log_laplace_cdf(-self._z(x))
 
     def _entropy(self) -> Any:
@@ -484,7 +496,7 @@ class Laplace(_Scalar):
         return math.sqrt(2.0) * filled(self.scale, self.loc)
 
 
-def _log_laplace_cdf(z: Any) -> Any:
+def _log_laplace_cdf(z: Tensor) -> Any:
     return where(less(z, 0.0), z - math.log(2.0), log1p(-0.5 * exp(-abs(z))))
 
 
@@ -493,21 +505,21 @@ class Gamma(_Scalar):
     """The gamma distribution (``tf.distributions.Gamma``)."""
 
     def __init__(
-        self, concentration: Any, rate: Any, validate_args: bool = False, allow_nan_stats: bool = True,
+        self, concentration: TensorLike, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "Gamma",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
         self.concentration, self.rate = _pair(concentration, rate, ("concentration", "rate"))
         super().__init__(parameters, self.concentration, self.rate)
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         return random_gamma([n], filled(self.concentration, self.rate), self.rate, self.dtype, seed)
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         a = self.concentration
         return (a - 1.0) * log(x) - self.rate * x - (lgamma(a) - a * log(self.rate))
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         return igamma(filled(self.concentration, x * self.rate), self.rate * x)
 
     def _entropy(self) -> Any:
@@ -530,14 +542,14 @@ class Exponential(Gamma):
     """The exponential distribution (``tf.distributions.Exponential``)."""
 
     def __init__(
-        self, rate: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
+        self, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
     ) -> None:
         parameters = dict(locals())
         rate = convert_to_tensor(rate, preferred_dtype="float32", name="rate")
         super().__init__(ones_like(rate), rate, validate_args, allow_nan_stats, name)
         self._parameters = {k: v for k, v in parameters.items() if k not in ("self", "__class__")}
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         u = random_uniform(self._sizes(n), 1e-37, 1.0, self.dtype, seed=seed)
         return -log(u) / self.rate
 
@@ -555,7 +567,7 @@ class Beta(_Scalar):
         self.total_concentration = self.concentration1 + self.concentration0
         super().__init__(parameters, self.concentration1, self.concentration0)
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         a = random_gamma([n], filled(self.concentration1, self.concentration0), dtype=self.dtype, seed=seed)
         other = None if seed is None else seed + 1
         b = random_gamma([n], filled(self.concentration0, self.concentration1), dtype=self.dtype, seed=other)
@@ -564,10 +576,10 @@ class Beta(_Scalar):
     def _log_norm(self) -> Any:
         return lgamma(self.concentration1) + lgamma(self.concentration0) - lgamma(self.total_concentration)
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         return (self.concentration1 - 1.0) * log(x) + (self.concentration0 - 1.0) * log1p(-x) - self._log_norm()
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         a, b = filled(self.concentration1, self.concentration0, x), filled(self.concentration0, self.concentration1, x)
         return betainc(a, b, x * ones_like(a))
 
@@ -592,8 +604,8 @@ class StudentT(_Scalar):
     """Student's t distribution (``tf.distributions.StudentT``)."""
 
     def __init__(
-        self, df: Any, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True,
-        name: str = "StudentT",
+        self, df: TensorLike, loc: TensorLike, scale: TensorLike, validate_args: bool = False,
+        allow_nan_stats: bool = True, name: str = "StudentT",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
         self.df = convert_to_tensor(df, preferred_dtype="float32", name="df")
@@ -601,18 +613,18 @@ class StudentT(_Scalar):
         self.scale = convert_to_tensor(scale, self.df.dtype, name="scale")
         super().__init__(parameters, self.df, self.loc, self.scale)
 
-    def _sample_n(self, n: Any, seed: int | None = None) -> Any:
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         z = random_normal(self._sizes(n), dtype=self.dtype, seed=seed)
         df = filled(self.df, self.loc, self.scale)
         chi2 = random_gamma([n], 0.5 * df, 0.5, self.dtype, None if seed is None else seed + 1)
         return z / sqrt(chi2 / df) * self.scale + self.loc
 
-    def _log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Tensor) -> Any:
         y = (x - self.loc) / self.scale
         norm = log(abs(self.scale)) + 0.5 * log(self.df) + 0.5 * math.log(math.pi) + lgamma(0.5 * self.df)
         return -0.5 * (self.df + 1.0) * log1p(square(y) / self.df) - (norm - lgamma(0.5 * (self.df + 1.0)))
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Tensor) -> Any:
         y = (x - self.loc) / abs(self.scale) * ones_like(self.df)
         half_df = 0.5 * self.df * ones_like(y)
         outer = 0.5 * betainc(half_df, 0.5 * ones_like(y), self.df / (square(y) + self.df))

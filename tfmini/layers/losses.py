@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -46,7 +47,7 @@ __all__ = ["assert_broadcastable", "broadcast_weights"]
 _PREFIX = "weights can not be broadcast to values."
 
 
-def assert_broadcastable(weights: Any, values: Any) -> Any:
+def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
     """Checks that ``weights`` can be broadcast to ``values``, now if possible; returns an op for the rest.
 
     Raises:
@@ -73,7 +74,7 @@ def assert_broadcastable(weights: Any, values: Any) -> Any:
         return Assert(fits, [_PREFIX, "weights.shape=", sizes, "values.shape=", wanted], name="AssertGuard")
 
 
-def _checked_in_the_step(weights: Any, values: Any) -> Any:
+def _checked_in_the_step(weights: TensorLike, values: TensorLike) -> Any:
     """Checks shapes whose ranks are known only when the step runs."""
     sizes, wanted = shape_of(weights), shape_of(values)
     scalar = equal(rank(weights), 0)
@@ -93,7 +94,7 @@ def _first_mismatch(pairs: list[tuple[int | None, int | None]]) -> int:
     return next(i for i, (w, v) in enumerate(pairs) if w is not None and v is not None and w not in (1, v))
 
 
-def broadcast_weights(weights: Any, values: Any) -> Any:
+def broadcast_weights(weights: TensorLike, values: TensorLike) -> Any:
     """``weights``, broadcast to the shape of ``values``."""
     with name_scope(None, "broadcast_weights", [weights, values]) as scope:
         values = convert_to_tensor(values, name="values")
@@ -138,7 +139,7 @@ class Reduction:
 
 @export("tf.losses.compute_weighted_loss", "tf.contrib.losses.compute_weighted_loss")
 def compute_weighted_loss(
-    losses: Any,
+    losses: TensorLike,
     weights: Any = 1.0,
     scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES,
@@ -250,7 +251,7 @@ def get_total_loss(
 
 
 def remove_squeezable_dimensions(
-    labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
+    labels: TensorLike, predictions: TensorLike, expected_rank_diff: int = 0, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Removes a last axis of length 1 from the tensor that has one axis too many.
 
@@ -274,7 +275,9 @@ def _may_be_one(tensor: Tensor) -> bool:
     return tensor.shape.as_list()[-1] in (1, None)
 
 
-def matched(predictions: Any, labels: Any = None, weights: Any = None) -> tuple[Tensor, Any, Any]:
+def matched(
+    predictions: TensorLike, labels: TensorLike | None = None, weights: TensorLike | None = None
+) -> tuple[Tensor, Any, Any]:
     """(predictions, labels, weights) with equal ranks, if they differ only by a last axis of length 1."""
     predictions = convert_to_tensor(predictions)
     if labels is not None:
@@ -365,7 +368,7 @@ def _loss(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Tenso
 
 @export("tf.losses.absolute_difference", "tf.contrib.losses.absolute_difference")
 @_loss("absolute_difference")
-def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
+def absolute_difference(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
 
     Args:
@@ -385,7 +388,12 @@ def absolute_difference(labels: Any, predictions: Any, weights: Any = 1.0) -> Te
 @export("tf.losses.cosine_distance", "tf.contrib.losses.cosine_distance")
 @_loss("cosine_distance_loss")
 def cosine_distance(
-    labels: Any, predictions: Any, axis: int | None = None, weights: Any = 1.0, *, dim: int | None = None
+    labels: TensorLike,
+    predictions: TensorLike,
+    axis: int | None = None,
+    weights: TensorLike = 1.0,
+    *,
+    dim: int | None = None,
 ) -> Tensor:
     """The loss ``1 - sum(predictions * labels)`` of unit vectors along ``axis`` (``tf.losses.cosine_distance``)."""
     axis = dim if axis is None else axis
@@ -397,7 +405,7 @@ def cosine_distance(
 
 @export("tf.losses.hinge_loss", "tf.contrib.losses.hinge_loss")
 @_loss("hinge_loss")
-def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0) -> Tensor:
+def hinge_loss(labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``max(0, 1 - y * logits)`` with y = -1 or 1 for the labels 0 and 1 (``tf.losses.hinge_loss``)."""
     labels, logits = _float_pair(labels, logits)
     ones = ones_like(labels)
@@ -406,7 +414,7 @@ def hinge_loss(labels: Any, logits: Any, weights: Any = 1.0) -> Tensor:
 
 @export("tf.losses.huber_loss")
 @_loss("huber_loss")
-def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float = 1.0) -> Tensor:
+def huber_loss(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0, delta: float = 1.0) -> Tensor:
     """The Huber loss: quadratic for errors up to ``delta``, linear beyond (``tf.losses.huber_loss``)."""
     labels, predictions = _float_pair(labels, predictions)
     size = absolute(subtract(predictions, labels))
@@ -417,7 +425,7 @@ def huber_loss(labels: Any, predictions: Any, weights: Any = 1.0, delta: float =
 
 @export("tf.losses.log_loss", "tf.contrib.losses.log_loss")
 @_loss("log_loss")
-def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float = 1e-7) -> Tensor:
+def log_loss(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0, epsilon: float = 1e-7) -> Tensor:
     """The cross entropy of predicted probabilities and labels 0 or 1 (``tf.losses.log_loss``)."""
     labels, predictions = _float_pair(labels, predictions)
     hit = multiply(labels, log(predictions + epsilon))
@@ -426,7 +434,7 @@ def log_loss(labels: Any, predictions: Any, weights: Any = 1.0, epsilon: float =
 
 @export("tf.losses.mean_squared_error", "tf.contrib.losses.mean_squared_error")
 @_loss("mean_squared_error")
-def mean_squared_error(labels: Any, predictions: Any, weights: Any = 1.0) -> Tensor:
+def mean_squared_error(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``(predictions - labels)**2`` (``tf.losses.mean_squared_error``)."""
     labels, predictions = _float_pair(labels, predictions)
     return squared_difference(predictions, labels)
@@ -443,7 +451,7 @@ def _like_logits(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
 @export("tf.losses.sigmoid_cross_entropy", "tf.contrib.losses.sigmoid_cross_entropy")
 @_loss("sigmoid_cross_entropy_loss")
 def sigmoid_cross_entropy(
-    multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0
+    multi_class_labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0, label_smoothing: float = 0
 ) -> Tensor:
     """The cross entropy of independent classes (``tf.losses.sigmoid_cross_entropy``).
 
@@ -458,7 +466,9 @@ def sigmoid_cross_entropy(
 
 @export("tf.losses.softmax_cross_entropy", "tf.contrib.losses.softmax_cross_entropy")
 @_loss("softmax_cross_entropy_loss")
-def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0) -> Tensor:
+def softmax_cross_entropy(
+    onehot_labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0, label_smoothing: float = 0
+) -> Tensor:
     """The cross entropy of exclusive classes with one-hot labels (``tf.losses.softmax_cross_entropy``).
 
     Args:
@@ -474,7 +484,9 @@ def softmax_cross_entropy(onehot_labels: Any, logits: Any, weights: Any = 1.0, l
 
 @export("tf.losses.sparse_softmax_cross_entropy", "tf.contrib.losses.sparse_softmax_cross_entropy")
 @_loss("sparse_softmax_cross_entropy_loss")
-def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0) -> tuple[Tensor, Any]:
+def sparse_softmax_cross_entropy(
+    labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0
+) -> tuple[Tensor, Any]:
     """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``)."""
     # Labels [n, 1] are squeezed to [n], and weights likewise.
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
@@ -485,7 +497,11 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any, weights: Any = 1.0) -
 
 @export("tf.losses.mean_pairwise_squared_error", "tf.contrib.losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
-    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = _LOSSES
+    labels: TensorLike,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
 ) -> Tensor:
     """The squared error of the pairwise differences in each example (``tf.losses.mean_pairwise_squared_error``).
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -42,7 +43,9 @@ from tfmini.ops.variables.scope import variable_scope
 Metric = tuple[Tensor, Tensor]
 
 
-def metric_variable(shape: Any, dtype: Any, validate_shape: bool = True, name: str | None = None) -> Variable:
+def metric_variable(
+    shape: ShapeLike, dtype: DTypeLike, validate_shape: bool = True, name: str | None = None
+) -> Variable:
     """An untrainable variable of zeros in LOCAL_VARIABLES and METRIC_VARIABLES."""
     return Variable(
         lambda: zeros(shape, dtype),
@@ -53,7 +56,7 @@ def metric_variable(shape: Any, dtype: Any, validate_shape: bool = True, name: s
     )
 
 
-def accumulated(variable: Variable, amount: Any) -> Any:
+def accumulated(variable: Variable, amount: TensorLike) -> Any:
     """Adds ``amount`` to the variable; the result is its new value."""
     return assign_add(variable, amount)
 
@@ -87,13 +90,13 @@ class Published:
 # ---- means ------------------------------------------------------------
 
 
-def _ratio(total: Any, count: Any, name: str) -> Tensor:
+def _ratio(total: TensorLike, count: TensorLike, name: str) -> Tensor:
     return div_no_nan(total, maximum(count, 0), name=name)
 
 
 @export("tf.metrics.mean")
 @sharing(Published)
-def mean(given: Published, values: Any, weights: Any = None) -> Metric:
+def mean(given: Published, values: Any, weights: TensorLike | None = None) -> Metric:
     """The weighted mean of all values (``tf.metrics.mean``).
 
     Args:
@@ -119,7 +122,9 @@ def _weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
     return multiply(values, weights), weights
 
 
-def _mean_of(given: Published, total: Any, count: Any, amount: Any, number: Any, values: Any) -> Metric:
+def _mean_of(
+    given: Published, total: Variable, count: Variable, amount: TensorLike, number: TensorLike, values: TensorLike
+) -> Metric:
     update_total = accumulated(total, amount)
     with control_dependencies([values]):
         update_count = accumulated(count, number)
@@ -129,7 +134,7 @@ def _mean_of(given: Published, total: Any, count: Any, amount: Any, number: Any,
 
 @export("tf.metrics.mean_tensor")
 @sharing(Published)
-def mean_tensor(given: Published, values: Any, weights: Any = None) -> Metric:
+def mean_tensor(given: Published, values: Any, weights: TensorLike | None = None) -> Metric:
     """The weighted mean of each element (``tf.metrics.mean_tensor``)."""
     with variable_scope(given.name, "mean", (values, weights)):
         values = cast(values, dtypes.float32)
@@ -146,7 +151,7 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
     """A decorator that turns an element-wise ``error(labels, predictions)`` into the metric of its mean."""
 
     @sharing(Published)
-    def metric(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+    def metric(given: Published, labels: Any, predictions: TensorLike, weights: TensorLike | None = None) -> Metric:
         predictions, labels, weights = matched(predictions, labels, weights)
         return mean(error(labels, predictions), weights, **given.as_dict(error.__name__))
 
@@ -179,7 +184,9 @@ def mean_squared_error(labels: Tensor, predictions: Tensor) -> Tensor:
 
 @export("tf.metrics.root_mean_squared_error")
 @sharing(Published)
-def root_mean_squared_error(given: Published, labels: Any, predictions: Any, weights: Any = None) -> Metric:
+def root_mean_squared_error(
+    given: Published, labels: TensorLike, predictions: TensorLike, weights: TensorLike | None = None
+) -> Metric:
     """The square root of `mean_squared_error` (``tf.metrics.root_mean_squared_error``)."""
     value, update = mean_squared_error(labels, predictions, weights, name=given.name or "root_mean_squared_error")
     return given.metric(lambda: sqrt(value), sqrt(update))
@@ -187,7 +194,9 @@ def root_mean_squared_error(given: Published, labels: Any, predictions: Any, wei
 
 @export("tf.metrics.mean_cosine_distance")
 @sharing(Published)
-def mean_cosine_distance(given: Published, labels: Any, predictions: Any, dim: int, weights: Any = None) -> Metric:
+def mean_cosine_distance(
+    given: Published, labels: TensorLike, predictions: TensorLike, dim: int, weights: TensorLike | None = None
+) -> Metric:
     """The mean of ``1 - sum(predictions * labels)`` over axis ``dim`` (``tf.metrics.mean_cosine_distance``)."""
     predictions, labels, weights = matched(predictions, labels, weights)
     products = reduce_sum(multiply(predictions, labels), axis=[dim], keepdims=True)
@@ -201,7 +210,11 @@ def mean_cosine_distance(given: Published, labels: Any, predictions: Any, dim: i
 @export("tf.metrics.mean_relative_error")
 @sharing(Published)
 def mean_relative_error(
-    given: Published, labels: Any, predictions: Any, normalizer: Any, weights: Any = None
+    given: Published,
+    labels: TensorLike,
+    predictions: TensorLike,
+    normalizer: TensorLike,
+    weights: TensorLike | None = None,
 ) -> Metric:
     """The mean of ``|labels - predictions| / normalizer``; zero normalizers count 0 (``tf.metrics``)."""
     predictions, labels, weights = matched(predictions, labels, weights)
@@ -213,7 +226,9 @@ def mean_relative_error(
 
 @export("tf.metrics.percentage_below")
 @sharing(Published)
-def percentage_below(given: Published, values: Any, threshold: float, weights: Any = None) -> Metric:
+def percentage_below(
+    given: Published, values: TensorLike, threshold: float, weights: TensorLike | None = None
+) -> Metric:
     """The fraction of values below a threshold (``tf.metrics.percentage_below``)."""
     below = cast(less(values, threshold), dtypes.float32)
     return mean(below, weights, **given.as_dict("percentage_below_threshold"))
@@ -222,7 +237,7 @@ def percentage_below(given: Published, values: Any, threshold: float, weights: A
 @export("tf.metrics.mean_per_class_accuracy")
 @sharing(Published)
 def mean_per_class_accuracy(
-    given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None
+    given: Published, labels: TensorLike, predictions: TensorLike, num_classes: int, weights: TensorLike | None = None
 ) -> Metric:
     """The mean of the classes' accuracies (``tf.metrics.mean_per_class_accuracy``).
 
@@ -249,7 +264,9 @@ def mean_per_class_accuracy(
 
 @export("tf.metrics.mean_iou")
 @sharing(Published)
-def mean_iou(given: Published, labels: Any, predictions: Any, num_classes: int, weights: Any = None) -> Metric:
+def mean_iou(
+    given: Published, labels: TensorLike, predictions: TensorLike, num_classes: int, weights: TensorLike | None = None
+) -> Metric:
     """The mean over classes of intersection over union (``tf.metrics.mean_iou``).
 
     The update op returns the confusion matrix, with a row per label.
@@ -267,7 +284,7 @@ def mean_iou(given: Published, labels: Any, predictions: Any, num_classes: int, 
         return given.metric(lambda: _iou_of(total), update)
 
 
-def _iou_of(matrix: Any) -> Tensor:
+def _iou_of(matrix: TensorLike) -> Tensor:
     predicted, actual = (cast(reduce_sum(matrix, axis), dtypes.float32) for axis in (0, 1))
     both = cast(diag_part(matrix), dtypes.float32)
     union = predicted + actual - both
@@ -286,8 +303,8 @@ def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
 
 @export("tf.confusion_matrix", "tf.math.confusion_matrix")
 def confusion_matrix(
-    labels: Any, predictions: Any, num_classes: Any = None, dtype: Any = dtypes.int32, name: str | None = None,
-    weights: Any = None,
+    labels: TensorLike, predictions: TensorLike, num_classes: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
+    name: str | None = None, weights: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Counts the pairs of label (row) and prediction (column) (``tf.confusion_matrix``).
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
 from tfmini.layers.base import InputSpec, Layer
 from tfmini.layers.core import as_function
@@ -25,6 +27,7 @@ from tfmini.ops.nn.batch_norm import fused_batch_norm
 from tfmini.ops.nn.normalization import batch_normalization as normalize
 from tfmini.ops.nn.normalization import moments
 from tfmini.ops.variables.assignment import assign, assign_sub
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
@@ -33,7 +36,7 @@ from tfmini.shapes import TensorShape
 _KEYS = ("rmax", "rmin", "dmax")
 
 
-def moved(variable: Any, value: Any, momentum: Any) -> Any:
+def moved(variable: Variable, value: TensorLike, momentum: TensorLike) -> Any:
     """An op that updates a moving average with a value."""
     with name_scope("AssignMovingAvg") as scope, colocate_with(variable.op):
         decay = cast(subtract(1.0, momentum), variable.dtype.base_dtype)
@@ -60,7 +63,12 @@ class Renorm:
         self.momentum = momentum
         self.epsilon = epsilon
 
-    def build(self, add: Callable[[str, Any], Any], mean_initializer: Any, variance_initializer: Any) -> None:
+    def build(
+        self,
+        add: Callable[[str, Any], Any],
+        mean_initializer: Callable[..., Any],
+        variance_initializer: Callable[..., Any],
+    ) -> None:
         """Makes the variables, each with ``add(name, initializer)``."""
 
         def deviation(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +78,7 @@ class Renorm:
         self.mean = add("renorm_mean", mean_initializer)
         self.stddev = add("renorm_stddev", deviation)
 
-    def corrections(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
+    def corrections(self, mean: Tensor, variance: Tensor, training: TensorLike) -> tuple[Any, Any, Any, Any]:
         """The factor r and offset d of the correction, and the moments with a dependency on the updates."""
         stddev = sqrt(variance + self.epsilon)
         floor = maximum(self.stddev, sqrt(self.epsilon))
@@ -90,10 +98,12 @@ class Renorm:
             mean, variance = identity(mean), identity(variance)
         return stop_gradient(r_used, name="renorm_r"), stop_gradient(d_used, name="renorm_d"), mean, variance
 
-    def _updated(self, variable: Any, value: Any, training: Any) -> Any:
+    def _updated(self, variable: Variable, value: TensorLike, training: TensorLike) -> Any:
         return smart_cond(training, lambda: identity(moved(variable, value, self.momentum)), lambda: identity(variable))
 
-    def variance_update(self, moving_variance: Any, variance: Any, momentum: Any, training: Any) -> Any:
+    def variance_update(
+        self, moving_variance: Tensor, variance: Tensor, momentum: TensorLike, training: TensorLike
+    ) -> Any:
         """An op that updates the moving variance from the moving standard deviation."""
 
         def update() -> Any:
@@ -143,21 +153,21 @@ class BatchNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = _ZEROS,
-        gamma_initializer: Any = _ONES,
-        moving_mean_initializer: Any = _ZEROS,
-        moving_variance_initializer: Any = _ONES,
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: Callable[..., Any] = _ZEROS,
+        gamma_initializer: Callable[..., Any] = _ONES,
+        moving_mean_initializer: Callable[..., Any] = _ZEROS,
+        moving_variance_initializer: Callable[..., Any] = _ONES,
+        beta_regularizer: Callable[..., Any] | None = None,
+        gamma_regularizer: Callable[..., Any] | None = None,
+        beta_constraint: Callable[..., Any] | None = None,
+        gamma_constraint: Callable[..., Any] | None = None,
         renorm: bool = False,
         renorm_clipping: Any = None,
         renorm_momentum: float = 0.99,
         fused: bool | None = None,
         trainable: bool = True,
         virtual_batch_size: int | None = None,
-        adjustment: Any = None,
+        adjustment: Callable[..., Any] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -240,7 +250,7 @@ class BatchNormalization(Layer):
         if self._scope:
             self._scope.set_partitioner(partitioner)
 
-    def call(self, inputs: Any, training: Any = False) -> Any:
+    def call(self, inputs: Tensor, training: TensorLike = False) -> Any:
         """Normalizes with the batch's moments if ``training`` (a bool or bool tensor), else with the averages."""
         if training is None:
             training = False
@@ -252,7 +262,7 @@ class BatchNormalization(Layer):
         outputs.set_shape(inputs.shape)
         return outputs
 
-    def _normalized(self, inputs: Any, training: Any) -> Any:
+    def _normalized(self, inputs: Tensor, training: TensorLike) -> Any:
         outputs, mean, variance = (self._fused if self.fused else self._plain)(inputs, training)
         known = smart_constant_value(training)
         if known is not False:
@@ -269,7 +279,7 @@ class BatchNormalization(Layer):
                 self.add_update(moved(self.moving_variance, variance, momentum))
         return outputs
 
-    def _fused(self, inputs: Any, training: Any) -> tuple[Any, Any, Any]:
+    def _fused(self, inputs: Tensor, training: TensorLike) -> tuple[Any, Any, Any]:
         channels = inputs.shape.as_list()[self.axis[0]]
         gamma = constant(1.0, shape=[channels]) if self.gamma is None else self.gamma
         beta = constant(0.0, shape=[channels]) if self.beta is None else self.beta
@@ -291,7 +301,7 @@ class BatchNormalization(Layer):
             variance = variance * ((count - 1.0) / count)
         return outputs, mean, variance
 
-    def _plain(self, inputs: Any, training: Any) -> tuple[Any, Any, Any]:
+    def _plain(self, inputs: Any, training: TensorLike) -> tuple[Any, Any, Any]:
         reduced = [i for i in range(inputs.shape.ndims) if i not in self.axis]
         if self.virtual_batch_size is not None:
             del reduced[1]  # normalize each virtual batch separately
@@ -321,7 +331,7 @@ class BatchNormalization(Layer):
         outputs.set_shape(inputs.shape)
         return outputs, *batch
 
-    def _adjusted(self, inputs: Any, gamma: Any, beta: Any, training: Any) -> tuple[Any, Any]:
+    def _adjusted(self, inputs: Tensor, gamma: Tensor, beta: Tensor, training: TensorLike) -> tuple[Any, Any]:
         """Gamma and beta combined with the factor and offset of ``adjustment``, which only training uses."""
         if self.adjustment is None:
             return gamma, beta
@@ -338,18 +348,18 @@ class BatchNormalization(Layer):
         shape = [inputs.shape.as_list()[i] if i in self.axis else 1 for i in range(rank)]
         return lambda value: None if value is None else reshape(value, shape)
 
-    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+    def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)
 
 
-def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+def _composed(scale: Tensor, offset: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Any, Any]:
     """Combines ``(x * scale + offset) * gamma + beta`` into one scale and one offset."""
     if gamma is not None:
         scale, offset = scale * gamma, offset * gamma
     return scale, offset if beta is None else offset + beta
 
 
-def _constantly(value: Any) -> Callable[[], Any]:
+def _constantly(value: TensorLike) -> Callable[[], Any]:
     return lambda: value
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import namedtuple
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -30,6 +32,8 @@ from tfmini.ops.random_functions import random_uniform
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.initializers import Constant, Zeros
 from tfmini.ops.variables.partitioners import Partitioner, fixed_size_partitioner
+from tfmini.ops.variables.scope import VariableScope
+from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 _KERNEL, _BIAS = "kernel", "bias"
@@ -65,22 +69,24 @@ class RNNCell(Layer):
     def output_size(self) -> Any:
         raise NotImplementedError("Abstract method")
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: Any, state: Any, scope: str | VariableScope | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Runs one step for inputs ``[batch, width]``: (output, new state)."""
         if scope is None:
             return super().__call__(inputs, state, *args, **kwargs)
         with vs.variable_scope(scope) as opened:
             return super().__call__(inputs, state, *args, scope=opened, **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         self.built = True
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         """A state of zeros."""
         with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
             return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), self.state_size)
 
-    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
+    def get_initial_state(self, inputs: TensorLike | None = None, batch_size: Any = None, dtype: Any = None) -> Any:
         """`zero_state` with the batch size and type of ``inputs``, or those given."""
         if inputs is not None:
             inputs = convert_to_tensor(inputs)
@@ -99,7 +105,7 @@ class RNNCell(Layer):
         return self.zero_state(batch_size, dtype)
 
 
-def _check_batch(inputs: Any, batch_size: Any) -> None:
+def _check_batch(inputs: Tensor, batch_size: TensorLike) -> None:
     given = constant_value(batch_size) if isinstance(batch_size, Tensor) else batch_size
     if given != inputs.shape.as_list()[0]:
         raise ValueError(
@@ -108,7 +114,7 @@ def _check_batch(inputs: Any, batch_size: Any) -> None:
         )
 
 
-def _zeros(batch_size: Any, size: Any, dtype: Any) -> Any:
+def _zeros(batch_size: TensorLike, size: ShapeLike, dtype: DTypeLike) -> Any:
     sizes = TensorShape(size).as_list() if not isinstance(size, int) else [size]
     if isinstance(batch_size, int):
         return zeros([batch_size, *sizes], dtype=dtype)
@@ -123,10 +129,10 @@ class _Gated(RNNCell):
     def __init__(
         self,
         num_units: int,
-        activation: Any = None,
-        reuse: Any = None,
+        activation: Callable[..., Any] | None = None,
+        reuse: ReuseLike = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
@@ -142,13 +148,15 @@ class _Gated(RNNCell):
     def output_size(self) -> Any:
         return self._num_units
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: TensorLike, state: object, scope: str | VariableScope | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         inputs = convert_to_tensor(inputs)
         if not inputs.dtype.is_floating and not inputs.dtype.is_complex:
             raise ValueError(f"RNN cell only supports floating point inputs, but saw dtype: {inputs.dtype.name}")
         return super().__call__(inputs, state, scope, *args, **kwargs)
 
-    def _width(self, input_shape: Any) -> int:
+    def _width(self, input_shape: ShapeLike) -> int:
         width = TensorShape(input_shape).as_list()[-1]
         if width is None:
             raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {input_shape}")
@@ -159,12 +167,12 @@ class _Gated(RNNCell):
 class BasicRNNCell(_Gated):
     """``output = state = activation(W [inputs, state] + b)`` (``tf.nn.rnn_cell.BasicRNNCell``)."""
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         rows = self._width(input_shape) + self._num_units
         self._kernel = self.add_weight(_KERNEL, [rows, self._num_units])
         self._bias = self.add_weight(_BIAS, [self._num_units], initializer=Zeros(dtype=self._dtype))
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
         output = self._activation(bias_add(matmul(concat([inputs, state], 1), self._kernel), self._bias))
         return output, output
 
@@ -176,18 +184,18 @@ class GRUCell(_Gated):
     def __init__(
         self,
         num_units: int,
-        activation: Any = None,
-        reuse: Any = None,
-        kernel_initializer: Any = None,
-        bias_initializer: Any = None,
+        activation: Callable[..., Any] | None = None,
+        reuse: ReuseLike = None,
+        kernel_initializer: Callable[..., Any] | None = None,
+        bias_initializer: Callable[..., Any] | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
         self._kernel_initializer, self._bias_initializer = kernel_initializer, bias_initializer
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         units = self._num_units
         rows = self._width(input_shape) + units
         start, bias = self._kernel_initializer, self._bias_initializer
@@ -196,7 +204,7 @@ class GRUCell(_Gated):
         self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=start)
         self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=bias or Zeros(self._dtype))
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
         gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))
         r, u = split(value=gates, num_or_size_splits=2, axis=1)
         kept = concat([inputs, multiply(r, state)], 1)
@@ -231,7 +239,7 @@ class _TwoPartState(_Gated):
             return state
         return split(value=state, num_or_size_splits=[self._num_units, self._output_width], axis=1)
 
-    def _joined(self, c: Any, h: Any) -> Any:
+    def _joined(self, c: TensorLike, h: TensorLike) -> Any:
         return LSTMStateTuple(c, h) if self._state_is_tuple else concat([c, h], 1)
 
 
@@ -252,21 +260,21 @@ class BasicLSTMCell(_TwoPartState):
         num_units: int,
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
-        activation: Any = None,
-        reuse: Any = None,
+        activation: Callable[..., Any] | None = None,
+        reuse: ReuseLike = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_units, state_is_tuple, activation, reuse, name, dtype, **kwargs)
         self._forget_bias = forget_bias
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         rows = self._width(input_shape) + self._num_units
         self._kernel = self.add_weight(_KERNEL, [rows, 4 * self._num_units])
         self._bias = self.add_weight(_BIAS, [4 * self._num_units], initializer=Zeros(dtype=self._dtype))
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: Any) -> Any:
         one = constant(1, dtype=dtypes.int32)
         c, h = self._parts(state)
         gates = bias_add(matmul(concat([inputs, h], 1), self._kernel), self._bias)
@@ -301,17 +309,17 @@ class LSTMCell(_TwoPartState):
         num_units: int,
         use_peepholes: bool = False,
         cell_clip: float | None = None,
-        initializer: Any = None,
+        initializer: Callable[..., Any] | None = None,
         num_proj: int | None = None,
         proj_clip: float | None = None,
         num_unit_shards: int | None = None,
         num_proj_shards: int | None = None,
         forget_bias: float = 1.0,
         state_is_tuple: bool = True,
-        activation: Any = None,
-        reuse: Any = None,
+        activation: Callable[..., Any] | None = None,
+        reuse: ReuseLike = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_units, state_is_tuple, activation, reuse, name, dtype, **kwargs)
@@ -323,7 +331,7 @@ class LSTMCell(_TwoPartState):
     def _output_width(self) -> int:
         return self._num_proj or self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         units, start, unit_parts = self._num_units, self._initializer, self._unit_partitioner
         rows = self._width(input_shape) + self._output_width
         self._kernel = self.add_weight(_KERNEL, [rows, 4 * units], initializer=start, partitioner=unit_parts)
@@ -336,7 +344,7 @@ class LSTMCell(_TwoPartState):
                 "projection/kernel", [units, self._num_proj], initializer=start, partitioner=self._proj_partitioner
             )
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: Any) -> Any:
         c, h = self._parts(state)
         gates = bias_add(matmul(concat([inputs, h], 1), self._kernel), self._bias)
         i, j, f, o = split(value=gates, num_or_size_splits=4, axis=1)
@@ -365,7 +373,7 @@ class MultiRNNCell(RNNCell):
       state_is_tuple: whether the state is a tuple of the cells' states rather than their concatenation.
     """
 
-    def __init__(self, cells: Any, state_is_tuple: bool = True) -> None:
+    def __init__(self, cells: Sequence[RNNCell], state_is_tuple: bool = True) -> None:
         super().__init__()
         if not cells:
             raise ValueError("Must specify at least one cell for MultiRNNCell.")
@@ -388,13 +396,13 @@ class MultiRNNCell(RNNCell):
     def trainable_weights(self) -> list[Any]:
         return [w for cell in self._cells for w in cell.trainable_weights] if self.trainable else []
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         with name_scope("MultiRNNCellZeroState", values=[batch_size]):
             return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: object, state: Any) -> Any:
         if self._state_is_tuple:
             states = list(state) if nest.is_nested(state) else []
             if len(states) != len(self._cells):
@@ -436,13 +444,15 @@ class _Wrapper(RNNCell):
     def trainable_weights(self) -> list[Any]:
         return self._cell.trainable_weights
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         return self._cell.zero_state(batch_size, dtype)
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: object, state: object, scope: str | VariableScope | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         return self.call(inputs, state, scope)
 
-    def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
         return self._cell(inputs, state, scope=scope)
 
 
@@ -465,14 +475,14 @@ class DropoutWrapper(_Wrapper):
     def __init__(
         self,
         cell: RNNCell,
-        input_keep_prob: Any = 1.0,
-        output_keep_prob: Any = 1.0,
-        state_keep_prob: Any = 1.0,
+        input_keep_prob: TensorLike = 1.0,
+        output_keep_prob: TensorLike = 1.0,
+        state_keep_prob: TensorLike = 1.0,
         variational_recurrent: bool = False,
         input_size: Any = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         seed: int | None = None,
-        dropout_state_filter_visitor: Any = None,
+        dropout_state_filter_visitor: Callable[..., Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(cell)
@@ -485,7 +495,7 @@ class DropoutWrapper(_Wrapper):
         # "input", "state", "output" -> nested structure of random numbers in [0, 1), from which all masks derive.
         self._noise = self._variational_noise(input_size, dtype) if variational_recurrent else {}
 
-    def _variational_noise(self, input_size: Any, dtype: Any) -> dict[str, Any]:
+    def _variational_noise(self, input_size: Any, dtype: DTypeLike | None) -> dict[str, Any]:
         if dtype is None:
             raise ValueError("When variational_recurrent=True, dtype must be provided")
         sizes = {"state": self._cell.state_size, "output": self._cell.output_size}
@@ -500,7 +510,7 @@ class DropoutWrapper(_Wrapper):
         def noise_of(salt: str) -> Any:
             numbers = itertools.count()
 
-            def noise(size: Any) -> Tensor:
+            def noise(size: ShapeLike) -> Tensor:
                 shape = [1, *TensorShape(size).as_list()]  # the examples of a batch share it
                 return random_uniform(shape, seed=self._seed_of(salt, next(numbers)), dtype=dtype)
 
@@ -508,7 +518,7 @@ class DropoutWrapper(_Wrapper):
 
         return {salt: noise_of(salt) for salt in sizes}
 
-    def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
         inputs = self._dropped("input", inputs, _everything(inputs))
         output, new_state = self._cell(inputs, state, scope=scope)
         if _drops(self._keep["state"]):
@@ -531,7 +541,7 @@ class DropoutWrapper(_Wrapper):
 
         return dropped(chosen, values, self._noise.get(salt))
 
-    def _drop(self, salt: str, number: int, value: Any, noise: Any) -> Any:
+    def _drop(self, salt: str, number: int, value: Tensor, noise: TensorLike) -> Any:
         keep = self._keep[salt]
         if noise is None:
             return dropout(value, keep_prob=keep, seed=self._seed_of(salt, number))
@@ -546,21 +556,21 @@ class DropoutWrapper(_Wrapper):
         return int(digest[:8], 16) & 0x7FFFFFFF
 
 
-def _drops(keep: Any) -> bool:
+def _drops(keep: TensorLike) -> bool:
     return not isinstance(keep, (int, float)) or keep < 1
 
 
-def _everything(values: Any) -> Any:
+def _everything(values: object) -> Any:
     return nest.map_structure(lambda _: True, values)
 
 
-def _all_but_the_cell(state: Any) -> Any:
+def _all_but_the_cell(state: object) -> Any:
     if isinstance(state, LSTMStateTuple):
         return LSTMStateTuple(c=False, h=True)
     return not isinstance(state, TensorArray)
 
 
-def _chosen(visitor: Any, state: Any) -> Any:
+def _chosen(visitor: Callable[..., Any], state: Any) -> Any:
     """The visitor's answers for a state and, where it returns True, for its parts: a structure of bools."""
     answer = visitor(state)
     if not nest.is_nested(state) or answer is False:
@@ -573,11 +583,11 @@ def _chosen(visitor: Any, state: Any) -> Any:
 class ResidualWrapper(_Wrapper):
     """Adds a cell's inputs to its outputs (``tf.nn.rnn_cell.ResidualWrapper``)."""
 
-    def __init__(self, cell: RNNCell, residual_fn: Any = None, **kwargs: Any) -> None:
+    def __init__(self, cell: RNNCell, residual_fn: Callable[..., Any] | None = None, **kwargs: Any) -> None:
         super().__init__(cell)
         self._residual = residual_fn or (lambda i, o: nest.map_structure(add, i, o))
 
-    def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
         outputs, new_state = self._cell(inputs, state, scope=scope)
         return self._residual(inputs, outputs), new_state
 
@@ -586,14 +596,14 @@ class ResidualWrapper(_Wrapper):
 class DeviceWrapper(_Wrapper):
     """Places the ops of a cell on a device (``tf.nn.rnn_cell.DeviceWrapper``)."""
 
-    def __init__(self, cell: RNNCell, device: Any, **kwargs: Any) -> None:
+    def __init__(self, cell: RNNCell, device: str | Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(cell)
         self._device = device
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         with device(self._device):
             return self._cell.zero_state(batch_size, dtype)
 
-    def call(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
         with device(self._device):
             return self._cell(inputs, state, scope=scope)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
 from tfmini.ops.array.identity import cast, identity
@@ -23,18 +26,18 @@ from tfmini.ops.flow.while_loop import while_loop
 from tfmini.ops.math.comparison import greater_equal, less, logical_not, logical_or
 from tfmini.ops.math.elementwise import add
 from tfmini.ops.math.reductions import reduce_all
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import VariableScope, variable_scope
 from tfmini.shapes import TensorShape
 
 
-def check_cell(cell: Any, name: str = "cell") -> None:
+def check_cell(cell: RNNCell, name: str = "cell") -> None:
     """Raises TypeError unless ``cell`` has the interface of an `RNNCell`."""
     missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
 
 
-def _held(finished: Any, old: Any, new: Any) -> Any:
+def _held(finished: Tensor, old: Any, new: Any) -> Any:
     """Selects per row ``old`` if the sequence is finished, else ``new``."""
 
     def chosen(before: Any, after: Any) -> Any:
@@ -47,7 +50,7 @@ def _held(finished: Any, old: Any, new: Any) -> Any:
     return nest.map_structure(chosen, old, new)
 
 
-def _lengths(sequence_length: Any) -> Any:
+def _lengths(sequence_length: TensorLike) -> Any:
     """The lengths as an int32 vector; raises ValueError for another rank."""
     lengths = cast(sequence_length, dtypes.int32, name="sequence_length")
     if lengths.shape.ndims not in (None, 1):
@@ -63,15 +66,15 @@ def _batch_major(value: Any) -> Any:
 
 @export("tf.nn.dynamic_rnn")
 def dynamic_rnn(
-    cell: Any,
-    inputs: Any,
-    sequence_length: Any = None,
-    initial_state: Any = None,
-    dtype: Any = None,
+    cell: RNNCell,
+    inputs: TensorLike | Mapping[str, Any],
+    sequence_length: TensorLike | None = None,
+    initial_state: object = None,
+    dtype: DTypeLike | None = None,
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any]:
     """Runs a cell over all steps in a loop of the graph (``tf.nn.dynamic_rnn``).
 
@@ -105,7 +108,7 @@ def dynamic_rnn(
         return outputs, state
 
 
-def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: Any) -> Any:
+def _first_state(cell: RNNCell, first: Any, initial_state: object, dtype: DTypeLike | None, batch: TensorLike) -> Any:
     if initial_state is not None:
         return nest.map_structure(convert_to_tensor, initial_state)
     if not dtype:
@@ -114,7 +117,7 @@ def _first_state(cell: Any, first: Any, initial_state: Any, dtype: Any, batch: A
     return cell.zero_state(batch if known is None else known, dtype)
 
 
-def _output_type(dtype: Any, state: Any) -> Any:
+def _output_type(dtype: DTypeLike | None, state: object) -> Any:
     """The type of the outputs: ``dtype``, or the type of all states.
 
     Raises:
@@ -133,8 +136,8 @@ def _output_type(dtype: Any, state: Any) -> Any:
 
 
 def _loop(
-    cell: Any, inputs: Any, state: Any, lengths: Any, parallel_iterations: int | None, swap_memory: bool,
-    dtype: Any,
+    cell: RNNCell, inputs: object, state: object, lengths: TensorLike | None, parallel_iterations: int | None,
+    swap_memory: bool, dtype: DTypeLike | None,
 ) -> tuple[Any, Any]:  # fmt: skip
     flat = nest.flatten(inputs)
     steps = shape_of(flat[0])[0]
@@ -143,7 +146,7 @@ def _loop(
     kinds = _output_type(dtype, state)
     results = [TensorArray(kinds, steps, name=f"dynamic_rnn/output_{i}") for i in range(len(sizes))]
 
-    def body(time: Any, arrays: Any, before: Any) -> Any:
+    def body(time: Tensor, arrays: Sequence[Any], before: Any) -> Any:
         values = [source.read(time) for source in sources]
         for value, whole in zip(values, flat):
             value.set_shape(whole.shape[1:])
@@ -171,24 +174,24 @@ def _loop(
 
 @export("tf.nn.bidirectional_dynamic_rnn")
 def bidirectional_dynamic_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
-    inputs: Any,
-    sequence_length: Any = None,
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
+    cell_fw: RNNCell,
+    cell_bw: RNNCell,
+    inputs: TensorLike | Mapping[str, Any],
+    sequence_length: TensorLike | None = None,
+    initial_state_fw: object = None,
+    initial_state_bw: object = None,
+    dtype: DTypeLike | None = None,
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any]:
     """Runs one cell forward and one backward (``tf.nn.bidirectional_dynamic_rnn``): (output pair, state pair)."""
     check_cell(cell_fw, "cell_fw")
     check_cell(cell_bw, "cell_bw")
     steps, batch = (0, 1) if time_major else (1, 0)
 
-    def turned(value: Any) -> Any:
+    def turned(value: TensorLike) -> Any:
         if sequence_length is None:
             return reverse(value, [steps])
         return reverse_sequence(value, sequence_length, seq_axis=steps, batch_axis=batch)
@@ -207,12 +210,12 @@ def bidirectional_dynamic_rnn(
 
 @export("tf.nn.static_rnn", "tf.contrib.rnn.static_rnn")
 def static_rnn(
-    cell: Any,
+    cell: RNNCell,
     inputs: list[Any],
-    initial_state: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    initial_state: object = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any]:
     """Runs a cell over a list of steps; the graph gets the cell's ops once per step (``tf.nn.static_rnn``).
 
@@ -249,14 +252,14 @@ def static_rnn(
 
 @export("tf.nn.static_bidirectional_rnn", "tf.contrib.rnn.static_bidirectional_rnn")
 def static_bidirectional_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
+    cell_fw: RNNCell,
+    cell_bw: RNNCell,
     inputs: list[Any],
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
+    initial_state_fw: object = None,
+    initial_state_bw: object = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any, Any]:
     """Runs one cell forward and one backward over a list (``tf.nn.static_bidirectional_rnn``).
 
@@ -286,11 +289,11 @@ def static_bidirectional_rnn(
 
 @export("tf.nn.raw_rnn")
 def raw_rnn(
-    cell: Any,
+    cell: RNNCell,
     loop_fn: Callable[..., Any],
     parallel_iterations: int | None = None,
     swap_memory: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any, Any]:
     """Runs a cell until ``loop_fn`` says that all sequences are finished (``tf.nn.raw_rnn``).
 
@@ -327,7 +330,7 @@ def raw_rnn(
         return arrays, state, None if loop_state is None else last
 
 
-def _emission(cell: Any, inputs: Any, state: Any, emitted: Any) -> tuple[Any, Any]:
+def _emission(cell: RNNCell, inputs: TensorLike, state: object, emitted: object) -> tuple[Any, Any]:
     """The arrays for the outputs and the zeros that a finished row emits, in the structure of the output."""
     first = nest.flatten(inputs)[0]
     known = TensorShape(None)
@@ -355,9 +358,11 @@ def _emission(cell: Any, inputs: Any, state: Any, emitted: Any) -> tuple[Any, An
     return nest.pack_sequence_as(emitted, arrays), nest.pack_sequence_as(emitted, blanks)
 
 
-def _body(cell: Any, loop_fn: Callable[..., Any], blanks: Any) -> Callable[..., Any]:
-    def body(time: Any, done: Any, current: Any, arrays: Any, state: Any, loop_state: Any) -> Any:
-        def kept(old: Any, new: Any) -> Any:
+def _body(cell: RNNCell, loop_fn: Callable[..., Any], blanks: object) -> Callable[..., Any]:
+    def body(
+        time: Tensor, done: Tensor, current: Tensor, arrays: Sequence[Any], state: object, loop_state: object
+    ) -> Any:
+        def kept(old: Tensor, new: Tensor) -> Any:
             if isinstance(old, TensorArray) or old.shape.ndims == 0:
                 return new
             return where(done, old, new)
@@ -383,7 +388,12 @@ def _body(cell: Any, loop_fn: Callable[..., Any], blanks: Any) -> Callable[..., 
 
 @export("tf.nn.static_state_saving_rnn")
 def static_state_saving_rnn(
-    cell: Any, inputs: list[Any], state_saver: Any, state_name: Any, sequence_length: Any = None, scope: Any = None
+    cell: RNNCell,
+    inputs: list[Any],
+    state_saver: Any,
+    state_name: str | Sequence[str],
+    sequence_length: TensorLike | None = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any]:
     """`static_rnn` that reads its first state from a saver and saves its last (``tf.nn.static_state_saving_rnn``).
 

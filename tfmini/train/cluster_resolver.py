@@ -20,6 +20,7 @@ from typing import Any
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_index, tf_config_object, tf_config_task
 from tfmini.export import export
 from tfmini.graph.graph import Graph
+from tfmini.protos import ConfigProto
 from tfmini.runtime.client.session import Session
 
 Tasks = list[str] | dict[int, str]
@@ -47,7 +48,7 @@ class ClusterResolver(ABC):
         """The target for a session on the given task; "" for a session in this process."""
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> dict[str, int]:
         """Device type -> number of devices, without CPUs; of one task if ``task_type`` and ``task_id`` are given.
 
@@ -122,7 +123,7 @@ class SimpleClusterResolver(ClusterResolver):
         return self._environment
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> dict[str, int]:
         return {} if self._num_accelerators is None else self._num_accelerators
 
@@ -137,7 +138,7 @@ def _overridable(
         found = otherwise(self) if given is None else given
         return None if found is None else convert(found)
 
-    def set_given(self: Any, value: Any) -> None:
+    def set_given(self: Any, value: object) -> None:
         self._given[name] = value
 
     return property(get, set_given, doc=doc)
@@ -192,7 +193,7 @@ class UnionClusterResolver(ClusterResolver):
         return str(self._resolvers[0].environment)
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> dict[str, int]:
         return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)  # type: ignore[no-any-return]
 
@@ -240,7 +241,7 @@ class TFConfigClusterResolver(ClusterResolver):
         return self._environment  # type: ignore[return-value]  # TensorFlow returns None if none was given
 
     def num_accelerators(
-        self, task_type: str | None = None, task_id: int | None = None, config_proto: Any = None
+        self, task_type: str | None = None, task_id: int | None = None, config_proto: ConfigProto | None = None
     ) -> dict[str, int]:
         job = self.task_type if task_type is None else task_type
         return super().num_accelerators(job, self.task_id if task_id is None else task_id, config_proto)

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops import summary as ops
@@ -27,6 +29,7 @@ from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import floormod
 from tfmini.ops.summary import summary_scope
+from tfmini.ops.variables.base import Variable
 from tfmini.train.global_steps import get_global_step, get_or_create_global_step
 
 _INITIALIZERS = "_SUMMARY_WRITER_V2"
@@ -51,7 +54,7 @@ class SummaryWriter:
       resource: the resource handle.
     """
 
-    def __init__(self, resource: Any, create: Callable[[], Any] | None) -> None:
+    def __init__(self, resource: object, create: Callable[[], Any] | None) -> None:
         self.resource = resource
         self._create = create
         self._init: Any = None
@@ -89,7 +92,11 @@ class SummaryWriter:
 
 @export("tf.contrib.summary.create_file_writer", "tf.contrib.summary.create_summary_file_writer")
 def create_file_writer(
-    logdir: Any, max_queue: Any = None, flush_millis: Any = None, filename_suffix: Any = None, name: str | None = None
+    logdir: Any,
+    max_queue: TensorLike | None = None,
+    flush_millis: TensorLike | None = None,
+    filename_suffix: TensorLike | None = None,
+    name: str | None = None,
 ) -> SummaryWriter:
     """A writer of an event file in ``logdir`` (``tf.contrib.summary.create_file_writer``).
 
@@ -115,7 +122,7 @@ def create_file_writer(
 
 
 @contextmanager
-def _recording(value: Any) -> Iterator[None]:
+def _recording(value: TensorLike) -> Iterator[None]:
     before, _state.recording = _state.recording, value
     try:
         yield
@@ -136,7 +143,7 @@ def never_record_summaries() -> Any:
 
 
 @export("tf.contrib.summary.record_summaries_every_n_global_steps")
-def record_summaries_every_n_global_steps(n: int, global_step: Any = None) -> Any:
+def record_summaries_every_n_global_steps(n: int, global_step: Variable | Tensor | None = None) -> Any:
     """A context in which summaries are written in every ``n``-th step."""
     step = get_or_create_global_step() if global_step is None else global_step
     with device("cpu:0"):
@@ -152,7 +159,13 @@ def should_record_summaries() -> Any:
 # ---- the summaries ------------------------------------------------------------------------------
 
 
-def _recorded(name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], Any], family: str | None = None) -> Any:
+def _recorded(
+    name: str | None,
+    kind: str,
+    step: TensorLike | None,
+    write: Callable[[Any, Any, Any], Any],
+    family: str | None = None,
+) -> Any:
     """Adds the op ``write(resource, step, tag)``; the tag includes the name scopes, as in ``tf.summary``."""
     writer = _state.writer
     if writer is None or writer.resource is None or _state.recording is False:
@@ -171,27 +184,34 @@ def _recorded(name: Any, kind: str, step: Any, write: Callable[[Any, Any, Any], 
 
 
 @export("tf.contrib.summary.generic")
-def generic(name: str, tensor: Any, metadata: Any = None, family: str | None = None, step: Any = None) -> Any:
+def generic(
+    name: str, tensor: TensorLike, metadata: Any = None, family: str | None = None, step: TensorLike | None = None
+) -> Any:
     """Writes a tensor with a SummaryMetadata message."""
     serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
     return _recorded(name, "generic", step, lambda w, s, tag: ops.write_op(w, s, tensor, tag, serialized), family)
 
 
 @export("tf.contrib.summary.scalar")
-def scalar(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
+def scalar(name: str, tensor: TensorLike, family: str | None = None, step: TensorLike | None = None) -> Any:
     """Writes a scalar (``tf.contrib.summary.scalar``)."""
     return _recorded(name, "scalar", step, lambda w, s, tag: ops.scalar_op(w, s, tag, tensor), family)
 
 
 @export("tf.contrib.summary.histogram")
-def histogram(name: str, tensor: Any, family: str | None = None, step: Any = None) -> Any:
+def histogram(name: str, tensor: TensorLike, family: str | None = None, step: TensorLike | None = None) -> Any:
     """Writes the distribution of a tensor's elements (``tf.contrib.summary.histogram``)."""
     return _recorded(name, "histogram", step, lambda w, s, tag: ops.histogram_op(w, s, tag, tensor), family)
 
 
 @export("tf.contrib.summary.image")
 def image(
-    name: str, tensor: Any, bad_color: Any = None, max_images: int = 3, family: str | None = None, step: Any = None
+    name: str,
+    tensor: TensorLike,
+    bad_color: TensorLike | None = None,
+    max_images: int = 3,
+    family: str | None = None,
+    step: TensorLike | None = None,
 ) -> Any:
     """Writes images of shape (batch, rows, columns, channels) (``tf.contrib.summary.image``)."""
     color = constant([255, 0, 0, 255] if bad_color is None else bad_color, dtypes.uint8)
@@ -203,7 +223,12 @@ def image(
 
 @export("tf.contrib.summary.audio")
 def audio(
-    name: str, tensor: Any, sample_rate: Any, max_outputs: int, family: str | None = None, step: Any = None
+    name: str,
+    tensor: TensorLike,
+    sample_rate: TensorLike,
+    max_outputs: int,
+    family: str | None = None,
+    step: TensorLike | None = None,
 ) -> Any:
     """Writes audio of shape (batch, frames, channels) (``tf.contrib.summary.audio``)."""
     return _recorded(
@@ -214,13 +239,13 @@ def audio(
 
 
 @export("tf.contrib.summary.import_event")
-def import_event(tensor: Any, name: str | None = None) -> Any:
+def import_event(tensor: TensorLike, name: str | None = None) -> Any:
     """Writes a serialized Event message unchanged."""
     return _recorded(name, "import_event", 0, lambda w, s, tag: ops.import_op(w, tensor))
 
 
 @export("tf.contrib.summary.graph")
-def graph(param: Any, step: Any = None, name: str | None = None) -> Any:
+def graph(param: object, step: TensorLike | None = None, name: str | None = None) -> Any:
     """Writes a serialized GraphDef from a string tensor.
 
     Raises:

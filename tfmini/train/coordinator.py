@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfmini import errors
@@ -45,7 +45,7 @@ class Coordinator:
         self._on_error: Callable[[BaseException], None] | None = None
         self._registered_threads: set[threading.Thread] = set()
 
-    def _filter_exception(self, ex: Any) -> Any:
+    def _filter_exception(self, ex: BaseException | tuple[Any, Any, Any] | None) -> Any:
         error = ex[1] if isinstance(ex, tuple) else ex
         return None if isinstance(error, self._clean_stop_exception_types) else ex
 
@@ -72,7 +72,7 @@ class Coordinator:
         if failed is not None and self._on_error is not None:
             self._on_error(failed[1])
 
-    def _exception_to_raise(self, ex: Any) -> Any:
+    def _exception_to_raise(self, ex: BaseException | tuple[Any, Any, Any] | None) -> Any:
         info = ex if isinstance(ex, tuple) else sys.exc_info()
         _log.info("Error reported to Coordinator: %s", info[1] if isinstance(ex, tuple) and len(ex) > 1 else ex)
         if len(info) == 3 and info[0] and info[1]:
@@ -175,7 +175,7 @@ class LooperThread(threading.Thread):
 
     def __init__(
         self, coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any] | None = None,
-        args: Any = None, kwargs: Any = None,
+        args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(coord, Coordinator):
             raise ValueError(f"'coord' argument must be a Coordinator: {coord}")
@@ -191,8 +191,8 @@ class LooperThread(threading.Thread):
 
     @staticmethod
     def loop(
-        coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any], args: Any = None,
-        kwargs: Any = None,
+        coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any],
+        args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:  # fmt: skip
         """Makes a `LooperThread` and starts it."""
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from tfmini.ops.variables.scope import get_variable
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import checkpoints_iterator
 from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.global_steps import get_or_create_global_step
 from tfmini.train.global_steps import global_step as value_of_global_step
 from tfmini.train.hooks import FinalOpsHook
@@ -99,7 +100,11 @@ class SummaryAtEndHook(SessionRunHook):
     """
 
     def __init__(
-        self, log_dir: str | None = None, summary_writer: Any = None, summary_op: Any = None, feed_dict: Any = None
+        self,
+        log_dir: str | None = None,
+        summary_writer: Any = None,
+        summary_op: object = None,
+        feed_dict: Mapping[Any, Any] | None = None,
     ) -> None:
         if log_dir is None and summary_writer is None:
             raise ValueError("One of log_dir or summary_writer should be used.")
@@ -110,7 +115,7 @@ class SummaryAtEndHook(SessionRunHook):
         self._summary_op = merge_all() if self._given_op is None else self._given_op
         self._global_step = get_or_create_global_step()
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         if self._writer is None:
             self._writer = FileWriterCache.get(self._log_dir)
 
@@ -121,7 +126,7 @@ class SummaryAtEndHook(SessionRunHook):
         self._writer.flush()
 
 
-def _counted(eval_ops: Any, hooks: Sequence[Any]) -> Any:
+def _counted(eval_ops: object, hooks: Sequence[Any]) -> Any:
     """Adds an op that counts evaluations to ``eval_ops``, and passes the count to the hooks."""
     if eval_ops is None:
         return None

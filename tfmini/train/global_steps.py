@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import GraphTensor, TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -25,7 +26,7 @@ GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 
 @export("tf.train.global_step")
-def global_step(sess: BaseSession, global_step_tensor: Any) -> int:
+def global_step(sess: BaseSession, global_step_tensor: GraphTensor) -> int:
     """The value of the global step in a session (``tf.train.global_step``)."""
     return int(np.asarray(sess.run(global_step_tensor)).item())  # also of a variable of shape [1]
 
@@ -89,7 +90,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
 
 
 @export("tf.train.assert_global_step", "tf.contrib.framework.assert_global_step", "tf.contrib.slim.assert_global_step")
-def assert_global_step(global_step_tensor: Any) -> None:
+def assert_global_step(global_step_tensor: GraphTensor) -> None:
     """Raises TypeError unless the argument is a scalar integer variable or tensor."""
     if not isinstance(global_step_tensor, (Variable, Tensor)):
         raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor}.')
@@ -129,7 +130,7 @@ def _get_or_create_global_step_read(graph: Graph | None = None) -> Any:
     return read
 
 
-def _increment_global_step(increment: Any, graph: Graph | None = None) -> Any:
+def _increment_global_step(increment: TensorLike, graph: Graph | None = None) -> Any:
     """Adds to the global step, after the step's hooks have read its value.
 
     Raises:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors, protos
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.global_steps import _get_or_create_global_step_read, get_global_step
 from tfmini.train.session_run_hook import (
     HookTimer,
@@ -23,7 +25,7 @@ from tfmini.train.session_run_hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from tfmini.train.summary_writer import FileWriterCache
+from tfmini.train.summary_writer import FileWriter, FileWriterCache
 
 _log = logging.getLogger("tensorflow")
 # How often a waiting worker reads the global step, and the number of steps after which it logs again.
@@ -66,7 +68,7 @@ class StopAtStepHook(SessionRunHook):
     def begin(self) -> None:
         self._global_step_tensor = global_step_read("StopAtStepHook")
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         if self._last_step is None:
             assert self._num_steps is not None
             self._last_step = int(session.run(self._global_step_tensor)) + self._num_steps
@@ -100,7 +102,7 @@ class NanTensorHook(SessionRunHook):
       fail_on_nan_loss: raise NanLossDuringTrainingError rather than request a stop.
     """
 
-    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
+    def __init__(self, loss_tensor: TensorLike | str, fail_on_nan_loss: bool = True) -> None:
         self._loss_tensor = loss_tensor
         self._fail_on_nan_loss = fail_on_nan_loss
 
@@ -136,7 +138,7 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._worker_is_started = False
         self._global_step_tensor = global_step_read("_GlobalStepWaiterHook")
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         self._coord = coord
 
     def before_run(self, run_context: SessionRunContext) -> None:
@@ -178,7 +180,7 @@ class FinalOpsHook(SessionRunHook):
       final_ops_feed_dict: feeds for the fetches.
     """
 
-    def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
+    def __init__(self, final_ops: object, final_ops_feed_dict: Mapping[Any, Any] | None = None) -> None:
         self._final_ops = final_ops
         self._final_ops_feed_dict = final_ops_feed_dict
         self._final_ops_values: Any = None
@@ -311,7 +313,9 @@ class LoggingTensorHook(SessionRunHook):
         _log.info("%s", text)
 
 
-def write_steps_per_sec(writer: Any, tag: str, steps: int, seconds: float, global_step: int, log: bool = True) -> None:
+def write_steps_per_sec(
+    writer: FileWriter | None, tag: str, steps: int, seconds: float, global_step: int, log: bool = True
+) -> None:
     """Writes the steps per second as a summary, if there is a writer, and to the log."""
     steps_per_sec = steps / seconds if seconds > 0 else float("inf")
     if writer is not None:
@@ -339,7 +343,7 @@ class StepCounterHook(SessionRunHook):
         every_n_steps: int | None = 100,
         every_n_secs: float | None = None,
         output_dir: str | None = None,
-        summary_writer: Any = None,
+        summary_writer: FileWriter | None = None,
     ) -> None:
         if (every_n_steps is None) == (every_n_secs is None):
             raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -127,7 +128,7 @@ class SparseColumns:
         return SparseTensor(indices, values, shape)
 
 
-def _gated(gates: list[Tensor], item: Any) -> Any:
+def _gated(gates: list[Tensor], item: object) -> Any:
     if isinstance(item, SparseTensor):
         parts = (item.indices, item.values, item.dense_shape)
         return SparseTensor(*(with_dependencies(gates, part) for part in parts))
@@ -143,7 +144,7 @@ def _as_list(tensors: Any) -> list[Any]:
     return [tensors[key] for key in sorted(tensors, key=str)] if isinstance(tensors, dict) else list(tensors)
 
 
-def _as_lists(tensors_list: Any) -> list[list[Any]]:
+def _as_lists(tensors_list: Sequence[Any]) -> list[list[Any]]:
     if not tensors_list:
         raise ValueError("Expected at least one set of tensors")
     if isinstance(tensors_list[0], dict):
@@ -161,7 +162,7 @@ def _like(original: Any, tensors: Any) -> Any:
     return dict(zip(sorted(original, key=str), tensors))
 
 
-def _checked_keep(keep_input: Any, enqueue_many: bool) -> Tensor:
+def _checked_keep(keep_input: TensorLike, enqueue_many: bool) -> Tensor:
     keep = convert_to_tensor(keep_input)
     rank = keep.shape.ndims
     if rank is None:
@@ -183,7 +184,9 @@ def _types(lists: list[list[Tensor]]) -> list[dtypes.DType]:
     return first
 
 
-def _shapes(lists: list[list[Tensor]], shapes: Any, enqueue_many: bool) -> Any:
+def _shapes(
+    lists: list[list[Tensor]], shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None, enqueue_many: bool
+) -> Any:
     """The given shapes of an element's components, or those inferred from all sources."""
     if shapes is not None:
         return shapes
@@ -213,8 +216,9 @@ def _enqueue_op(queue: QueueBase, tensors: list[Tensor], enqueue_many: bool, kee
 
 
 def _pipeline(
-    lists: list[list[Any]], batch_size: Any, keep_input: Any, threads: int, enqueue_many: bool, shapes: Any,
-    smaller_final: bool, make_queue: MakeQueue, full: Callable[[QueueBase], tuple[str, Tensor]], name: str,
+    lists: list[list[Any]], batch_size: TensorLike, keep_input: TensorLike, threads: int, enqueue_many: bool,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None, smaller_final: bool, make_queue: MakeQueue,
+    full: Callable[[QueueBase], tuple[str, Tensor]], name: str,
 ) -> Any:  # fmt: skip
     """Adds queue, runner, summary and dequeue to the graph, in TensorFlow's order."""
     keep = _checked_keep(keep_input, enqueue_many)
@@ -251,8 +255,9 @@ def _validated(tensors: list[Any], what: str) -> list[Any]:
 
 
 def _batch(
-    lists: list[list[Any]], batch_size: Any, keep_input: Any, threads: int, capacity: int, enqueue_many: bool,
-    shapes: Any, dynamic_pad: bool, smaller_final: bool, shared_name: str | None, name: str | None, default: str,
+    lists: list[list[Any]], batch_size: TensorLike, keep_input: TensorLike, threads: int, capacity: int,
+    enqueue_many: bool, shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None, dynamic_pad: bool,
+    smaller_final: bool, shared_name: str | None, name: str | None, default: str,
 ) -> Any:  # fmt: skip
     kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
     with name_scope(name, default, [*(t for tensors in lists for t in tensors), keep_input]) as scope:
@@ -265,9 +270,9 @@ def _batch(
 
 
 def _shuffle(
-    lists: list[list[Any]], batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any, threads: int,
-    seed: int | None, enqueue_many: bool, shapes: Any, smaller_final: bool, shared_name: str | None,
-    name: str | None, default: str,
+    lists: list[list[Any]], batch_size: TensorLike, capacity: int, min_after_dequeue: int, keep_input: TensorLike,
+    threads: int, seed: int | None, enqueue_many: bool, shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None,
+    smaller_final: bool, shared_name: str | None, name: str | None, default: str,
 ) -> Any:  # fmt: skip
     with name_scope(name, default, [*(t for tensors in lists for t in tensors), keep_input]) as scope:
         if capacity <= min_after_dequeue:
@@ -287,9 +292,10 @@ def _shuffle(
 
 @export("tf.train.batch")
 def batch(
-    tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False,
-    shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
+    tensors: TensorLike | Mapping[str, Any], batch_size: TensorLike, num_threads: int = 1, capacity: int = 32,
+    enqueue_many: bool = False, shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
+    name: str | None = None,
 ) -> Any:  # fmt: skip
     """Batches of ``tensors``, which a queue runner enqueues (``tf.train.batch``).
 
@@ -318,8 +324,9 @@ def batch(
 
 @export("tf.train.maybe_batch")
 def maybe_batch(
-    tensors: Any, keep_input: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32,
-    enqueue_many: bool = False, shapes: Any = None, dynamic_pad: bool = False,
+    tensors: TensorLike | Mapping[str, Any], keep_input: TensorLike, batch_size: TensorLike, num_threads: int = 1,
+    capacity: int = 32, enqueue_many: bool = False,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None, dynamic_pad: bool = False,
     allow_smaller_final_batch: bool = False, shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`batch` of the elements for which ``keep_input`` is true (``tf.train.maybe_batch``).
@@ -334,9 +341,9 @@ def maybe_batch(
 
 @export("tf.train.batch_join")
 def batch_join(
-    tensors_list: Any, batch_size: Any, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
-    name: str | None = None,
+    tensors_list: Sequence[Any], batch_size: TensorLike, capacity: int = 32, enqueue_many: bool = False,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None, dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False, shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`batch` of several sources, each with its own thread (``tf.train.batch_join``).
 
@@ -349,9 +356,10 @@ def batch_join(
 
 @export("tf.train.maybe_batch_join")
 def maybe_batch_join(
-    tensors_list: Any, keep_input: Any, batch_size: Any, capacity: int = 32, enqueue_many: bool = False,
-    shapes: Any = None, dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
+    tensors_list: Sequence[Any], keep_input: TensorLike, batch_size: TensorLike, capacity: int = 32,
+    enqueue_many: bool = False, shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
+    name: str | None = None,
 ) -> Any:  # fmt: skip
     """`batch_join` of the elements for which ``keep_input`` is true (``tf.train.maybe_batch_join``)."""
     found = _batch(_as_lists(tensors_list), batch_size, keep_input, 1, capacity, enqueue_many, shapes, dynamic_pad,
@@ -361,8 +369,9 @@ def maybe_batch_join(
 
 @export("tf.train.shuffle_batch")
 def shuffle_batch(
-    tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, num_threads: int = 1,
-    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
+    tensors: TensorLike | Mapping[str, Any], batch_size: TensorLike, capacity: int, min_after_dequeue: int,
+    num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`batch` in random order (``tf.train.shuffle_batch``).
@@ -380,8 +389,9 @@ def shuffle_batch(
 
 @export("tf.train.maybe_shuffle_batch")
 def maybe_shuffle_batch(
-    tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any, num_threads: int = 1,
-    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
+    tensors: TensorLike | Mapping[str, Any], batch_size: TensorLike, capacity: int, min_after_dequeue: int,
+    keep_input: TensorLike, num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`shuffle_batch` of the elements for which ``keep_input`` is true (``tf.train.maybe_shuffle_batch``)."""
@@ -392,9 +402,9 @@ def maybe_shuffle_batch(
 
 @export("tf.train.shuffle_batch_join")
 def shuffle_batch_join(
-    tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int, seed: int | None = None,
-    enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
+    tensors_list: Sequence[Any], batch_size: TensorLike, capacity: int, min_after_dequeue: int, seed: int | None = None,
+    enqueue_many: bool = False, shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None,
+    allow_smaller_final_batch: bool = False, shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`shuffle_batch` of several sources, each with its own thread (``tf.train.shuffle_batch_join``)."""
     return maybe_shuffle_batch_join(tensors_list, batch_size, capacity, min_after_dequeue, True, seed, enqueue_many,
@@ -403,8 +413,9 @@ def shuffle_batch_join(
 
 @export("tf.train.maybe_shuffle_batch_join")
 def maybe_shuffle_batch_join(
-    tensors_list: Any, batch_size: Any, capacity: int, min_after_dequeue: int, keep_input: Any,
-    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
+    tensors_list: Sequence[Any], batch_size: TensorLike, capacity: int, min_after_dequeue: int, keep_input: TensorLike,
+    seed: int | None = None, enqueue_many: bool = False,
+    shapes: Sequence[Any] | Mapping[str, Any] | TensorShape | None = None, allow_smaller_final_batch: bool = False,
     shared_name: str | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """`shuffle_batch_join` of the elements for which ``keep_input`` is true (``tf.train.maybe_shuffle_batch_join``)."""
@@ -419,7 +430,7 @@ def maybe_shuffle_batch_join(
 
 
 @export("tf.io.match_filenames_once", "tf.train.match_filenames_once")
-def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
+def match_filenames_once(pattern: TensorLike, name: str | None = None) -> Any:
     """A local variable whose initializer finds the names of the files that match (``tf.train.match_filenames_once``).
 
     Args:
@@ -434,7 +445,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Any:
 
 
 @export("tf.train.limit_epochs")
-def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
+def limit_epochs(tensor: TensorLike, num_epochs: int | None = None, name: str | None = None) -> Any:
     """Returns ``tensor`` in ``num_epochs`` steps, then raises `OutOfRangeError` (``tf.train.limit_epochs``).
 
     The count is a local variable, so ``tf.local_variables_initializer`` must run first.
@@ -468,8 +479,8 @@ class _Producing:
 @export("tf.train.input_producer")
 @sharing(_Producing, before={"summary_name": "name"})
 def input_producer(
-    given: _Producing, input_tensor: Any, element_shape: Any = None, *, summary_name: str | None = None,
-    cancel_op: Any = None,
+    given: _Producing, input_tensor: TensorLike, element_shape: ShapeLike = None, *, summary_name: str | None = None,
+    cancel_op: object = None,
 ) -> QueueBase:  # fmt: skip
     """A queue that a queue runner fills with the rows of ``input_tensor`` repeatedly (``tf.train.input_producer``).
 
@@ -508,7 +519,7 @@ def input_producer(
 
 @export("tf.train.string_input_producer")
 @sharing(_Producing)
-def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: Any = None) -> QueueBase:
+def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: object = None) -> QueueBase:
     """A queue of strings, usually file names (``tf.train.string_input_producer``); see `input_producer`.
 
     Raises:
@@ -527,7 +538,7 @@ def string_input_producer(given: _Producing, string_tensor: Any, *, cancel_op: A
 
 @export("tf.train.range_input_producer")
 @sharing(_Producing)
-def range_input_producer(given: _Producing, limit: Any) -> QueueBase:
+def range_input_producer(given: _Producing, limit: TensorLike) -> QueueBase:
     """A queue of the integers from 0 to ``limit - 1`` (``tf.train.range_input_producer``); see `input_producer`."""
     with name_scope(given.name, "input_producer", [limit]) as scope:
         summary_name, more = f"fraction_of_{given.capacity}_full", {**vars(given), "name": scope}
@@ -536,7 +547,7 @@ def range_input_producer(given: _Producing, limit: Any) -> QueueBase:
 
 @export("tf.train.slice_input_producer")
 @sharing(_Producing)
-def slice_input_producer(given: _Producing, tensor_list: Any) -> list[Tensor]:
+def slice_input_producer(given: _Producing, tensor_list: Sequence[Any]) -> list[Tensor]:
     """One row of each tensor, all with the same index (``tf.train.slice_input_producer``); see `input_producer`.
 
     Args:

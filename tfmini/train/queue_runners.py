@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -14,6 +15,8 @@ from tfmini.graph.meta_graph import register_proto_function
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.ops.queues.queues import QueueBase
+from tfmini.protos import QueueRunnerDef
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 
@@ -46,12 +49,12 @@ class QueueRunner:
 
     def __init__(
         self,
-        queue: Any = None,
-        enqueue_ops: Any = None,
-        close_op: Any = None,
-        cancel_op: Any = None,
+        queue: QueueBase | None = None,
+        enqueue_ops: Sequence[Any] | None = None,
+        close_op: object = None,
+        cancel_op: object = None,
         queue_closed_exception_types: Any = None,
-        queue_runner_def: Any = None,
+        queue_runner_def: QueueRunnerDef | None = None,
         import_scope: str | None = None,
     ) -> None:
         if queue_runner_def is None:
@@ -65,7 +68,14 @@ class QueueRunner:
         self._runs_per_session: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._exceptions_raised: list[BaseException] = []
 
-    def _init_from_args(self, queue: Any, enqueue_ops: Any, close_op: Any, cancel_op: Any, types: Any) -> None:
+    def _init_from_args(
+        self,
+        queue: QueueBase | None,
+        enqueue_ops: Sequence[Any] | None,
+        close_op: object,
+        cancel_op: object,
+        types: Any,
+    ) -> None:
         if not queue or not enqueue_ops:
             raise ValueError("Must provide queue and enqueue_ops.")
         if types is not None:
@@ -80,7 +90,7 @@ class QueueRunner:
         self._cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
         self._queue_closed_exception_types = types or (errors.OutOfRangeError,)
 
-    def _init_from_proto(self, definition: Any, import_scope: str | None) -> None:
+    def _init_from_proto(self, definition: QueueRunnerDef, import_scope: str | None) -> None:
         graph = get_default_graph()
 
         def element(name: str) -> Any:
@@ -126,9 +136,9 @@ class QueueRunner:
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._queue.name  # type: ignore[no-any-return]
+        return self._queue.name
 
-    def _run(self, sess: BaseSession, enqueue_op: Any, coord: Coordinator | None = None) -> None:
+    def _run(self, sess: BaseSession, enqueue_op: object, coord: Coordinator | None = None) -> None:
         """The body of an enqueue thread."""
         finished = False
         try:
@@ -153,7 +163,7 @@ class QueueRunner:
                 with self._lock:
                     self._runs_per_session[sess] -= 1
 
-    def _enqueuing(self, sess: BaseSession, enqueue_op: Any) -> Any:
+    def _enqueuing(self, sess: BaseSession, enqueue_op: object) -> Any:
         """A function that runs an enqueue operation once."""
         return sess.make_callable(enqueue_op)
 
@@ -164,13 +174,13 @@ class QueueRunner:
         if is_last:
             self._run_quietly(sess, self._close_op)
 
-    def _run_quietly(self, sess: BaseSession, operation: Any) -> None:
+    def _run_quietly(self, sess: BaseSession, operation: object) -> None:
         try:
             sess.run(operation)
         except Exception as error:  # noqa: BLE001 - the queue or session may be closed already, as intended
             _log.debug("Ignored exception: %s", error)
 
-    def _close_on_stop(self, sess: BaseSession, cancel_op: Any, coord: Coordinator) -> None:
+    def _close_on_stop(self, sess: BaseSession, cancel_op: object, coord: Coordinator) -> None:
         """The body of the thread that ends the others."""
         coord.wait_for_stop()
         self._run_quietly(sess, cancel_op)
@@ -221,7 +231,7 @@ class QueueRunner:
         )
 
     @staticmethod
-    def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
+    def from_proto(queue_runner_def: QueueRunnerDef, import_scope: str | None = None) -> QueueRunner:
         """The runner that a QueueRunnerDef describes."""
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 

@@ -16,6 +16,8 @@ from tfmini.graph.scoping import get_collection
 from tfmini.protos import RunMetadata
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.global_steps import global_step
 from tfmini.train.hooks import global_step_read
 from tfmini.train.session_run_hook import (
@@ -25,13 +27,13 @@ from tfmini.train.session_run_hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from tfmini.train.summary_writer import FileWriterCache
+from tfmini.train.summary_writer import FileWriter, FileWriterCache
 from tfmini.train.timeline import Timeline
 
 _log = logging.getLogger("tensorflow")
 
 
-def record_graph(graph: Graph, directory: str | None, writer: Any, saver: Any) -> None:
+def record_graph(graph: Graph, directory: str | None, writer: FileWriter | None, saver: Saver) -> None:
     """Writes a graph to its directory, and with the Saver's description to an event file; either may be None."""
     if not directory and not writer:
         return
@@ -44,7 +46,7 @@ def record_graph(graph: Graph, directory: str | None, writer: Any, saver: Any) -
         writer.add_meta_graph(export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver_def))
 
 
-def save_checkpoint(session: BaseSession, saver: Any, path: str | None, step: Any, writer: Any) -> None:
+def save_checkpoint(session: BaseSession, saver: Saver, path: str | None, step: Any, writer: FileWriter | None) -> None:
     """Saves a checkpoint, and notes it in an event file if there is one.
 
     Args:
@@ -95,7 +97,7 @@ class CheckpointSaverHook(SessionRunHook):
         checkpoint_dir: str,
         save_secs: float | None = None,
         save_steps: int | None = None,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_basename: str = "model.ckpt",
         scaffold: Any = None,
         listeners: Sequence[CheckpointSaverListener] | None = None,
@@ -120,7 +122,7 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             listener.begin()
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         step = int(session.run(self._global_step_tensor))
         # Not in `begin`, since the hooks after this one may still add to the graph.
         record_graph(get_default_graph(), self._checkpoint_dir, self._summary_writer, self._get_saver())
@@ -203,9 +205,9 @@ class SummarySaverHook(SessionRunHook):
         save_steps: int | None = None,
         save_secs: float | None = None,
         output_dir: str | None = None,
-        summary_writer: Any = None,
+        summary_writer: FileWriter | None = None,
         scaffold: Any = None,
-        summary_op: Any = None,
+        summary_op: object = None,
     ) -> None:
         if (scaffold is None) == (summary_op is None):
             raise ValueError("Exactly one of scaffold or summary_op must be provided.")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tfmini.export import export
-from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
+from tfmini.train.coordinator import Coordinator
 
 
 @export("tf.estimator.SessionRunArgs", "tf.train.SessionRunArgs")
@@ -71,7 +71,7 @@ class SessionRunHook:
     def begin(self) -> None:
         """Called once, before the graph is finalized."""
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """Called with each new session, also after a recovery, and its coordinator."""
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
@@ -81,7 +81,7 @@ class SessionRunHook:
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Called after each successful run."""
 
-    def end(self, session: BaseSession) -> None:
+    def end(self, session: Any) -> None:
         """Called before the session is closed, unless an error other than the end of the input ended it."""
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors, protos
-from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -37,6 +36,7 @@ from tfmini.train.global_steps import get_or_create_global_step
 from tfmini.train.global_steps import global_step as value_of_global_step
 from tfmini.train.replicas.sync_replicas import SyncReplicasOptimizer
 from tfmini.train.sessions.monitored_session import MonitoredTrainingSession
+from tfmini.train.sessions.scaffold import Scaffold
 from tfmini.train.sessions.supervisor import Supervisor
 from tfmini.train.timeline import Timeline
 
@@ -103,7 +103,7 @@ def train_step(
     return loss, sess.run(train_step_kwargs["should_stop"]) if "should_stop" in train_step_kwargs else False
 
 
-def _write_trace(metadata: Any, step: int, kwargs: dict[str, Any]) -> None:
+def _write_trace(metadata: RunMetadata, step: int, kwargs: dict[str, Any]) -> None:
     path = os.path.join(kwargs["logdir"], f"tf_trace-{step}.json")
     _log.info("Writing trace to %s", path)
     with open(path, "w", encoding="utf-8") as file:
@@ -261,11 +261,11 @@ def train(given: _SlimTraining, train_op: Operation | None, logdir: str | None) 
     return _with_new_sessions(supervisor, given.master, given.session_config, until_the_end)
 
 
-def _default(value: TensorLike) -> bool:
+def _default(value: object) -> bool:
     return isinstance(value, int) and value == _USE_DEFAULT
 
 
-def _local_init(given: Any, optimizers: Sequence[Any], is_chief: bool) -> tuple[Any, Any]:
+def _local_init(given: object, optimizers: Sequence[Any], is_chief: bool) -> tuple[Any, Any]:
     """(local init op, its ready op or None)."""
     local = group(local_variables_initializer(), tables_initializer()) if _default(given) else given
     if not optimizers:
@@ -286,8 +286,8 @@ def _steps(
     sess: BaseSession,
     train_op: Operation | None,
     global_step: Variable,
-    train_step_fn: Any,
-    kwargs: Any,
+    train_step_fn: Callable[..., Any],
+    kwargs: Mapping[str, Any],
 ) -> Any:
     """Runs steps until one returns stop or the input ends; returns the last loss."""
     loss = None
@@ -329,7 +329,7 @@ def train_with_hooks(
     logdir: str | None,
     master: str = "",
     is_chief: bool = True,
-    scaffold: Any = None,
+    scaffold: Scaffold | None = None,
     hooks: Sequence[Any] | None = None,
     chief_only_hooks: Sequence[Any] | None = None,
     save_checkpoint_secs: float | None = 600,

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes, errors, protos
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
@@ -23,6 +25,8 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.io.files import EventFile, tf_record_iterator
 from tfmini.ops.summary import import_op
+from tfmini.protos import Event, GraphDef, RunMetadata, Summary
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import export_meta_graph
 from tfmini.train.contrib_summary import create_file_writer
@@ -69,7 +73,7 @@ class EventFileWriter:
         """The directory of the event file."""
         return self._logdir
 
-    def add_event(self, event: Any) -> None:
+    def add_event(self, event: Event) -> None:
         """Queues an Event message; ignored after `close`.
 
         Raises:
@@ -137,7 +141,7 @@ class _Worker(threading.Thread):
         if self._failure is not None:
             raise self._failure
 
-    def _write(self, event: Any) -> None:
+    def _write(self, event: Event) -> None:
         self._file.write(event.SerializeToString())
         now = self._now()
         if now >= self._next_flush:  # always true for the first event
@@ -194,7 +198,7 @@ class SessionEventWriter:
     """
 
     def __init__(
-        self, session: Any, logdir: Any, max_queue: int = 10, flush_secs: float = 120, filename_suffix: str = ""
+        self, session: BaseSession, logdir: Any, max_queue: int = 10, flush_secs: float = 120, filename_suffix: str = ""
     ) -> None:
         self._session = session
         self._logdir: str = os.fspath(logdir)
@@ -210,7 +214,7 @@ class SessionEventWriter:
         """The directory of the event file."""
         return self._logdir
 
-    def add_event(self, event: Any) -> None:
+    def add_event(self, event: Event) -> None:
         """Adds an Event message; ignored after `close`."""
         if not self._closed:
             self._session.run(self._add, {self._event: event.SerializeToString()})
@@ -247,7 +251,7 @@ class SummaryToEventTransformer:
       graph_def: a GraphDef message in place of ``graph``; deprecated.
     """
 
-    def __init__(self, event_writer: Any, graph: Any = None, graph_def: Any = None) -> None:
+    def __init__(self, event_writer: Any, graph: Graph | None = None, graph_def: GraphDef | None = None) -> None:
         self.event_writer = event_writer
         self._run_tags: set[str] = set()
         self._seen_tags: set[str] = set()
@@ -258,7 +262,7 @@ class SummaryToEventTransformer:
             owner = given if isinstance(given, Graph) else get_default_graph()
             self.add_meta_graph(export_meta_graph(graph=owner, graph_def=message))
 
-    def add_summary(self, summary: Any, global_step: Any = None) -> None:
+    def add_summary(self, summary: Summary | bytes, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a summary.
 
         Args:
@@ -277,11 +281,13 @@ class SummaryToEventTransformer:
             self._seen_tags.add(value.tag)
         self._add_event(event, global_step)
 
-    def add_session_log(self, session_log: Any, global_step: Any = None) -> None:
+    def add_session_log(self, session_log: Any, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a SessionLog message: a start, a stop or a checkpoint."""
         self._add_event(protos.Event(session_log=session_log), global_step)
 
-    def add_graph(self, graph: Any, global_step: Any = None, graph_def: Any = None) -> None:
+    def add_graph(
+        self, graph: Graph | None, global_step: int | np.integer[Any] | None = None, graph_def: GraphDef | None = None
+    ) -> None:
         """Adds a graph for TensorBoard to show.
 
         Args:
@@ -304,7 +310,7 @@ class SummaryToEventTransformer:
             raise TypeError("The passed graph must be an instance of `Graph` or the deprecated `GraphDef`")
         self._add_event(protos.Event(graph_def=message.SerializeToString()), global_step)
 
-    def add_meta_graph(self, meta_graph_def: Any, global_step: Any = None) -> None:
+    def add_meta_graph(self, meta_graph_def: Any, global_step: int | np.integer[Any] | None = None) -> None:
         """Adds a MetaGraphDef message.
 
         Raises:
@@ -314,7 +320,9 @@ class SummaryToEventTransformer:
             raise TypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
         self._add_event(protos.Event(meta_graph_def=meta_graph_def.SerializeToString()), global_step)
 
-    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
+    def add_run_metadata(
+        self, run_metadata: RunMetadata, tag: str, global_step: int | np.integer[Any] | None = None
+    ) -> None:
         """Adds the RunMetadata message of one ``Session.run`` under a unique tag.
 
         Raises:
@@ -326,7 +334,7 @@ class SummaryToEventTransformer:
         tagged = protos.TaggedRunMetadata(tag=tag, run_metadata=run_metadata.SerializeToString())
         self._add_event(protos.Event(tagged_run_metadata=tagged), global_step)
 
-    def _add_event(self, event: Any, step: Any) -> None:
+    def _add_event(self, event: Event, step: int | np.integer[Any] | None) -> None:
         event.wall_time = current_process().wall_time()
         if step is not None:
             event.step = int(step)
@@ -352,8 +360,8 @@ class FileWriter(SummaryToEventTransformer):
     """
 
     def __init__(
-        self, logdir: Any, graph: Any = None, max_queue: int = 10, flush_secs: float = 120, graph_def: Any = None,
-        filename_suffix: str | None = None, session: Any = None,
+        self, logdir: Any, graph: Graph | None = None, max_queue: int = 10, flush_secs: float = 120,
+        graph_def: GraphDef | None = None, filename_suffix: str | None = None, session: BaseSession | None = None,
     ) -> None:  # fmt: skip
         self._closed = False
         writer: Any
@@ -375,12 +383,12 @@ class FileWriter(SummaryToEventTransformer):
         """The directory of the event file."""
         return self.event_writer.get_logdir()  # type: ignore[no-any-return]
 
-    def add_event(self, event: Any) -> None:
+    def add_event(self, event: Event) -> None:
         """Adds an Event message unchanged."""
         self._warn_if_closed()
         self.event_writer.add_event(event)
 
-    def _add_event(self, event: Any, step: Any) -> None:
+    def _add_event(self, event: Event, step: int | np.integer[Any] | None) -> None:
         self._warn_if_closed()
         super()._add_event(event, step)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tfmini.export import export
+from tfmini.graph.graph import Graph
 from tfmini.runtime.trace import WIRE, op_and_inputs
 
 _FAKE_DEVICES = ("/stream:", "/memcpy")  # pseudo-devices in the traces of accelerators
@@ -67,7 +68,7 @@ class Timeline:
       graph: ignored; op types and inputs come from the stats.
     """
 
-    def __init__(self, step_stats: Any, graph: Any = None) -> None:
+    def __init__(self, step_stats: Any, graph: Graph | None = None) -> None:
         self._step_stats = step_stats
 
     def analyze_step_stats(self, show_dataflow: bool = True, show_memory: bool = True) -> StepStatsAnalysis:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -18,6 +19,7 @@ from tfmini.ops.control import no_op, with_dependencies
 from tfmini.ops.math.sums import IndexedSlices, clip_by_global_norm, clip_by_norm, global_norm
 from tfmini.ops.random_functions import truncated_normal
 from tfmini.ops.summary import histogram, scalar
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import trainable_variables
 from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import get_variable, variable_scope
@@ -38,12 +40,12 @@ _log = logging.getLogger("tensorflow")
 _USE_GLOBAL_STEP = 0  # the graph's global step; None means that no step is counted
 
 
-def values_of(gradient: Any) -> Any:
+def values_of(gradient: Tensor | IndexedSlices) -> Any:
     """The values of a sparse gradient, or the dense gradient itself."""
     return gradient.values if isinstance(gradient, IndexedSlices) else gradient
 
 
-def with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
+def with_values(gradient: Tensor | IndexedSlices, change: Callable[[Any], Any]) -> Any:
     """Applies ``change`` to the values of a gradient; None stays None."""
     if isinstance(gradient, IndexedSlices):
         return IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
@@ -66,13 +68,13 @@ def add_gradients_summaries(grads_and_vars: GradsAndVars) -> list[Tensor]:
 
 
 @export("tf.contrib.training.clip_gradient_norms", "tf.contrib.slim.learning.clip_gradient_norms")
-def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: Any) -> GradsAndVars:
+def clip_gradient_norms(gradients_to_variables: GradsAndVars, max_norm: TensorLike) -> GradsAndVars:
     """Clips each gradient to a maximum norm (``tf.contrib.training.clip_gradient_norms``)."""
     return [(with_values(g, lambda v: clip_by_norm(v, max_norm)), v) for g, v in gradients_to_variables]
 
 
 @export("tf.contrib.training.clip_gradient_norms_fn")
-def clip_gradient_norms_fn(max_norm: Any) -> Callable[[GradsAndVars], GradsAndVars]:
+def clip_gradient_norms_fn(max_norm: TensorLike) -> Callable[[GradsAndVars], GradsAndVars]:
     """`clip_gradient_norms` as a ``transform_grads_fn`` of `create_train_op`."""
     return lambda grads_and_vars: clip_gradient_norms(grads_and_vars, max_norm)
 
@@ -97,7 +99,7 @@ def multiply_gradients(grads_and_vars: GradsAndVars, gradient_multipliers: dict[
     return [(_multiplied(g, v, gradient_multipliers), v) for g, v in grads_and_vars]
 
 
-def _multiplied(gradient: Any, variable: Any, multipliers: dict[Any, Any]) -> Any:
+def _multiplied(gradient: Tensor | IndexedSlices, variable: Variable, multipliers: dict[Any, Any]) -> Any:
     key = variable if variable in multipliers else variable.op.name
     if key not in multipliers:
         return gradient
@@ -227,10 +229,10 @@ OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm", "g
 
 @export("tf.contrib.layers.optimize_loss", "tf.contrib.slim.layers.optimize_loss")
 def optimize_loss(
-    loss: Any,
+    loss: TensorLike | Callable[[], Any],
     global_step: Any,
-    learning_rate: Any,
-    optimizer: Any,
+    learning_rate: TensorLike | Callable[[], Any],
+    optimizer: str | Callable[..., Any] | Optimizer,
     gradient_noise_scale: float | None = None,
     gradient_multipliers: dict[Any, Any] | None = None,
     clip_gradients: Any = None,
@@ -284,7 +286,7 @@ def optimize_loss(
         gradients = _clipped(gradients, clip_gradients, wanted)
         _summarize(loss, gradients, wanted)
         step = global_step if increment_global_step else None
-        return with_dependencies([chosen.apply_gradients(gradients, global_step=step, name="train")], loss)  # type: ignore[no-any-return]
+        return with_dependencies([chosen.apply_gradients(gradients, global_step=step, name="train")], loss)
 
 
 def _known_summaries(summaries: Sequence[str] | None) -> Sequence[str]:
@@ -296,7 +298,7 @@ def _known_summaries(summaries: Sequence[str] | None) -> Sequence[str]:
     return summaries
 
 
-def _rate(learning_rate: Any) -> Any:
+def _rate(learning_rate: TensorLike | Callable[[], Any]) -> Any:
     """The learning rate as a tensor; a float becomes an untrainable variable."""
     if learning_rate is None or (isinstance(learning_rate, Tensor) and learning_rate.shape.ndims == 0):
         return learning_rate
@@ -309,7 +311,9 @@ def _rate(learning_rate: Any) -> Any:
     return get_variable("learning_rate", [], trainable=False, initializer=Constant(learning_rate))
 
 
-def _decayed(rate: Any, global_step: Any, decay: Callable[[Any, Any], Any], wanted: Sequence[str]) -> Any:
+def _decayed(
+    rate: TensorLike, global_step: Variable | Tensor, decay: Callable[[Any, Any], Any], wanted: Sequence[str]
+) -> Any:
     if global_step is None:
         raise ValueError("global_step is required for learning_rate_decay_fn.")
     rate = decay(rate, global_step)
@@ -318,7 +322,7 @@ def _decayed(rate: Any, global_step: Any, decay: Callable[[Any, Any], Any], want
     return rate
 
 
-def _optimizer(optimizer: Any, rate: Any) -> Optimizer:
+def _optimizer(optimizer: Any, rate: Tensor) -> Optimizer:
     is_class = isinstance(optimizer, type) and issubclass(optimizer, Optimizer)
     if isinstance(optimizer, str) or is_class:
         if rate is None:
@@ -358,11 +362,11 @@ def _changed(gradients: GradsAndVars, noise: float | None, multipliers: dict[Any
     return [(_scaled(g, _factor(v, multipliers)), v) for g, v in gradients]
 
 
-def _factor(variable: Any, multipliers: dict[Any, Any]) -> Any:
+def _factor(variable: Variable, multipliers: dict[Any, Any]) -> Any:
     return multipliers.get(variable, multipliers.get(variable.name))
 
 
-def _scaled(gradient: Any, factor: Any) -> Any:
+def _scaled(gradient: Tensor | IndexedSlices, factor: TensorLike) -> Any:
     return gradient if factor is None else with_values(gradient, lambda values: values * factor)
 
 
@@ -385,7 +389,7 @@ def _clipped(gradients: GradsAndVars, clip: Any, wanted: Sequence[str]) -> Grads
     return gradients
 
 
-def _summarize(loss: Any, gradients: GradsAndVars, wanted: Sequence[str]) -> None:
+def _summarize(loss: TensorLike | Callable[[], Any], gradients: GradsAndVars, wanted: Sequence[str]) -> None:
     if "loss" in wanted:
         scalar("loss", loss)
     for gradient, variable in gradients:

@@ -101,7 +101,7 @@ def _words(data: bytes) -> Any:
     return np.frombuffer(data + bytes(-len(data) % _WORD.itemsize), _WORD)
 
 
-def _session(session: BaseSession) -> Any:
+def _session(session: BaseSession | None) -> Any:
     session = session or get_default_session()
     if session is None:
         raise ValueError("hvd sends objects in a session: give session=…, or call it inside `with tf.Session():`.")
@@ -132,7 +132,10 @@ def broadcast_object(
 
 
 def broadcast_object_fn(
-    root_rank: int = 0, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+    root_rank: int = 0,
+    session: BaseSession | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
     """Returns a function that broadcasts objects as `broadcast_object` does, with the same ops in each call."""
     name = name or "broadcast_object_fn"
@@ -155,7 +158,10 @@ def broadcast_object_fn(
 
 
 def allgather_object(
-    obj: object, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+    obj: object,
+    session: BaseSession | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Returns the objects of all workers, in the order of their ranks.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.compat.horovod.compression import Compression
+from tfmini.compat.horovod.compression import Compression, Compressor
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, refused, world
 from tfmini.core_types import TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
@@ -47,7 +47,7 @@ Min, Max, Product = ReduceOp("Min", "Min"), ReduceOp("Max", "Max"), ReduceOp("Pr
 Adasum = ReduceOp("Adasum", "")
 
 
-def chosen(op: Any, average: bool | None = None) -> ReduceOp:
+def chosen(op: ReduceOp | None, average: bool | None = None) -> ReduceOp:
     """Selects the reduction from ``op`` and the older ``average``.
 
     Raises:
@@ -88,8 +88,8 @@ def allreduce(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: Any = Compression.none,
-    op: Any = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     name: str | None = None,
@@ -167,8 +167,8 @@ def grouped_allreduce(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: Any = Compression.none,
-    op: Any = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
@@ -216,8 +216,8 @@ def _by_dtype(tensors: dict[int, Tensor]) -> Iterable[list[int]]:
 def reducescatter(
     tensor: TensorLike,
     device_dense: str = "",
-    compression: Any = Compression.none,
-    op: Any = Average,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
@@ -250,8 +250,8 @@ def reducescatter(
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
-    compression: Any = Compression.none,
-    op: Any = Average,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,

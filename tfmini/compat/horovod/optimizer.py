@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tfmini.compat.horovod.compression import Compression
+from tfmini.compat.horovod.compression import Compression, Compressor
 from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
@@ -19,6 +19,7 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import floormod
 from tfmini.ops.variables.assignment import assign, assign_add
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
@@ -111,7 +112,7 @@ def _after(operation: Any) -> Tensor:
         return convert_to_tensor(True)
 
 
-def _local(name: str, shape: Any, dtype: Any) -> Any:
+def _local(name: str, shape: ShapeLike, dtype: DTypeLike) -> Any:
     return get_variable(
         name, shape, dtype, zeros_initializer(), trainable=False, collections=[GraphKeys.LOCAL_VARIABLES]
     )
@@ -126,7 +127,7 @@ class _Distributed(AllReduceOptimizer):
     """An `AllReduceOptimizer` with Horovod's options; see `DistributedOptimizer`."""
 
     def __init__(
-        self, opt: Optimizer, name: str, use_locking: bool, compression: Any, as_dense: bool, op: ReduceOp,
+        self, opt: Optimizer, name: str, use_locking: bool, compression: type[Compressor], as_dense: bool, op: ReduceOp,
         predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
     ) -> None:  # fmt: skip
         super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name)
@@ -140,7 +141,7 @@ class _Distributed(AllReduceOptimizer):
         """The wrapped optimizer, under the name that scripts know."""
         return self._opt
 
-    def register_local_var(self, var: Any) -> None:
+    def register_local_var(self, var: Variable) -> None:
         """Excludes a variable from the reduction: each worker applies its own gradient, divided by their number."""
         self._local_variables.append(var)
 
@@ -160,7 +161,7 @@ class _Distributed(AllReduceOptimizer):
             for (grad, variable), is_local in zip(pairs, local)
         ]
 
-    def _of_local(self, grad: Any) -> Any:
+    def _of_local(self, grad: Tensor | IndexedSlices) -> Any:
         if grad is None or not self._scale_local:
             return grad
         factor = 1 / self.ranks.size
@@ -169,7 +170,7 @@ class _Distributed(AllReduceOptimizer):
         return scaled(grad, factor)
 
     def apply_gradients(
-        self, grads_and_vars: Any, global_step: Any = None, name: str | None = None, **more: Any
+        self, grads_and_vars: Iterable[Any], global_step: Any = None, name: str | None = None, **more: Any
     ) -> Operation:
         """`Optimizer.apply_gradients` of the wrapped optimizer; with local aggregation in some of the steps only."""
         pairs = list(grads_and_vars)
@@ -192,13 +193,13 @@ class _Distributed(AllReduceOptimizer):
             found += [[i] for i in dense if i not in grouped]
         return [same for group in found for same in _of_one_dtype(group, pairs)]
 
-    def _reduce(self, pairs: Any) -> list[Tensor]:
+    def _reduce(self, pairs: Sequence[Any]) -> list[Tensor]:
         small = [self._compression.compress(grad) for grad, _ in pairs]
         sent = [(scaled(value, 1 / self._predivide), variable) for (value, _), (_, variable) in zip(small, pairs)]
         reduced = [scaled(value, self._predivide) for value in super()._reduce(sent)]
         return [self._compression.decompress(value, context) for value, (_, context) in zip(reduced, small)]
 
-    def _reduce_sparse(self, grad: IndexedSlices, variable: Any) -> Any:
+    def _reduce_sparse(self, grad: IndexedSlices, variable: Variable) -> Any:
         if not self._sparse_as_dense:
             return super()._reduce_sparse(grad, variable)
         pair: GradAndVar = convert_to_tensor(grad), variable
@@ -212,7 +213,7 @@ def _of_one_dtype(group: list[int], pairs: Sequence[GradAndVar]) -> list[list[in
     return list(found.values())
 
 
-def _check(optimizer: Any, op: ReduceOp, predivide: float, groups: Groups) -> None:
+def _check(optimizer: Optimizer, op: ReduceOp, predivide: float, groups: Groups) -> None:
     if not isinstance(optimizer, Optimizer):
         raise ValueError(f"Provided optimizer doesn't inherit from tf.train.Optimizer: {optimizer!r}")
     if op.merge != "Add":
@@ -229,10 +230,10 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     use_locking: bool = False,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: Any = Compression.none,
+    compression: type[Compressor] = Compression.none,
     sparse_as_dense: bool = False,
     backward_passes_per_step: int = 1,
-    op: Any = Average,
+    op: ReduceOp | None = Average,
     gradient_predivide_factor: float = 1.0,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,

@@ -124,7 +124,7 @@ def _group_key(members: tuple[int, ...]) -> int:
 _worlds: list[World] = []  # empty before `init`, then one
 
 
-def start(comm: Any = None) -> None:
+def start(comm: Sequence[Any] | None = None) -> None:
     """Reads this worker's rank from TF_CONFIG and starts its server. A second call does nothing.
 
     In a parameter server of the cluster it serves until the server is stopped, so a Horovod script can be launched
@@ -281,7 +281,7 @@ global_process_set = ProcessSet([])
 global_process_set.process_set_id = GLOBAL
 
 
-def init(comm: Any = None, process_sets: Any = None) -> None:
+def init(comm: Sequence[Any] | None = None, process_sets: Sequence[Any] | None = None) -> None:
     """Reads this worker's rank from TF_CONFIG and starts its server. A second call only adds process sets.
 
     In a parameter server of the cluster it serves until the server is stopped, so a Horovod script can be launched

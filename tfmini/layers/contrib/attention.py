@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
+from tfmini.layers.base import Layer
 from tfmini.layers.core import Dense
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.filling import fill, zeros
@@ -53,9 +55,10 @@ class _BaseAttentionMechanism(AttentionMechanism):
     """
 
     def __init__(
-        self, query_layer: Any, memory: Any, probability_fn: Callable[[Any, Any], Any],
-        memory_sequence_length: Any = None, memory_layer: Any = None, check_inner_dims_defined: bool = True,
-        score_mask_value: Any = None, custom_key_value_fn: Any = None, name: str | None = None,
+        self, query_layer: Layer | None, memory: TensorLike, probability_fn: Callable[[Any, Any], Any],
+        memory_sequence_length: TensorLike | None = None, memory_layer: Layer | None = None,
+        check_inner_dims_defined: bool = True, score_mask_value: TensorLike | None = None,
+        custom_key_value_fn: Callable[..., Any] | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         with name_scope(name, "BaseAttentionMechanismInit"):
             memory = convert_to_tensor(memory, name="memory")
@@ -106,20 +109,20 @@ class _BaseAttentionMechanism(AttentionMechanism):
         """As `alignments_size`: the state is the last alignment."""
         return self._alignments_size
 
-    def initial_alignments(self, batch_size: Any, dtype: Any) -> Any:
+    def initial_alignments(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         """Alignments of zeros."""
         return zeros([batch_size, self._alignments_size], dtype)
 
-    def initial_state(self, batch_size: Any, dtype: Any) -> Any:
+    def initial_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         """The first state."""
         return self.initial_alignments(batch_size, dtype)
 
-    def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
+    def __call__(self, query: TensorLike, state: object) -> tuple[Any, Any]:
         """(alignments ``[batch, steps]``, next state)."""
         alignments = self._probability_fn(self._score(query), state)
         return alignments, alignments
 
-    def _probability_fn(self, score: Any, state: Any) -> Any:
+    def _probability_fn(self, score: Tensor, state: object) -> Any:
         if self._inside is not None:
             score = where(self._inside, score, fill(shape_of(score), cast(self._mask_value, score.dtype)))
         return self._unmasked_probability_fn(score, state)
@@ -128,7 +131,7 @@ class _BaseAttentionMechanism(AttentionMechanism):
         raise NotImplementedError
 
 
-def _of_score(probability_fn: Any) -> Callable[[Any, Any], Any]:
+def _of_score(probability_fn: Callable[..., Any] | None) -> Callable[[Any, Any], Any]:
     return lambda score, _: (probability_fn or softmax)(score)
 
 
@@ -142,8 +145,9 @@ class LuongAttention(_BaseAttentionMechanism):
     """
 
     def __init__(
-        self, num_units: int, memory: Any, memory_sequence_length: Any = None, scale: bool = False,
-        probability_fn: Any = None, score_mask_value: Any = None, dtype: Any = None, name: str = "LuongAttention",
+        self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None, scale: bool = False,
+        probability_fn: Callable[..., Any] | None = None, score_mask_value: TensorLike | None = None,
+        dtype: DTypeLike | None = None, name: str = "LuongAttention",
     ) -> None:  # fmt: skip
         layer = Dense(num_units, name="memory_layer", use_bias=False, dtype=dtype or dtypes.float32)
         super().__init__(
@@ -176,8 +180,9 @@ class BahdanauAttention(_BaseAttentionMechanism):
     """
 
     def __init__(
-        self, num_units: int, memory: Any, memory_sequence_length: Any = None, normalize: bool = False,
-        probability_fn: Any = None, score_mask_value: Any = None, dtype: Any = None, name: str = "BahdanauAttention",
+        self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None,
+        normalize: bool = False, probability_fn: Callable[..., Any] | None = None,
+        score_mask_value: TensorLike | None = None, dtype: DTypeLike | None = None, name: str = "BahdanauAttention",
     ) -> None:  # fmt: skip
         dtype = dtype or dtypes.float32
         query_layer = Dense(num_units, name="query_layer", use_bias=False, dtype=dtype)
@@ -228,9 +233,9 @@ class AttentionWrapper(RNNCell):
     """
 
     def __init__(
-        self, cell: Any, attention_mechanism: Any, attention_layer_size: Any = None, alignment_history: bool = False,
-        cell_input_fn: Callable[..., Any] | None = None, output_attention: bool = True, initial_cell_state: Any = None,
-        name: str | None = None, attention_layer: Any = None,
+        self, cell: RNNCell, attention_mechanism: Any, attention_layer_size: int | Sequence[int] | None = None,
+        alignment_history: bool = False, cell_input_fn: Callable[..., Any] | None = None, output_attention: bool = True,
+        initial_cell_state: object = None, name: str | None = None, attention_layer: Layer | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name=name)
         self._cell = cell
@@ -265,7 +270,7 @@ class AttentionWrapper(RNNCell):
 
     @property
     def _attention_size(self) -> int:
-        def width(mechanism: Any, layer: Any) -> int:
+        def width(mechanism: Any, layer: Layer) -> int:
             found = mechanism.values.shape.as_list()[-1]
             if layer is None:
                 return int(found)
@@ -286,7 +291,7 @@ class AttentionWrapper(RNNCell):
             sizes if self._keeps_history else (), sizes,
         )  # fmt: skip
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> AttentionWrapperState:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> AttentionWrapperState:
         """The first state: zeros, or the given state of the cell."""
         with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
             cell_state = self._initial_cell_state
@@ -301,7 +306,7 @@ class AttentionWrapper(RNNCell):
                 self._structured(states),
             )  # fmt: skip
 
-    def call(self, inputs: Any, state: Any) -> tuple[Any, AttentionWrapperState]:
+    def call(self, inputs: TensorLike, state: object) -> tuple[Any, AttentionWrapperState]:
         if not isinstance(state, AttentionWrapperState):
             raise TypeError(f"Expected state to be instance of AttentionWrapperState. Received type {type(state)}.")
         output, cell_state = self._cell(self._cell_input_fn(inputs, state.attention), state.cell_state)
@@ -337,7 +342,7 @@ def hardmax(logits: TensorLike, name: str | None = None) -> Any:
 def tile_batch(t: TensorLike, multiplier: int, name: str | None = None) -> Any:
     """Repeats each entry of a batch ``multiplier`` times, in a structure (``tf.contrib.seq2seq.tile_batch``)."""
 
-    def repeated(one: Any) -> Any:
+    def repeated(one: TensorLike) -> Any:
         one = convert_to_tensor(one, name="t")
         sizes = one.shape.as_list()
         whole = tile(expand_dims(one, 1), [1, multiplier] + [1] * (len(sizes) - 1))

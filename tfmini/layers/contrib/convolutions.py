@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.contrib.layers import known_format, spatial_axes
@@ -21,7 +22,7 @@ from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import VariableScope, variable_scope
 
 
 def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,8 +30,9 @@ def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]
     axes = len(layout) - 2
 
     def pooled(
-        inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str | None = layout,
-        outputs_collections: Any = None, scope: Any = None,
+        inputs: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = 2, padding: str = "VALID",
+        data_format: str | None = layout, outputs_collections: str | Sequence[str] | None = None,
+        scope: str | VariableScope | None = None,
     ) -> Any:  # fmt: skip
         with variable_scope(scope, default_name, [inputs]) as opened:
             window, steps = normalized_tuple(kernel_size, axes, "kernel_size"), normalized_tuple(stride, axes, "stride")
@@ -44,7 +46,9 @@ def _pool(name: str, default_name: str, layout: str, compute: Callable[..., Any]
 
 
 def _images(function: Callable[..., Any]) -> Callable[..., Any]:
-    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+    def compute(
+        inputs: TensorLike, window: Sequence[int], steps: Sequence[int], padding: str, data_format: str | None
+    ) -> Any:
         layout = known_format(data_format)
         return function(inputs, around(window, layout), around(steps, layout), padding, data_format=layout)
 
@@ -52,7 +56,9 @@ def _images(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _volumes(kind: str) -> Callable[..., Any]:
-    def compute(inputs: Any, window: Any, steps: Any, padding: str, data_format: str | None) -> Any:
+    def compute(
+        inputs: TensorLike, window: Sequence[int], steps: Sequence[int], padding: str, data_format: str | None
+    ) -> Any:
         return pool_of(inputs, window, kind, padding, strides=steps, data_format=data_format)
 
     return compute
@@ -67,15 +73,15 @@ avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes("AVG"))
 @export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")
 @add_arg_scope
 def pool(
-    inputs: Any,
-    kernel_size: Any,
+    inputs: TensorLike,
+    kernel_size: int | Sequence[int],
     pooling_type: str,
     padding: str = "VALID",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
-    stride: Any = 1,
-    outputs_collections: Any = None,
-    scope: Any = None,
+    dilation_rate: int | Sequence[int] = 1,
+    stride: int | Sequence[int] = 1,
+    outputs_collections: str | Sequence[str] | None = None,
+    scope: str | VariableScope | None = None,
 ) -> Any:
     """The maximum or mean ("MAX", "AVG") of windows over all spatial axes (``tf.contrib.layers.pool``)."""
     with variable_scope(scope, f"{pooling_type.lower()}_pool", [inputs]) as opened:
@@ -96,12 +102,12 @@ def pool(
 @export("tf.contrib.layers.dropout", "tf.contrib.slim.dropout", "tf.contrib.slim.layers.dropout")
 @add_arg_scope
 def dropout(
-    inputs: Any,
-    keep_prob: Any = 0.5,
-    noise_shape: Any = None,
-    is_training: Any = True,
-    outputs_collections: Any = None,
-    scope: Any = None,
+    inputs: TensorLike,
+    keep_prob: TensorLike = 0.5,
+    noise_shape: ShapeLike = None,
+    is_training: TensorLike = True,
+    outputs_collections: str | Sequence[str] | None = None,
+    scope: str | VariableScope | None = None,
     seed: int | None = None,
 ) -> Any:
     """Sets random elements to zero if ``is_training`` (the default) (``tf.contrib.layers.dropout``)."""
@@ -115,7 +121,9 @@ def dropout(
 
 @export("tf.contrib.layers.flatten", "tf.contrib.slim.flatten", "tf.contrib.slim.layers.flatten")
 @add_arg_scope
-def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
+def flatten(
+    inputs: TensorLike, outputs_collections: str | Sequence[str] | None = None, scope: str | VariableScope | None = None
+) -> Any:
     """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
     with variable_scope(scope, "Flatten", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
@@ -131,12 +139,12 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> 
 )  # fmt: skip
 @add_arg_scope
 def one_hot_encoding(
-    labels: Any,
+    labels: TensorLike,
     num_classes: int,
     on_value: float = 1.0,
     off_value: float = 0.0,
-    outputs_collections: Any = None,
-    scope: Any = None,
+    outputs_collections: str | Sequence[str] | None = None,
+    scope: str | VariableScope | None = None,
 ) -> Any:
     """One-hot labels (``tf.contrib.layers.one_hot_encoding``)."""
     with variable_scope(scope, "OneHotEncoding", [labels]) as opened:
@@ -146,7 +154,7 @@ def one_hot_encoding(
 
 @export("tf.contrib.layers.softmax", "tf.contrib.slim.softmax", "tf.contrib.slim.layers.softmax")
 @add_arg_scope
-def softmax(logits: Any, scope: Any = None) -> Any:
+def softmax(logits: TensorLike, scope: str | VariableScope | None = None) -> Any:
     """The softmax over the last axis of a tensor of any rank (``tf.contrib.layers.softmax``)."""
     with variable_scope(scope, "softmax", [logits]):
         logits = convert_to_tensor(logits)
@@ -158,7 +166,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
 
 @export("tf.contrib.layers.unit_norm", "tf.contrib.slim.unit_norm", "tf.contrib.slim.layers.unit_norm")
 @add_arg_scope
-def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: Any = None) -> Any:
+def unit_norm(inputs: TensorLike, dim: int, epsilon: float = 1e-7, scope: str | VariableScope | None = None) -> Any:
     """Scales the inputs to unit norm along an axis (``tf.contrib.layers.unit_norm``)."""
     with variable_scope(scope, "UnitNorm", [inputs]):
         return l2_normalize(inputs, dim, epsilon)

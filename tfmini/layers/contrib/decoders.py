@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
+from tfmini.layers.base import Layer
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import fill, zeros, zeros_like
@@ -28,7 +32,7 @@ from tfmini.ops.math.elementwise import add
 from tfmini.ops.math.reductions import argmax, reduce_all
 from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.random_functions import multinomial, random_uniform
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import VariableScope, variable_scope
 from tfmini.shapes import TensorShape
 
 
@@ -57,11 +61,11 @@ class Decoder:
         """(which sequences are finished, the first inputs, the first state)."""
         raise NotImplementedError
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
+    def step(self, time: Tensor, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
         """(outputs, next state, next inputs, which sequences are finished)."""
         raise NotImplementedError
 
-    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Tensor) -> tuple[Any, Any]:
         """(final outputs, final state) from those of the loop."""
         raise NotImplementedError
 
@@ -83,7 +87,7 @@ class BasicDecoder(Decoder):
       output_layer: a layer for the cell's outputs, or None.
     """
 
-    def __init__(self, cell: Any, helper: Any, initial_state: Any, output_layer: Any = None) -> None:
+    def __init__(self, cell: RNNCell, helper: Helper, initial_state: object, output_layer: Layer | None = None) -> None:
         check_cell(cell)
         self._cell, self._helper, self._initial_state, self._output_layer = cell, helper, initial_state, output_layer
 
@@ -106,7 +110,7 @@ class BasicDecoder(Decoder):
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
         return (*self._helper.initialize(), self._initial_state)
 
-    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
+    def step(self, time: Tensor, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
         with name_scope(name, "BasicDecoderStep", [time]):
             outputs, after = self._cell(inputs, state)
             if self._output_layer is not None:
@@ -121,10 +125,10 @@ def dynamic_decode(
     decoder: Decoder,
     output_time_major: bool = False,
     impute_finished: bool = False,
-    maximum_iterations: Any = None,
+    maximum_iterations: TensorLike | None = None,
     parallel_iterations: int = 32,
     swap_memory: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Any, Any, Any]:
     """Runs a decoder until all sequences are finished (``tf.contrib.seq2seq.dynamic_decode``).
 
@@ -164,24 +168,26 @@ def dynamic_decode(
     return outputs, state, lengths
 
 
-def _sizes(size: Any) -> list[Any]:
+def _sizes(size: ShapeLike) -> list[Any]:
     return [size] if isinstance(size, int) else TensorShape(size).as_list()
 
 
-def _array(size: Any, dtype: Any) -> TensorArray:
+def _array(size: ShapeLike, dtype: DTypeLike) -> TensorArray:
     return TensorArray(dtype, 0, dynamic_size=True, element_shape=TensorShape([None, *_sizes(size)]))
 
 
 class _Loop:
-    def __init__(self, decoder: Decoder, most: Any, impute: bool) -> None:
+    def __init__(self, decoder: Decoder, most: TensorLike | None, impute: bool) -> None:
         self._decoder, self._most, self._impute = decoder, most, impute
         sizes, kinds = decoder.output_size, decoder.output_dtype
         self._zeros = nest.map_structure(self._zero, sizes, kinds) if impute else None
 
-    def _zero(self, size: Any, dtype: Any) -> Any:
+    def _zero(self, size: ShapeLike, dtype: DTypeLike) -> Any:
         return zeros(concat([[self._decoder.batch_size], _sizes(size)], 0), dtype)
 
-    def body(self, time: Any, arrays: Any, state: Any, inputs: Any, finished: Any, lengths: Any) -> Any:
+    def body(
+        self, time: Tensor, arrays: Sequence[Any], state: object, inputs: TensorLike, finished: Tensor, lengths: Tensor
+    ) -> Any:
         """One step of the loop."""
         outputs, after, inputs, over = self._decoder.step(time, inputs, state)
         if not self._decoder.tracks_own_finished:
@@ -197,7 +203,7 @@ class _Loop:
         return add(time, 1), arrays, after, inputs, over, lengths
 
 
-def _kept(finished: Any, old: Any, new: Any) -> Any:
+def _kept(finished: Tensor, old: Tensor, new: Tensor) -> Any:
     """The old state of finished sequences; what is no batch has none."""
     if isinstance(old, TensorArray) or old.shape.ndims == 0:
         return new
@@ -224,12 +230,12 @@ class Helper:
         """(which sequences are finished, the first inputs)."""
         raise NotImplementedError
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         """Samples of the outputs of a step."""
         raise NotImplementedError
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         """(which sequences are finished, the next inputs, the next state)."""
         raise NotImplementedError
@@ -241,7 +247,7 @@ class CustomHelper(Helper):
 
     def __init__(
         self, initialize_fn: Callable[..., Any], sample_fn: Callable[..., Any], next_inputs_fn: Callable[..., Any],
-        sample_ids_shape: Any = None, sample_ids_dtype: Any = None,
+        sample_ids_shape: ShapeLike = None, sample_ids_dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
         self._initialize_fn, self._sample_fn, self._next_inputs_fn = initialize_fn, sample_fn, next_inputs_fn
         self._batch_size: Any = None
@@ -260,11 +266,11 @@ class CustomHelper(Helper):
             self._batch_size = size_of(finished)
         return finished, inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         return self._sample_fn(time=time, outputs=outputs, state=state)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         return self._next_inputs_fn(  # type: ignore[no-any-return]
             time=time, outputs=outputs, state=state, sample_ids=sample_ids
@@ -283,7 +289,9 @@ class TrainingHelper(Helper):
       ValueError: ``sequence_length`` is no vector.
     """
 
-    def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: str | None = None) -> None:
+    def __init__(
+        self, inputs: TensorLike, sequence_length: TensorLike, time_major: bool = False, name: str | None = None
+    ) -> None:
         with name_scope(name, "TrainingHelper", [sequence_length]):
             inputs = nest.map_structure(convert_to_tensor, inputs)
             if not time_major:
@@ -310,24 +318,24 @@ class TrainingHelper(Helper):
         finished = equal(0, self._sequence_length)
         return finished, self._read(reduce_all(finished), 0)
 
-    def _read(self, all_finished: Any, time: Any) -> Any:
+    def _read(self, all_finished: Tensor, time: Tensor | int) -> Any:
         return cond(
             all_finished,
             lambda: self._zero_inputs,
             lambda: nest.map_structure(lambda source: source.read(time), self._sources),
         )
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         return argmax(outputs, axis=-1, output_type=dtypes.int32)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished = greater_equal(time + 1, self._sequence_length)
         return finished, self._read(reduce_all(finished), time + 1), state
 
 
-def _unstacked(whole: Any) -> TensorArray:
+def _unstacked(whole: Tensor) -> TensorArray:
     array = TensorArray(whole.dtype, shape_of(whole)[0], element_shape=whole.shape[1:])
     return array.unstack(whole)
 
@@ -343,22 +351,23 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
     """
 
     def __init__(
-        self, inputs: Any, sequence_length: Any, embedding: Any, sampling_probability: Any, time_major: bool = False,
-        seed: int | None = None, scheduling_seed: int | None = None, name: str | None = None,
+        self, inputs: TensorLike, sequence_length: TensorLike, embedding: TensorLike | Callable[..., Any],
+        sampling_probability: TensorLike, time_major: bool = False, seed: int | None = None,
+        scheduling_seed: int | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(inputs, sequence_length, time_major, name)
         self._embed = _embedder(embedding)
         self._probability = convert_to_tensor(sampling_probability, name="sampling_probability")
         self._seed, self._scheduling_seed = seed, scheduling_seed
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         """The sampled ids; -1 where the input is fed."""
         ids = reshape(multinomial(outputs, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
         chosen = less(random_uniform(shape_of(ids), seed=self._scheduling_seed), self._probability)
         return where(chosen, ids, fill(shape_of(ids), -1))
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         chosen = greater_equal(sample_ids, 0)
@@ -380,8 +389,9 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
     sample_ids_dtype = dtypes.bool
 
     def __init__(
-        self, inputs: Any, sequence_length: Any, sampling_probability: Any, time_major: bool = False,
-        seed: int | None = None, next_inputs_fn: Any = None, auxiliary_inputs: Any = None, name: str | None = None,
+        self, inputs: TensorLike, sequence_length: TensorLike, sampling_probability: TensorLike,
+        time_major: bool = False, seed: int | None = None, next_inputs_fn: Callable[..., Any] | None = None,
+        auxiliary_inputs: TensorLike | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         if auxiliary_inputs is not None:
             raise ValueError("auxiliary_inputs are not supported; concatenate them to the inputs in next_inputs_fn.")
@@ -389,12 +399,12 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         self._probability, self._seed = convert_to_tensor(sampling_probability), seed
         self._next_inputs_fn = next_inputs_fn or (lambda outputs: outputs)
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         """Which sequences are fed their output."""
         return less(random_uniform([self.batch_size], seed=self._seed), self._probability)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         return finished, where(sample_ids, self._next_inputs_fn(outputs), inputs), state
@@ -413,7 +423,9 @@ class GreedyEmbeddingHelper(Helper):
       ValueError: ``start_tokens`` is no vector or ``end_token`` no scalar.
     """
 
-    def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
+    def __init__(
+        self, embedding: TensorLike | Callable[..., Any], start_tokens: TensorLike, end_token: TensorLike
+    ) -> None:
         self._embed = _embedder(embedding)
         self._start_tokens = convert_to_tensor(start_tokens, dtypes.int32, name="start_tokens")
         self._end_token = convert_to_tensor(end_token, dtypes.int32, name="end_token")
@@ -430,11 +442,11 @@ class GreedyEmbeddingHelper(Helper):
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
         return fill([self._batch_size], False), self._embed(self._start_tokens)
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         return argmax(outputs, axis=-1, output_type=dtypes.int32)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished = equal(sample_ids, self._end_token)
         inputs = cond(reduce_all(finished), lambda: self._embed(self._start_tokens), lambda: self._embed(sample_ids))
@@ -446,13 +458,13 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
     """Feeds the embedding of a class drawn by the logits (``tf.contrib.seq2seq.SampleEmbeddingHelper``)."""
 
     def __init__(
-        self, embedding: Any, start_tokens: Any, end_token: Any, softmax_temperature: Any = None,
-        seed: int | None = None,
+        self, embedding: TensorLike | Callable[..., Any], start_tokens: TensorLike, end_token: TensorLike,
+        softmax_temperature: TensorLike | None = None, seed: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(embedding, start_tokens, end_token)
         self._temperature, self._seed = softmax_temperature, seed
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         logits = outputs if self._temperature is None else outputs / self._temperature
         return reshape(multinomial(logits, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
 
@@ -469,7 +481,7 @@ class InferenceHelper(Helper):
     """
 
     def __init__(
-        self, sample_fn: Callable[..., Any], sample_shape: Any, sample_dtype: Any, start_inputs: Any,
+        self, sample_fn: Callable[..., Any], sample_shape: ShapeLike, sample_dtype: DTypeLike, start_inputs: TensorLike,
         end_fn: Callable[..., Any], next_inputs_fn: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         self._sample_fn, self._end_fn, self._next_inputs_fn = sample_fn, end_fn, next_inputs_fn
@@ -484,15 +496,15 @@ class InferenceHelper(Helper):
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
         return fill([self._batch_size], False), self._start_inputs
 
-    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         return self._sample_fn(outputs)
 
     def next_inputs(
-        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         inputs = sample_ids if self._next_inputs_fn is None else self._next_inputs_fn(sample_ids)
         return self._end_fn(sample_ids), inputs, state
 
 
-def _embedder(embedding: Any) -> Callable[[Any], Any]:
+def _embedder(embedding: TensorLike | Callable[..., Any]) -> Callable[[Any], Any]:
     return embedding if callable(embedding) else lambda ids: embedding_lookup(embedding, ids)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
@@ -36,14 +37,15 @@ from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
 from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 _ZEROS, _ONES, _XAVIER = Zeros(), Ones(), xavier_initializer()
 _NHWC = "NHWC"
 
 
-def _collections(variables_collections: Any, name: str) -> Any:
+def _collections(variables_collections: str | Sequence[str] | Mapping[str, Any] | None, name: str) -> Any:
     """The collections of a variable; they are given for all variables or by name."""
     if isinstance(variables_collections, dict):
         return variables_collections.get(name)
@@ -51,7 +53,13 @@ def _collections(variables_collections: Any, name: str) -> Any:
 
 
 def weights_of(
-    name: str, shape: Any, dtype: Any, initializer: Any, regularizer: Any, trainable: bool, variables_collections: Any
+    name: str,
+    shape: ShapeLike,
+    dtype: DTypeLike,
+    initializer: Callable[..., Any] | None,
+    regularizer: Callable[..., Any] | None,
+    trainable: bool,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None,
 ) -> Any:
     """Makes a variable of a layer and adds it to its collections."""
     return model_variable(
@@ -60,7 +68,9 @@ def weights_of(
     )  # fmt: skip
 
 
-def collected(outputs: Tensor, activation_fn: Any, collections: Any, name: str) -> Any:
+def collected(
+    outputs: Tensor, activation_fn: Callable[..., Any] | None, collections: str | Sequence[str] | None, name: str
+) -> Any:
     """Applies the activation, and adds the result to its collections under a scope's name."""
     outputs = outputs if activation_fn is None else activation_fn(outputs)
     return collect_named_outputs(collections, name, outputs)
@@ -91,18 +101,20 @@ class Weighted:
     trainable: bool = True
     scope: Any = None
 
-    def opened(self, default_name: str, inputs: Any) -> variable_scope:
+    def opened(self, default_name: str, inputs: TensorLike) -> variable_scope:
         """The scope of the layer's variables."""
         return variable_scope(self.scope, default_name, [inputs], reuse=self.reuse)
 
-    def weights(self, inputs: Tensor, shape: Any, name: str = "weights", initializer: Any = None) -> Any:
+    def weights(
+        self, inputs: Tensor, shape: ShapeLike, name: str = "weights", initializer: Callable[..., Any] | None = None
+    ) -> Any:
         """Makes a kernel for these inputs."""
         return weights_of(
             name, shape, inputs.dtype.base_dtype, initializer or self.weights_initializer, self.weights_regularizer,
             self.trainable, self.variables_collections,
         )  # fmt: skip
 
-    def finished(self, outputs: Tensor, channels: int, scope: Any, data_format: str = _NHWC) -> Any:
+    def finished(self, outputs: Tensor, channels: int, scope: VariableScope, data_format: str = _NHWC) -> Any:
         """Applies normalization or bias and the activation, and adds the result to its collections."""
         if self.normalizer_fn is not None:
             outputs = self.normalizer_fn(outputs, **(self.normalizer_params or {}))
@@ -138,7 +150,7 @@ def fully_connected(given: Weighted, inputs: Any, num_outputs: int) -> Any:
         return given.finished(outputs, num_outputs, opened)
 
 
-def _with_activation(name: str, activation_fn: Any) -> Callable[..., Any]:
+def _with_activation(name: str, activation_fn: Callable[..., Any] | None) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         return fully_connected(*args, **{"activation_fn": activation_fn, **kwargs})
 
@@ -170,8 +182,9 @@ def channels_of(inputs: Tensor, data_format: str) -> int:
 @add_arg_scope
 @sharing(Weighted)
 def convolution2d(
-    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
-    data_format: str | None = None, rate: Any = 1,
+    given: Weighted, inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = None,
+    rate: int | Sequence[int] = 1,
 ) -> Any:  # fmt: skip
     """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are those of `Weighted`."""
     with given.opened("Conv", inputs) as opened:
@@ -195,8 +208,8 @@ def convolution2d(
 @add_arg_scope
 @sharing(Weighted)
 def convolution2d_transpose(
-    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
-    data_format: str | None = _NHWC,
+    given: Weighted, inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = _NHWC,
 ) -> Any:  # fmt: skip
     """A transposed convolution of images (``tf.contrib.layers.conv2d_transpose``)."""
     with given.opened("Conv2d_transpose", inputs) as opened:
@@ -231,9 +244,9 @@ def _deconvolved_shape(
 @add_arg_scope
 @sharing(Weighted, before={"pointwise_initializer": "weights_regularizer"})
 def separable_convolution2d(
-    given: Weighted, inputs: Any, num_outputs: int | None, kernel_size: Any, depth_multiplier: int = 1,
-    stride: Any = 1, padding: str = "SAME", data_format: str | None = _NHWC, rate: Any = 1, *,
-    pointwise_initializer: Any = None,
+    given: Weighted, inputs: TensorLike, num_outputs: int | None, kernel_size: int | Sequence[int],
+    depth_multiplier: int = 1, stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = _NHWC,
+    rate: int | Sequence[int] = 1, *, pointwise_initializer: Callable[..., Any] | None = None,
 ) -> Any:  # fmt: skip
     """A depthwise and then a pointwise convolution (``tf.contrib.layers.separable_conv2d``).
 
@@ -259,8 +272,9 @@ def separable_convolution2d(
 @add_arg_scope
 @sharing(Weighted)
 def convolution(
-    given: Weighted, inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
-    data_format: str | None = None, rate: Any = 1, *, conv_dims: int | None = None,
+    given: Weighted, inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = None,
+    rate: int | Sequence[int] = 1, *, conv_dims: int | None = None,
 ) -> Any:  # fmt: skip
     """A convolution over 1, 2 or 3 spatial axes (``tf.contrib.layers.convolution``).
 
@@ -298,14 +312,18 @@ def spatial_axes(inputs: Tensor, wanted: int | None) -> int:
 
 @export("tf.contrib.layers.convolution1d", "tf.contrib.slim.convolution1d", "tf.contrib.slim.layers.convolution1d")
 @add_arg_scope
-def convolution1d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
+def convolution1d(
+    inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int], *args: Any, **kwargs: Any
+) -> Any:
     """`convolution` of ``[batch, length, channels]`` (``tf.contrib.layers.conv1d``)."""
     return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 1, **kwargs})
 
 
 @export("tf.contrib.layers.convolution3d", "tf.contrib.slim.convolution3d", "tf.contrib.slim.layers.convolution3d")
 @add_arg_scope
-def convolution3d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Any:
+def convolution3d(
+    inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int], *args: Any, **kwargs: Any
+) -> Any:
     """`convolution` of ``[batch, depth, height, width, channels]`` (``tf.contrib.layers.conv3d``)."""
     return convolution(inputs, num_outputs, kernel_size, *args, **{"conv_dims": 3, **kwargs})
 
@@ -317,16 +335,16 @@ conv2d, conv2d_transpose = convolution2d, convolution2d_transpose
 @export("tf.contrib.layers.bias_add", "tf.contrib.slim.bias_add", "tf.contrib.slim.layers.bias_add")
 @add_arg_scope
 def bias_add(
-    inputs: Any,
-    activation_fn: Any = None,
-    initializer: Any = _ZEROS,
-    regularizer: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
+    inputs: TensorLike,
+    activation_fn: Callable[..., Any] | None = None,
+    initializer: Callable[..., Any] | None = _ZEROS,
+    regularizer: Callable[..., Any] | None = None,
+    reuse: ReuseLike = None,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
     trainable: bool = True,
     data_format: str | None = _NHWC,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> Any:
     """Adds biases and applies an activation (``tf.contrib.layers.bias_add``)."""
     with variable_scope(scope, "BiasAdd", [inputs], reuse=reuse) as opened:
@@ -342,17 +360,17 @@ def bias_add(
 @export("tf.contrib.layers.layer_norm", "tf.contrib.slim.layer_norm", "tf.contrib.slim.layers.layer_norm")
 @add_arg_scope
 def layer_norm(
-    inputs: Any,
+    inputs: TensorLike,
     center: bool = True,
     scale: bool = True,
-    activation_fn: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
+    activation_fn: Callable[..., Any] | None = None,
+    reuse: ReuseLike = None,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
     trainable: bool = True,
     begin_norm_axis: int = 1,
     begin_params_axis: int = -1,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> Any:
     """Normalizes each example over its axes from ``begin_norm_axis`` on (``tf.contrib.layers.layer_norm``)."""
     with variable_scope(scope, "LayerNorm", [inputs], reuse=reuse) as opened:
@@ -382,29 +400,29 @@ export_names("tf.contrib.layers tf.contrib.slim.layers", "elu relu6")
 @export("tf.contrib.layers.batch_norm", "tf.contrib.slim.batch_norm", "tf.contrib.slim.layers.batch_norm")
 @add_arg_scope
 def batch_norm(
-    inputs: Any,
+    inputs: TensorLike,
     decay: float = 0.999,
     center: bool = True,
     scale: bool = False,
     epsilon: float = 0.001,
-    activation_fn: Any = None,
-    param_initializers: Any = None,
-    param_regularizers: Any = None,
-    updates_collections: Any = GraphKeys.UPDATE_OPS,
-    is_training: Any = True,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
+    activation_fn: Callable[..., Any] | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    param_regularizers: Mapping[str, Any] | None = None,
+    updates_collections: str | Sequence[str] | None = GraphKeys.UPDATE_OPS,
+    is_training: TensorLike = True,
+    reuse: ReuseLike = None,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
     trainable: bool = True,
-    batch_weights: Any = None,
+    batch_weights: TensorLike | None = None,
     fused: bool | None = None,
     data_format: str = "NHWC",
     zero_debias_moving_mean: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
     renorm: bool = False,
-    renorm_clipping: Any = None,
+    renorm_clipping: Mapping[str, Any] | None = None,
     renorm_decay: float = 0.99,
-    adjustment: Any = None,
+    adjustment: Callable[..., Any] | None = None,
 ) -> Any:
     """Batch normalization (``tf.contrib.layers.batch_norm``).
 
@@ -442,7 +460,7 @@ def batch_norm(
         return collected(outputs, activation_fn, outputs_collections, opened.original_name_scope[:-1])
 
 
-def _parameters(initializers: Any, regularizers: Any) -> dict[str, Any]:
+def _parameters(initializers: Mapping[str, Any] | None, regularizers: Mapping[str, Any] | None) -> dict[str, Any]:
     first, second = initializers or {}, regularizers or {}
     return {
         "beta_initializer": first.get("beta", Zeros()),
@@ -470,8 +488,8 @@ def _collect(layer: BatchNormalization, variables_collections: Any) -> None:
 
 
 def _offset_and_scale(
-    inputs: Tensor, channels: int, shape: Any, center: bool, scale: bool, initializers: Any, trainable: bool,
-    collections: Any,
+    inputs: Tensor, channels: int, shape: ShapeLike, center: bool, scale: bool, initializers: Mapping[str, Any] | None,
+    trainable: bool, collections: str | Sequence[str] | Mapping[str, Any] | None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """(beta, gamma) of all channels, reshaped to broadcast; None for one that is not wanted."""
     made: dict[str, Any] = {"beta": None, "gamma": None}
@@ -486,18 +504,18 @@ def _offset_and_scale(
 @export("tf.contrib.layers.instance_norm", "tf.contrib.slim.instance_norm", "tf.contrib.slim.layers.instance_norm")
 @add_arg_scope
 def instance_norm(
-    inputs: Any,
+    inputs: TensorLike,
     center: bool = True,
     scale: bool = True,
     epsilon: float = 1e-6,
-    activation_fn: Any = None,
-    param_initializers: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
+    activation_fn: Callable[..., Any] | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: ReuseLike = None,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
     trainable: bool = True,
     data_format: str = "NHWC",
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> Any:
     """Normalizes each channel of each example (``tf.contrib.layers.instance_norm``).
 
@@ -539,13 +557,13 @@ def group_norm(
     center: bool = True,
     scale: bool = True,
     epsilon: float = 1e-6,
-    activation_fn: Any = None,
-    param_initializers: Any = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
+    activation_fn: Callable[..., Any] | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: ReuseLike = None,
+    variables_collections: str | Sequence[str] | Mapping[str, Any] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
     trainable: bool = True,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
     mean_close_to_zero: bool = False,
 ) -> Any:
     """Normalizes groups of channels of each example (``tf.contrib.layers.group_norm``).

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers import binary_metrics, metrics
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.filling import zeros_like
@@ -37,16 +39,16 @@ from tfmini.ops.nn.cross_entropy import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from tfmini.ops.random_functions import random_uniform
-from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.ops.variables.scope import VariableScope, get_variable, get_variable_scope, variable_scope
 
 LossFunction = Callable[..., Any]
 
 
 @export("tf.contrib.seq2seq.sequence_loss")
 def sequence_loss(
-    logits: Any,
-    targets: Any,
-    weights: Any,
+    logits: TensorLike,
+    targets: TensorLike,
+    weights: TensorLike,
     average_across_timesteps: bool = True,
     average_across_batch: bool = True,
     sum_over_timesteps: bool = False,
@@ -157,10 +159,10 @@ def sequence_loss_of_steps(
 @export("tf.contrib.legacy_seq2seq.rnn_decoder")
 def rnn_decoder(
     decoder_inputs: Sequence[Any],
-    initial_state: Any,
-    cell: Any,
+    initial_state: object,
+    cell: RNNCell,
     loop_function: Callable[[Any, int], Any] | None = None,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Any], Any]:
     """Runs a cell over a list of inputs; returns (outputs, last state) (``tf.contrib.legacy_seq2seq.rnn_decoder``).
 
@@ -191,7 +193,7 @@ _DROPPED = -1.7580993408473766  # the limit of SELU towards minus infinity
 
 @export("tf.contrib.nn.deprecated_flipped_softmax_cross_entropy_with_logits")
 def deprecated_flipped_softmax_cross_entropy_with_logits(
-    logits: Any, labels: Any, dim: int = -1, name: str | None = None
+    logits: TensorLike, labels: TensorLike, dim: int = -1, name: str | None = None
 ) -> Any:
     """`softmax_cross_entropy_with_logits`, with the logits first."""
     return softmax_cross_entropy_with_logits(labels=labels, logits=logits, dim=dim, name=name)
@@ -199,21 +201,27 @@ def deprecated_flipped_softmax_cross_entropy_with_logits(
 
 @export("tf.contrib.nn.deprecated_flipped_sparse_softmax_cross_entropy_with_logits")
 def deprecated_flipped_sparse_softmax_cross_entropy_with_logits(
-    logits: Any, labels: Any, name: str | None = None
+    logits: TensorLike, labels: TensorLike, name: str | None = None
 ) -> Any:
     """`sparse_softmax_cross_entropy_with_logits`, with the logits first."""
     return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name=name)
 
 
 @export("tf.contrib.nn.deprecated_flipped_sigmoid_cross_entropy_with_logits")
-def deprecated_flipped_sigmoid_cross_entropy_with_logits(logits: Any, targets: Any, name: str | None = None) -> Any:
+def deprecated_flipped_sigmoid_cross_entropy_with_logits(
+    logits: TensorLike, targets: TensorLike, name: str | None = None
+) -> Any:
     """`sigmoid_cross_entropy_with_logits`, with the logits first."""
     return sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name=name)
 
 
 @export("tf.contrib.nn.alpha_dropout")
 def alpha_dropout(
-    x: Any, keep_prob: float, noise_shape: Any = None, seed: int | None = None, name: str | None = None
+    x: TensorLike,
+    keep_prob: float,
+    noise_shape: ShapeLike | GraphTensor | None = None,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Dropout that keeps mean and variance of the activations of SELU (``tf.contrib.nn.alpha_dropout``).
 
@@ -235,7 +243,7 @@ def alpha_dropout(
 
 
 @export("tf.contrib.nn.scaled_softplus")
-def scaled_softplus(x: Any, alpha: Any, clip: Any = None, name: str | None = None) -> Any:
+def scaled_softplus(x: TensorLike, alpha: TensorLike, clip: TensorLike | None = None, name: str | None = None) -> Any:
     """``alpha * softplus(x / alpha)``, at most ``clip`` (``tf.contrib.nn.scaled_softplus``)."""
     with name_scope(name, "scaled_softplus", [x, alpha]):
         found = alpha * softplus(convert_to_tensor(x) / alpha)
@@ -248,7 +256,7 @@ Metric = tuple[Any, Any]
 
 
 def _predictions_first(metric: Callable[..., Metric]) -> Callable[..., Metric]:
-    def streaming(predictions: Any, labels: Any, *args: Any, **kwargs: Any) -> Metric:
+    def streaming(predictions: TensorLike, labels: TensorLike, *args: Any, **kwargs: Any) -> Metric:
         return metric(labels, predictions, *args, **kwargs)
 
     streaming.__name__ = streaming.__qualname__ = f"streaming_{metric.__name__}"
@@ -283,7 +291,7 @@ streaming_true_positives = _predictions_first(binary_metrics.true_positives)
 
 
 @export("tf.contrib.metrics.accuracy")
-def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
+def accuracy(predictions: Any, labels: Any, weights: TensorLike | None = None, name: str | None = None) -> Any:
     """The fraction of correct predictions in one batch (``tf.contrib.metrics.accuracy``).
 
     Raises:
@@ -335,14 +343,16 @@ export_names(
 
 
 @export("tf.contrib.crf.crf_sequence_score")
-def crf_sequence_score(inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+def crf_sequence_score(
+    inputs: TensorLike, tag_indices: TensorLike, sequence_lengths: TensorLike, transition_params: TensorLike
+) -> Any:
     """The unnormalised score of a tag sequence: `crf_unary_score` plus `crf_binary_score`, ``[batch]``."""
     binary_metrics = crf_binary_score(tag_indices, sequence_lengths, transition_params)
     return crf_unary_score(tag_indices, sequence_lengths, inputs) + binary_metrics
 
 
 @export("tf.contrib.crf.crf_unary_score")
-def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any:
+def crf_unary_score(tag_indices: TensorLike, sequence_lengths: TensorLike, inputs: TensorLike) -> Any:
     """The sum of the potentials of the tags, up to each sequence's length, ``[batch]``.
 
     Args:
@@ -354,7 +364,7 @@ def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any
 
 
 @export("tf.contrib.crf.crf_binary_score")
-def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+def crf_binary_score(tag_indices: TensorLike, sequence_lengths: TensorLike, transition_params: TensorLike) -> Any:
     """The sum of the transitions between neighbouring tags, up to each sequence's length, ``[batch]``."""
     tags, transitions = convert_to_tensor(tag_indices), convert_to_tensor(transition_params)
     scores = gather_nd(transitions, stack([tags[:, :-1], tags[:, 1:]], axis=2))
@@ -362,13 +372,13 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
 
 
 @export("tf.contrib.crf.crf_log_norm")
-def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Any:
+def crf_log_norm(inputs: TensorLike, sequence_lengths: TensorLike, transition_params: TensorLike) -> Any:
     """The logarithm of the sum of the exponentials of all tag sequences' scores, ``[batch]``; 0 for length 0."""
     inputs, lengths = convert_to_tensor(inputs), convert_to_tensor(sequence_lengths, dtypes.int32)
     transitions = expand_dims(convert_to_tensor(transition_params), 0)
     steps = _steps(inputs)
 
-    def body(time: Any, alphas: Any) -> Any:
+    def body(time: Tensor, alphas: Tensor) -> Any:
         after = steps.read(time) + reduce_logsumexp(expand_dims(alphas, 2) + transitions, [1])
         return time + 1, _where_rows(less(time, lengths), after, alphas)
 
@@ -380,7 +390,10 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 
 @export("tf.contrib.crf.crf_log_likelihood")
 def crf_log_likelihood(
-    inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
+    inputs: TensorLike,
+    tag_indices: TensorLike,
+    sequence_lengths: TensorLike,
+    transition_params: TensorLike | None = None,
 ) -> tuple[Any, Any]:
     """The log-likelihood of tag sequences (``tf.contrib.crf.crf_log_likelihood``).
 
@@ -400,7 +413,7 @@ def crf_log_likelihood(
 
 
 @export("tf.contrib.crf.crf_decode")
-def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[Any, Any]:
+def crf_decode(potentials: TensorLike, transition_params: TensorLike, sequence_length: TensorLike) -> tuple[Any, Any]:
     """(the best tags, int32 ``[batch, steps]``, 0 beyond the lengths; their scores, ``[batch]``)."""
     potentials, lengths = convert_to_tensor(potentials), convert_to_tensor(sequence_length, dtypes.int32)
     transitions = expand_dims(convert_to_tensor(transition_params), 0)
@@ -408,7 +421,7 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
     steps = _steps(potentials)
     stay = tile(expand_dims(range_of(tags), 0), stack([batch, 1]))
 
-    def forward(time: Any, best: Any, pointers: Any) -> Any:
+    def forward(time: Tensor, best: Tensor, pointers: TensorArray) -> Any:
         scores = expand_dims(best, 2) + transitions
         inside = less(time, lengths)
         came_from = _where_rows(inside, cast(argmax(scores, 1), dtypes.int32), stay)
@@ -421,7 +434,7 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
     )
     last = cast(argmax(best, 1), dtypes.int32)
 
-    def backward(time: Any, tag: Any, found: Any) -> Any:
+    def backward(time: Tensor, tag: TensorLike, found: TensorArray) -> Any:
         before = gather_nd(pointers.read(time), stack([range_of(batch), tag], axis=1))
         return time - 1, before, found.write(time - 1, before)
 
@@ -433,7 +446,7 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
 
 
 @export("tf.contrib.crf.viterbi_decode")
-def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
+def viterbi_decode(score: np.ndarray[Any, Any], transition_params: np.ndarray[Any, Any]) -> tuple[list[int], Any]:
     """(the best tags, their score) of one sequence of numpy arrays (``tf.contrib.crf.viterbi_decode``).
 
     Args:
@@ -450,16 +463,16 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
     return tags[::-1], np.max(best)
 
 
-def _inside(lengths: Any, count: Any, like: Any) -> Any:
+def _inside(lengths: TensorLike, count: TensorLike, like: Tensor) -> Any:
     return cast(sequence_mask(lengths, count), like.dtype)
 
 
-def _steps(inputs: Any) -> TensorArray:
+def _steps(inputs: Tensor) -> TensorArray:
     whole = transpose(inputs, [1, 0, 2])
     return TensorArray(inputs.dtype, shape_of(whole)[0], clear_after_read=False).unstack(whole)
 
 
-def _where_rows(chosen: Any, one: Any, other: Any) -> Any:
+def _where_rows(chosen: TensorLike, one: TensorLike, other: Tensor) -> Any:
     found = where(chosen, one, other)
     found.set_shape(other.shape)
     return found

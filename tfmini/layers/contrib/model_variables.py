@@ -7,17 +7,20 @@ import inspect
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, add_to_collections, get_collection, get_collection_ref
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.flow.cond import smart_cond, smart_constant_value
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.scope import VariableScope
 from tfmini.shapes import TensorShape
 
 # ---- ``tf.contrib.framework.arg_scope``: default arguments for functions within a block ----------------------------
@@ -35,7 +38,7 @@ _stack = _Stack()
 
 
 @export("tf.contrib.framework.arg_scope_func_key", "tf.contrib.slim.arg_scope_func_key")
-def arg_scope_func_key(op: Any) -> str:
+def arg_scope_func_key(op: object) -> str:
     """The key of a function in an argument scope (``tf.contrib.slim.arg_scope_func_key``)."""
     return str(getattr(op, "_key_op", op))
 
@@ -47,20 +50,20 @@ def current_arg_scope() -> Defaults:
 
 
 @export("tf.contrib.framework.has_arg_scope", "tf.contrib.slim.has_arg_scope")
-def has_arg_scope(func: Any) -> bool:
+def has_arg_scope(func: Callable[..., Any]) -> bool:
     """Whether `add_arg_scope` has been applied to a function (``tf.contrib.slim.has_arg_scope``)."""
     return arg_scope_func_key(func) in _ALLOWED
 
 
 @export("tf.contrib.framework.arg_scoped_arguments", "tf.contrib.slim.arg_scoped_arguments")
-def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
+def arg_scoped_arguments(func: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of a function that an argument scope can set: those with a default."""
     return _ALLOWED[arg_scope_func_key(func)]
 
 
 @export("tf.contrib.framework.arg_scope", "tf.contrib.slim.arg_scope")
 @contextmanager
-def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
+def arg_scope(list_ops_or_scope: Sequence[Any] | Mapping[Any, Any], **kwargs: Any) -> Iterator[Defaults]:
     """Sets default arguments of functions for the block (``tf.contrib.slim.arg_scope``).
 
     Args:
@@ -78,7 +81,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Defaults]:
         _stack.scopes.pop()
 
 
-def _entered(what: Any, kwargs: dict[str, Any]) -> Defaults:
+def _entered(what: object, kwargs: dict[str, Any]) -> Defaults:
     if isinstance(what, Mapping):
         if kwargs:
             raise ValueError("When attempting to re-use a scope by suppling a dictionary, kwargs must be empty.")
@@ -119,16 +122,16 @@ def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
 @add_arg_scope
 def variable(
     name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
-    regularizer: Any = None,
+    shape: ShapeLike = None,
+    dtype: DTypeLike | None = None,
+    initializer: Callable[..., Any] | None = None,
+    regularizer: Callable[..., Any] | None = None,
     trainable: bool = True,
-    collections: Any = None,
-    caching_device: Any = None,
-    device: Any = None,
-    partitioner: Any = None,
-    custom_getter: Any = None,
+    collections: str | Sequence[str] | None = None,
+    caching_device: str | Callable[..., Any] | None = None,
+    device: str | Callable[..., Any] | None = None,
+    partitioner: Callable[..., Any] | None = None,
+    custom_getter: Callable[..., Any] | None = None,
     use_resource: bool | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -146,7 +149,7 @@ def variable(
 
 @export("tf.contrib.framework.model_variable", "tf.contrib.slim.model_variable")
 @add_arg_scope
-def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any) -> Any:
+def model_variable(name: str, *args: Any, collections: str | Sequence[str] | None = None, **kwargs: Any) -> Any:
     """A `variable` that is also in MODEL_VARIABLES (``tf.contrib.framework.model_variable``)."""
     wanted = [*(collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
     return variable(name, *args, collections=wanted, **kwargs)
@@ -154,13 +157,22 @@ def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any
 
 @export("tf.contrib.framework.global_variable", "tf.contrib.slim.global_variable")
 def global_variable(
-    initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
+    initial_value: TensorLike | Callable[..., Any],
+    validate_shape: bool = True,
+    name: str | None = None,
+    use_resource: bool | None = None,
 ) -> Any:
     """An untrainable variable in GLOBAL_VARIABLES (``tf.contrib.framework.global_variable``)."""
     return _untrained(initial_value, GraphKeys.GLOBAL_VARIABLES, validate_shape, name, use_resource)
 
 
-def _untrained(value: Any, collection: str, validate_shape: bool, name: str | None, use_resource: bool | None) -> Any:
+def _untrained(
+    value: TensorLike | Callable[..., Any],
+    collection: str,
+    validate_shape: bool,
+    name: str | None,
+    use_resource: bool | None,
+) -> Any:
     settings: dict[str, Any] = {} if use_resource is None else {"use_resource": use_resource}
     return Variable(
         value, trainable=False, collections=[collection], validate_shape=validate_shape, name=name, **settings
@@ -169,14 +181,17 @@ def _untrained(value: Any, collection: str, validate_shape: bool, name: str | No
 
 @export("tf.contrib.framework.local_variable", "tf.contrib.slim.local_variable")
 def local_variable(
-    initial_value: Any, validate_shape: bool = True, name: str | None = None, use_resource: bool | None = None
+    initial_value: TensorLike | Callable[..., Any],
+    validate_shape: bool = True,
+    name: str | None = None,
+    use_resource: bool | None = None,
 ) -> Any:
     """An untrainable variable in LOCAL_VARIABLES (``tf.contrib.framework.local_variable``)."""
     return _untrained(initial_value, GraphKeys.LOCAL_VARIABLES, validate_shape, name, use_resource)
 
 
 @export("tf.contrib.framework.add_model_variable", "tf.contrib.slim.add_model_variable")
-def add_model_variable(var: Any) -> None:
+def add_model_variable(var: Variable) -> None:
     """Adds a variable to MODEL_VARIABLES unless it is in it (``tf.contrib.slim.add_model_variable``)."""
     if all(var is not known for known in get_collection(GraphKeys.MODEL_VARIABLES)):
         add_to_collection(GraphKeys.MODEL_VARIABLES, var)
@@ -184,7 +199,7 @@ def add_model_variable(var: Any) -> None:
 
 @export("tf.contrib.framework.get_variables", "tf.contrib.slim.get_variables")
 def get_variables(
-    scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
+    scope: str | VariableScope | None = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
     """A collection's variables in a scope whose names end with ``suffix`` (``tf.contrib.framework.get_variables``)."""
     prefix = scope.name if isinstance(scope, vs.VariableScope) else scope
@@ -195,45 +210,47 @@ def get_variables(
 
 
 @export("tf.contrib.framework.get_model_variables", "tf.contrib.slim.get_model_variables")
-def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+def get_model_variables(scope: str | VariableScope | None = None, suffix: str | None = None) -> list[Any]:
     """The model variables with a scope and a suffix (``tf.contrib.framework.get_model_variables``)."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 @export("tf.contrib.framework.get_local_variables", "tf.contrib.slim.get_local_variables")
-def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+def get_local_variables(scope: str | VariableScope | None = None, suffix: str | None = None) -> list[Any]:
     """The local variables with a scope and a suffix (``tf.contrib.framework.get_local_variables``)."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
 @export("tf.contrib.framework.get_trainable_variables", "tf.contrib.slim.get_trainable_variables")
-def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+def get_trainable_variables(scope: str | VariableScope | None = None, suffix: str | None = None) -> list[Any]:
     """The trainable variables with a scope and a suffix (``tf.contrib.framework.get_trainable_variables``)."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
 @export("tf.contrib.framework.get_variables_to_restore", "tf.contrib.slim.get_variables_to_restore")
-def get_variables_to_restore(include: Any = None, exclude: Any = None) -> list[Any]:
+def get_variables_to_restore(
+    include: str | Sequence[str] | None = None, exclude: str | Sequence[str] | None = None
+) -> list[Any]:
     """The global variables in the scopes ``include`` (default: all) but not in the scopes ``exclude``."""
     wanted = get_variables() if include is None else [v for scope in _listed(include) for v in get_variables(scope)]
     unwanted = {id(v) for scope in _listed(exclude or []) for v in get_variables(scope)}
     return [v for v in wanted if id(v) not in unwanted]
 
 
-def _listed(scopes: Any) -> list[Any]:
+def _listed(scopes: str | Sequence[str] | None) -> list[Any]:
     if not isinstance(scopes, (list, tuple)):
         raise TypeError("include and exclude must be a list or tuple of scopes")
     return list(scopes)
 
 
 @export("tf.contrib.framework.get_variables_by_suffix", "tf.contrib.slim.get_variables_by_suffix")
-def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
+def get_variables_by_suffix(suffix: str, scope: str | VariableScope | None = None) -> list[Any]:
     """The variables whose names end with ``suffix`` (``tf.contrib.framework.get_variables_by_suffix``)."""
     return get_variables(scope=scope, suffix=suffix)
 
 
 @export("tf.contrib.framework.get_variables_by_name", "tf.contrib.slim.get_variables_by_name")
-def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
+def get_variables_by_name(given_name: str, scope: str | VariableScope | None = None) -> list[Any]:
     """The variables whose last name component is ``given_name`` (``tf.contrib.slim.get_variables_by_name``)."""
     return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
 
@@ -248,7 +265,7 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 @export("tf.contrib.framework.get_variable_full_name", "tf.contrib.slim.get_variable_full_name")
-def get_variable_full_name(var: Any) -> str:
+def get_variable_full_name(var: Variable) -> str:
     """The variable's name in checkpoints (``tf.contrib.slim.get_variable_full_name``)."""
     info = getattr(var, "_save_slice_info", None)
     return str(info.full_name if info else var.op.name)
@@ -257,14 +274,14 @@ def get_variable_full_name(var: Any) -> str:
 @export("tf.contrib.framework.filter_variables", "tf.contrib.slim.filter_variables")
 def filter_variables(
     var_list: Iterable[Any],
-    include_patterns: Any = None,
-    exclude_patterns: Any = None,
+    include_patterns: str | Sequence[str] | None = None,
+    exclude_patterns: str | Sequence[str] | None = None,
     reg_search: bool = True,
 ) -> list[Any]:
     """The variables whose names match any pattern to include and no pattern to exclude."""
     found = re.search if reg_search else re.match
 
-    def matches(var: Any, patterns: Any) -> bool:
+    def matches(var: Variable, patterns: Any) -> bool:
         return any(found(pattern, var.op.name) for pattern in patterns)
 
     kept = [v for v in var_list if include_patterns is None or matches(v, include_patterns)]
@@ -283,7 +300,7 @@ constant_value = smart_constant_value
 
 
 @export("tf.contrib.layers.utils.collect_named_outputs")
-def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
+def collect_named_outputs(collections: str | Sequence[str] | None, alias: str, outputs: Any) -> Any:
     """Adds a tensor to collections under an alias; returns it (``tf.contrib.slim.utils.collect_named_outputs``)."""
     if collections:
         append_tensor_alias(outputs, alias)
@@ -292,25 +309,25 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
 
 
 @export("tf.contrib.layers.utils.append_tensor_alias")
-def append_tensor_alias(tensor: Any, alias: str) -> Any:
+def append_tensor_alias(tensor: Tensor, alias: str) -> Any:
     """Adds an alias to a tensor and returns it (``tf.contrib.slim.utils.append_tensor_alias``)."""
     _aliases(tensor).append(alias[:-1] if alias.endswith("/") else alias)
     return tensor
 
 
 @export("tf.contrib.layers.utils.get_tensor_aliases")
-def get_tensor_aliases(tensor: Any) -> list[str]:
+def get_tensor_aliases(tensor: Tensor) -> list[str]:
     """The aliases of a tensor, or its op's name (``tf.contrib.slim.utils.get_tensor_aliases``)."""
     return list(_aliases(tensor)) or [tensor.op.name]
 
 
-def _aliases(tensor: Any) -> list[str]:
+def _aliases(tensor: Tensor) -> list[str]:
     by_name: dict[str, list[str]] = tensor.graph.attachments.setdefault("tfmini.layers.aliases", {})
     return by_name.setdefault(tensor.name, [])
 
 
 @export("tf.contrib.layers.utils.gather_tensors_aliases")
-def gather_tensors_aliases(tensors: Any) -> list[str]:
+def gather_tensors_aliases(tensors: Sequence[Any]) -> list[str]:
     """The aliases of several tensors (``tf.contrib.slim.utils.gather_tensors_aliases``)."""
     return [alias for tensor in tensors for alias in get_tensor_aliases(tensor)]
 
@@ -325,18 +342,18 @@ def convert_collection_to_dict(collection: str, clear_collection: bool = False) 
 
 
 @export("tf.contrib.layers.utils.first_dimension")
-def first_dimension(shape: Any, min_rank: int = 1) -> int | None:
+def first_dimension(shape: ShapeLike, min_rank: int = 1) -> int | None:
     """The length of the first axis; raises ValueError if unknown (``tf.contrib.slim.utils.first_dimension``)."""
     return _dimension(shape, 0, min_rank)
 
 
 @export("tf.contrib.layers.utils.last_dimension")
-def last_dimension(shape: Any, min_rank: int = 1) -> int | None:
+def last_dimension(shape: ShapeLike, min_rank: int = 1) -> int | None:
     """The length of the last axis; raises ValueError if unknown (``tf.contrib.slim.utils.last_dimension``)."""
     return _dimension(shape, -1, min_rank)
 
 
-def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
+def _dimension(shape: ShapeLike, position: int, min_rank: int) -> int | None:
     sizes = TensorShape(shape)
     if sizes.ndims is None:
         raise ValueError("dims of shape must be known but is None")
@@ -349,14 +366,14 @@ def _dimension(shape: Any, position: int, min_rank: int) -> int | None:
 
 
 @export("tf.contrib.layers.utils.two_element_tuple")
-def two_element_tuple(int_or_tuple: Any) -> tuple[int, int]:
+def two_element_tuple(int_or_tuple: int | Sequence[int]) -> tuple[int, int]:
     """Expands an int to a pair; raises ValueError for more than two (``tf.contrib.slim.utils.two_element_tuple``)."""
     first, second = n_positive_integers(2, int_or_tuple)
     return first, second
 
 
 @export("tf.contrib.layers.utils.n_positive_integers")
-def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
+def n_positive_integers(n: int, value: int | Sequence[int]) -> tuple[int, ...]:
     """Expands an int to ``n`` ints, or checks ``n`` positive ones (``tf.contrib.slim.utils.n_positive_integers``)."""
     if isinstance(value, TensorShape):
         value = value.as_list()

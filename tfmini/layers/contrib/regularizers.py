@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, GraphTensor, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import Graph
@@ -38,17 +39,18 @@ from tfmini.ops.nn.batch_norm import l2_loss
 from tfmini.ops.nn.embedding import embedding_lookup, safe_embedding_lookup_sparse
 from tfmini.ops.nn.normalization import zero_fraction
 from tfmini.ops.summary import histogram, image, scalar
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 Regularizer = Callable[[Any], Any]
 
 
-def _nothing(_: Any) -> None:
+def _nothing(_: object) -> None:
     return None
 
 
-def _checked(scale: Any) -> float:
+def _checked(scale: float) -> float:
     if isinstance(scale, numbers.Integral):
         raise ValueError(f"scale cannot be an integer: {scale}")  # noqa: TRY004 - TensorFlow's class
     if scale < 0.0:
@@ -64,7 +66,7 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     if _checked(scale) == 0.0:
         return _nothing
 
-    def l1(weights: Any, name: str | None = None) -> Tensor:
+    def l1(weights: GraphTensor, name: str | None = None) -> Tensor:
         with name_scope(scope, "l1_regularizer", [weights]) as opened:
             factor = constant(scale, dtype=weights.dtype.base_dtype, name="scale")
             return multiply(factor, reduce_sum(absolute(weights)), name=name or opened)
@@ -80,7 +82,7 @@ def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     if _checked(scale) == 0.0:
         return _nothing
 
-    def l2(weights: Any) -> Tensor:
+    def l2(weights: GraphTensor) -> Tensor:
         with name_scope(scope, "l2_regularizer", [weights]) as opened:
             factor = constant(scale, dtype=weights.dtype.base_dtype, name="scale")
             return multiply(factor, l2_loss(convert_to_tensor(weights)), name=opened)
@@ -110,7 +112,7 @@ def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str |
     if not regularizers:
         return None
 
-    def total(weights: Any) -> Any:
+    def total(weights: TensorLike) -> Any:
         with name_scope(scope, "sum_regularizer", [weights]) as opened:
             losses = [loss for loss in (r(weights) for r in regularizers) if loss is not None]
             return add_n(losses, name=opened) if losses else None
@@ -123,7 +125,7 @@ def sum_regularizer(regularizer_list: Iterable[Regularizer | None], scope: str |
     "tf.contrib.slim.apply_regularization",
     "tf.contrib.slim.regularizers.apply_regularization",
 )
-def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Tensor:
+def apply_regularization(regularizer: Regularizer, weights_list: Sequence[TensorLike] | None = None) -> Tensor:
     """Sums a regularizer over weights (default: WEIGHTS) and adds the sum to REGULARIZATION_LOSSES.
 
     ``tf.contrib.layers.apply_regularization``; raises ValueError if there are no weights.
@@ -143,7 +145,7 @@ def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> 
     "tf.contrib.slim.xavier_initializer",
     "tf.contrib.slim.initializers.xavier_initializer",
 )
-def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = dtypes.float32) -> Any:
+def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: DTypeLike = dtypes.float32) -> Any:
     """The Glorot (Xavier) initializer (``tf.contrib.layers.xavier_initializer``)."""
     return variance_scaling_initializer(factor=1.0, mode="FAN_AVG", uniform=uniform, seed=seed, dtype=dtype)
 
@@ -161,7 +163,7 @@ def variance_scaling_initializer(
     mode: str = "FAN_IN",
     uniform: bool = False,
     seed: int | None = None,
-    dtype: Any = dtypes.float32,
+    dtype: DTypeLike = dtypes.float32,
 ) -> Any:
     """Random values of variance ``factor / n`` (``tf.contrib.layers.variance_scaling_initializer``).
 
@@ -178,7 +180,7 @@ def variance_scaling_initializer(
     if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
         raise TypeError(f"Unknown mode {mode} [FAN_IN, FAN_OUT, FAN_AVG]")
 
-    def initializer(shape: Any, dtype: Any = kind, partition_info: Any = None) -> Tensor:
+    def initializer(shape: Any, dtype: DTypeLike = kind, partition_info: Any = None) -> Tensor:
         count = _fan(shape if partition_info is None else partition_info.full_shape, mode)
         if uniform:
             limit = math.sqrt(3.0 * factor / count)
@@ -190,7 +192,7 @@ def variance_scaling_initializer(
     return initializer
 
 
-def _fan(shape: Any, mode: str) -> float:
+def _fan(shape: Sequence[int], mode: str) -> float:
     sizes = [float(size) for size in shape]
     if not sizes:
         return 1.0
@@ -205,14 +207,18 @@ export_names("tf.contrib.layers tf.contrib.slim.initializers", "xavier_initializ
 # ---- Embeddings of sequences, maxout and gradient scaling (``tf.contrib.layers``) ----------------------------------
 
 
-def _embeddings(shape: Any, initializer: Any, regularizer: Any, trainable: bool) -> Any:
+def _embeddings(
+    shape: ShapeLike, initializer: Callable[..., Any] | None, regularizer: Callable[..., Any] | None, trainable: bool
+) -> Any:
     return model_variable(
         "embeddings", shape=shape, initializer=initializer, regularizer=regularizer, trainable=trainable
     )
 
 
 @export("tf.contrib.layers.embedding_lookup_unique", "tf.contrib.slim.layers.embedding_lookup_unique")
-def embedding_lookup_unique(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None) -> Tensor:
+def embedding_lookup_unique(
+    params: TensorLike, ids: TensorLike, partition_strategy: str = "mod", name: str | None = None
+) -> Tensor:
     """`tf.nn.embedding_lookup` that looks each id up once (``tf.contrib.layers.embedding_lookup_unique``)."""
     with variable_scope(name, "EmbeddingLookupUnique", [params, ids]):
         ids = convert_to_tensor(ids)
@@ -225,15 +231,15 @@ def embedding_lookup_unique(params: Any, ids: Any, partition_strategy: str = "mo
 
 @export("tf.contrib.layers.embed_sequence", "tf.contrib.slim.layers.embed_sequence")
 def embed_sequence(
-    ids: Any,
+    ids: TensorLike,
     vocab_size: int | None = None,
     embed_dim: int | None = None,
     unique: bool = False,
-    initializer: Any = None,
-    regularizer: Any = None,
+    initializer: Callable[..., Any] | None = None,
+    regularizer: Callable[..., Any] | None = None,
     trainable: bool = True,
-    scope: Any = None,
-    reuse: Any = None,
+    scope: str | VariableScope | None = None,
+    reuse: ReuseLike = None,
 ) -> Tensor:
     """The embeddings of each id: ``[batch, length, embed_dim]`` (``tf.contrib.layers.embed_sequence``).
 
@@ -258,15 +264,15 @@ def embed_sequence(
 
 @export("tf.contrib.layers.bow_encoder", "tf.contrib.slim.layers.bow_encoder")
 def bow_encoder(
-    ids: Any,
+    ids: TensorLike,
     vocab_size: int,
     embed_dim: int,
     sparse_lookup: bool = True,
-    initializer: Any = None,
-    regularizer: Any = None,
+    initializer: Callable[..., Any] | None = None,
+    regularizer: Callable[..., Any] | None = None,
     trainable: bool = True,
-    scope: Any = None,
-    reuse: Any = None,
+    scope: str | VariableScope | None = None,
+    reuse: ReuseLike = None,
 ) -> Tensor:
     """The mean of the embeddings of a document: ``[batch, embed_dim]`` (``tf.contrib.layers.bow_encoder``).
 
@@ -289,7 +295,12 @@ def bow_encoder(
 
 @export("tf.contrib.layers.dense_to_sparse", "tf.contrib.slim.layers.dense_to_sparse")
 @add_arg_scope
-def dense_to_sparse(tensor: Any, eos_token: Any = 0, outputs_collections: Any = None, scope: Any = None) -> Any:
+def dense_to_sparse(
+    tensor: GraphTensor,
+    eos_token: TensorLike = 0,
+    outputs_collections: str | Sequence[str] | None = None,
+    scope: str | VariableScope | None = None,
+) -> Any:
     """The elements that are not ``eos_token``, as a `SparseTensor` (``tf.contrib.layers.dense_to_sparse``)."""
     with variable_scope(scope, "dense_to_sparse", [tensor]) as opened:
         tensor = convert_to_tensor(tensor)
@@ -300,7 +311,7 @@ def dense_to_sparse(tensor: Any, eos_token: Any = 0, outputs_collections: Any = 
 
 @export("tf.contrib.layers.maxout", "tf.contrib.slim.maxout", "tf.contrib.slim.layers.maxout")
 @add_arg_scope
-def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Tensor:
+def maxout(inputs: TensorLike, num_units: int, axis: int = -1, scope: str | VariableScope | None = None) -> Tensor:
     """The maximum of groups of features (``tf.contrib.layers.maxout``).
 
     Args:
@@ -322,11 +333,11 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, scope: Any = None) -> Te
 
 
 @export("tf.contrib.layers.scale_gradient", "tf.contrib.slim.scale_gradient", "tf.contrib.slim.layers.scale_gradient")
-def scale_gradient(inputs: Any, gradient_multiplier: Any) -> Tensor:
+def scale_gradient(inputs: TensorLike, gradient_multiplier: TensorLike) -> Tensor:
     """The identity, with its gradient multiplied by a factor (``tf.contrib.layers.scale_gradient``)."""
 
     @custom_gradient
-    def scaled(value: Any) -> Any:
+    def scaled(value: TensorLike) -> Any:
         return value, lambda grad: grad * gradient_multiplier
 
     return scaled(inputs)  # type: ignore[no-any-return]
@@ -340,7 +351,7 @@ def _share(condition: Tensor) -> Tensor:
 
 
 @export("tf.contrib.layers.summarize_activation", "tf.contrib.layers.summaries.summarize_activation")
-def summarize_activation(op: Any) -> Tensor:
+def summarize_activation(op: Tensor) -> Tensor:
     """A histogram summary; for a relu also the fraction of zeros, for a relu6 also that of values clipped at 6."""
     source, name = op.op, op.op.name
     if source.type in ("Relu", "Softplus", "Relu6"):
@@ -352,7 +363,7 @@ def summarize_activation(op: Any) -> Tensor:
 
 
 @export("tf.contrib.layers.summarize_tensor", "tf.contrib.layers.summaries.summarize_tensor")
-def summarize_tensor(tensor: Any, tag: str | None = None) -> Tensor | None:
+def summarize_tensor(tensor: GraphTensor, tag: str | None = None) -> Tensor | None:
     """A summary of a scalar or a histogram of another tensor; None for strings and booleans."""
     if tensor.dtype.base_dtype in (dtypes.string, dtypes.bool):
         return None
@@ -391,27 +402,27 @@ summarize_biases = partial(summarize_collection, GraphKeys.BIASES)
 # ---- tf.contrib.slim.summaries ------------------------------------------------------------------
 
 
-def _name(tensor: Any, name: str | None, prefix: str | None, ending: str = "") -> str:
+def _name(tensor: GraphTensor, name: str | None, prefix: str | None, ending: str = "") -> str:
     """``prefix/name/ending``; by default the name is the op's."""
     whole = name or tensor.op.name
     return (f"{prefix}/{whole}" if prefix else whole) + (f"/{ending}" if ending else "")
 
 
-def _printed(summary: Tensor, tensor: Any, name: str, print_summary: bool) -> Tensor:
+def _printed(summary: Tensor, tensor: GraphTensor, name: str, print_summary: bool) -> Tensor:
     if print_summary:
         add_to_collection(GraphKeys.SUMMARIES, Print(summary, [tensor], name))
     return summary
 
 
 @export("tf.contrib.slim.summaries.add_histogram_summary")
-def add_histogram_summary(tensor: Any, name: str | None = None, prefix: str | None = None) -> Tensor:
+def add_histogram_summary(tensor: GraphTensor, name: str | None = None, prefix: str | None = None) -> Tensor:
     """A histogram summary named ``prefix/name``."""
     return histogram(_name(tensor, name, prefix), tensor)
 
 
 @export("tf.contrib.slim.summaries.add_image_summary")
 def add_image_summary(
-    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+    tensor: GraphTensor, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
     """An image summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
     name = _name(tensor, name, prefix)
@@ -420,7 +431,7 @@ def add_image_summary(
 
 @export("tf.contrib.slim.summaries.add_scalar_summary")
 def add_scalar_summary(
-    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+    tensor: GraphTensor, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
     """A scalar summary named ``prefix/name``; ``print_summary`` also prints the tensor."""
     name = _name(tensor, name, prefix)
@@ -429,7 +440,7 @@ def add_scalar_summary(
 
 @export("tf.contrib.slim.summaries.add_zero_fraction_summary")
 def add_zero_fraction_summary(
-    tensor: Any, name: str | None = None, prefix: str | None = None, print_summary: bool = False
+    tensor: GraphTensor, name: str | None = None, prefix: str | None = None, print_summary: bool = False
 ) -> Tensor:
     """A summary of the fraction of zeros, named ``prefix/name/Fraction of Zero Values``."""
     name = _name(tensor, name, prefix, "Fraction of Zero Values")
@@ -471,7 +482,7 @@ _RULE = "---------"
 
 
 @export("tf.contrib.slim.model_analyzer.tensor_description")
-def tensor_description(var: Any) -> str:
+def tensor_description(var: GraphTensor) -> str:
     """The type and shape of a variable or tensor, as in ``(float32 1x8x8x1024)``."""
     return f"({var.dtype.name} {'x'.join(map(str, var.shape))})"
 

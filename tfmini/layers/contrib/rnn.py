@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import layer_norm
 from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
@@ -20,6 +22,8 @@ from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.nn.normalization import dropout
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
+from tfmini.ops.variables.scope import VariableScope
+from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 
@@ -38,8 +42,8 @@ class LSTMBlockCell(LSTMCell):
         forget_bias: float = 1.0,
         cell_clip: float | None = None,
         use_peephole: bool = False,
-        dtype: Any = None,
-        reuse: Any = None,
+        dtype: DTypeLike | None = None,
+        reuse: ReuseLike = None,
         name: str | None = "lstm_cell",
     ) -> None:
         clip = cell_clip if cell_clip is not None and cell_clip > 0 else None
@@ -54,7 +58,7 @@ class GRUBlockCellV2(GRUCell):
         self,
         num_units: int | None = None,
         cell_size: int | None = None,
-        reuse: Any = None,
+        reuse: ReuseLike = None,
         name: str | None = "gru_cell",
     ) -> None:
         if (num_units is None) == (cell_size is None):
@@ -79,14 +83,14 @@ class LayerNormBasicLSTMCell(RNNCell):
         self,
         num_units: int,
         forget_bias: float = 1.0,
-        input_size: Any = None,
+        input_size: object = None,
         activation: Any = tanh,
         layer_norm: bool = True,
         norm_gain: float = 1.0,
         norm_shift: float = 0.0,
-        dropout_keep_prob: Any = 1.0,
+        dropout_keep_prob: TensorLike = 1.0,
         dropout_prob_seed: int | None = None,
-        reuse: Any = None,
+        reuse: ReuseLike = None,
     ) -> None:
         super().__init__(_reuse=reuse)
         self._num_units, self._forget_bias, self._activation = num_units, forget_bias, activation
@@ -101,7 +105,7 @@ class LayerNormBasicLSTMCell(RNNCell):
     def output_size(self) -> Any:
         return self._num_units
 
-    def _normalised(self, value: Any, scope: str) -> Any:
+    def _normalised(self, value: Tensor, scope: str) -> Any:
         if not self._layer_norm:
             return value
         with vs.variable_scope(scope):
@@ -110,7 +114,7 @@ class LayerNormBasicLSTMCell(RNNCell):
             vs.get_variable("beta", width, value.dtype, Constant(self._shift))
         return layer_norm(value, reuse=True, scope=scope)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: Any) -> Any:
         c, h = state
         joined = concat([inputs, h], 1)
         units = 4 * self._num_units
@@ -131,7 +135,7 @@ class LayerNormBasicLSTMCell(RNNCell):
 class _Around(RNNCell):
     """Base class of wrappers with variables; the state is the inner cell's."""
 
-    def __init__(self, cell: RNNCell, reuse: Any) -> None:
+    def __init__(self, cell: RNNCell, reuse: ReuseLike) -> None:
         super().__init__(_reuse=reuse)
         check_cell(cell)
         self._cell = cell
@@ -144,11 +148,11 @@ class _Around(RNNCell):
     def output_size(self) -> Any:
         return self._cell.output_size
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
             return self._cell.zero_state(batch_size, dtype)
 
-    def _projected(self, value: Any, width: int) -> Any:
+    def _projected(self, value: Tensor, width: int) -> Any:
         kernel = vs.get_variable("kernel", [value.shape.as_list()[-1], width], value.dtype)
         return bias_add(matmul(value, kernel), vs.get_variable("bias", [width], value.dtype, Zeros()))
 
@@ -162,7 +166,7 @@ class OutputProjectionWrapper(_Around):
       activation: activation of the projection; default none.
     """
 
-    def __init__(self, cell: RNNCell, output_size: int, activation: Any = None, reuse: Any = None) -> None:
+    def __init__(self, cell: RNNCell, output_size: int, activation: Any = None, reuse: ReuseLike = None) -> None:
         super().__init__(cell, reuse)
         if output_size < 1:
             raise ValueError(f"Parameter output_size must be > 0: {output_size}.")
@@ -172,7 +176,7 @@ class OutputProjectionWrapper(_Around):
     def output_size(self) -> Any:
         return self._output_size
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: object) -> Any:
         output, state = self._cell(inputs, state)
         projected = self._projected(output, self._output_size)
         return projected if self._activation is None else self._activation(projected), state
@@ -189,12 +193,12 @@ class InputProjectionWrapper(_Around):
     """
 
     def __init__(
-        self, cell: RNNCell, num_proj: int, activation: Any = None, input_size: Any = None, reuse: Any = None
+        self, cell: RNNCell, num_proj: int, activation: Any = None, input_size: object = None, reuse: ReuseLike = None
     ) -> None:
         super().__init__(cell, reuse)
         self._num_proj, self._activation = num_proj, activation
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: object) -> Any:
         projected = self._projected(inputs, self._num_proj)
         return self._cell(projected if self._activation is None else self._activation(projected), state)
 
@@ -210,7 +214,12 @@ class EmbeddingWrapper(_Around):
     """
 
     def __init__(
-        self, cell: RNNCell, embedding_classes: int, embedding_size: int, initializer: Any = None, reuse: Any = None
+        self,
+        cell: RNNCell,
+        embedding_classes: int,
+        embedding_size: int,
+        initializer: Callable[..., Any] | None = None,
+        reuse: ReuseLike = None,
     ) -> None:
         super().__init__(cell, reuse)
         if embedding_classes <= 0 or embedding_size <= 0:
@@ -219,7 +228,7 @@ class EmbeddingWrapper(_Around):
             )
         self._table, self._initializer = [embedding_classes, embedding_size], initializer
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: TensorLike, state: Any) -> Any:
         part = state[0] if isinstance(state, tuple) else state
         table = vs.get_variable("embedding", self._table, part.dtype, self._start())
         return self._cell(embedding_lookup(table, reshape(inputs, [-1])), state)
@@ -232,14 +241,14 @@ class EmbeddingWrapper(_Around):
 def stack_bidirectional_dynamic_rnn(
     cells_fw: list[Any],
     cells_bw: list[Any],
-    inputs: Any,
+    inputs: TensorLike,
     initial_states_fw: Sequence[Any] | None = None,
     initial_states_bw: Sequence[Any] | None = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
+    dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
     swap_memory: bool = False,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Stacked bidirectional networks (``tf.contrib.rnn.stack_bidirectional_dynamic_rnn``).
@@ -273,7 +282,9 @@ def stack_bidirectional_dynamic_rnn(
     return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
 
 
-def _check_stacks(cells_fw: Any, cells_bw: Any, states_fw: Any, states_bw: Any) -> None:
+def _check_stacks(
+    cells_fw: Sequence[RNNCell], cells_bw: Sequence[RNNCell], states_fw: object, states_bw: object
+) -> None:
     for name, cells in (("fw", cells_fw), ("bw", cells_bw)):
         if not cells:
             raise ValueError(f"Must specify at least one {name} cell for BidirectionalRNN.")
@@ -302,7 +313,7 @@ class NASCell(RNNCell):
     """
 
     def __init__(
-        self, num_units: int, num_proj: int | None = None, use_bias: bool = False, reuse: Any = None,
+        self, num_units: int, num_proj: int | None = None, use_bias: bool = False, reuse: ReuseLike = None,
         name: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(_reuse=reuse, name=name, **kwargs)
@@ -316,7 +327,7 @@ class NASCell(RNNCell):
     def output_size(self) -> int:
         return self._num_proj or self._num_units
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: ShapeLike) -> None:
         width = TensorShape(input_shape).as_list()[1]
         if width is None:
             raise ValueError("Could not infer input size from inputs.get_shape()[-1]")
@@ -330,7 +341,7 @@ class NASCell(RNNCell):
             self._projection = self.add_weight("projection_weights", [self._num_units, self._num_proj])
         self.built = True
 
-    def call(self, inputs: Any, state: Any) -> tuple[Any, LSTMStateTuple]:
+    def call(self, inputs: TensorLike, state: Any) -> tuple[Any, LSTMStateTuple]:
         cell, output = state
         recurrent = matmul(output, self._recurrent_kernel)
         if self._bias is not None:

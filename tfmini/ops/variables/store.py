@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfmini import dtypes
 from tfmini.dtypes import DType
@@ -32,6 +32,7 @@ class _AutoReuse:
 
 
 AUTO_REUSE = _AutoReuse()
+ReuseLike: TypeAlias = bool | _AutoReuse | None
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ def _restored(variable: Variable, value: Any, name: str, feeds: Feeds, reshape: 
 
 @export("tf.contrib.framework.assign_from_checkpoint", "tf.contrib.slim.assign_from_checkpoint")
 def assign_from_checkpoint(
-    model_path: Any, var_list: Sequence[Any], ignore_missing_vars: bool = False
+    model_path: PathLike, var_list: Sequence[Any], ignore_missing_vars: bool = False
 ) -> tuple[Operation, Feeds]:
     """(an op that restores variables, its feeds) (``tf.contrib.framework.assign_from_checkpoint``).
 
@@ -242,7 +242,7 @@ def assign_from_checkpoint(
 
 @export("tf.contrib.framework.assign_from_checkpoint_fn", "tf.contrib.slim.assign_from_checkpoint_fn")
 def assign_from_checkpoint_fn(
-    model_path: Any, var_list: Sequence[Any], ignore_missing_vars: bool = False, reshape_variables: bool = False
+    model_path: PathLike, var_list: Sequence[Any], ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], Any] | None:
     """A function of a session that restores variables; None if the checkpoint has none of them.
 
@@ -317,8 +317,8 @@ class VocabInfo(_VocabInfo):
 
 @export("tf.train.warm_start")
 def warm_start(
-    ckpt_to_initialize_from: Any,
-    vars_to_warm_start: Any = ".*",
+    ckpt_to_initialize_from: str | bytes,
+    vars_to_warm_start: str | Sequence[Any] | None = ".*",
     var_name_to_vocab_info: Mapping[str, VocabInfo] | None = None,
     var_name_to_prev_var_name: Mapping[str, str] | None = None,
 ) -> None:
@@ -354,7 +354,7 @@ def warm_start(
     _log.info("Warm-started %d variables.", len(plain) + len(vocabularies))
 
 
-def _groups(chosen: Any) -> dict[str, list[Any]]:
+def _groups(chosen: object) -> dict[str, list[Any]]:
     """Name -> the variable, or the parts of a partitioned one."""
     graph = get_default_graph()
     if chosen is None or isinstance(chosen, str):

@@ -12,6 +12,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.checkpoint import files
 from tfmini.checkpoint.files import local_path
+from tfmini.core_types import PathLike
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
@@ -19,6 +20,7 @@ from tfmini.graph.scoping import colocate_with, control_dependencies, device
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.control import no_op
 from tfmini.ops.variables.functions import Variable
+from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing import graph_files as checkpoint_state
 from tfmini.train.checkpointing.load_status import LoadStatus, session_or_default, status_of
@@ -80,7 +82,7 @@ class Checkpoint(Trackable):
                 self._save_counter = Variable(0, name="save_counter", dtype=dtypes.int64, trainable=False, **kind)
         return self._save_counter
 
-    def save(self, file_prefix: Any, session: Any = None) -> str:
+    def save(self, file_prefix: PathLike, session: BaseSession | None = None) -> str:
         """Saves all objects as ``<file_prefix>-<save_counter>`` and updates the directory's state file.
 
         Args:
@@ -96,7 +98,7 @@ class Checkpoint(Trackable):
         checkpoint_state.update_checkpoint_state(directory, path, [path], save_relative_paths=True)
         return path
 
-    def _next_number(self, session: Any) -> int:
+    def _next_number(self, session: BaseSession) -> int:
         if self._save_counter is None:
             session.run(self.save_counter.initializer)
         if self._count is None:
@@ -104,7 +106,7 @@ class Checkpoint(Trackable):
                 self._count = self.save_counter.assign_add(1, read_value=True)
         return int(session.run(self._count))
 
-    def write(self, file_prefix: Any, session: Any = None) -> str:
+    def write(self, file_prefix: PathLike, session: BaseSession | None = None) -> str:
         """Saves all objects with the prefix ``file_prefix``, without number and state file; see `save`."""
         prefix = os.fsdecode(file_prefix)
         os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
@@ -116,7 +118,7 @@ class Checkpoint(Trackable):
         saved = session_or_default(session).run(saver.saver_def.save_tensor_name, feeds)
         return saved.decode() if isinstance(saved, bytes) else str(saved)
 
-    def restore(self, save_path: Any) -> LoadStatus:
+    def restore(self, save_path: PathLike | None) -> LoadStatus:
         """Prepares to restore a checkpoint that a `Checkpoint` or a `Saver` wrote.
 
         ``run_restore_ops`` or ``initialize_or_restore`` of the result assigns the values.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import escape, glob
 from typing import Any
 
 from tfmini import errors, protos
 from tfmini.checkpoint import files
+from tfmini.core_types import PathLike
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.meta_graph import export_scoped_meta_graph
 from tfmini.journal import SAVED, journal
 from tfmini.ops.io.checkpoint_ops import open_checkpoint
+from tfmini.protos import GraphDef, SaverDef
 from tfmini.runtime.process import current_process
 
 GRAPH_FILE = "graph.pbtxt"
@@ -27,11 +29,11 @@ GRAPH_FILE = "graph.pbtxt"
 def export_meta_graph(
     filename: str | None = None,
     meta_info_def: Any = None,
-    graph_def: Any = None,
-    saver_def: Any = None,
-    collection_list: Any = None,
+    graph_def: GraphDef | None = None,
+    saver_def: SaverDef | None = None,
+    collection_list: Sequence[str] | None = None,
     as_text: bool = False,
-    graph: Any = None,
+    graph: Graph | None = None,
     export_scope: str | None = None,
     clear_devices: bool = False,
     clear_extraneous_savers: bool = False,
@@ -71,7 +73,7 @@ def export_meta_graph(
 
 
 @export("tf.io.write_graph", "tf.train.write_graph")
-def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+def write_graph(graph_or_graph_def: Graph | GraphDef, logdir: str, name: str, as_text: bool = True) -> str:
     """Writes a graph's GraphDef to ``logdir/name`` atomically and returns the path (``tf.io.write_graph``).
 
     Args:
@@ -89,7 +91,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
     return path
 
 
-def write_training_graph(graph: Graph, directory: str, graph_def: Any = None) -> None:
+def write_training_graph(graph: Graph, directory: str, graph_def: GraphDef | None = None) -> None:
     """Writes ``graph.pbtxt`` of a training directory, unless it has been written there for this graph as it is now.
 
     The text of a large graph takes seconds, and several parts of a chief write the file when it starts.
@@ -387,7 +389,7 @@ def meta_graph_filename(checkpoint_filename: str, meta_graph_suffix: str = "meta
     return f"{_SHARD_SUFFIX.sub('', checkpoint_filename)}.{meta_graph_suffix}"
 
 
-def checkpoint_file(ckpt_dir_or_file: Any) -> str:
+def checkpoint_file(ckpt_dir_or_file: PathLike) -> str:
     """The given checkpoint's prefix, or that of a directory's newest checkpoint.
 
     Raises:
@@ -512,13 +514,13 @@ class CheckpointReader:
 
 
 @export("tf.train.NewCheckpointReader")
-def NewCheckpointReader(filepattern: Any) -> CheckpointReader:  # noqa: N802 - TensorFlow's name
+def NewCheckpointReader(filepattern: PathLike | None) -> CheckpointReader:  # noqa: N802 - TensorFlow's name
     """Opens a checkpoint (``tf.train.NewCheckpointReader``); for errors see `CheckpointReader`."""
     return CheckpointReader(filepattern.decode() if isinstance(filepattern, bytes) else str(filepattern))
 
 
 @export("tf.train.load_checkpoint", "tf.contrib.framework.load_checkpoint")
-def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
+def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
     """Opens a checkpoint, or the newest one of a directory (``tf.train.load_checkpoint``).
 
     Raises:
@@ -529,12 +531,12 @@ def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
 
 
 @export("tf.train.load_variable", "tf.contrib.framework.load_variable")
-def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
+def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     """The value of a variable (``tf.train.load_variable``); errors as in `load_checkpoint` and ``get_tensor``."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 
 
 @export("tf.train.list_variables", "tf.contrib.framework.list_variables")
-def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
+def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     """Pairs (name, shape) of a checkpoint's variables, sorted by name (``tf.train.list_variables``)."""
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())

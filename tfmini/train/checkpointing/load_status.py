@@ -6,6 +6,7 @@ from typing import Any
 
 from tfmini.graph.scopes import get_default_session
 from tfmini.ops.variables.base import Variable
+from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import CheckpointReader
 from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
 from tfmini.train.checkpointing.saver import Saver
@@ -45,11 +46,11 @@ class LoadStatus:
         """
         raise NotImplementedError
 
-    def run_restore_ops(self, session: Any = None) -> None:
+    def run_restore_ops(self, session: BaseSession | None = None) -> None:
         """Assigns their values to the matched objects, in ``session`` or the default session."""
         raise NotImplementedError
 
-    def initialize_or_restore(self, session: Any = None) -> None:
+    def initialize_or_restore(self, session: BaseSession | None = None) -> None:
         """Assigns their values to the matched objects and initializes the other variables."""
         raise NotImplementedError
 
@@ -61,7 +62,7 @@ class LoadStatus:
         return [item.thing for item in ObjectGraph(self._checkpoint).reached if isinstance(item.thing, Variable)]
 
 
-def session_or_default(session: Any) -> Any:
+def session_or_default(session: BaseSession | None) -> Any:
     """``session`` or the default session; raises ValueError if there is neither."""
     found = session or get_default_session()
     if found is None:
@@ -127,12 +128,12 @@ class CheckpointLoadStatus(LoadStatus):
             )
         return self
 
-    def run_restore_ops(self, session: Any = None) -> None:
+    def run_restore_ops(self, session: BaseSession | None = None) -> None:
         restorer = self._restorer()
         if restorer is not None:
             restorer.restore(session_or_default(session), self._prefix)
 
-    def initialize_or_restore(self, session: Any = None) -> None:
+    def initialize_or_restore(self, session: BaseSession | None = None) -> None:
         restored = {id(variable) for variable in self._match().variables.values()}
         self.run_restore_ops(session)
         session_or_default(session).run([v.initializer for v in self._variables() if id(v) not in restored])
@@ -146,12 +147,12 @@ class InitializationOnlyStatus(LoadStatus):
 
     assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 
-    def run_restore_ops(self, session: Any = None) -> None:
+    def run_restore_ops(self, session: BaseSession | None = None) -> None:
         raise AssertionError(
             "No checkpoint specified, so no restore ops are available (save_path=None to Saver.restore)."
         )
 
-    def initialize_or_restore(self, session: Any = None) -> None:
+    def initialize_or_restore(self, session: BaseSession | None = None) -> None:
         session_or_default(session).run([variable.initializer for variable in self._variables()])
 
 
@@ -181,7 +182,7 @@ class NameBasedSaverStatus(LoadStatus):
 
     assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 
-    def run_restore_ops(self, session: Any = None) -> None:
+    def run_restore_ops(self, session: BaseSession | None = None) -> None:
         session = session_or_default(session)
         self._saver = self._saver or Saver({v.op.name: v for v in self._wanted()}, max_to_keep=None)
         self._saver.restore(session, self._prefix)

@@ -8,7 +8,7 @@ the optimizer's. A checkpoint holds its object graph as a message under `OBJECT_
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,14 +36,14 @@ class Trackable:
         return [(name, value) for name, value in vars(self).items() if is_trackable(value, inside=True)]
 
 
-def is_trackable(thing: Any, inside: bool = False) -> bool:
+def is_trackable(thing: object, inside: bool = False) -> bool:
     """Whether a checkpoint saves ``thing``; with ``inside``, also lists and dictionaries of such objects."""
     if inside and isinstance(thing, (list, dict)):
         return any(is_trackable(item, inside=True) for item in (thing.values() if isinstance(thing, dict) else thing))
     return isinstance(thing, (Variable, Optimizer, Layer, Trackable))
 
 
-def children_of(thing: Any) -> list[tuple[str, Any]]:
+def children_of(thing: object) -> list[tuple[str, Any]]:
     """Pairs (name, object) of the trackable objects that an object holds."""
     if isinstance(thing, Trackable):
         return thing._trackable_children()
@@ -88,7 +88,7 @@ class ObjectGraph:
       reached: the objects; the index of an object is its number.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: object) -> None:
         self.reached: list[Reached] = []
         self._numbers: dict[int, int] = {}
         self._add(root, "")
@@ -105,7 +105,7 @@ class ObjectGraph:
             if isinstance(holder.thing, Optimizer):
                 self._add_slots(holder)
 
-    def _add(self, thing: Any, path: str) -> int:
+    def _add(self, thing: object, path: str) -> int:
         number = self._numbers[id(thing)] = len(self.reached)
         self.reached.append(Reached(thing, path))
         return number
@@ -157,7 +157,7 @@ class Match:
     unused: list[tuple[str, str]]
 
 
-def match(root: Any, graph: Any) -> Match:
+def match(root: object, graph: Any) -> Match:
     """Matches the objects below ``root`` with those of a TrackableObjectGraph message by their paths."""
     found: dict[int, Any] = {0: root}
     waiting = collections.deque([0])
@@ -181,7 +181,7 @@ def match(root: Any, graph: Any) -> Match:
     return made
 
 
-def _match_slots(optimizer: Any, slots: Any, found: dict[int, Any]) -> None:
+def _match_slots(optimizer: Optimizer, slots: Any, found: dict[int, Any]) -> None:
     for slot in slots:
         variable = found.get(slot.original_variable_node_id)
         here = optimizer.get_slot(variable, slot.slot_name) if isinstance(variable, Variable) else None
@@ -225,7 +225,7 @@ def keys_by_name(prefix: str) -> dict[str, str] | None:
     return {a.full_name: a.checkpoint_key for node in graph.nodes for a in node.attributes}
 
 
-def renamed_saveables(var_list: Any, keys: dict[str, str]) -> list[SaveableObject]:
+def renamed_saveables(var_list: Sequence[Variable] | Mapping[str, Any], keys: dict[str, str]) -> list[SaveableObject]:
     """The saveables of a Saver's ``var_list`` (default: of the graph), named by their object-based keys.
 
     Raises:

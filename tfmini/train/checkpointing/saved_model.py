@@ -13,13 +13,14 @@ from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys, prepend_name_scope
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import group
 from tfmini.ops.variables.functions import global_variables_initializer, local_variables_initializer
-from tfmini.protos import MetaGraphDef
+from tfmini.protos import MetaGraphDef, SignatureDef, TensorInfo
 from tfmini.runtime.client.session import BaseSession
 from tfmini.shapes import as_raw
 from tfmini.train.checkpointing.graph_files import read_message, write_message
@@ -278,7 +279,9 @@ def build_tensor_info(tensor: Any) -> Any:
 
 
 @export("tf.saved_model.get_tensor_from_tensor_info", "tf.saved_model.utils.get_tensor_from_tensor_info")
-def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scope: str | None = None) -> Any:
+def get_tensor_from_tensor_info(
+    tensor_info: TensorInfo, graph: Graph | None = None, import_scope: str | None = None
+) -> Any:
     """The tensor that a TensorInfo names (``tf.saved_model.get_tensor_from_tensor_info``).
 
     Raises:
@@ -323,7 +326,7 @@ def _typed_info(tensor: TensorLike, enum: int, complaint: str) -> Any:
     return info
 
 
-def _examples(examples: Any, kind: str) -> Any:
+def _examples(examples: Tensor, kind: str) -> Any:
     if examples is None:
         raise ValueError(f"{kind} examples cannot be None.")
     complaint = f"{kind} examples must be a string Tensor."
@@ -333,7 +336,7 @@ def _examples(examples: Any, kind: str) -> Any:
 
 
 @export("tf.saved_model.regression_signature_def", "tf.saved_model.signature_def_utils.regression_signature_def")
-def regression_signature_def(examples: Any, predictions: TensorLike) -> Any:
+def regression_signature_def(examples: Tensor, predictions: TensorLike) -> Any:
     """The signature from serialized Examples to a float tensor (``tf.saved_model.regression_signature_def``).
 
     Raises:
@@ -349,7 +352,7 @@ def regression_signature_def(examples: Any, predictions: TensorLike) -> Any:
 @export(
     "tf.saved_model.classification_signature_def", "tf.saved_model.signature_def_utils.classification_signature_def"
 )
-def classification_signature_def(examples: Any, classes: Any, scores: Any) -> Any:
+def classification_signature_def(examples: Tensor, classes: Tensor | None, scores: Tensor | None) -> Any:
     """The signature from serialized Examples to classes and scores (``tf.saved_model.classification_signature_def``).
 
     Raises:
@@ -397,7 +400,7 @@ _RULES = {
 
 
 @export("tf.saved_model.is_valid_signature", "tf.saved_model.signature_def_utils.is_valid_signature")
-def is_valid_signature(signature_def: Any) -> bool:
+def is_valid_signature(signature_def: SignatureDef) -> bool:
     """Whether a SignatureDef is of one of the three kinds for serving (``tf.saved_model.is_valid_signature``)."""
     if signature_def is None or not signature_def.inputs or not signature_def.outputs:
         return False
@@ -425,7 +428,7 @@ class SavedModelBuilder:
       AssertionError: when the directory is not empty.
     """
 
-    def __init__(self, export_dir: Any) -> None:
+    def __init__(self, export_dir: PathLike) -> None:
         self._saved_model = protos.SavedModel(saved_model_schema_version=SAVED_MODEL_SCHEMA_VERSION)
         self._export_dir = os.fsdecode(export_dir)
         self._has_saved_variables = False
@@ -442,9 +445,9 @@ class SavedModelBuilder:
         tags: Iterable[str],
         signature_def_map: Mapping[str, Any] | None = None,
         assets_collection: Iterable[Any] | None = None,
-        legacy_init_op: Any = None,
+        legacy_init_op: object = None,
         clear_devices: bool = False,
-        main_op: Any = None,
+        main_op: object = None,
         strip_default_attrs: bool = False,
         saver: Saver | None = None,
     ) -> None:
@@ -485,9 +488,9 @@ class SavedModelBuilder:
         tags: Iterable[str],
         signature_def_map: Mapping[str, Any] | None = None,
         assets_collection: Iterable[Any] | None = None,
-        legacy_init_op: Any = None,
+        legacy_init_op: object = None,
         clear_devices: bool = False,
-        main_op: Any = None,
+        main_op: object = None,
         strip_default_attrs: bool = False,
         saver: Saver | None = None,
     ) -> None:
@@ -500,7 +503,7 @@ class SavedModelBuilder:
         self._prepare(signature_def_map, assets_collection, main_op or legacy_init_op)
         self._add(saver or _saver_of_all(), tags, signature_def_map, clear_devices, strip_default_attrs)
 
-    def _prepare(self, signatures: Mapping[str, Any] | None, assets: Iterable[Any] | None, main_op: Any) -> None:
+    def _prepare(self, signatures: Mapping[str, Any] | None, assets: Iterable[Any] | None, main_op: object) -> None:
         _check_signatures(signatures or {})
         add_assets(self._export_dir, assets)
         if main_op is not None:
@@ -527,7 +530,7 @@ def _saver_of_all() -> Saver:
     return Saver(all_saveables(), sharded=True, allow_empty=True)
 
 
-def _add_main_op(main_op: Any) -> None:
+def _add_main_op(main_op: object) -> None:
     if not isinstance(main_op, Operation):
         raise TypeError(f"main_op needs to be an Operation: {main_op!r}")
     graph = get_default_graph()
@@ -546,7 +549,7 @@ def _check_signatures(signatures: Mapping[str, Any]) -> None:
             raise KeyError(f'SignatureDef map key "{key}" is reserved for {reserved[key]}. Please use a different key.')
 
 
-def _check_tensor_info(info: Any) -> None:
+def _check_tensor_info(info: TensorInfo) -> None:
     start = "All TensorInfo protos used in the SignatureDefs must have"
     if info.WhichOneof("encoding") is None:
         raise AssertionError(f"{start} one of the 'encoding' fields (e.g., name or coo_sparse) set: {info}")
@@ -560,7 +563,7 @@ def simple_save(
     export_dir: PathLike,
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any],
-    legacy_init_op: Any = None,
+    legacy_init_op: object = None,
 ) -> None:
     """Writes the default graph for serving, with one signature (``tf.saved_model.simple_save``).
 

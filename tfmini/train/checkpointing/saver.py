@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import errors, protos
 from tfmini.checkpoint.files import local_path
+from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.meta_graph import import_scoped_meta_graph, register_proto_function
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
 from tfmini.graph.op_types import VARIABLE_OPS, ops_with
 from tfmini.journal import RESTORED, journal
+from tfmini.protos import MetaGraphDef
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.shapes import format_raw
@@ -181,7 +184,7 @@ class Saver:
     def export_meta_graph(
         self,
         filename: str | None = None,
-        collection_list: Any = None,
+        collection_list: Sequence[str] | None = None,
         as_text: bool = False,
         export_scope: str | None = None,
         clear_devices: bool = False,
@@ -253,9 +256,9 @@ class Saver:
 
     def save(
         self,
-        sess: Any,
+        sess: BaseSession,
         save_path: Any,
-        global_step: Any = None,
+        global_step: TensorLike | None = None,
         latest_filename: str | None = None,
         meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True,
@@ -302,7 +305,7 @@ class Saver:
                 self.export_meta_graph(path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
         return saved
 
-    def _prefix(self, sess: Any, save_path: str, global_step: Any, latest_filename: str) -> str:
+    def _prefix(self, sess: BaseSession, save_path: str, global_step: Any, latest_filename: str) -> str:
         if os.path.split(latest_filename)[0]:
             raise ValueError("'latest_filename' must not contain path components")
         if self._write_version == V1:
@@ -315,7 +318,7 @@ class Saver:
             raise ValueError(f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{save_path}'")
         return save_path
 
-    def _run_save(self, sess: Any, save_path: str, prefix: str) -> str:
+    def _run_save(self, sess: BaseSession, save_path: str, prefix: str) -> str:
         try:
             saved = sess.run(self.saver_def.save_tensor_name, {self.saver_def.filename_tensor_name: prefix})
         except (errors.FailedPreconditionError, errors.NotFoundError):
@@ -331,7 +334,7 @@ class Saver:
         )
         self._delete_old(directory, meta_graph_suffix)
 
-    def restore(self, sess: Any, save_path: Any) -> None:
+    def restore(self, sess: Any, save_path: PathLike | None) -> None:
         """Assigns the values of a checkpoint to the variables, which need not be initialized.
 
         Raises:
@@ -366,7 +369,7 @@ class Saver:
             raise type(error)(error.node_def, error.op, f"{error.message}\n{hint}") from None
         journal.note(RESTORED, prefix)
 
-    def _restore_objects(self, sess: Any, prefix: str, keys: dict[str, str]) -> None:
+    def _restore_objects(self, sess: BaseSession, prefix: str, keys: dict[str, str]) -> None:
         """Restores a `Checkpoint`'s file by the names that the variables had when it was written."""
         _log.warning(
             "Restoring an object-based checkpoint using a name-based saver. This may be somewhat fragile, and will"
@@ -447,7 +450,10 @@ register_proto_function(GraphKeys.SAVERS, "SaverDef", Saver.to_proto, Saver.from
 
 @export("tf.train.import_meta_graph")
 def import_meta_graph(
-    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
+    meta_graph_or_file: PathLike | MetaGraphDef,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    **kwargs: Any,
 ) -> Saver | None:
     """Adds a MetaGraphDef to the default graph (``tf.train.import_meta_graph``).
 
@@ -468,7 +474,7 @@ def import_meta_graph(
 
 
 def import_meta_graph_with_return_elements(
-    meta_graph_or_file: Any,
+    meta_graph_or_file: PathLike | MetaGraphDef,
     clear_devices: bool = False,
     import_scope: str | None = None,
     return_elements: Any = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tfmini import devices, protos
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.conversion import internal_convert
@@ -200,7 +201,7 @@ def _slices(parts: list[Any], name: str) -> Iterator[SaveableObject]:
         yield kind(part, info.spec, name)
 
 
-def _tensor_of(item: Any, complaint: str) -> Tensor:
+def _tensor_of(item: object, complaint: str) -> Tensor:
     """The reference or read of a variable; raises TypeError if ``item`` is neither."""
     try:
         tensor = item if isinstance(item, Tensor) else internal_convert(item, as_ref=True)
@@ -331,7 +332,7 @@ class BaseSaverBuilder:
 
     def build(
         self,
-        names_to_saveables: Any,
+        names_to_saveables: object,
         reshape: bool = False,
         sharded: bool = False,
         max_to_keep: int | None = 5,
@@ -444,7 +445,7 @@ def _element(saveable: SaveableObject) -> Any:
     return op if isinstance(op, (Tensor, Operation)) or hasattr(op, "_as_graph_element") else None
 
 
-def _static_or_dynamic_shape(tensor: Any) -> Any:
+def _static_or_dynamic_shape(tensor: Tensor) -> Any:
     shape = tensor.get_shape()
     return shape if shape.is_fully_defined() else shape_of(tensor)
 
@@ -487,7 +488,7 @@ class _TableSaveable(SaveableObject):
         keys, values = table.export()
         super().__init__(table, [SaveSpec(keys, "", f"{name}-keys"), SaveSpec(values, "", f"{name}-values")], name)
 
-    def restore(self, restored_tensors: Any, restored_shapes: Any, name: str | None = None) -> Operation:
+    def restore(self, restored_tensors: Any, restored_shapes: object, name: str | None = None) -> Operation:
         """An operation that replaces the table's content."""
         with name_scope(name, f"{self.name}_table_restore"), colocate_with(self.op.resource_handle):
             return table_ops.import_(self.op.resource_handle, restored_tensors[0], restored_tensors[1])  # type: ignore[no-any-return]
@@ -498,7 +499,7 @@ class MutableHashTable(tables.MutableHashTable):
     """`tables.MutableHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
-        self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str = "MutableHashTable",
+        self, key_dtype: DTypeLike, value_dtype: DTypeLike, default_value: TensorLike, name: str = "MutableHashTable",
         checkpoint: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype, default_value, name, checkpoint)
@@ -511,8 +512,9 @@ class DenseHashTable(tables.DenseHashTable):
     """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
-        self, key_dtype: Any, value_dtype: Any, default_value: Any, empty_key: Any, deleted_key: Any,
-        initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable", checkpoint: bool = True,
+        self, key_dtype: DTypeLike, value_dtype: DTypeLike, default_value: TensorLike, empty_key: TensorLike,
+        deleted_key: TensorLike, initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable",
+        checkpoint: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(
             key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name, checkpoint

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
@@ -23,6 +24,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.math import unary as math_unary
 from tfmini.ops.training import UpdateOps
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import constant_initializer, ones_initializer
 from tfmini.ops.variables.resource_ops import resource_scatter_ops
 from tfmini.train.optimizers.optimizer import Optimizer, is_resource, state_of
@@ -51,7 +53,7 @@ class FusedOptimizer(Optimizer):
         self._hyper = dict(hyper)
         self._tensors: dict[str, Tensor] = {}
 
-    def _operands(self, var: Any) -> dict[str, Any]:
+    def _operands(self, var: Variable) -> dict[str, Any]:
         """Input name -> slot name or tensor, for all inputs except variable, gradient and indices."""
         return {**self._slot_inputs, **{name: self._tensors[hyper] for name, hyper in self._tensor_inputs.items()}}
 
@@ -67,12 +69,12 @@ class FusedOptimizer(Optimizer):
             for slot in self._slot_inputs.values():
                 self._zeros_slot(v, slot, self._name)
 
-    def _filled(self, var: Any, value: float) -> Tensor:
+    def _filled(self, var: Variable, value: float) -> Tensor:
         """The initial value of a slot that has the shape of its variable."""
         with colocate_with(var):
             return constant(value, shape=var.get_shape(), dtype=var.dtype.base_dtype)
 
-    def _fused_update(self, handle: OpHandle[Any] | None, var: Any, **gradient: Any) -> Operation:
+    def _fused_update(self, handle: OpHandle[Any] | None, var: Variable, **gradient: Any) -> Operation:
         if handle is None:
             raise NotImplementedError(
                 f"{type(self).__name__} has no update for the sparse gradient of {var.op.name!r}; make it dense with"
@@ -88,16 +90,16 @@ class FusedOptimizer(Optimizer):
         result = handle(**inputs, use_locking=self._use_locking, **self._attrs())
         return result if is_resource(var) else result.op  # type: ignore[no-any-return]
 
-    def _apply_dense(self, grad: Tensor, var: Any) -> Operation:
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Operation:
         return self._fused_update(self._ops.dense, var, **{self._gradient_input: grad})
 
-    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Operation:
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Operation:
         return self._fused_update(self._ops.resource_dense, handle, **{self._gradient_input: grad})
 
-    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Operation:
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Operation:
         return self._fused_update(self._ops.sparse, var, grad=grad.values, indices=grad.indices)
 
-    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Operation:
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Operation:
         return self._fused_update(self._ops.resource_sparse, handle, grad=grad, indices=indices)
 
 
@@ -114,7 +116,9 @@ class GradientDescentOptimizer(FusedOptimizer):
     _tensor_inputs = {"alpha": "learning_rate"}
     _gradient_input = "delta"
 
-    def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
+    def __init__(
+        self, learning_rate: TensorLike | Callable[[], Any], use_locking: bool = False, name: str = "GradientDescent"
+    ) -> None:
         super().__init__(use_locking, name, {"learning_rate": learning_rate})
 
     def _rate(self, var: Any) -> Tensor:
@@ -123,7 +127,7 @@ class GradientDescentOptimizer(FusedOptimizer):
 
     # Subtraction handles repeated indices, so rows need not be summed first.
 
-    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Variable) -> Any:
         delta = IndexedSlices(grad.values * self._rate(var), grad.indices, grad.dense_shape)
         return var.scatter_sub(delta, use_locking=self._use_locking)
 
@@ -150,8 +154,8 @@ class MomentumOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        momentum: Any,
+        learning_rate: TensorLike | Callable[[], Any],
+        momentum: TensorLike | Callable[[], Any],
         use_locking: bool = False,
         name: str = "Momentum",
         use_nesterov: bool = False,
@@ -190,7 +194,7 @@ class AdagradOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: TensorLike | Callable[[], Any],
         initial_accumulator_value: float = 0.1,
         use_locking: bool = False,
         name: str = "Adagrad",
@@ -208,7 +212,7 @@ class AdagradOptimizer(FusedOptimizer):
                 initializer = self._filled_like(v, dtype)
             self._get_or_make_slot_with_initializer(v, initializer, v.get_shape(), dtype, "accumulator", self._name)
 
-    def _filled_like(self, var: Any, dtype: Any) -> Callable[[], Tensor]:
+    def _filled_like(self, var: Variable, dtype: DTypeLike) -> Callable[[], Tensor]:
         def initial_value() -> Tensor:
             filled: Tensor = cast(array_filling.fill(array_shape.shape(var), self._initial_accumulator_value), dtype)
             return filled
@@ -243,7 +247,7 @@ class AdagradDAOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: TensorLike | Callable[[], Any],
         global_step: Any,
         initial_gradient_squared_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
@@ -271,7 +275,7 @@ class AdagradDAOptimizer(FusedOptimizer):
             step: Any = identity(self._global_step)
             self._next_step = step + 1
 
-    def _operands(self, var: Any) -> dict[str, Any]:
+    def _operands(self, var: Variable) -> dict[str, Any]:
         dtype = var.dtype.base_dtype
         with device(var.device):
             global_step = identity(self._next_step)
@@ -296,9 +300,9 @@ class AdadeltaOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
-        rho: Any = 0.95,
-        epsilon: Any = 1e-8,
+        learning_rate: TensorLike | Callable[[], Any] = 0.001,
+        rho: TensorLike | Callable[[], Any] = 0.95,
+        epsilon: TensorLike | Callable[[], Any] = 1e-8,
         use_locking: bool = False,
         name: str = "Adadelta",
     ) -> None:
@@ -323,10 +327,10 @@ class RMSPropOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        decay: Any = 0.9,
-        momentum: Any = 0.0,
-        epsilon: Any = 1e-10,
+        learning_rate: TensorLike | Callable[[], Any],
+        decay: TensorLike | Callable[[], Any] = 0.9,
+        momentum: TensorLike | Callable[[], Any] = 0.0,
+        epsilon: TensorLike | Callable[[], Any] = 1e-10,
         use_locking: bool = False,
         centered: bool = False,
         name: str = "RMSProp",
@@ -378,7 +382,7 @@ class FtrlOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: TensorLike | Callable[[], Any],
         learning_rate_power: float = -0.5,
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
@@ -438,9 +442,9 @@ class ProximalGradientDescentOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
-        l1_regularization_strength: Any = 0.0,
-        l2_regularization_strength: Any = 0.0,
+        learning_rate: TensorLike | Callable[[], Any],
+        l1_regularization_strength: TensorLike | Callable[[], Any] = 0.0,
+        l2_regularization_strength: TensorLike | Callable[[], Any] = 0.0,
         use_locking: bool = False,
         name: str = "ProximalGradientDescent",
     ) -> None:
@@ -474,10 +478,10 @@ class ProximalAdagradOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: TensorLike | Callable[[], Any],
         initial_accumulator_value: float = 0.1,
-        l1_regularization_strength: Any = 0.0,
-        l2_regularization_strength: Any = 0.0,
+        l1_regularization_strength: TensorLike | Callable[[], Any] = 0.0,
+        l2_regularization_strength: TensorLike | Callable[[], Any] = 0.0,
         use_locking: bool = False,
         name: str = "ProximalAdagrad",
     ) -> None:
@@ -517,10 +521,10 @@ class AdamOptimizer(FusedOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
-        beta1: Any = 0.9,
-        beta2: Any = 0.999,
-        epsilon: Any = 1e-8,
+        learning_rate: TensorLike | Callable[[], Any] = 0.001,
+        beta1: TensorLike | Callable[[], Any] = 0.9,
+        beta2: TensorLike | Callable[[], Any] = 0.999,
+        epsilon: TensorLike | Callable[[], Any] = 1e-8,
         use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
@@ -541,25 +545,25 @@ class AdamOptimizer(FusedOptimizer):
             self._create_non_slot_variable(self._call_if_callable(self._hyper[beta]), power, first)
         super()._create_slots(var_list)
 
-    def _operands(self, var: Any) -> dict[str, Any]:
+    def _operands(self, var: Variable) -> dict[str, Any]:
         beta1_power, beta2_power = self._get_beta_accumulators()
         powers = {"beta1_power": convert_to_tensor(beta1_power), "beta2_power": convert_to_tensor(beta2_power)}
         return {**self._slot_inputs, **powers, **super()._operands(var)}
 
-    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Operation:
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
             return raw_ops.ScatterAdd(slot._ref(), grad.indices, values, use_locking=self._use_locking)
 
         return self._whole_update(grad.values, var, scatter_add)
 
-    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Operation:
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Operation:
         def scatter_add(slot: Any, values: Tensor) -> Any:
             with control_dependencies([raw_ops.ResourceScatterAdd(slot.handle, indices, values)]):
                 return slot.value()
 
         return self._whole_update(grad, handle, scatter_add)
 
-    def _whole_update(self, grad: Any, var: Any, scatter_add: Callable[[Any, Tensor], Any]) -> Operation:
+    def _whole_update(self, grad: Tensor, var: Variable, scatter_add: Callable[[Any, Tensor], Any]) -> Operation:
         """Decays m and v in all rows, adds the gradient's rows, and updates the whole variable."""
         dtype = var.dtype.base_dtype
         beta1_power, beta2_power = (cast(convert_to_tensor(p), dtype) for p in self._get_beta_accumulators())
@@ -573,7 +577,7 @@ class AdamOptimizer(FusedOptimizer):
         return control.group(moved, m, v)
 
     def _decayed(
-        self, var: Any, slot_name: str, beta: Any, rows: Any, scatter_add: Callable[[Any, Tensor], Any]
+        self, var: Variable, slot_name: str, beta: TensorLike, rows: Tensor, scatter_add: Callable[[Any, Tensor], Any]
     ) -> Any:
         slot = self.get_slot(var, slot_name)
         decay = slot.assign(slot * beta, use_locking=self._use_locking, read_value=False)

@@ -7,7 +7,7 @@ variable of any number type; all but `piecewise_constant` raise ValueError if it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -81,8 +81,8 @@ def polynomial_decay(
     learning_rate: TensorLike,
     global_step: Variable,
     decay_steps: TensorLike,
-    end_learning_rate: Any = 0.0001,
-    power: Any = 1.0,
+    end_learning_rate: TensorLike = 0.0001,
+    power: TensorLike = 1.0,
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -104,7 +104,7 @@ def polynomial_decay(
 
 
 @export("tf.train.piecewise_constant")
-def piecewise_constant(x: TensorLike, boundaries: Any, values: TensorLike, name: str | None = None) -> Tensor:
+def piecewise_constant(x: TensorLike, boundaries: Sequence[Any], values: TensorLike, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
 
     Raises:
@@ -159,8 +159,8 @@ def cosine_decay(
 
 @export("tf.train.cosine_decay_restarts")
 def cosine_decay_restarts(
-    learning_rate: TensorLike, global_step: Variable, first_decay_steps: Any, t_mul: Any = 2.0, m_mul: Any = 1.0,
-    alpha: TensorLike = 0.0, name: str | None = None,
+    learning_rate: TensorLike, global_step: Variable, first_decay_steps: TensorLike, t_mul: TensorLike = 2.0,
+    m_mul: TensorLike = 1.0, alpha: TensorLike = 0.0, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`cosine_decay` with restarts: period i is ``t_mul ^ i`` times as long and starts at rate ``m_mul ^ i``.
 
@@ -182,7 +182,7 @@ def linear_cosine_decay(
     learning_rate: TensorLike,
     global_step: Variable,
     decay_steps: TensorLike,
-    num_periods: Any = 0.5,
+    num_periods: TensorLike = 0.5,
     alpha: TensorLike = 0.0,
     beta: TensorLike = 0.001,
     name: str | None = None,
@@ -202,9 +202,9 @@ def noisy_linear_cosine_decay(
     learning_rate: TensorLike,
     global_step: Variable,
     decay_steps: TensorLike,
-    initial_variance: Any = 1.0,
-    variance_decay: Any = 0.55,
-    num_periods: Any = 0.5,
+    initial_variance: TensorLike = 1.0,
+    variance_decay: TensorLike = 0.55,
+    num_periods: TensorLike = 0.5,
     alpha: TensorLike = 0.0,
     beta: TensorLike = 0.001,
     name: str | None = None,
@@ -240,18 +240,18 @@ def _schedule(
         yield convert_to_tensor(learning_rate, name="initial_learning_rate"), scope
 
 
-def _periods(global_step: Any, steps: Tensor, staircase: bool) -> Tensor:
+def _periods(global_step: TensorLike, steps: Tensor, staircase: bool) -> Tensor:
     periods = elementwise.truediv(cast(global_step, steps.dtype), steps)
     return unary.floor(periods) if staircase else periods
 
 
-def _half_wave(fraction: Any) -> Any:
+def _half_wave(fraction: Tensor) -> Any:
     """Half a cosine wave, from 1 at fraction 0 to 0 at fraction 1."""
     wave: Any = unary.cos(cast(constant(math.pi), fraction.dtype) * fraction)
     return 0.5 * (1.0 + wave)
 
 
-def _restarts(fraction: Any, growth: Any) -> tuple[Any, Any]:
+def _restarts(fraction: Tensor, growth: Tensor) -> tuple[Any, Any]:
     """The number of restarts so far, and the elapsed fraction of the current period."""
     plain = unary.floor(fraction)
     # With equal periods the geometric formula divides zero by zero; `where` discards that result.

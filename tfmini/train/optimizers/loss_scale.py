@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
@@ -40,7 +41,7 @@ class LossScale(ABC):
         """The current loss scale, a float32 scalar."""
 
     @abstractmethod
-    def update(self, grads: Any) -> tuple[Operation, bool | Tensor]:
+    def update(self, grads: Sequence[Any]) -> tuple[Operation, bool | Tensor]:
         """Updates the scale after a step with the given gradients.
 
         Args:
@@ -59,7 +60,7 @@ class LossScale(ABC):
         """A loss scale from the result of `get_config`."""
         return cls(**config)
 
-    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
+    def _add_weight(self, name: str, initial_value: TensorLike, dtype: DTypeLike | None = None) -> Any:
         """Makes a variable of this loss scale; raises RuntimeError if the graph has one of that name."""
         key = (name, get_default_graph())
         if key in self._weights:
@@ -91,7 +92,7 @@ class FixedLossScale(LossScale):
     def __call__(self) -> Tensor:
         return convert_to_tensor(self._value)
 
-    def update(self, grads: Any) -> tuple[Operation, bool | Tensor]:
+    def update(self, grads: Sequence[Any]) -> tuple[Operation, bool | Tensor]:
         return control.no_op(), True
 
     def __repr__(self) -> str:
@@ -124,7 +125,7 @@ class DynamicLossScale(LossScale):
     def __call__(self) -> Tensor:
         return convert_to_tensor(self._current_loss_scale)
 
-    def update(self, grads: Any) -> tuple[Operation, bool | Tensor]:
+    def update(self, grads: Sequence[Any]) -> tuple[Operation, bool | Tensor]:
         is_finite = _all_finite([grad for grad in nest.flatten(grads) if grad is not None])
         return cond(is_finite, self._after_good_step, self._after_bad_step), is_finite
 
@@ -195,7 +196,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
       ValueError: when ``opt`` is no `Optimizer`.
     """
 
-    def __init__(self, opt: Optimizer, loss_scale: Any) -> None:
+    def __init__(self, opt: Optimizer, loss_scale: TensorLike | Callable[[], Any]) -> None:
         if not isinstance(opt, Optimizer):
             raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
         super().__init__(opt._use_locking, opt.get_name())
@@ -204,12 +205,12 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
 
     def compute_gradients(
         self,
-        loss: Any,
-        var_list: Any = None,
+        loss: TensorLike | Callable[[], Any],
+        var_list: Sequence[Any] | None = None,
         gate_gradients: int = Optimizer.GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | Callable[[], Any] | None = None,
     ) -> list[GradAndVar]:
         """As `Optimizer.compute_gradients`; the returned gradients are those of the unscaled loss."""
         scaled = (loss() if callable(loss) else loss) * self._loss_scale()
@@ -247,7 +248,7 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         return control.group(smart_cond(may_apply, apply, control.no_op), update, name=name)
 
 
-def _times(grad: Any, factor: Any) -> Any:
+def _times(grad: Tensor | IndexedSlices, factor: TensorLike) -> Any:
     if isinstance(grad, IndexedSlices):
         return IndexedSlices(grad.values * factor, grad.indices, grad.dense_shape)
     return grad * factor

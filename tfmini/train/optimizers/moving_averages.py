@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import GraphTensor, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import VARIABLE_OPS
-from tfmini.graph.operation import Operation
+from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, colocate_with, device, get_collection, init_scope, name_scope
 from tfmini.ops import control
 from tfmini.ops.array.identity import cast
@@ -26,7 +27,7 @@ _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.floa
 
 
 def assign_moving_average(
-    variable: Any, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
+    variable: Any, value: Any, decay: Tensor | float, zero_debias: bool = True, name: str | None = None
 ) -> Any:
     """variable -= (1 - decay) * (variable - value), on the device of ``variable``.
 
@@ -41,7 +42,7 @@ def assign_moving_average(
         return variable.assign_sub((variable - value) * rest, name=scope)
 
 
-def _zero_debias(variable: Any, value: Any, rest: Any, scope: str) -> Any:
+def _zero_debias(variable: Variable, value: GraphTensor, rest: Tensor, scope: str) -> Any:
     with variable_scope(variable.op.name, values=[variable, value, rest]):
         biased = get_variable(
             _unused_name("biased"),
@@ -90,8 +91,8 @@ class ExponentialMovingAverage:
 
     def __init__(
         self,
-        decay: Any,
-        num_updates: Any = None,
+        decay: TensorLike,
+        num_updates: TensorLike | None = None,
         zero_debias: bool = False,
         name: str = "ExponentialMovingAverage",
     ) -> None:
@@ -136,7 +137,7 @@ class ExponentialMovingAverage:
             ]
             return control.group(*updates, name=scope)
 
-    def _make_shadow(self, var: Any) -> Any:
+    def _make_shadow(self, var: GraphTensor) -> Any:
         if isinstance(var, Variable):
             with device(var.device):
                 initial_value = var.initialized_value()  # type: ignore[attr-defined]
@@ -153,11 +154,11 @@ class ExponentialMovingAverage:
         count = cast(self._num_updates, dtypes.float32, name="num_updates")
         return math_elementwise.minimum(decay, (1.0 + count) / (10.0 + count))
 
-    def average(self, var: Any) -> Any:
+    def average(self, var: GraphTensor) -> Any:
         """The shadow variable of ``var``, or None."""
         return self._averages.get(id(var))
 
-    def average_name(self, var: Any) -> str:
+    def average_name(self, var: GraphTensor) -> str:
         """The name of the shadow variable's op, even before it exists; for restoring from a checkpoint."""
         if id(var) in self._averages:
             return self._averages[id(var)].op.name  # type: ignore[no-any-return]

@@ -16,10 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, GraphTensor, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest, raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, convert_to_tensor_or_indexed_slices
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import (
@@ -47,14 +49,19 @@ from tfmini.shapes import TensorShape
 # a resource variable if its variable is, and part of a partitioned variable if its variable is.
 
 
-def create_slot(primary: Any, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
+def create_slot(primary: GraphTensor, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
     """Creates a slot of ``primary`` (a variable or tensor) with the initial value and type of ``val``."""
     complete = val.shape.is_fully_defined()
     return _in_slot_scope(primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None))
 
 
 def create_slot_with_initializer(
-    primary: Any, initializer: Any, shape: TensorShape, dtype: Any, name: str, colocate_with_primary: bool = True
+    primary: GraphTensor,
+    initializer: Callable[..., Any],
+    shape: TensorShape,
+    dtype: DTypeLike,
+    name: str,
+    colocate_with_primary: bool = True,
 ) -> Any:
     """Creates a slot of ``primary`` of the given shape and dtype with an initializer."""
     complete = shape.is_fully_defined()
@@ -63,7 +70,9 @@ def create_slot_with_initializer(
     )
 
 
-def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True) -> Any:
+def create_zeros_slot(
+    primary: Any, name: str, dtype: DTypeLike | None = None, colocate_with_primary: bool = True
+) -> Any:
     """Creates a slot of zeros of ``primary``'s shape; by default also of its dtype."""
     dtype = primary.dtype.base_dtype if dtype is None else dtype
     shape = primary.get_shape()
@@ -75,14 +84,16 @@ def create_zeros_slot(primary: Any, name: str, dtype: Any = None, colocate_with_
     return create_slot(primary, zeros, name, colocate_with_primary)
 
 
-def _in_slot_scope(primary: Any, name: str, colocate: bool, create: Callable[[], Any]) -> Any:
+def _in_slot_scope(primary: GraphTensor, name: str, colocate: bool, create: Callable[[], Any]) -> Any:
     place: AbstractContextManager[Any] = colocate_with(primary) if colocate else nullcontext()
     # A default name, which is made unique if a slot of that name exists.
     with variable_scope(None, primary.op.name + "/" + name), place:
         return create()
 
 
-def _create(primary: Any, value: Any, validate_shape: bool, shape: Any, dtype: Any) -> Any:
+def _create(
+    primary: GraphTensor, value: object, validate_shape: bool, shape: ShapeLike, dtype: DTypeLike | None
+) -> Any:
     scope = get_variable_scope()
     # The slot of a partition must not be partitioned again.
     partitioner = scope.partitioner
@@ -117,7 +128,7 @@ def _mark_as_slice(slot: Any, primary: Any) -> None:
 GradAndVar = tuple[Any, Any]
 
 
-def is_resource(variable: Any) -> bool:
+def is_resource(variable: Variable) -> bool:
     """Whether a variable is a resource variable (rather than a reference variable)."""
     return bool(variable.op.type == "VarHandleOp")
 
@@ -127,7 +138,7 @@ def state_of(variable: Any) -> Tensor:
     return variable.handle if is_resource(variable) else variable._ref()  # type: ignore[no-any-return]
 
 
-def chosen_variables(var_list: Any) -> list[Any]:
+def chosen_variables(var_list: Iterable[Any]) -> list[Any]:
     """The given variables, or all trainable ones of the default graph; raises ValueError if there are none."""
     if var_list is None:
         chosen = trainable_variables() + get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
@@ -138,7 +149,7 @@ def chosen_variables(var_list: Any) -> list[Any]:
     return chosen
 
 
-def differentiation_target(var: Any) -> Any:
+def differentiation_target(var: Variable) -> Any:
     """The tensor or variable to differentiate by for ``var``; raises NotImplementedError for other types."""
     if isinstance(var, Variable):
         return var if is_resource(var) else state_of(var)
@@ -157,7 +168,7 @@ def checked_pairs(grads_and_vars: Iterable[GradAndVar]) -> list[GradAndVar]:
     return pairs
 
 
-def _as_gradient(grad: Any) -> Any:
+def _as_gradient(grad: Tensor | IndexedSlices) -> Any:
     try:
         grad = convert_to_tensor_or_indexed_slices(grad)
     except TypeError:
@@ -227,12 +238,12 @@ class Optimizer:
         self,
         loss: Any,
         global_step: Any = None,
-        var_list: Any = None,
+        var_list: Sequence[Any] | None = None,
         gate_gradients: int = GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
         name: str | None = None,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | Callable[[], Any] | None = None,
     ) -> Operation:
         """The operation that minimizes ``loss`` by one step.
 
@@ -262,12 +273,12 @@ class Optimizer:
 
     def compute_gradients(
         self,
-        loss: Any,
+        loss: TensorLike | Callable[[], Any],
         var_list: Any = None,
         gate_gradients: int = GATE_OP,
         aggregation_method: int | None = None,
         colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
+        grad_loss: TensorLike | Callable[[], Any] | None = None,
     ) -> list[GradAndVar]:
         """Pairs (gradient, variable) in the order of ``var_list``; None if the loss does not depend on a variable.
 
@@ -330,7 +341,7 @@ class Optimizer:
             train_op.append(result)
         return result
 
-    def _update(self, grad: Any, var: Any) -> Any:
+    def _update(self, grad: Tensor | IndexedSlices, var: Variable) -> Any:
         """Adds the update of one variable, on the variable's device."""
         with name_scope("update_" + var.op.name), colocate_with(var):
             if not isinstance(var, Variable):
@@ -344,7 +355,7 @@ class Optimizer:
             with control_dependencies([update]):
                 return var.assign(var.constraint(var))
 
-    def _sparse_update(self, grad: IndexedSlices, var: Any) -> Any:
+    def _sparse_update(self, grad: IndexedSlices, var: Variable) -> Any:
         if var.constraint is not None:
             raise RuntimeError("Cannot use a constraint function on a sparse variable.")
         if is_resource(var):
@@ -353,7 +364,7 @@ class Optimizer:
 
     # ---- state ------------------------------------------------------------------------------
 
-    def get_slot(self, var: Any, name: str) -> Any:
+    def get_slot(self, var: Variable, name: str) -> Any:
         """The slot ``name`` of a variable, or None."""
         return self._slots.get(name, {}).get(_key(var))
 
@@ -372,28 +383,28 @@ class Optimizer:
     def _slot_dict(self, slot_name: str) -> dict[Any, Any]:
         return self._slots.setdefault(slot_name, {})
 
-    def _get_or_make_slot(self, var: Any, val: Tensor, slot_name: str, op_name: str) -> Any:
+    def _get_or_make_slot(self, var: Variable, val: Tensor, slot_name: str, op_name: str) -> Any:
         """The slot of a variable; created with the initial value ``val`` if it does not exist."""
         return self._slot(var, slot_name, lambda: create_slot(var, val, op_name))
 
     def _get_or_make_slot_with_initializer(
-        self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
+        self, var: Variable, initializer: Callable[..., Any], shape: Any, dtype: DTypeLike, slot_name: str, op_name: str
     ) -> Any:
         """The slot of a variable; created with an initializer if it does not exist."""
         create = create_slot_with_initializer
         return self._slot(var, slot_name, lambda: create(var, initializer, shape, dtype, op_name))
 
-    def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
+    def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Any:
         """The slot of a variable; created with zeros if it does not exist."""
         return self._slot(var, slot_name, lambda: create_zeros_slot(var, op_name))
 
-    def _slot(self, var: Any, slot_name: str, create: Callable[[], Any]) -> Any:
+    def _slot(self, var: Variable, slot_name: str, create: Callable[[], Any]) -> Any:
         slots = self._slot_dict(slot_name)
         if _key(var) not in slots:
             slots[_key(var)] = create()
         return slots[_key(var)]
 
-    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
+    def _create_non_slot_variable(self, initial_value: TensorLike, name: str, colocate_with: Any) -> Any:
         """A variable of the optimizer itself, on the device of ``colocate_with``."""
         graph = colocate_with.graph
         variable = self._non_slot_dict.get((name, graph))
@@ -404,7 +415,7 @@ class Optimizer:
             self._non_slot_dict[name, graph] = variable
         return variable
 
-    def _get_non_slot_variable(self, name: str, graph: Any = None) -> Any:
+    def _get_non_slot_variable(self, name: str, graph: Graph | None = None) -> Any:
         return self._non_slot_dict.get((name, graph))
 
     def _non_slot_variables(self) -> Iterable[Any]:
@@ -435,35 +446,35 @@ class Optimizer:
     def _prepare(self) -> None:
         """Makes the tensors that all updates share, in the operation's name scope; by default there are none."""
 
-    def _apply_dense(self, grad: Tensor, var: Any) -> Any:
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Any:
         """Updates a reference variable with a dense gradient."""
         raise self._unwritten(var, "a dense gradient", "_apply_dense(self, grad, var)")
 
-    def _resource_apply_dense(self, grad: Tensor, handle: Any) -> Any:
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Any:
         """Updates a resource variable with a dense gradient."""
         raise self._unwritten(handle, "a dense gradient", "_resource_apply_dense(self, grad, handle)")
 
-    def _apply_sparse(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
         """Updates a reference variable with a sparse gradient whose indices are distinct."""
         raise self._unwritten(var, "a sparse gradient", "_apply_sparse(self, grad, var)")
 
-    def _resource_apply_sparse(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         """Updates a resource variable with a sparse gradient whose indices are distinct."""
         method = "_resource_apply_sparse(self, grad, handle, indices)"
         raise self._unwritten(handle, "a sparse gradient", method)
 
-    def _unwritten(self, var: Any, gradient: str, method: str) -> NotImplementedError:
+    def _unwritten(self, var: Variable, gradient: str, method: str) -> NotImplementedError:
         kind = "resource variable" if is_resource(var) else "variable"
         name = type(self).__name__
         return NotImplementedError(
             f"{name} cannot update the {kind} {var.op.name!r} by {gradient}: write its method {method}."
         )
 
-    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Any) -> Any:
+    def _apply_sparse_duplicate_indices(self, grad: IndexedSlices, var: Variable) -> Any:
         """Like `_apply_sparse`, but indices may repeat; by default rows with the same index are summed."""
         return self._apply_sparse(sum_duplicates(grad), var)
 
-    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Any, indices: Tensor) -> Any:
+    def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
         """Like `_resource_apply_sparse`, but indices may repeat; by default rows with the same index are summed."""
         summed = sum_duplicates(IndexedSlices(grad, indices))
         return self._resource_apply_sparse(summed.values, handle, summed.indices)
@@ -472,7 +483,7 @@ class Optimizer:
         """The operation that groups all updates, called ``name_scope``."""
         return control.group(*update_ops, name=name_scope)
 
-    def _hyper_parameter(self, value: Any, name: str) -> Tensor:
+    def _hyper_parameter(self, value: TensorLike | Callable[[], Any], name: str) -> Tensor:
         """A hyper-parameter as a tensor called ``name``; raises TypeError unless it is a number."""
         given = self._call_if_callable(value)
         tensor = convert_to_tensor(given, name=name)
@@ -483,10 +494,10 @@ class Optimizer:
             f" ({tensor.dtype.base_dtype.name})."
         )
 
-    def _call_if_callable(self, param: Any) -> Any:
+    def _call_if_callable(self, param: object) -> Any:
         """The value of a hyper-parameter, which may be a function that returns it."""
         return param() if callable(param) else param
 
 
-def _key(var: Any) -> tuple[Any, str]:
+def _key(var: Variable) -> tuple[Any, str]:
     return var.op.graph, var.op.name

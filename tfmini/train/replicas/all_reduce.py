@@ -7,7 +7,7 @@ and overlaps with the computation of the others: see `tfmini.runtime.compiler.le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.core_types import TensorLike
@@ -28,6 +28,7 @@ from tfmini.ops.math import reductions
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import global_variables
 from tfmini.runtime.client.session import BaseSession
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.replicas.elastic import ElasticHook, Ranks
@@ -73,7 +74,7 @@ class AllReduceOptimizer(OptimizerWrapper):
         group_key: int = 1,
         bucket_bytes: int = BUCKET_BYTES,
         mean: bool = True,
-        device: Any = None,
+        device: str | Callable[..., Any] | None = None,
         use_locking: bool = False,
         name: str | None = None,
         least_workers: int = 0,
@@ -158,7 +159,7 @@ class BroadcastVariablesHook(SessionRunHook):
             variables = [v for v in global_variables() if "/job:ps" not in v.device]
             self._op = self._ranks.broadcast_variables(variables, self._root)
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         """Runs the broadcast."""
         session.run(self._op)
 

@@ -41,8 +41,9 @@ from tfmini.runtime import process
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.collectives.calls import BEGINS, LEAST
 from tfmini.runtime.collectives.executor import end_group, newcomers
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.global_steps import get_global_step
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.session_run_hook import SessionRunContext, SessionRunHook, SessionRunValues
 
 if TYPE_CHECKING:
     from tfmini.train.replicas.sync_state import ChangingNumbers
@@ -111,7 +112,7 @@ class ElasticHook(SessionRunHook):
         taken_over: Operation = assign(variable, self._ranks.all_reduce(own, f"{variable.op.name}/elastic", merge)).op
         return taken_over
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         """Goes back to the last commit, joins the group, and takes over the variables of the latest commit in it.
 
         Raises:
@@ -131,7 +132,7 @@ class ElasticHook(SessionRunHook):
         if self._on_change is not None:
             self._on_change(session, self.members)
 
-    def after_run(self, run_context: Any, run_values: Any) -> None:
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Commits after so many steps. The leader then lets those join that wait."""
         self._since += 1
         if self._since < self._every:
@@ -317,7 +318,14 @@ class Ranks:
       least: the least number of workers of an elastic group, of which ``size`` is the largest; 0: it is not elastic.
     """
 
-    def __init__(self, size: int, rank: int = 0, group_key: int = 1, device: Any = None, least: int = 0) -> None:
+    def __init__(
+        self,
+        size: int,
+        rank: int = 0,
+        group_key: int = 1,
+        device: str | Callable[..., Any] | None = None,
+        least: int = 0,
+    ) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank must be in [0, {size}), got {rank}.")
         if not 0 <= least <= size:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Thread
 from typing import Any
 
 from tfmini import dtypes, errors, protos
@@ -37,12 +38,13 @@ from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable, global_variables, report_uninitialized_variables
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.queue_runners import QueueRunner
 from tfmini.train.replicas.elastic import NumbersFollower, Roster
 from tfmini.train.replicas.sync_state import ChangingNumbers, Numbers, SyncLedger, SyncState, added_later, ledger_ops
-from tfmini.train.session_run_hook import SessionRunArgs, SessionRunHook
+from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions.readiness import ready
 from tfmini.train.sessions.wrapped_session import PREEMPTION_ERRORS, add_run_state, cause_of, run_states
 
@@ -91,7 +93,7 @@ class SyncReplicasHook(SessionRunHook):
             self._leave_op = queue.enqueue(optimizer._local_step)
         optimizer._state.leave = self._leave
 
-    def after_create_session(self, session: BaseSession, coord: Any) -> None:
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
         """Sets the local step; on the chief, also enqueues the first tokens and starts the update thread.
 
         Raises:
@@ -118,11 +120,11 @@ class SyncReplicasHook(SessionRunHook):
         if self._runner is not None:
             self._runner.create_threads(session, coord=coord, daemon=True, start=True)
 
-    def before_run(self, run_context: Any) -> SessionRunArgs | None:
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """On the chief of an elastic run: also counts the workers."""
         return SessionRunArgs(self._roster.count) if self._roster and self._follower else None
 
-    def after_run(self, run_context: Any, run_values: Any) -> None:
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Lets the number of gradients follow the number of workers."""
         wanted = self._follower.wanted(int(run_values.results)) if self._follower else None
         if wanted is not None:
@@ -203,7 +205,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         replicas_to_aggregate: int,
         total_num_replicas: int | None = None,
         variable_averages: Any = None,
-        variables_to_average: Any = None,
+        variables_to_average: Sequence[Variable] | None = None,
         use_locking: bool = False,
         name: str = "sync_replicas",
         elastic: bool = False,
@@ -302,7 +304,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             aggregated.append((mean, var))
         return sent, aggregated
 
-    def _accumulate(self, grad: Any, var: Variable, sent: list[Operation]) -> Any:
+    def _accumulate(self, grad: Tensor | IndexedSlices, var: Variable, sent: list[Operation]) -> Any:
         accumulator: Any
         shared_name = var.name + "/grad_accum"
         if isinstance(grad, Tensor):
@@ -460,13 +462,13 @@ def _warn_of_second_call(graph: Graph) -> None:
 class _Unjoined:
     """A view of a coordinator that takes the error of the chief's thread, and neither joins nor stops the thread."""
 
-    def __init__(self, coord: Any) -> None:
+    def __init__(self, coord: Coordinator) -> None:
         self._coord = coord
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coord, name)
 
-    def register_thread(self, thread: Any) -> None:
+    def register_thread(self, thread: Thread) -> None:
         """Does nothing: the chief's thread waits for gradients until its session is closed, after the join."""
 
     def should_stop(self) -> bool:
@@ -481,7 +483,7 @@ class _ChiefQueueRunner(QueueRunner):
     state: SyncState
     _is_monitored = False  # by a session that ends its step when a thread loses a task
 
-    def _enqueuing(self, sess: BaseSession, enqueue_op: Any) -> Any:
+    def _enqueuing(self, sess: BaseSession, enqueue_op: object) -> Any:
         try:
             self.state.begin(sess)
         except (errors.OpError, RuntimeError) as error:  # the first update meets the cause
@@ -521,7 +523,7 @@ class _ChiefQueueRunner(QueueRunner):
             raise error if isinstance(error, errors.CancelledError) else failure from error
 
     def create_threads(
-        self, sess: BaseSession, coord: Any = None, daemon: bool = False, start: bool = False
+        self, sess: BaseSession, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[Any]:
         self._is_monitored = coord is not None and coord._on_error is not None
         return super().create_threads(sess, _Unjoined(coord) if coord else None, daemon, start)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,10 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import group
 from tfmini.ops.queues import accumulators as accumulator_ops
 from tfmini.ops.queues import queue_ops
-from tfmini.runtime.client.session import Session
+from tfmini.ops.queues.queues import QueueBase
+from tfmini.ops.variables.base import Variable
+from tfmini.protos import ConfigProto
+from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.train.sessions.readiness import limited
 from tfmini.train.sessions.wrapped_session import RUN_HAS_ENDED, cause_of
 
@@ -48,8 +51,8 @@ class SyncState:
     """
 
     def __init__(
-        self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Any, worker: str = "", spare: int = 0,
-        is_elastic: bool = False,
+        self, accumulators: Sequence[Tensor], tokens: Tensor, global_step: Variable | Tensor, worker: str = "",
+        spare: int = 0, is_elastic: bool = False,
     ) -> None:  # fmt: skip
         self._accumulators = list(accumulators)
         self._tokens = tokens
@@ -60,7 +63,7 @@ class SyncState:
         self.has_hook = False
         self.leave: Callable[[Any], None] = lambda session: None
 
-    def is_whole(self, session: Any, config: Any) -> bool:
+    def is_whole(self, session: BaseSession, config: ConfigProto) -> bool:
         """Whether every update was made either for all variables or for none."""
         steps = self._run(_target(session), config, lambda: [_step(copy) for copy in self._copies()])
         now = int(session.run(self._global_step))
@@ -74,19 +77,19 @@ class SyncState:
             )  # fmt: skip
         return is_whole
 
-    def renew(self, session: Any, config: Any) -> None:
+    def renew(self, session: BaseSession, config: ConfigProto) -> None:
         """Drops the gradients and tokens of the model's former values, and refuses those that are still sent."""
         step = int(session.run(self._global_step))
         self._run(_target(session), config, lambda: self._renewal(step))
 
-    def has_ended(self, session: Any, config: Any) -> bool:
+    def has_ended(self, session: BaseSession, config: ConfigProto) -> bool:
         """Whether the last chief has closed the token queue."""
         if self.has_hook:
             return False
         self.has_come_back(_target(session), config)
         return bool(self._run(_target(session), config, lambda: queue_ops.is_closed(_copy(self._tokens))))
 
-    def begin(self, session: Any) -> None:
+    def begin(self, session: BaseSession) -> None:
         """The chief begins to make updates: who waits for tokens is told its name."""
         master = _target(session)
         if master:
@@ -95,17 +98,17 @@ class SyncState:
                 master, config, lambda: queue_ops.queue_begin_run(_copy(self._tokens), chief=chief, name="begin_run")
             )
 
-    def wake(self, session: Any) -> None:
+    def wake(self, session: BaseSession) -> None:
         """Ends all waits for tokens with AbortedError, because the chief's thread has lost a task or its connection."""
         config = limited(session._config, _FAIL_S)
         self._run(_target(session), config, lambda: queue_ops.queue_renew(_copy(self._tokens), name="renew"))
 
-    def end(self, master: str, config: Any) -> None:
+    def end(self, master: str, config: ConfigProto) -> None:
         """Closes the token queue: a worker that waits for a token gets OutOfRangeError, the end of the input."""
         reason = self._end_reason(master)
         self._run(master, config, lambda: queue_ops.queue_end_run(_copy(self._tokens), reason=reason, name="end_run"))
 
-    def end_in(self, session: Any) -> None:
+    def end_in(self, session: BaseSession) -> None:
         """`end`, in a session that is open."""
         reason = self._end_reason(_target(session))
         tokens = self._tokens
@@ -114,14 +117,14 @@ class SyncState:
     def _end_reason(self, master: str) -> str:
         return f"{RUN_HAS_ENDED}: its chief, {self._name(master)}, has finished."
 
-    def fail(self, master: str, config: Any, is_chief: bool, error: BaseException) -> None:
+    def fail(self, master: str, config: ConfigProto, is_chief: bool, error: BaseException) -> None:
         """Ends the run of all workers with UnknownError, unless it can do without this one."""
         if self._is_elastic and self.has_hook and not is_chief:  # it leaves
             return
         spare = 0 if is_chief else self._spare
         self._fail(master, config, f"{self._name(master)} has failed: {cause_of(error)}", spare)
 
-    def fail_update(self, session: Any, error: BaseException) -> None:
+    def fail_update(self, session: BaseSession, error: BaseException) -> None:
         """The same, because the chief's thread in this session can make no more updates."""
         master = _target(session)
         reason = f"the thread of the chief, {self._name(master)}, that makes the updates, has failed: {cause_of(error)}"
@@ -130,12 +133,12 @@ class SyncState:
         else:  # its resources are those of the session
             session.run(added_later(self._tokens, lambda: self._failing(self._tokens, "", reason, 0)))
 
-    def has_come_back(self, master: str, config: Any) -> None:
+    def has_come_back(self, master: str, config: ConfigProto) -> None:
         """A worker that had failed is there again."""
         if self._spare:
             self._fail(master, limited(config, _FAIL_S), "", self._spare)
 
-    def _fail(self, master: str, config: Any, reason: str, spare: int) -> None:
+    def _fail(self, master: str, config: ConfigProto, reason: str, spare: int) -> None:
         self._run(master, config, lambda: self._failing(_copy(self._tokens), self._name(master), reason, spare))
 
     @staticmethod
@@ -154,7 +157,7 @@ class SyncState:
         return [_copy(handle) for handle in self._accumulators]
 
     @staticmethod
-    def _run(master: str, config: Any, build: Callable[[], Any]) -> Any:
+    def _run(master: str, config: ConfigProto, build: Callable[[], Any]) -> Any:
         with Graph().as_default() as graph:
             wanted = build()
         with Session(master, graph=graph, config=config) as session:
@@ -174,8 +177,8 @@ def added_later(handle: Tensor, build: Callable[[], Operation]) -> Operation:
             graph.finalize()
 
 
-def _target(session: Any) -> str:
-    return session.sess_str.decode()  # type: ignore[no-any-return]
+def _target(session: BaseSession) -> str:
+    return session.sess_str.decode()
 
 
 def _copy(handle: Tensor) -> Tensor:
@@ -285,7 +288,7 @@ class _Sums:
     waiting: Counter[str] = field(default_factory=Counter)
 
 
-def _steps(ledgers: Any) -> tuple[SyncStep, ...]:
+def _steps(ledgers: Iterable[Any]) -> tuple[SyncStep, ...]:
     sums: dict[int, _Sums] = {}
     for ledger in ledgers:
         for entry in ledger["entries"]:
@@ -315,7 +318,7 @@ def ledger_ops(accumulators: Sequence[tuple[str, Any, str]]) -> dict[str, Any]:
             graph.finalize()
 
 
-def _ledger_op(graph: Any, accumulator: Any, place: str) -> Any:
+def _ledger_op(graph: Graph, accumulator: Any, place: str) -> Any:
     made = getattr(accumulator, "_ledger_op", None)
     if made is None:
         with graph.as_default(), device(place):
@@ -372,7 +375,7 @@ class ChangingNumbers:
         self._lock = threading.Lock()
         self._add: Any = None
 
-    def add_ops(self, queue: Any, global_step: Any) -> None:
+    def add_ops(self, queue: QueueBase, global_step: Variable | Tensor) -> None:
         """Adds the op that puts further tokens of the present step into the token queue."""
         with name_scope("elastic"):
             self._add = queue.enqueue_many((fill([self._more], global_step),), name="add_tokens")
@@ -382,18 +385,18 @@ class ChangingNumbers:
         """The numbers of the next update."""
         return self._wanted
 
-    def change(self, session: Any, numbers: Numbers) -> None:
+    def change(self, session: BaseSession, numbers: Numbers) -> None:
         """Changes the numbers from the next update on. Call it in the chief's process; ``session`` is a plain one."""
         with self._lock:
             before, self._wanted = self._wanted, numbers
         # After the assignment: if the thread has begun an update with the old number, the step is read behind that.
         self._add_tokens(session, before.tokens - numbers.tokens)
 
-    def go_on(self, session: Any) -> None:
+    def go_on(self, session: BaseSession) -> None:
         """A chief that goes on with a run does not know how many tokens its predecessor has left to the workers."""
         self._add_tokens(session, self._wanted.tokens)
 
-    def updates(self, session: Any, sync_op: Any) -> Callable[[], None]:
+    def updates(self, session: BaseSession, sync_op: object) -> Callable[[], None]:
         """A function that makes one update; only the chief's thread calls it."""
         make = session.make_callable(sync_op, [self.aggregate, self.tokens])
 
@@ -405,6 +408,6 @@ class ChangingNumbers:
 
         return update
 
-    def _add_tokens(self, session: Any, count: int) -> None:
+    def _add_tokens(self, session: BaseSession, count: int) -> None:
         if count > 0:
             session.run(self._add, {self._more: count})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +13,8 @@ from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection
+from tfmini.protos import ConfigProto, RunMetadata, RunOptions
+from tfmini.runtime.client.session import BaseSession
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.hooks import StepCounterHook
 from tfmini.train.queue_runners import start_queue_runners
@@ -54,7 +56,7 @@ class SessionCreator(metaclass=abc.ABCMeta):
 class _ScaffoldedCreator(SessionCreator):
     """Base class of the two creators; makes a `SessionManager` from a scaffold at the first use."""
 
-    def __init__(self, scaffold: Scaffold | None, master: str, config: Any) -> None:
+    def __init__(self, scaffold: Scaffold | None, master: str, config: ConfigProto | None) -> None:
         self._scaffold = scaffold or Scaffold()
         self._session_manager: SessionManager | None = None
         self._master = master
@@ -104,7 +106,7 @@ class ChiefSessionCreator(_ScaffoldedCreator):
         self,
         scaffold: Scaffold | None = None,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
     ) -> None:
@@ -141,7 +143,7 @@ class WorkerSessionCreator(_ScaffoldedCreator):
         self,
         scaffold: Scaffold | None = None,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         max_wait_secs: float | None = WORKER_MAX_WAIT_S,
     ) -> None:
         super().__init__(scaffold, master, config)
@@ -210,7 +212,7 @@ class CoordinatedSessionCreator(SessionCreator):
         if fail is not None:
             fail(error)
 
-    def _begin(self, sess: Any, coord: Coordinator) -> None:
+    def _begin(self, sess: BaseSession, coord: Coordinator) -> None:
         if get_collection(GraphKeys.QUEUE_RUNNERS):
             start_queue_runners(sess=sess, coord=coord)
         for hook in self._hooks:
@@ -252,7 +254,13 @@ class _MonitoredSession:
         sess = self._tf_sess()
         return None if sess is None else sess.graph
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: object,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         """As `tf.Session.run`, with hooks.
 
         Raises:
@@ -413,9 +421,9 @@ class SingularMonitoredSession(_MonitoredSession):
     def __init__(
         self,
         hooks: Iterable[SessionRunHook] | None = None,
-        scaffold: Any = None,
+        scaffold: Scaffold | None = None,
         master: str = "",
-        config: Any = None,
+        config: ConfigProto | None = None,
         checkpoint_dir: str | None = None,
         stop_grace_period_secs: float = 120,
         checkpoint_filename_with_path: str | None = None,
@@ -445,7 +453,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     save_checkpoint_secs: float | None = USE_DEFAULT,
     save_summaries_steps: int | None = USE_DEFAULT,
     save_summaries_secs: float | None = USE_DEFAULT,
-    config: Any = None,
+    config: ConfigProto | None = None,
     stop_grace_period_secs: float = 120,
     log_step_count_steps: int | None = 100,
     max_wait_secs: float | None = 7200,

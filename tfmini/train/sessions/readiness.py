@@ -32,7 +32,7 @@ _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
 
 
-def ready(op: Any, sess: BaseSession, msg: str) -> tuple[bool, str | None]:
+def ready(op: object, sess: BaseSession, msg: str) -> tuple[bool, str | None]:
     """Runs a ready op.
 
     Args:
@@ -371,7 +371,7 @@ class ModelRecords:
       config: the ConfigProto of those sessions, or None.
     """
 
-    def __init__(self, master: str, graph: Graph, config: Any) -> None:
+    def __init__(self, master: str, graph: Graph, config: ConfigProto) -> None:
         self.master = master
         self._config = protos.ConfigProto()
         if config is not None:
@@ -508,7 +508,7 @@ def last_step_is_over() -> None:
         timer.cancel()
 
 
-def _told(signum: int, frame: Any) -> None:
+def _told(signum: int, frame: object) -> None:
     global _timer, _told_at
     process = current_process()
     if process.is_leaving:

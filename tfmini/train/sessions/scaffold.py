@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmini.export import export
@@ -25,7 +25,7 @@ from tfmini.ops.variables.functions import (
     report_uninitialized_variables,
     shared_resources,
 )
-from tfmini.train.checkpointing.saver import get_saver_or_default
+from tfmini.train.checkpointing.saver import Saver, get_saver_or_default
 
 _log = logging.getLogger("tensorflow")
 
@@ -53,14 +53,14 @@ class Scaffold:
 
     def __init__(
         self,
-        init_op: Any = None,
-        init_feed_dict: Any = None,
+        init_op: object = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[..., Any] | None = None,
-        ready_op: Any = None,
-        ready_for_local_init_op: Any = None,
-        local_init_op: Any = None,
-        summary_op: Any = None,
-        saver: Any = None,
+        ready_op: object = None,
+        ready_for_local_init_op: object = None,
+        local_init_op: object = None,
+        summary_op: object = None,
+        saver: Saver | None = None,
         copy_from_scaffold: Scaffold | None = None,
     ) -> None:
         self._init_op = init_op

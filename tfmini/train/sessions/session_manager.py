@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ import numpy as np
 from tfmini import errors
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import ops_with
 from tfmini.graph.operation import Operation
-from tfmini.protos import ConfigProto
+from tfmini.protos import ConfigProto, RunOptions
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
+from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.sessions.readiness import (
     ModelRecord,
     ModelRecords,
@@ -63,12 +65,12 @@ class SessionManager:
 
     def __init__(
         self,
-        local_init_op: Any = None,
-        ready_op: Any = None,
-        ready_for_local_init_op: Any = None,
-        graph: Any = None,
+        local_init_op: object = None,
+        ready_op: object = None,
+        ready_for_local_init_op: object = None,
+        graph: Graph | None = None,
         recovery_wait_secs: float = 30,
-        local_init_run_options: Any = None,
+        local_init_run_options: RunOptions | None = None,
     ) -> None:
         self._local_init_op = local_init_op
         self._ready_op = ready_op
@@ -92,13 +94,13 @@ class SessionManager:
         self,
         master: str,
         init_op: Operation | None | None = None,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
         wait_for_checkpoint: bool = False,
         max_wait_secs: float = 7200,
         config: Any = None,
-        init_feed_dict: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[[Any], Any] | None = None,
         *,
         cancelled: Callable[[], bool] | None = None,
@@ -204,7 +206,7 @@ class SessionManager:
         if self._records is not None:
             self._records.write(ModelRecord(self.model, is_set, run))
 
-    def _take_part(self, sess: Session, config: Any, is_chief: bool) -> None:
+    def _take_part(self, sess: Session, config: ConfigProto | None, is_chief: bool) -> None:
         """From now on the other workers of the run learn how this one ends."""
         if sess.sess_str:
             self._part = (sess.sess_str.decode(), config, is_chief)
@@ -245,7 +247,13 @@ class SessionManager:
         self._part = None
         self._records = None
 
-    def _initialise(self, sess: Session, init_op: Operation | None, init_feed_dict: Any, init_fn: Any) -> None:
+    def _initialise(
+        self,
+        sess: Session,
+        init_op: Operation | None,
+        init_feed_dict: Mapping[Any, Any] | None,
+        init_fn: Callable[..., Any] | None,
+    ) -> None:
         if init_op is None and not init_fn and self._local_init_op is None:
             raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
         if init_op is not None:
@@ -253,7 +261,7 @@ class SessionManager:
         if init_fn:
             init_fn(sess)
 
-    def _make_ready(self, sess: Session, init_op: Operation | None, init_fn: Any) -> None:
+    def _make_ready(self, sess: Session, init_op: Operation | None, init_fn: Callable[..., Any] | None) -> None:
         done, msg = self._try_run_local_init_op(sess)
         if not done:
             raise RuntimeError(
@@ -270,7 +278,7 @@ class SessionManager:
     def recover_session(
         self,
         master: str,
-        saver: Any = None,
+        saver: Saver | None = None,
         checkpoint_dir: str | None = None,
         checkpoint_filename_with_path: str | None = None,
         wait_for_checkpoint: bool = False,
@@ -353,7 +361,7 @@ class SessionManager:
     def _restore(
         self,
         sess: Session,
-        saver: Any,
+        saver: Saver | None,
         checkpoint_dir: str | None,
         checkpoint_filename_with_path: str | None,
         wait_s: float,

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 from tfmini import dtypes, errors, protos
-from tfmini.core_types import TensorLike
+from tfmini.core_types import GraphTensor
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -28,7 +28,7 @@ from tfmini.ops.variables.functions import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from tfmini.protos import ConfigProto
+from tfmini.protos import ConfigProto, RunOptions, Summary
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.saver import Saver
@@ -72,7 +72,7 @@ _DEFAULTS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _chosen(value: TensorLike, key: str) -> Any:
+def _chosen(value: object, key: str) -> Any:
     """The given value; by default the collection's first member, or a new one that is added to the collection."""
     if value is not _USE_DEFAULT:
         return value
@@ -90,7 +90,7 @@ def _chosen(value: TensorLike, key: str) -> Any:
 class _StepCounter(LooperThread):
     """Writes steps per second as the summary ``global_step/sec``, every ``save_summaries_secs``."""
 
-    def __init__(self, sv: Supervisor, sess: Any) -> None:
+    def __init__(self, sv: Supervisor, sess: BaseSession) -> None:
         super().__init__(sv.coord, sv.save_summaries_secs)
         self._sv = sv
         self._sess = sess
@@ -158,25 +158,25 @@ class Supervisor:
     def __init__(
         self,
         graph: Graph | None = None,
-        ready_op: Any = _USE_DEFAULT,
-        ready_for_local_init_op: Any = _USE_DEFAULT,
+        ready_op: object = _USE_DEFAULT,
+        ready_for_local_init_op: object = _USE_DEFAULT,
         is_chief: bool = True,
-        init_op: Any = _USE_DEFAULT,
-        init_feed_dict: Any = None,
-        local_init_op: Any = _USE_DEFAULT,
+        init_op: object = _USE_DEFAULT,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        local_init_op: object = _USE_DEFAULT,
         logdir: str | None = None,
-        summary_op: Any = _USE_DEFAULT,
+        summary_op: object = _USE_DEFAULT,
         saver: Any = _USE_DEFAULT,
-        global_step: Any = _USE_DEFAULT,
+        global_step: GraphTensor | int | None = _USE_DEFAULT,
         save_summaries_secs: float = 120,
         save_model_secs: float = 600,
         recovery_wait_secs: float = 30,
         stop_grace_secs: float = 120,
         checkpoint_basename: str = "model.ckpt",
-        session_manager: Any = None,
-        summary_writer: Any = _USE_DEFAULT,
+        session_manager: SessionManager | None = None,
+        summary_writer: FileWriter | int | None = _USE_DEFAULT,
         init_fn: Callable[[Any], Any] | None = None,
-        local_init_run_options: Any = None,
+        local_init_run_options: RunOptions | None = None,
     ) -> None:
         self._graph = graph if graph is not None else get_default_graph()
         self.init_feed_dict, self._init_fn = init_feed_dict, init_fn
@@ -383,7 +383,7 @@ class Supervisor:
         """Starts a thread that calls ``target`` every ``timer_interval_secs`` (None: without pause) until the stop."""
         return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
-    def summary_computed(self, sess: BaseSession, summary: Any, global_step: int | None = None) -> None:
+    def summary_computed(self, sess: BaseSession, summary: Summary | bytes, global_step: int | None = None) -> None:
         """Writes a summary, by default at the session's global step.
 
         Raises:
@@ -431,7 +431,7 @@ class Supervisor:
                 self.summary_writer.close()
                 self._graph_added_to_summary = False
 
-    def request_stop(self, ex: Any = None) -> None:
+    def request_stop(self, ex: BaseException | tuple[Any, Any, Any] | None = None) -> None:
         """Calls `Coordinator.request_stop`."""
         self.coord.request_stop(ex=ex)
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tfmini import errors, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
-from tfmini.graph.operation import op_of
+from tfmini.graph.operation import Operation, Tensor, op_of
+from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.fetches import Fetches
-from tfmini.runtime.client.session import of_finished, run_without
+from tfmini.runtime.client.session import BaseSession, of_finished, run_without
 from tfmini.runtime.process import current_process
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions import readiness
 from tfmini.train.sessions.readiness import close_quietly
@@ -75,7 +77,9 @@ def of_no_step() -> Iterator[None]:
 
 
 @contextmanager
-def of_finished_step(session: Any, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Iterator[None]:
+def of_finished_step(
+    session: BaseSession, fetches: object, feed_dict: Mapping[Any, Any], omitted: frozenset[str]
+) -> Iterator[None]:
     """An error in the block comes after the step, which has made all its updates."""
     try:
         yield
@@ -129,27 +133,27 @@ class RunState(Protocol):
     The methods take a session of the model and its ConfigProto, and raise the errors of a session.
     """
 
-    def is_whole(self, session: Any, config: Any) -> bool:
+    def is_whole(self, session: BaseSession, config: ConfigProto) -> bool:
         """Whether the state and the model belong together; False if a chief ended in the middle of an update."""
         ...
 
-    def renew(self, session: Any, config: Any) -> None:
+    def renew(self, session: BaseSession, config: ConfigProto) -> None:
         """Begins anew, because the model has been initialised or restored."""
         ...
 
-    def has_ended(self, session: Any, config: Any) -> bool:
+    def has_ended(self, session: BaseSession, config: ConfigProto) -> bool:
         """Whether the run has ended, and no chief has begun another; False if something else waits for that."""
         ...
 
-    def end(self, master: str, config: Any) -> None:
+    def end(self, master: str, config: ConfigProto) -> None:
         """Tells the workers, also those that come later, that the run has ended in good order."""
         ...
 
-    def fail(self, master: str, config: Any, is_chief: bool, error: BaseException) -> None:
+    def fail(self, master: str, config: ConfigProto, is_chief: bool, error: BaseException) -> None:
         """Tells the workers that this one has failed, with an error for which `fails_run` holds."""
         ...
 
-    def leave(self, session: Any) -> None:
+    def leave(self, session: BaseSession) -> None:
         """This worker goes before its end: a run that goes on does not wait for what it has."""
         ...
 
@@ -192,7 +196,7 @@ def run_states(graph: Graph) -> tuple[RunState, ...]:
 # ---- Merging of the RunOptions of the caller and the hooks of a run ------------------------------------------------
 
 
-def merge_run_options(options: Any, incoming: Any) -> None:
+def merge_run_options(options: RunOptions, incoming: RunOptions) -> None:
     """Merges ``incoming`` into ``options``: the maximum of numbers, the "or" of flags, all watched tensors."""
     for field in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
         setattr(options, field, max(getattr(options, field), getattr(incoming, field)))
@@ -215,7 +219,7 @@ MAX_RECOVERY_S = 7200.0
 class StepContext:
     """The argument of a ``step_fn`` for ``run_step_fn``."""
 
-    def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+    def __init__(self, session: BaseSession, run_with_hooks_fn: Callable[..., Any]) -> None:
         self._session = session
         self._run_with_hooks_fn = run_with_hooks_fn
 
@@ -280,7 +284,7 @@ class _WrappedSession:
         return self._sess.run(*args, **kwargs)
 
     def run_step_fn(
-        self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
+        self, step_fn: Callable[..., Any], raw_session: BaseSession, run_with_hooks: Callable[..., Any] | None
     ) -> Any:
         """Calls ``step_fn`` with a `StepContext` that uses ``run_with_hooks``, by default this layer's `run`."""
         return step_fn(StepContext(raw_session, run_with_hooks or self.run))
@@ -302,7 +306,13 @@ class _HookedSession(_WrappedSession):
         """Leaves updates out of the next step, because an earlier attempt at the step has made them."""
         self._omitted = updates
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: object,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         """Runs the fetches of the caller and of all hooks in one step.
 
         Raises:
@@ -332,7 +342,13 @@ class _HookedSession(_WrappedSession):
         self._should_stop = self._should_stop or context.stop_requested
         return outputs["caller"]
 
-    def _before_run(self, context: SessionRunContext, fetches: dict[Any, Any], user_feeds: Any, options: Any) -> Any:
+    def _before_run(
+        self,
+        context: SessionRunContext,
+        fetches: dict[Any, Any],
+        user_feeds: Mapping[Any, Any] | None,
+        options: RunOptions,
+    ) -> Any:
         """Adds the hooks' fetches and options to ``fetches`` and ``options``; returns all feeds."""
         hook_feeds: dict[Any, Any] = {}
         for hook in self._hooks:
@@ -354,7 +370,7 @@ class _HookedSession(_WrappedSession):
         return hook_feeds
 
 
-def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: Any) -> None:
+def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: Mapping[Any, Any]) -> None:
     """Adds to an error about a placeholder without a value which hooks need it, if the caller does not."""
     fed = {op_of(error.op.graph.as_graph_element(key)) for key in feed_dict or ()}
     wanting = [who for who, fetches in all_fetches.items() if _needs(fetches, error.op, fed)]
@@ -366,7 +382,7 @@ def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: A
         )
 
 
-def _needs(fetches: Any, wanted: Any, fed: set[Any]) -> bool:
+def _needs(fetches: object, wanted: Tensor | Operation, fed: set[Any]) -> bool:
     """Whether a step for ``fetches`` runs the op ``wanted``."""
     found = Fetches(wanted.graph, fetches)
     waiting = [*found.targets, *(tensor.op for tensor in found.tensors)]
@@ -381,7 +397,7 @@ def _needs(fetches: Any, wanted: Any, fed: set[Any]) -> bool:
     return False
 
 
-def _refuse_common(feeds: Any, more: Any, message: str) -> None:
+def _refuse_common(feeds: Mapping[Any, Any], more: Mapping[Any, Any], message: str) -> None:
     common = set(feeds) & set(more)
     if common:
         raise RuntimeError(f"{message} Conflict(s): {list(common)}")
@@ -390,7 +406,7 @@ def _refuse_common(feeds: Any, more: Any, message: str) -> None:
 class _CoordinatedSession(_WrappedSession):
     """Ends when a coordinator stops, and raises the exceptions of the coordinator's threads."""
 
-    def __init__(self, sess: Any, coord: Any, stop_grace_period_secs: float = 120) -> None:
+    def __init__(self, sess: Any, coord: Coordinator, stop_grace_period_secs: float = 120) -> None:
         super().__init__(sess)
         self._coord = coord
         self._stop_grace_period_secs = stop_grace_period_secs
@@ -507,14 +523,20 @@ class _RecoverableSession(_WrappedSession):
         except Exception:  # `should_stop` only ends the loop; `close` raises the exception
             return True
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self,
+        fetches: object,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         """As `tf.Session.run`; repeated in a new session when a task was restarted or lost."""
         return self._recovering(
             lambda: self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         )
 
     def run_step_fn(
-        self, step_fn: Callable[..., Any], raw_session: Any, run_with_hooks: Callable[..., Any] | None
+        self, step_fn: Callable[..., Any], raw_session: BaseSession, run_with_hooks: Callable[..., Any] | None
     ) -> Any:
         before = self._sess
 
