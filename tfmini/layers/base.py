@@ -25,7 +25,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import scope as vs
-from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.functions import global_variables, trainable_variables
 from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import ReuseLike
@@ -251,8 +251,8 @@ class Layer:
         trainable: bool | None = None,
         constraint: Callable[..., Any] | None = None,
         use_resource: bool | None = None,
-        synchronization: object = None,
-        aggregation: object = None,
+        synchronization: VariableSynchronization | int | None = None,
+        aggregation: VariableAggregation | int | None = None,
         partitioner: Callable[..., Any] | None = None,
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.

@@ -92,7 +92,11 @@ def _in_slot_scope(primary: GraphTensor, name: str, colocate: bool, create: Call
 
 
 def _create(
-    primary: GraphTensor, value: object, validate_shape: bool, shape: ShapeLike, dtype: DTypeLike | None
+    primary: GraphTensor,
+    value: Callable[..., Any] | TensorLike,
+    validate_shape: bool,
+    shape: ShapeLike,
+    dtype: DTypeLike | None,
 ) -> Any:
     scope = get_variable_scope()
     # The slot of a partition must not be partitioned again.
