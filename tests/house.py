@@ -176,7 +176,9 @@ LIMITS: dict[str, float] = {
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
-    "circles of imports inside packages": 11,  # (3)
+    # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
+    # the inspector shows itself in a notebook, as a page.
+    "circles of imports inside packages": 3,
     "parameters annotated as Any, %": 31.9,  # (12)
     "lock blocks in runtime and rpc": 100,
     "private members reached from tests": 460,  # (100)

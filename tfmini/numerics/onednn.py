@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics.windows import scratch
-
-Array = np.ndarray[Any, Any]
 
 _FLOAT32 = 3  # dnnl_f32
 _ANY_LAYOUT = 1  # dnnl_format_tag_any: oneDNN chooses
@@ -206,7 +205,7 @@ class Library:
         size: int = self.quick.dnnl_memory_desc_get_size(layout)
         return size
 
-    def describe(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+    def describe(self, function: str, *arguments: object) -> ctypes.c_void_p:
         """A primitive descriptor from one of the functions ``dnnl_…_primitive_desc_create``."""
         made = ctypes.c_void_p()
         check(getattr(self.slow, f"dnnl_{function}_primitive_desc_create")(ctypes.byref(made), *arguments))

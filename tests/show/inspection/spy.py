@@ -46,7 +46,7 @@ def spied_build(self: MasterSession, signature: Any, *options: Any) -> Any:
     feeds, fetches, targets = signature
     graph_def = nodes_to_graph_def(list(self.nodes.values())).SerializeToString()
     note("plan", {
-        "graph_def": base64.b64encode(graph_def).decode(), "master": self.master.default_device,
+        "graph_def": base64.b64encode(graph_def).decode(), "master": self.cluster.default_device,
         "feeds": list(feeds), "fetches": list(fetches), "targets": list(targets), "first_number": first_number,
     })  # fmt: skip
     return plan

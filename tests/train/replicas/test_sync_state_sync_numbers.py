@@ -10,7 +10,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.replicas.test_sync_replicas import servers
-from tfmini.train.replicas.elastic import Follower
+from tfmini.train.replicas.elastic import NumbersFollower
 from tfmini.train.replicas.sync_state import Numbers
 
 LIMIT_S = 120
@@ -181,7 +181,7 @@ class Changed:
 
 def test_following_begins_when_the_workers_of_the_script_are_there() -> None:
     numbers = Changed(4)
-    follower = Follower(cast(Any, numbers))
+    follower = NumbersFollower(cast(Any, numbers))
 
     def seen(count: int) -> int:
         total = follower.wanted(count)
