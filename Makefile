@@ -13,20 +13,22 @@ JOBS ?= 2
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
 
-test: $(VENV)/.test $(ORACLE_VENV)/.stamp
-	@if [ -x "$(TFMINI_ORACLE)" ] && "$(TFMINI_ORACLE)" -c "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is None)"; then \
+# Exports TFMINI_ORACLE where it has TensorFlow.
+oracle = if [ -x "$(TFMINI_ORACLE)" ] && "$(TFMINI_ORACLE)" -c "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is None)"; then \
 		export TFMINI_ORACLE="$(TFMINI_ORACLE)"; \
 	else \
 		echo "No TensorFlow at $(TFMINI_ORACLE): the differential tests are skipped."; \
 		unset TFMINI_ORACLE; \
-	fi; \
-	$(BIN)/python -m pytest -n $(JOBS) -q $(if $(REST),$(COVERED:%=--ignore=%))
+	fi
 
-# The lines of tfmini that its unit tests reach. It makes tests take about half as long again, so `make test` has none;
-# `make test REST=1` runs what this leaves.
+test: $(VENV)/.test $(ORACLE_VENV)/.stamp
+	@$(oracle); $(BIN)/python -m pytest -n $(JOBS) -q $(if $(REST),$(COVERED:%=--ignore=%))
+
+# The lines of tfmini that its unit tests reach. It makes tests take about half as long again, so `make test` does not
+# measure; `make test REST=1` runs what this leaves.
 COVERED := tests/checkpoint tests/graph tests/numerics tests/placement tests/protos tests/values
-coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) -q --cov=tfmini --cov-report=term:skip-covered $(COVERED)
+coverage: $(VENV)/.test $(ORACLE_VENV)/.stamp
+	@$(oracle); $(BIN)/python -m pytest -n $(JOBS) -q --cov=tfmini --cov-report=term:skip-covered $(COVERED)
 
 # The tests of engines need their schedulers, which these targets install: apt needs root. SELECT="-m ci" is the short
 # selection of .ci/engines. Only here does what has failed run once more, alone, and that decides: a scheduler's own daemons

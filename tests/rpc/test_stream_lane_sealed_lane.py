@@ -27,7 +27,8 @@ class Eavesdropper:
         self.ends: list[str] = []
         self.lane = SealedLane(mine, get_reactor(), "test", TOKEN, connecting=False)
         self.lane.start(lambda parts: self.got.append([bytes(p) for p in parts]), self.ends.append)
-        self.peer = SealedLane(socket.socketpair()[0], get_reactor(), "test", TOKEN, connecting=True)
+        unheard, self._other_end = socket.socketpair()
+        self.peer = SealedLane(unheard, get_reactor(), "test", TOKEN, connecting=True)
         self.seal = self.peer._out._cipher.seal  # what the true peer would send
 
     def record(self, *parts: bytes) -> bytes:
@@ -37,6 +38,8 @@ class Eavesdropper:
     def close(self) -> None:
         self.lane.close()
         self.wire.close()
+        self.peer.close()
+        self._other_end.close()
 
 
 @pytest.fixture

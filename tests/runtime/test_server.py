@@ -16,13 +16,14 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.launch.local_cluster import _TASK
 from tfmini.launch.supervision import TaskId
 from tfmini.rpc.keys import generate_keys
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.process import current_process
-from tfmini.testing import _TASK, ProcessCluster
+from tfmini.testing import ProcessCluster
 
 
 def test_a_local_server_runs_a_session() -> None:

@@ -26,6 +26,7 @@ def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pyte
     reduced = {name: WORKLOADS[name] for name in REDUCED.values()}
     monkeypatch.setattr(calibration, "WORKLOADS", {**MESSAGES, **neighbours, **reduced, **trained})
     monkeypatch.setattr(calibration, "_TURNS", 2)
+    monkeypatch.setattr(calibration, "_TRIALS", 12)  # beside other load each takes seconds; others test what is found
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output

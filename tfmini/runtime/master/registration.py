@@ -153,7 +153,7 @@ class SessionOnTasks:
       in_process: whether the client is in this process; its thread may then run a local plan by itself.
       asked_tasks: those that were asked to open this session, also if they have not answered.
       registered_tasks: those that have opened it -> their incarnation.
-      holds: functions that stop reconnecting to those tasks.
+      holds: functions that are called at the end, such as those that stop reconnecting to those tasks.
       closing_error: makes the error of whatever the end of the session ends; None while it is open.
     """
 
