@@ -60,7 +60,7 @@ class _Run:
             return None
         self._finish(item.op, item)
         value = self.values[item.op, item.value_index]
-        return value.read() if item.dtype._is_ref_dtype and hasattr(value, "read") else value
+        return value.read() if item.dtype != item.dtype.base_dtype and hasattr(value, "read") else value
 
     def _finish(self, target: Operation, wanted: Tensor | None = None) -> None:
         """Runs what ``target`` depends on, then itself, without recursion: graphs in tests can be deep."""
@@ -133,6 +133,6 @@ class _Run:
 
     def _input(self, tensor: Tensor, as_ref: bool) -> Any:
         value = self.values[tensor.op, tensor.value_index]
-        if tensor.dtype._is_ref_dtype and not as_ref and hasattr(value, "read"):
+        if tensor.dtype != tensor.dtype.base_dtype and not as_ref and hasattr(value, "read"):
             return value.read()
         return value

@@ -44,13 +44,13 @@ def join(threads: list[threading.Thread]) -> None:
 class Pipe:
     """A watched socket pair; records the received data and the thread that received it."""
 
-    def __init__(self, reactor: Reactor, on_data: Any = None) -> None:
+    def __init__(self, reactor: Reactor, on_data: Any = None, on_ready: Any = None) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.got: list[bytes] = []
         self.threads: set[int] = set()
         self.on_data = on_data
-        self.source = reactor.source(self.ours.fileno(), self.read)
+        self.source = reactor.source(self.ours.fileno(), on_ready or self.read)
         reactor.watch(self.source)
 
     def read(self) -> None:
@@ -447,8 +447,7 @@ def test_timers_and_queued_calls_go_on_while_a_source_that_was_read_again_is_bus
             waiter.set()
 
     in_time: list[bool] = []
-    pipe = Pipe(reactor)
-    pipe.source._callback = read
+    pipe = Pipe(reactor, on_ready=read)
     pipe.theirs.send(b"x")
     assert reactor.drive(waiter, reactor.now() + 3 * LIMIT_S)
     assert in_time == [True, True]
@@ -458,7 +457,7 @@ def test_timers_and_queued_calls_go_on_while_a_source_that_was_read_again_is_bus
 def test_a_source_that_asks_for_another_turn_gets_it_while_a_leader_sleeps(reactor: Reactor) -> None:
     """The background thread, which may have taken a turn, must not park while more are wanted."""
     waiter, asleep = Waiter(), threading.Event()
-    pipe, turns = Pipe(reactor), [0]
+    turns = [0]
 
     def read() -> None:
         turns[0] += 1
@@ -467,7 +466,7 @@ def test_a_source_that_asks_for_another_turn_gets_it_while_a_leader_sleeps(react
         else:
             over.set()
 
-    pipe.source._callback = read
+    over, pipe = threading.Event(), Pipe(reactor, on_ready=read)
     reactor.call_soon(asleep.set)
     threads = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
     assert asleep.wait(LIMIT_S)

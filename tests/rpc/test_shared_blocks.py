@@ -110,7 +110,7 @@ def test_large_blocks_stay_warm() -> None:
 def test_idle_blocks_are_bounded_when_they_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks may be in use beyond the limit of a process. They do not stay when they return."""
     monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 8 << 20)
-    monkeypatch.setattr(shared_blocks, "_MUCH_IDLE", 1 << 20)
+    monkeypatch.setattr(shared_blocks, "MUCH_IDLE", 1 << 20)
     pools = [BlockPool() for _ in range(3)]
     lent = [(pool, block) for pool in pools for _ in range(3) if (block := pool.take(2 << 20)) is not None]
     assert sum(pool.lent_bytes for pool in pools) == 18 << 20

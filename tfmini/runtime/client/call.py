@@ -432,7 +432,7 @@ def _endpoint(name: str) -> Endpoint:
 
 def of_finished(session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Any:
     """The `FinishedStep` or `RemoteStep` of a step that has come to its end."""
-    remote = getattr(session._master, "unknown_step", None)
+    remote = getattr(session.master, "unknown_step", None)
     if remote is None:
         return FinishedStep(session, fetches, feed_dict, omitted)
     signature = session._find_call(fetches, feed_dict)[0].signature
@@ -445,7 +445,7 @@ def run_without(
     """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
     call, values = session._find_call(fetches, feed_dict)
     plan = call.plan
-    call.plan = session._master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
+    call.plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
     try:
         return call.result(session._execute(call, values, options, None), values)
     finally:
