@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 
 def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> tuple[str, Any]:
     """What a case does on memory with a pattern: ("values", them), ("refused", an error's text), ("wrong", a text)."""
-    windows._LOCAL.__dict__.clear()  # the patches of other cases
+    windows.SCRATCH.__dict__.clear()  # the patches of other cases
     memory.pattern, memory.at_end = pattern, at_end
     values = {name: value if isinstance(value, bytes) else np.array(value) for name, value in found.values.items()}
     try:

@@ -15,7 +15,7 @@ from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.runtime.compiler.kernels import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.
-_kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+KEPT: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 class Resources:
@@ -48,7 +48,7 @@ class _Run:
     def __init__(self, fetches: Sequence[Any], feeds: dict[Tensor, Any]) -> None:
         self.values: dict[tuple[Operation, int], Any] = {}
         self.done: set[Operation] = set()
-        self.kept = _kept.setdefault(fetches[0].graph, {})
+        self.kept = KEPT.setdefault(fetches[0].graph, {})
         self.resources = self.kept.setdefault(None, Resources())
         self.step = SimpleNamespace(id=0, step_id=0)
         for tensor, value in feeds.items():

@@ -18,7 +18,7 @@ from tests.polling import poll
 from tfmini.locks import made_by
 from tfmini.rpc.messages import CreateSession
 from tfmini.rpc.peer import Peer
-from tfmini.runtime.client import master_clients
+from tfmini.runtime.client import answer, master_clients
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.worker.worker import Worker
 from tfmini.testing import ProcessCluster
@@ -161,11 +161,14 @@ def test_a_first_run_says_why_its_session_has_ended_whenever_that_was(
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(is_remote: bool) -> None:
+def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
+    is_remote: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answer, "FIRST_S", 0.2)
     cluster = ProcessCluster(ps=1, workers=2, local=("worker", 0))
     try:
         cluster.start_task("worker", 1)
-        cluster._start_local()
+        cluster.start_local()
         with tf.device("/job:ps/task:0/device:CPU:1"):  # a task that is never started
             result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
         session = tf.Session(cluster.target("worker", 1) if is_remote else cluster.server.target)
@@ -179,7 +182,7 @@ def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
 
         thread = threading.Thread(target=run)
         thread.start()
-        poll(lambda: session.master._pending._answers, "the question")  # type: ignore[attr-defined]
+        poll(lambda: "asks tasks for devices" in caplog.text, "the question")
         session.close()
         thread.join(60)
         assert [type(error) for error in ended] == [tf.errors.CancelledError]
