@@ -179,7 +179,7 @@ LIMITS: dict[str, float] = {
     "circles of imports inside packages": 11,  # (3)
     "parameters annotated as Any, %": 31.9,  # (12)
     "lock blocks in runtime and rpc": 100,
-    "private members reached from tests": 97,
+    "private members reached from tests": 100,
 }
 
 

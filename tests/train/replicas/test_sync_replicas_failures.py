@@ -279,9 +279,7 @@ def test_a_thread_that_loses_a_task_wakes_the_chief_without_a_monitored_session(
 
             waiting = threading.Thread(target=wait)
             waiting.start()
-            operations = tf.get_default_graph().get_operations()
-            handle = next(op.outputs[0] for op in operations if op.type == "ConditionalAccumulator")
-            sent = tf.raw_ops.AccumulatorNumAccumulated(handle=handle)
+            sent = optimizer._accumulators[0][1].num_accumulated()
             while thread.run(sent) < 1:
                 pass
             with pytest.raises(tf.errors.UnavailableError), runner._failing(thread):

@@ -73,11 +73,6 @@ def server() -> Iterator[Any]:
         yield found
 
 
-def handles_of(graph: tf.Graph, op_type: str) -> list[Any]:
-    """The handles of the resources of a type."""
-    return [op.outputs[0] for op in graph.get_operations() if op.type == op_type]
-
-
 class SmallRun:
     """A run of two variables on one server; every gradient is fed."""
 
@@ -90,14 +85,9 @@ class SmallRun:
             self.opt = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 2)
             self.train = self.opt.apply_gradients([(self.gradient, v) for v in self.variables], self.step)
             self.tokens = self.opt.get_init_tokens_op(3)
-            accumulators = handles_of(self.graph, "ConditionalAccumulator")
-            (tokens,) = [handle for handle in handles_of(self.graph, "FIFOQueueV2") if "sync_token_q" in handle.name]
-            counts = [tf.raw_ops.AccumulatorNumAccumulated(handle=handle) for handle in accumulators]
-            self.left = [tf.raw_ops.QueueSizeV2(handle=tokens), *counts]
-            self.takes = [
-                tf.raw_ops.AccumulatorTakeGradient(handle=handle, num_required=1, dtype=tf.float32)
-                for handle in accumulators
-            ]
+            accumulators = [accumulator for _, accumulator, _ in self.opt._accumulators]
+            self.left = [self.opt._sync_token_queue.size(), *(each.num_accumulated() for each in accumulators)]
+            self.takes = [accumulator.take_grad(1) for accumulator in accumulators]
             self.later = tf.group(*(v.assign(5.0) for v in self.variables), self.step.assign(3))
             self.init = tf.global_variables_initializer()
             self.saver = tf.train.Saver()
