@@ -10,7 +10,7 @@ COPY tfmini /src/tfmini
 RUN pip install --no-cache-dir '/src[examples]' && rm -r /src
 # A process that is number 1 of a container ignores signals without a handler; tini passes them on.
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini && rm -rf /var/lib/apt/lists/*
-# The user of the pods (tfmini/engines/manifest.py), whose group may read the key of the cluster.
+# The user of the pods (tfmini/launch/manifest.py), whose group may read the key of the cluster.
 RUN groupadd --gid 1000 tfmini && useradd --uid 1000 --gid 1000 --create-home tfmini && install -d -o tfmini -g tfmini /app
 WORKDIR /app
 COPY examples /app/examples

@@ -20,8 +20,8 @@ PACKAGE = ROOT / "tfmini"
 SHORT_FILE = 100  # lines
 # Generated from other files of the repository, so nobody reads or writes them by hand.
 GENERATED = ("*_pb2.py", "tfmini/public_names.py", "tfmini/compat/exported_names.py")
-# What a namedtuple offers to everybody, and what the operating system names so.
-NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+# What a namedtuple offers to everybody, what the operating system names so, and what Jupyter asks an object for.
+NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit", "_repr_html_"}
 LOCK_WORDS = ("lock", "cond", "mutex")
 
 
@@ -176,10 +176,12 @@ LIMITS: dict[str, float] = {
     "packages": 22,  # (15)
     "imports, % of the code": 9,  # (7)
     "circles of imports between packages": 0,
-    "circles of imports inside packages": 11,  # (3)
+    # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
+    # the inspector shows itself in a notebook, as a page.
+    "circles of imports inside packages": 3,
     "parameters annotated as Any, %": 31.9,  # (12)
     "lock blocks in runtime and rpc": 100,
-    "private members reached from tests": 100,
+    "private members reached from tests": 96,
 }
 
 

@@ -19,12 +19,12 @@ from tfmini.locks import ORDER, WAITING, made_by
 # Where another layer is called, or the thread may run or wait for anything: entered without a lock.
 # `docs/concepts/threads.md` has the same table.
 ENTRANCES = (
-    "tfmini.runtime.executor.registered_graph:NodeWait.done",
-    "tfmini.runtime.executor.registered_graph:NodeWait.fail",
-    "tfmini.runtime.executor.registered_graph:NodeWait.on_cancel",
-    "tfmini.runtime.executor.registered_graph:NodeWait.cancel",
+    "tfmini.runtime.executor.waiting_run:NodeWait.done",
+    "tfmini.runtime.executor.waiting_run:NodeWait.fail",
+    "tfmini.runtime.executor.waiting_run:NodeWait.on_cancel",
+    "tfmini.runtime.executor.waiting_run:NodeWait.cancel",
     "tfmini.runtime.executor.dataflow_run:Activation.run_segment",
-    "tfmini.runtime.executor.partition_run:PartitionRun.execute",
+    "tfmini.runtime.executor.registered_graph:PartitionRun.execute",
     "tfmini.runtime.worker.worker:Worker.run_over",
     "tfmini.runtime.worker.worker:Worker.send_group",
     "tfmini.runtime.master.step:Step._finish",

@@ -1,6 +1,6 @@
 """No file is longer than 700 lines and no function longer than 60.
 
-`python tests/test_sizes.py` prints what is longer; `make check` does so, too. The two lists of exceptions only get
+`python tests/test_sizes.py` prints what is longer; the two lists of exceptions only get
 shorter: an entry goes when its file or function has become short enough, and no entry is added.
 """
 

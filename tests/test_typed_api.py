@@ -100,6 +100,71 @@ def main(_: list[str]) -> None:
 if __name__ == "__main__":
     tf.app.run(main)
 '''
+# What users pass besides tensors: numpy's arrays and numbers, lists, variables, dimensions, shapes, mixtures of them.
+ARGUMENTS = """
+import numpy as np
+import tfmini as tf
+
+x = tf.placeholder(tf.float32, [None, 28, 28, 1])
+v = tf.Variable(np.zeros([3, 4]), name="v")
+w = tf.get_variable("w", shape=(3, 3, 1, 8), dtype=np.float32)
+ids = tf.placeholder("int32", shape=[None])
+n = tf.shape(x)[0]
+static, dim = x.get_shape(), x.shape[1]
+slices = tf.SparseTensor(indices=[[0, 0]], values=[1.0], dense_shape=[1, 1])
+
+tf.constant([b"a", "b"]), tf.constant(np.eye(2), dtype=tf.float32, shape=[2, 2]), tf.constant(range(3))
+tf.constant(dim)
+tf.zeros([n, dim]), tf.zeros(static), tf.zeros(np.array([2, 3])), tf.ones(5, "float32"), tf.fill([n, 2], np.float32(1))
+tf.reshape(x, [-1, dim * dim]), tf.reshape(x, [n, *static.as_list()[1:]]), tf.reshape(np.zeros(4), (2, 2))
+tf.reshape(x, shape=[n, tf.Dimension(784)]), tf.reshape(v, static), tf.reshape([1, 2], np.array([-1]))
+tf.concat([x, x], 3), tf.concat(axis=-1, values=[v, np.zeros([3, 4])]), tf.concat([[n], [2, 3]], tf.constant(0))
+tf.stack([n, 3, dim]), tf.unstack(x, axis=1, num=28), tf.split(x, 2, axis=0), tf.split(v, [1, n], 0)
+tf.transpose(v, perm=np.array([1, 0])), tf.expand_dims([1, 2], np.int64(0)), tf.squeeze(x, axis=(1, 2))
+tf.squeeze(x, [1])
+tf.gather(v, [0, 1], axis=1), tf.gather_nd(v, [[0, 1]]), tf.boolean_mask(v, mask=np.ones(3, bool), axis=0)
+tf.slice(x, [0, 0, 0, 0], [n, -1, -1, -1]), x[:, 1:3, ..., tf.newaxis], x[0, n - 1], v[ids[0] :], v[0]
+tf.tile(v, [n, 1]), tf.pad(v, [[0, 0], [1, n]]), tf.pad(v, np.zeros([2, 2], np.int32), "REFLECT", constant_values=1.0)
+tf.cast(dim, tf.float32), tf.cast(n, "float32"), tf.cast([True, False], float), tf.cast(slices, np.float64)
+tf.one_hot([1, 2], depth=n, on_value=1.0), tf.sequence_mask(ids, 10, dtype=tf.float32), tf.eye(n, batch_shape=[n, 2])
+tf.range(0, n, 2), tf.range(dim), tf.linspace(0.0, 1.0, 5), tf.where([True], [1.0], v), tf.zeros_like(v, dtype=tf.int32)
+tf.placeholder(tf.string, []), tf.placeholder(tf.float32, shape=(None, dim)), tf.placeholder_with_default(0.5, [])
+tf.scatter_nd(ids, x, shape=static), tf.reverse(x, axis=np.array([1])), tf.roll(v, shift=[1], axis=[0])
+tf.dynamic_stitch([[0], [1]], [x, x]), tf.space_to_batch(x, np.zeros([2, 2], int), block_size=2), tf.unique([1, 1])
+
+tf.add([1.0], v), tf.multiply(x, np.float32(2)), tf.divide(x, 2), tf.mod(n, dim), tf.scalar_mul(0.5, v)
+tf.pow(2.0, [1.0])
+tf.equal(ids, 3), tf.logical_and(x > 0, True), tf.not_equal("a", tf.constant("b")), tf.abs(slices), tf.square(v)
+tf.exp(1)
+tf.matmul(np.eye(3), v), tf.matmul([[1.0]], v, transpose_b=True), tf.tensordot(x, w, axes=[[3], [0]])
+tf.tensordot(v, v, 1)
+tf.reduce_sum(x, [1, 2, 3], keepdims=True), tf.reduce_mean(v, axis=(0,)), tf.reduce_max(v, np.int64(0))
+tf.reduce_sum(x, axis=[tf.rank(x) - 1]), tf.reduce_sum(v, axis=range(1)), tf.reduce_mean(v, reduction_indices=[1])
+tf.argmax(v, axis=-1, output_type=tf.int32), tf.argmin(np.eye(2), dimension=0), tf.cumsum(v, axis=1)
+tf.bincount([1, 2])
+tf.add_n([v, x]), tf.add_n(tf.get_collection("losses")), tf.clip_by_value(v, -n, 1.0)
+tf.clip_by_global_norm(tf.gradients(x, [v]), 5.0), tf.clip_by_norm(x, tf.constant(5.0)), tf.global_norm([v, x, None])
+tf.nn.top_k(v, k=n), tf.nn.in_top_k(predictions=v, targets=[1, 2, 3], k=1), tf.sort([3, 1]), tf.searchsorted([[1.0]], v)
+tf.unsorted_segment_sum(v, ids, n), tf.segment_sum(v, [0, 0, 1]), tf.spectral.rfft(v, [4])
+tf.math.polyval([1.0, x, 2], x)
+-v, 2 - v, v * 2, v @ v, abs(v), x / v, np.float32(2) * x, x**2, n // 2, x > 0.5
+
+tf.nn.leaky_relu(v, alpha=0.1), tf.nn.softmax(logits=[[1.0]], dim=-1), tf.nn.l2_loss(v), tf.nn.bias_add(x, [1.0])
+tf.nn.softmax_cross_entropy_with_logits_v2(labels=np.eye(2), logits=[[2.0, 1.0]])
+tf.nn.weighted_cross_entropy_with_logits(targets=x, logits=x, pos_weight=2.0)
+tf.nn.conv2d(x, filter=w, strides=(1, 2, 2, 1), padding="VALID")
+tf.nn.conv2d(x, w, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
+tf.nn.conv2d_transpose(x, w, output_shape=[n, 28, dim, 1], strides=[1, 1, 1, 1])
+tf.nn.conv1d(x, w, stride=1, padding="SAME")
+tf.nn.conv2d_backprop_input(tf.shape(x), filter=w, out_backprop=x, strides=[1, 1, 1, 1], padding="SAME")
+tf.nn.convolution(x, w, "SAME", dilation_rate=[2, 2]), tf.nn.pool(x, (2, 2), "MAX", "SAME", strides=[2, 2])
+tf.nn.separable_conv2d(x, w, w, [1, 1, 1, 1], "SAME", rate=[1, 1])
+tf.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+tf.nn.moments(x, axes=0, keep_dims=True), tf.nn.batch_normalization(x, [0.0], v, None, None, 1e-3)
+tf.nn.dropout(x, keep_prob=tf.placeholder(tf.float32)), tf.nn.dropout(x, rate=0.1, noise_shape=[n, 1, 1, 1])
+tf.nn.dropout(v, 0.5, noise_shape=tf.shape(v)), tf.nn.l2_normalize(x, axis=[1, 2]), tf.nn.lrn(x, 4, bias=1.0)
+tf.nn.embedding_lookup([v, v], [0, 1]), tf.nn.nce_loss(v, [0.0], x, x, 5, 10), tf.nn.ctc_loss(slices, x, ids)
+"""
 # What each line should be told.
 MISSPELT = """
 import tfmini as tf
@@ -158,8 +223,9 @@ def pyright(text: str, folder: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.slow
 @needs("mypy")
-def test_mypy_accepts_a_script(tmp_path: Path) -> None:
-    assert mypy(SCRIPT, tmp_path) == []
+@pytest.mark.parametrize("script", [SCRIPT, ARGUMENTS], ids=["training", "arguments"])
+def test_mypy_accepts_a_script(tmp_path: Path, script: str) -> None:
+    assert mypy(script, tmp_path) == []
 
 
 @pytest.mark.slow
@@ -171,8 +237,9 @@ def test_mypy_finds_each_misspelt_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs("pyright")
-def test_pyright_accepts_a_script(tmp_path: Path) -> None:
-    assert pyright(SCRIPT, tmp_path) == []
+@pytest.mark.parametrize("script", [SCRIPT, ARGUMENTS], ids=["training", "arguments"])
+def test_pyright_accepts_a_script(tmp_path: Path, script: str) -> None:
+    assert pyright(script, tmp_path) == []
 
 
 @pytest.mark.slow

@@ -157,6 +157,9 @@ from tfmini.graph.scoping import (
     op_scope as op_scope,
     set_random_seed as set_random_seed,
 )
+from tfmini.launch.local_cluster import (
+    LocalCluster as LocalCluster,
+)
 from tfmini.layers.metrics import (
     confusion_matrix as confusion_matrix,
 )
@@ -807,6 +810,7 @@ __all__ = [
     "IndexedSlices",
     "IndexedSlicesSpec",
     "InteractiveSession",
+    "LocalCluster",
     "LogMessage",
     "MONOLITHIC_BUILD",
     "MetaGraphDef",

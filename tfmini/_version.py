@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tfmini.export import export_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 API_VERSION = "1.15.0"
 # Scripts print these: the sources and the compiler of TensorFlow's build. tfmini has no build.
 GIT_VERSION = f"tfmini-{__version__}"

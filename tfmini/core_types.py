@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from tfmini.dtypes import DType
 from tfmini.shapes import Dimension, TensorShape
 
-PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+PathLike: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # The Python type is one such as ``float``; the number is a DataType of TensorFlow.
-DTypeLike = DType | np.dtype[Any] | type | str | int
-DimensionLike = int | Dimension | None
+DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str | int
+DimensionLike: TypeAlias = int | Dimension | None
 
 
 class ShapeProto(Protocol):
@@ -47,9 +47,18 @@ class GraphTensor(Protocol):
     def shape(self) -> Any: ...
 
 
-Scalar = bool | int | float | complex | str | bytes | np.generic
-ArrayLike = np.ndarray[Any, Any] | Scalar | Sequence["ArrayLike"]
-TensorLike = GraphTensor | np.ndarray[Any, Any] | Scalar | Sequence["TensorLike"]
+# A value as kernels have it. At rank 0 it may be a numpy scalar instead, which has the methods of an array; a string is
+# `bytes` then.
+Array: TypeAlias = np.ndarray[Any, Any]
+Scalar: TypeAlias = bool | int | float | complex | str | bytes | np.generic
+ArrayLike: TypeAlias = np.ndarray[Any, Any] | Scalar | Sequence["ArrayLike"]
+TensorLike: TypeAlias = GraphTensor | np.ndarray[Any, Any] | Scalar | Dimension | TensorShape | Sequence["TensorLike"]
 # A shape that is known when the graph is built. Where an op has it as an input, it may be a `TensorLike` as well.
-ShapeLike = TensorShape | ShapeProto | Sequence[DimensionLike] | DimensionLike
-AxisLike = int | Sequence[int] | GraphTensor | np.ndarray[Any, Any]
+ShapeLike: TypeAlias = TensorShape | ShapeProto | Sequence[DimensionLike] | DimensionLike
+# A shape that is an input of an op. (The type of ``as_list()`` has None in it, whatever is known.)
+SizesLike: TypeAlias = TensorLike | ShapeLike | Sequence[TensorLike | DimensionLike]
+AxisLike: TypeAlias = (
+    int | np.integer[Any] | Sequence[int | np.integer[Any] | GraphTensor] | GraphTensor | np.ndarray[Any, Any]
+)
+# "SAME", "VALID" or, for each axis, the padding before and after it.
+PaddingLike: TypeAlias = str | bytes | Sequence[Sequence[int]]

@@ -23,6 +23,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.operation": "Operation Tensor",
         "graph.scopes": "get_default_session",
         "graph.scoping": "add_to_collection add_to_collections colocate_with container control_dependencies device get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed",
+        "launch.local_cluster": "LocalCluster",
         "layers.metrics": "confusion_matrix",
         "ops.array.blocks": "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth",
         "ops.array.constant": "constant make_ndarray make_tensor_proto",
@@ -537,7 +538,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "test": {
         "compat.test_case": "Benchmark StubOutForTesting TestCase get_temp_dir main mock",
-        "compat.test_functions": "assert_equal_graph_def benchmark_config compute_gradient compute_gradient_error create_local_cluster gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path",
+        "compat.test_functions": "assert_equal_graph_def benchmark_config compute_gradient compute_gradient_error gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path",
+        "launch.local_cluster": "create_local_cluster",
     },
     "train": {
         "cluster": "ClusterSpec",

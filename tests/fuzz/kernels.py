@@ -131,9 +131,9 @@ def _sent_step(session: Any, fetches: list[str], values: dict[str, Any]) -> list
     feeds = tuple(values)
     tensors = tuple(name for name in fetches if ":" in name)
     targets = tuple(name for name in fetches if ":" not in name)
-    planned: Answer[Any] = Answer(session.master.reactor)
+    planned: Answer[Any] = Answer(session.cluster.reactor)
     session.prepare((feeds, tensors, targets), planned.done)
-    done: Answer[Any] = Answer(session.master.reactor)
+    done: Answer[Any] = Answer(session.cluster.reactor)
     timeout_s = _WAIT_MS / 1000
     step = session.new_step(planned.result(), lambda error, found, trace: done.done(error, found), timeout_s)
     step.start([values[name] for name in feeds])

@@ -82,7 +82,7 @@ def train() -> tuple[int, Any]:
 PROGRAM = """
 import sys
 from tests.launch.test_ray_runs import train
-from tfmini.engines import ray
+from tfmini.launch import ray
 if __name__ == "__main__":
     print(ray.run(train, ps=2, workers=3, address=sys.argv[1]))
 """

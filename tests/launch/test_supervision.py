@@ -15,7 +15,7 @@ from tfmini.launch.supervision import (
     Event,
     GraceExpired,
     Instruction,
-    Note,
+    PrintNote,
     RunOver,
     ScaleError,
     SendSignal,
@@ -43,7 +43,7 @@ def feed(supervision: Supervision, *events: Event) -> list[Instruction]:
     answer: list[Instruction] = []
     for event in events:
         answer = supervision.handle(event)
-    return [instruction for instruction in answer if not isinstance(instruction, Note)]
+    return [instruction for instruction in answer if not isinstance(instruction, PrintNote)]
 
 
 def finished(instructions: list[Instruction]) -> RunOver:
@@ -63,7 +63,7 @@ def test_ps_are_stopped_when_all_workers_and_the_chief_have_finished() -> None:
 
 def test_a_ps_that_exits_with_0_early_is_reported_and_no_failure() -> None:
     run = Supervision([PS0, W0])
-    assert run.handle(TaskExited(PS0, 0)) == [Note("ps/0 has ended (exit code 0); worker/0 still running.")]
+    assert run.handle(TaskExited(PS0, 0)) == [PrintNote("ps/0 has ended (exit code 0); worker/0 still running.")]
     assert finished(feed(run, TaskExited(W0, 0))).exit_code == 0
 
 
@@ -83,7 +83,7 @@ def test_a_ps_that_dies_is_named_and_ends_the_run(keep_going: bool) -> None:
 
 def test_keep_going_lets_the_other_workers_finish() -> None:
     run = Supervision([PS0, W0, W1], keep_going=True)
-    assert run.handle(TaskExited(W0, 2)) == [Note("worker/0 failed (exit code 2); continuing with worker/1.")]
+    assert run.handle(TaskExited(W0, 2)) == [PrintNote("worker/0 failed (exit code 2); continuing with worker/1.")]
     assert feed(run, TaskExited(W1, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0))) == RunOver(2, W0, "worker/0 failed first: exit code 2")
 
@@ -116,7 +116,7 @@ def test_workers_inside_join_are_stopped_when_the_others_are_done() -> None:
     run = Supervision([PS0, W0, W1])
     assert feed(run, ServerJoined(PS0, True), ServerJoined(W1, True)) == []
     told, *rest = run.handle(TaskExited(W0, 0))
-    assert told == Note("The working tasks have finished; stopping worker/1 inside server.join().")
+    assert told == PrintNote("The working tasks have finished; stopping worker/1 inside server.join().")
     assert rest == [SendSignal((PS0, W1), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W1, 0))) == RunOver(0, None, "")
 
@@ -136,7 +136,7 @@ def test_a_worker_that_leaves_join_works_again() -> None:
 def test_a_cluster_inside_join_runs_until_a_signal() -> None:
     run = Supervision([PS0, W0])
     (note,) = run.handle(ServerJoined(W0, True))
-    assert note == Note("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")
+    assert note == PrintNote("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")
     assert feed(run, SignalReceived(INT)) == [SendSignal((PS0, W0), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0), TaskExited(W0, 0))) == RunOver(130, None, "ended by SIGINT")
 
@@ -306,7 +306,7 @@ def test_a_worker_that_has_joined_does_not_fail_the_run() -> None:
     run = Supervision([PS0, W0])
     run.scale(2)
     (note,) = run.handle(TaskExited(W1, 1))
-    assert note == Note("worker/1, which had joined the run, failed (exit code 1); worker/0 still running.")
+    assert note == PrintNote("worker/1, which had joined the run, failed (exit code 1); worker/0 still running.")
     assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
@@ -324,7 +324,7 @@ def test_a_run_gets_no_more_workers_than_its_machine_can_hold() -> None:
     with pytest.raises(ScaleError, match="this machine has too few cores; at most 128 workers may share them"):
         run.scale(5000)
     (note, starts) = run.scale(128)
-    assert note == Note("starting worker/1 … worker/127 (127 tasks), to join the run.")
+    assert note == PrintNote("starting worker/1 … worker/127 (127 tasks), to join the run.")
     assert isinstance(starts, StartTasks) and len(starts.tasks) == 127
 
 
@@ -334,7 +334,7 @@ def test_a_worker_may_be_asked_to_leave_and_go_after_all_others_have_finished(re
     run.scale(1)
     assert feed(run, TaskExited(W0, 0)) == []
     (note, *rest) = run.handle(TaskExited(W1, returncode))
-    assert note == Note("worker/1 has left the run, as asked.")
+    assert note == PrintNote("worker/1 has left the run, as asked.")
     assert rest == [SendSignal((PS0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
 
@@ -344,9 +344,9 @@ def test_a_worker_that_joined_or_was_told_to_end_fails_no_run_whose_others_have_
     run.scale(3)
     run.handle(TaskExited(W0, 0))
     (late,) = run.handle(TaskExited(TaskId("worker", 2), 1))
-    assert late == Note("worker/2, which had joined the run, failed (exit code 1); worker/1 still running.")
+    assert late == PrintNote("worker/2, which had joined the run, failed (exit code 1); worker/1 still running.")
     (told, *_) = run.handle(TaskExited(W1, EXIT_LEFT))
-    assert told == Note("worker/1 was told to end (SIGTERM) and has left; the others have finished.")
+    assert told == PrintNote("worker/1 was told to end (SIGTERM) and has left; the others have finished.")
     assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
 
 

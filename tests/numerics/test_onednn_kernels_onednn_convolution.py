@@ -15,7 +15,7 @@ from tests.numerics.test_convolution import CASES
 from tfmini.numerics import convolution, onednn, onednn_kernels
 from tfmini.numerics.windows import Axes, window_axis
 
-installed = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')")
+installed = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install onednn-cpu-gomp)")
 
 
 def arrays(shape: Any, window: Any, stride: int, dilation: int, padding: bytes) -> tuple[Any, Any, Any, Axes]:
@@ -74,14 +74,14 @@ def test_a_forked_child_convolves() -> None:
     code = """
 import os, sys
 import numpy as np
-from tfmini.numerics import onednn_convolution
+from tfmini.numerics import onednn_kernels
 from tfmini.numerics.windows import Axes, window_axis
 image, filters = np.ones((8, 16, 16, 8), np.float32), np.ones((3, 3, 8, 8), np.float32)
 axes = Axes(window_axis(16, 3, 1, 1, b"SAME") for _ in range(2))
-wanted = onednn_convolution.forward(image, filters, axes)
+wanted = onednn_kernels.forward(image, filters, axes)
 child = os.fork()
 if not child:
-    os._exit(0 if np.allclose(onednn_convolution.forward(image, filters, axes), wanted) else 1)
+    os._exit(0 if np.allclose(onednn_kernels.forward(image, filters, axes), wanted) else 1)
 sys.exit(os.waitpid(child, 0)[1] >> 8)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=200).returncode == 0

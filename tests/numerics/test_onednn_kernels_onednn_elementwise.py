@@ -14,7 +14,7 @@ from tfmini.numerics import onednn
 from tfmini.numerics.onednn_kernels import accepts, run
 
 pytestmark = pytest.mark.skipif(
-    onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')"
+    onednn.library() is None, reason="oneDNN is missing (pip install onednn-cpu-gomp)"
 )  # fmt: skip
 OPERATIONS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
 EDGES = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -1e-45, 3e38, -3e38, 1.0], np.float32)

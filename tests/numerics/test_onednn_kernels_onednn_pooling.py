@@ -18,7 +18,7 @@ CASES = [
 ]
 
 
-@pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')")
+@pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install onednn-cpu-gomp)")
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("padding", [b"SAME", b"VALID"])
 @pytest.mark.parametrize("shape,ksize,strides", CASES)

@@ -31,7 +31,7 @@ def initial(slots: int) -> list[Any]:
     return [*arrays, grad]
 
 
-@pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install 'tfmini[onednn]')")
+@pytest.mark.skipif(onednn.library() is None, reason="oneDNN is missing (pip install onednn-cpu-gomp)")
 @pytest.mark.parametrize("block", [1 << 20, 200_000])
 @pytest.mark.parametrize("rule,slots,hyper,attrs", CASES)
 def test_a_rule_equals_numpys(

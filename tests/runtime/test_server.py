@@ -16,16 +16,16 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.launch.local_cluster import TASK_PROGRAM
 from tfmini.launch.supervision import TaskId
 from tfmini.rpc import messages as m
 from tfmini.rpc.keys import generate_keys
 from tfmini.rpc.peer import Peer
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.master import master_session
-from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.process import current_process
-from tfmini.testing import TASK_PROGRAM, ProcessCluster
+from tfmini.testing import ProcessCluster
 
 
 def test_a_local_server_runs_a_session() -> None:
@@ -307,9 +307,10 @@ def test_closing_a_session_while_a_plan_is_made_ends_its_run(monkeypatch: pytest
     with tf.device("/job:ps/task:0"):
         fetched = tf.random_uniform([2])
 
-    def closed_before(session: MasterSession, *args: Any) -> Registration:
-        session.close()
-        return Registration(session, *args)
+    def closed_before(*args: Any) -> Registration:
+        (opened,) = workers[0].master.sessions.values()
+        opened.close()
+        return Registration(*args)
 
     session = tf.Session(workers[0].target)
     monkeypatch.setattr(master_session, "Registration", closed_before)

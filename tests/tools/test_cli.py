@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from tfmini._version import __version__
 from tfmini.launch.output import OutputLines, Sink, TaskPrefixes
 from tfmini.launch.supervision import TaskId
 from tfmini.rpc.keys import load_keys
@@ -46,7 +47,10 @@ def test_unknown_commands_get_a_suggestion() -> None:
     assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
     said = CliRunner().invoke(main, ["xyzzy"]).output
     assert "No such command 'xyzzy'. The commands are calibrate, dashboard, h" in said
-    assert "No such command '--version'. Did you mean 'version'?" in CliRunner().invoke(main, ["--version"]).output
+
+
+def test_the_version_is_an_option_as_well() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"tfmini {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments, said", [

@@ -109,4 +109,4 @@ def test_the_address_has_a_token_that_differs_each_time(monkeypatch: pytest.Monk
 def test_without_the_extra_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['starlette'] = None; from tfmini.tools.cli import main; main(['dashboard', 'h'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 1 and "pip install 'tfmini[dashboard]'" in done.stderr
+    assert done.returncode == 1 and "pip install 'tfmini-cluster[dashboard]'" in done.stderr

@@ -17,7 +17,7 @@ from tfmini import protos
 from tfmini.show.inspection.study import trains
 from tfmini.show.inspection.trace import OP, WIRE, read_trace
 from tfmini.tools.cli import main
-from tfmini.tools.run import TRACE_ENV, TraceOptions, Tracer
+from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -13,6 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.core_types import Array
 
 _TEMPORARY = ".tempstate"
 _WRITE_BACK = 8 << 20  # bytes that the device writes while the following ones are computed
@@ -217,8 +218,6 @@ def decode(data: bytes, position: int) -> tuple[int, int]:
 #     string tensor = varint length*, masked CRC-32C of the lengths (fixed32), bytes of the strings
 #
 # The checksum of the lengths is computed over fixed32 values (fixed64 where a length needs it), not over the varints.
-
-Array = np.ndarray[Any, Any]
 
 
 def raw_bytes(array: Array) -> Array:

@@ -31,7 +31,7 @@ _OPS = {
     "tf.spectral": "spectral_ops",
     "tf.summary": "summary_ops",
     "tf.test": "gradient_checker",
-    ":ops.array.inplace raw": "inplace_ops",
+    ":ops.array.gather raw": "inplace_ops",
     ":ops.variables.resource_variable raw": "resource_variable_ops",
     "tf :compat.graph_functions": "functional_ops",
     "tf :ops.array.layout": "array_ops",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import sys
 import unittest
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.cluster import ClusterSpec
 from tfmini.compat.test_case import TestCase
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
@@ -27,39 +25,8 @@ from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity
 from tfmini.ops.gradients import gradients
-from tfmini.runtime.server import Server
 
 TensorFlowTestCase = TestCase
-
-
-def _free_ports(count: int) -> list[int]:
-    """Different free ports of this machine: all sockets stay open until the last port is found."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-@export("tf.test.create_local_cluster")
-def create_local_cluster(
-    num_workers: int, num_ps: int, protocol: str = "grpc", worker_config: Any = None, ps_config: Any = None
-) -> tuple[list[Server], list[Server]]:
-    """A cluster of servers in this process (``tf.test.create_local_cluster``).
-
-    Args:
-      num_workers, num_ps: the number of tasks of the jobs ``worker`` and ``ps``.
-      protocol: as for `tf.train.Server`.
-      worker_config, ps_config: ConfigProtos.
-
-    Returns:
-      (servers of the workers, servers of the ps), started.
-    """
-    ports = _free_ports(num_workers + num_ps)
-    addresses = [f"localhost:{port}" for port in ports]
-    spec = ClusterSpec({"worker": addresses[:num_workers], "ps": addresses[num_workers:]})
-    workers = [Server(spec, "worker", i, protocol, worker_config) for i in range(num_workers)]
-    return workers, [Server(spec, "ps", i, protocol, ps_config) for i in range(num_ps)]
 
 
 @export("tf.test.is_gpu_available")

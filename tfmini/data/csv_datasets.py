@@ -437,27 +437,13 @@ def _columns(
 
 @export("tf.contrib.data.make_csv_dataset", "tf.data.experimental.make_csv_dataset")
 def make_csv_dataset(
-    file_pattern: TensorLike,
-    batch_size: TensorLike,
-    column_names: Any = None,
-    column_defaults: Any = None,
-    label_name: Any = None,
-    select_columns: Any = None,
-    field_delim: str = ",",
-    use_quote_delim: bool = True,
-    na_value: str = "",
-    header: bool = True,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    shuffle_buffer_size: int = 10000,
-    shuffle_seed: Any = None,
-    prefetch_buffer_size: Any = None,
-    num_parallel_reads: TensorLike | None = None,
-    sloppy: bool = False,
-    num_rows_for_inference: int | None = 100,
-    compression_type: TensorLike | None = None,
-    ignore_errors: bool = False,
-) -> Dataset:
+    file_pattern: TensorLike, batch_size: TensorLike, column_names: Any = None, column_defaults: Any = None,
+    label_name: Any = None, select_columns: Any = None, field_delim: str = ",", use_quote_delim: bool = True,
+    na_value: str = "", header: bool = True, num_epochs: int | None = None, shuffle: bool = True,
+    shuffle_buffer_size: int = 10000, shuffle_seed: Any = None, prefetch_buffer_size: Any = None,
+    num_parallel_reads: TensorLike | None = None, sloppy: bool = False, num_rows_for_inference: int | None = 100,
+    compression_type: TensorLike | None = None, ignore_errors: bool = False,
+) -> Dataset:  # fmt: skip
     """Batches of the records of CSV files, as dictionaries of columns (``tf.data.experimental.make_csv_dataset``).
 
     Args:

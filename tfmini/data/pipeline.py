@@ -31,8 +31,7 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
-from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun
-from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.executor.registered_graph import FunctionRun, PartitionRun, RegisteredGraph
 from tfmini.runtime.resources import Resources
 from tfmini.shapes import RawShape
 
@@ -241,7 +240,7 @@ class FunctionCall(FunctionRun):
 
 
 class _ReadingStop:
-    """See `partition_run.StopReason`."""
+    """See `registered_graph.StopReason`."""
 
     __slots__ = ("_reading",)
 

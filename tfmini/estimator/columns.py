@@ -613,6 +613,7 @@ def _weighted(
     weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
     if sparse:
         return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
+    assert inputs is not None
     return matmul(inputs, weights), [*variables, weights]
 
 

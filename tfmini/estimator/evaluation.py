@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tfmini import dtypes, protos
-from tfmini.estimator.model_spec import ModeKeys
-from tfmini.estimator.run_config import TaskType
+from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.run_config import RunConfig, TaskType, WarmStartSettings
 from tfmini.graph import nest
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
@@ -32,17 +32,29 @@ from tfmini.train.sessions.monitored_session import ChiefSessionCreator, Monitor
 from tfmini.train.sessions.scaffold import Scaffold
 from tfmini.train.summary_writer import FileWriterCache
 
-if TYPE_CHECKING:
-    from tfmini.estimator.estimator import Estimator
-    from tfmini.estimator.model_spec import EstimatorSpec
-
-
 _log = logging.getLogger("tensorflow")
 LOSS_KEY = "loss"
 
 
+class ModelOwner(Protocol):
+    """The part of an `Estimator` that its training, its evaluation, its predictions and its exports use."""
+
+    _session_config: Any
+    _device_fn: Any
+    _warm_start_settings: WarmStartSettings | None
+
+    @property
+    def model_dir(self) -> str: ...
+    @property
+    def config(self) -> RunConfig: ...
+    def eval_dir(self, name: str | None = None) -> str: ...
+    def latest_checkpoint(self) -> str | None: ...
+    def _inputs(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, Any, list[Any]]: ...
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec: ...
+
+
 def evaluate(
-    estimator: Estimator,
+    estimator: ModelOwner,
     input_fn: Callable[..., Any],
     steps: int | None,
     hooks: list[Any],
@@ -152,7 +164,7 @@ _ITERATOR_OPS = ("IteratorGetNext", "IteratorGetNextSync")
 
 
 def predict(
-    estimator: Estimator,
+    estimator: ModelOwner,
     input_fn: Callable[..., Any],
     keys: Iterable[str] | None,
     hooks: list[Any],
@@ -265,7 +277,7 @@ def step_of_checkpoint(directory: str) -> int:
     return 0 if found is None else int(load_variable(found, GraphKeys.GLOBAL_STEP))
 
 
-def train(estimator: Estimator, input_fn: Callable[..., Any], hooks: list[Any], listeners: list[Any]) -> Any:
+def train(estimator: ModelOwner, input_fn: Callable[..., Any], hooks: list[Any], listeners: list[Any]) -> Any:
     """Trains until a hook or the end of the input stops it; returns the last loss, None without a step."""
     with Graph().as_default() as graph, graph.device(estimator._device_fn):
         set_random_seed(estimator.config.tf_random_seed)
@@ -276,7 +288,7 @@ def train(estimator: Estimator, input_fn: Callable[..., Any], hooks: list[Any], 
         return _run(estimator, spec, [*input_hooks, *hooks], listeners)
 
 
-def _run(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> Any:
+def _run(estimator: ModelOwner, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> Any:
     if estimator._warm_start_settings:
         estimator._warm_start_settings.apply()
     if not any(summary.op.name == "loss" for summary in get_collection(GraphKeys.SUMMARIES)):
@@ -290,7 +302,7 @@ def _run(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], listeners:
     return _loop(estimator, spec, worker_hooks, [*chief_hooks, *spec.training_chief_hooks])
 
 
-def _loop(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], chief_hooks: list[Any]) -> Any:
+def _loop(estimator: ModelOwner, spec: EstimatorSpec, hooks: list[Any], chief_hooks: list[Any]) -> Any:
     config, loss, done = estimator.config, None, False
     leads = _has_master(config)
     with MonitoredTrainingSession(
@@ -314,7 +326,7 @@ def _loop(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], chief_hoo
     return loss
 
 
-def _loss_log(estimator: Estimator, spec: EstimatorSpec) -> list[Any]:
+def _loss_log(estimator: ModelOwner, spec: EstimatorSpec) -> list[Any]:
     every = estimator.config.log_step_count_steps
     if every is None:
         return []
@@ -331,7 +343,7 @@ def _saver(config: Any) -> Saver:
     )
 
 
-def _saving_hooks(estimator: Estimator, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> list[Any]:
+def _saving_hooks(estimator: ModelOwner, spec: EstimatorSpec, hooks: list[Any], listeners: list[Any]) -> list[Any]:
     """The chief's hook that saves, unless another hook does so; the listeners are told by the one that saves."""
     saving = [hook for hook in (*hooks, *spec.training_chief_hooks) if isinstance(hook, CheckpointSaverHook)]
     config, made = estimator.config, []
@@ -352,7 +364,7 @@ def _has_master(config: Any) -> bool:
     return bool(config.cluster_spec) and TaskType.MASTER in config.cluster_spec.jobs
 
 
-def _hooks_beside_master(estimator: Estimator, spec: EstimatorSpec) -> list[Any]:
+def _hooks_beside_master(estimator: ModelOwner, spec: EstimatorSpec) -> list[Any]:
     """Summaries of the first worker: a master stands still while it evaluates, so its periods would be wrong."""
     config = estimator.config
     made: list[Any] = []

@@ -6,11 +6,11 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tfmini import dtypes
-from tfmini.estimator.evaluation import metric_ops
-from tfmini.estimator.model_spec import EvalOutput, ExportOutput, ModeKeys, TrainOutput
+from tfmini.estimator.evaluation import ModelOwner, metric_ops
+from tfmini.estimator.model_spec import EstimatorSpec, EvalOutput, ExportOutput, ModeKeys, TrainOutput
 from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
@@ -28,11 +28,6 @@ from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.global_steps import create_global_step
 from tfmini.train.sessions.scaffold import Scaffold
 
-if TYPE_CHECKING:
-    from tfmini.estimator.estimator import Estimator
-    from tfmini.estimator.model_spec import EstimatorSpec
-
-
 _log = logging.getLogger("tensorflow")
 Receivers = Mapping[str, Callable[[], Any]]
 # In this order the graphs are added: the first one writes the variables, and the training graph has all of them.
@@ -45,7 +40,7 @@ _ATTEMPTS = 10
 
 
 def export_model(
-    estimator: Estimator,
+    estimator: ModelOwner,
     base: str,
     receivers: Receivers,
     assets_extra: Mapping[str, str] | None,
@@ -97,7 +92,7 @@ def _copy_extra(directory: str, assets_extra: Mapping[str, str]) -> None:
 
 
 def _add_graph(
-    estimator: Estimator,
+    estimator: ModelOwner,
     builder: SavedModelBuilder,
     receiver_fn: Callable[[], Any],
     mode: str,

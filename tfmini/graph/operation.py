@@ -251,22 +251,11 @@ def _public_attr(kind: str, value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
 
 
-@export("tf.Tensor")
-class Tensor:
-    """One output of an operation (``tf.Tensor``): a symbol, not a value.
+if TYPE_CHECKING:
 
-    Attributes:
-      op: the operation that computes it.
-      value_index: the position among the outputs of ``op``.
-      dtype: the element type; a ``_ref`` type for the output of a ref variable.
-      handle_data: for a resource handle, the dtype and raw shape of the variable behind it.
-      raw_shape: the static shape as a plain tuple with None for unknown sizes; None for an unknown rank.
-    """
+    class Operators:
+        """The operators of tensors and variables, which `ops.math.operators` and `ops.array.slicing` add."""
 
-    __slots__ = ("op", "value_index", "dtype", "raw_shape", "_consumers", "handle_data", "__weakref__", "__dict__")
-
-    if TYPE_CHECKING:
-        # `ops.math.operators` and `ops.array.slicing` add the operators, since they need the ops.
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -297,6 +286,24 @@ class Tensor:
         def __invert__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __getitem__(self, item: Any) -> Tensor: ...
+
+else:
+    Operators = object
+
+
+@export("tf.Tensor")
+class Tensor(Operators):
+    """One output of an operation (``tf.Tensor``): a symbol, not a value.
+
+    Attributes:
+      op: the operation that computes it.
+      value_index: the position among the outputs of ``op``.
+      dtype: the element type; a ``_ref`` type for the output of a ref variable.
+      handle_data: for a resource handle, the dtype and raw shape of the variable behind it.
+      raw_shape: the static shape as a plain tuple with None for unknown sizes; None for an unknown rank.
+    """
+
+    __slots__ = ("op", "value_index", "dtype", "raw_shape", "_consumers", "handle_data", "__weakref__", "__dict__")
 
     # Makes numpy leave ``ndarray + tensor`` to the tensor, instead of treating it as a sequence.
     __array_priority__ = 100

@@ -247,7 +247,7 @@ _STACK_DEPTH = 20
 _PACKAGE = __file__.rsplit("/", 2)[0]
 # Modules that run a script from another program, as `python -m` and `tfmini run` do.
 _BETWEEN = "/absl/app.py"  # `tf.app.run`, if absl is installed
-_LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/run.py")
+_LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/run.py", "/tfmini/tools/script.py")
 
 
 def capture_stack() -> tuple[Any, ...]:

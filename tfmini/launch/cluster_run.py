@@ -40,7 +40,7 @@ from tfmini.launch.supervision import (
     Event,
     GraceExpired,
     Instruction,
-    Note,
+    PrintNote,
     RunOver,
     ScaleError,
     SendSignal,
@@ -177,7 +177,7 @@ class ClusterRun:
             raise ScaleError("its engine cannot start tasks later.")
         instructions = self.supervision.scale(workers)
         self._carry_out(instructions)
-        return next(each.text for each in instructions if isinstance(each, Note))
+        return next(each.text for each in instructions if isinstance(each, PrintNote))
 
     def _take_orders(self) -> None:
         assert self.control is not None
@@ -393,7 +393,7 @@ class ClusterRun:
                     self._dismiss(tasks)
                 case StartGrace():
                     self._grace_at = time.monotonic() + self.limits.grace_s
-                case Note(text):
+                case PrintNote(text):
                     self.say(text)
                 case RunOver():
                     self._finish = instruction

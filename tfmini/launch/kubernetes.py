@@ -65,7 +65,7 @@ class KubernetesCluster:
             self._urllib3: Any = importlib.import_module("urllib3")
         except ImportError:
             raise EngineError(
-                "--on kubernetes needs the package kubernetes: pip install 'tfmini[kubernetes]'."
+                "--on kubernetes needs the package kubernetes: pip install 'tfmini-cluster[kubernetes]'."
             ) from None
         self.namespace = namespace or _configure()
         self._core = self._client.CoreV1Api()

@@ -37,7 +37,7 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise EngineError("--on ray needs the package ray: pip install 'tfmini[ray]'.") from None
+        raise EngineError("--on ray needs the package ray: pip install 'tfmini-cluster[ray]'.") from None
 
 
 class RayEngine(AgentEngine):

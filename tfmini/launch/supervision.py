@@ -123,7 +123,7 @@ class StartGrace:
 
 
 @dataclass(frozen=True)
-class Note:
+class PrintNote:
     """Print a message."""
 
     text: str
@@ -152,7 +152,7 @@ class Dismiss:
     tasks: tuple[TaskId, ...]
 
 
-Instruction = SendSignal | StartGrace | Note | RunOver | StartTasks | Dismiss
+Instruction = SendSignal | StartGrace | PrintNote | RunOver | StartTasks | Dismiss
 
 
 class ScaleError(Exception):
@@ -267,7 +267,7 @@ class Supervision:
             return []
         if self._work_done:
             return self._stop_all()
-        return [Note("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")]
+        return [PrintNote("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")]
 
     def _task_exited(self, task: TaskId, returncode: int) -> list[Instruction]:
         if task not in self._alive:
@@ -295,20 +295,20 @@ class Supervision:
         spared = bool(working) or self._work_done  # whether the run needs this task no more
         if task in self._dismissed and spared:
             self._dismissed.discard(task)
-            return [Note(f"{task} has left the run, as asked.")]
+            return [PrintNote(f"{task} has left the run, as asked.")]
         if task in self._late and returncode != 0 and spared:
-            return [Note(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
+            return [PrintNote(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
         if returncode == EXIT_LEFT and task not in self._serves and spared:
-            return [Note(f"{task} was told to end (SIGTERM) and has left; {others}.")]
+            return [PrintNote(f"{task} was told to end (SIGTERM) and has left; {others}.")]
         if self._comes_too_late(task, returncode):
             how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
-            return [Note(f"{how}: it is not started again, and has not failed the run; {others}.")]
+            return [PrintNote(f"{how}: it is not started again, and has not failed the run; {others}.")]
         if returncode != 0:
             return self._task_failed(task, returncode)
         if task in self._ranks:
             self._finished_ranks.add(task)
         if task in self._serves and working:
-            return [Note(f"{task} has ended (exit code 0); {_names(working)} still running.")]
+            return [PrintNote(f"{task} has ended (exit code 0); {_names(working)} still running.")]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
         return []
@@ -332,7 +332,7 @@ class Supervision:
             return []
         self._back.difference_update(stranded)
         self._dismissed.update(stranded)
-        return [Note(f"the ranks that {_names(stranded)} would wait for have finished."), Dismiss(stranded)]
+        return [PrintNote(f"the ranks that {_names(stranded)} would wait for have finished."), Dismiss(stranded)]
 
     def _comes_too_late(self, task: TaskId, returncode: int) -> bool:
         """Whether a rank has only missed the end: it was killed when it might have been started again, or it was.
@@ -350,7 +350,7 @@ class Supervision:
         self._joined.discard(task)
         how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
-        return [Note(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
+        return [PrintNote(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
 
     def scale(self, workers: int) -> list[Instruction]:
         """Lets workers join the run, or leave it, until so many are there.
@@ -363,14 +363,14 @@ class Supervision:
         if len(present) > workers:
             leaving = tuple(present[workers:])
             self._dismissed.update(leaving)
-            return [Note(f"asking {_names(leaving)} to leave the run."), Dismiss(leaving)]
+            return [PrintNote(f"asking {_names(leaving)} to leave the run."), Dismiss(leaving)]
         free = (task for task in map(_worker, itertools.count()) if task not in self._alive)
         joining = tuple(itertools.islice(free, workers - len(present)))
         if not joining:
-            return [Note(f"{workers} workers are there already.")]
+            return [PrintNote(f"{workers} workers are there already.")]
         self._alive.update(dict.fromkeys(joining))
         self._late.update(joining)
-        return [Note(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
+        return [PrintNote(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
 
     def _check_scale(self, workers: int, present: list[TaskId]) -> None:
         if self.phase is not TaskPhase.RUNNING or self._work_done:
@@ -391,16 +391,16 @@ class Supervision:
             self._verdict = _Verdict(code, task, f"{task} failed first: {how}")
         others = [other for other in self._working() if other != task]
         if self._keep_going and task not in self._serves and others:
-            return [Note(f"{task} failed ({how}); continuing with {_names(others)}.")]
+            return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.")]
         if not self._alive:
             return []
-        return [Note(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
+        return [PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
 
     def _stop_all(self) -> list[Instruction]:
         joined = [task for task in self._alive if task in self._joined]
         notes: list[Instruction] = []
         if joined and self.phase is TaskPhase.RUNNING and self._verdict is None:
-            notes = [Note(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
+            notes = [PrintNote(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
         self.phase = TaskPhase.STOPPING
         return [*notes, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
@@ -416,12 +416,12 @@ class Supervision:
             self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
         working = self._working()
         if not working:
-            return [Note(f"{name}: ending the cluster."), *self._stop_all()]
+            return [PrintNote(f"{name}: ending the cluster."), *self._stop_all()]
         self.phase = TaskPhase.WORKERS_ENDING
         # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
         return [
-            Note(f"{name}: ending the cluster."),
+            PrintNote(f"{name}: ending the cluster."),
             SendSignal(tuple(working), forwarded),
             StartGrace(),
         ]
@@ -434,12 +434,12 @@ class Supervision:
             self._verdict = _Verdict(
                 EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
-        return [Note(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
+        return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
 
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):
             return []
-        return [Note(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
+        return [PrintNote(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
 
     def _finish(self) -> RunOver:
         self.phase = TaskPhase.FINISHED

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics import onednn as matrix_product_onednn
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics.windows import Axes, padded, patches, scratch
@@ -153,7 +153,6 @@ def depthwise_backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
 # ---- matrix product ----------------------------------------
 # Products of two matrices of float32, by oneDNN where it is installed and they are large, else by numpy's BLAS.
 
-Array = np.ndarray[Any, Any]
 # Up to this many multiplications numpy's BLAS uses one thread. Larger products must not go there while anything else
 # goes to oneDNN: the threads of each wait for work by spinning, on cores that the other's need (with 1 << 22 a step of
 # the benchmarks' convolutional network takes 2.3 times as long).

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from tfmini.core_types import Array
 
 
 class States(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini import errors
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 
 # ---- inflation ----------------------------------------
@@ -73,7 +74,6 @@ def inflate(data: bytes, window_bits: int, what: str) -> bytes:
 
 # ---- png decoding ------------------------------------------------------------
 
-Array = np.ndarray[Any, Any]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LARGEST_SIDE, _MOST_PIXELS = 1 << 27, 1 << 29  # less than these, as in TensorFlow

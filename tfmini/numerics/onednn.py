@@ -1,4 +1,4 @@
-"""A binding to oneDNN 3 (the extra ``tfmini[onednn]``), for convolutions, pooling and matrix products.
+"""A binding to oneDNN 3 (the package ``onednn-cpu-gomp``), for convolutions, pooling and matrix products.
 
 oneDNN convolves without a patch matrix, and its products of matrices of unlike sizes are faster than OpenBLAS's. Both
 use OpenMP's threads: where products ran in OpenBLAS's, the threads of each would spin on cores that the other needs.
@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics.windows import scratch
-
-Array = np.ndarray[Any, Any]
 
 _FLOAT32 = 3  # dnnl_f32
 _ANY_LAYOUT = 1  # dnnl_format_tag_any: oneDNN chooses
@@ -206,7 +205,7 @@ class Library:
         size: int = self.quick.dnnl_memory_desc_get_size(layout)
         return size
 
-    def describe(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+    def describe(self, function: str, *arguments: object) -> ctypes.c_void_p:
         """A primitive descriptor from one of the functions ``dnnl_…_primitive_desc_create``."""
         made = ctypes.c_void_p()
         check(getattr(self.slow, f"dnnl_{function}_primitive_desc_create")(ctypes.byref(made), *arguments))

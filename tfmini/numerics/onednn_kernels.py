@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.numerics import onednn
 from tfmini.numerics.onednn import (
     RESULT,
@@ -122,7 +123,7 @@ class _Convolution:
         return self._primitives("backward_weights", WEIGHTS_GRADIENT, onednn.DIRECT, *layouts, hint=self._forward[0])
 
     def _primitives(
-        self, kind: str, filters: int, *arguments: Any, hint: Primitive | None = None
+        self, kind: str, filters: int, *arguments: object, hint: Primitive | None = None
     ) -> tuple[Primitive, Primitive]:
         """The convolution of a kind, and the copy of its filters, argument ``filters``, to or from their layout."""
         library = self._library
@@ -175,7 +176,6 @@ class _Convolution:
 # numpy makes a pass for each operation, on one core. A chain is ``target = step(…step(first(a, b), operand)…)``. All of
 # its operations round as numpy's do, so that the results are equal bit by bit.
 
-Array = np.ndarray[Any, Any]
 
 _SECOND_SOURCE = 2
 _STEP_OPERAND = 32768  # DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE, times the number of the step (from 1)
@@ -184,7 +184,7 @@ _UNARY = {"sqrt": 0x25}
 _MOST_CHAINS = 1024  # one for each size of a variable and pass of its rule
 
 
-def accepts(*arrays: Any) -> bool:
+def accepts(*arrays: Array) -> bool:
     """Whether oneDNN computes chains here, and all arrays are contiguous, of float32 and not empty."""
     return all(a.dtype == _FLOAT32 and a.flags.c_contiguous and a.size for a in arrays) and _available()
 
@@ -209,7 +209,7 @@ def _available() -> bool:
     return np.array_equal(found, (np.sqrt((a * np.float32(0.3) + b) / a) - np.float32(0.7)) * b)
 
 
-def run(target: Array, a: Array, first: str, b: Any, *steps: Any) -> None:
+def run(target: Array, a: Array, first: str, b: Array | float, *steps: Array | float | str) -> None:
     """Computes a chain on arrays of one size, which `accepts` has accepted; ``target`` may be one of them.
 
     Args:
@@ -224,7 +224,7 @@ def run(target: Array, a: Array, first: str, b: Any, *steps: Any) -> None:
     _chain(a.size, tuple(kinds), threads)(target, a, operands)
 
 
-def _operand(value: Any) -> Array:
+def _operand(value: Array | float) -> Array:
     """An array as it is; a number as an array of one element."""
     return value if isinstance(value, np.ndarray) and value.size > 1 else np.array([value], np.float32)
 
@@ -364,24 +364,16 @@ class _MaxPooling:
 # subtracted there is added here with the other sign.
 
 
-def _space(like: Any) -> Any:
+def _space(like: Array) -> Any:
     return scratch("oneDNN updates", like.shape, like.dtype)
 
 
-def gradient_descent(var: Any, grad: Any, lr: Any) -> None:
+def gradient_descent(var: Array, grad: Array, lr: Array) -> None:
     """See `update_rules.gradient_descent`."""
     run(var, grad, "multiply", -lr, "add", var)
 
 
-def momentum(
-    var: Any,
-    accum: Any,
-    grad: Any,
-    lr: Any,
-    mu: Any,
-    *,
-    use_nesterov: bool,
-) -> None:
+def momentum(var: Array, accum: Array, grad: Array, lr: Array, mu: Array, *, use_nesterov: bool) -> None:
     """See `update_rules.momentum`."""
     run(accum, accum, "multiply", mu, "add", grad)
     if use_nesterov:
@@ -390,7 +382,7 @@ def momentum(
         run(var, accum, "multiply", -lr, "add", var)
 
 
-def adagrad(var: Any, accum: Any, grad: Any, lr: Any, *, update_slots: bool) -> None:
+def adagrad(var: Array, accum: Array, grad: Array, lr: Array, *, update_slots: bool) -> None:
     """See `update_rules.adagrad`."""
     if update_slots:
         run(accum, grad, "multiply", grad, "add", accum)
@@ -399,15 +391,7 @@ def adagrad(var: Any, accum: Any, grad: Any, lr: Any, *, update_slots: bool) -> 
     run(var, grad, "divide", t, "multiply", -lr, "add", var)
 
 
-def adagrad_v2(
-    var: Any,
-    accum: Any,
-    grad: Any,
-    lr: Any,
-    epsilon: Any,
-    *,
-    update_slots: bool,
-) -> None:
+def adagrad_v2(var: Array, accum: Array, grad: Array, lr: Array, epsilon: Array, *, update_slots: bool) -> None:
     """See `update_rules.adagrad_v2`."""
     if update_slots:
         run(accum, grad, "multiply", grad, "add", accum)
@@ -417,8 +401,8 @@ def adagrad_v2(
 
 
 def adam(
-    var: Any, m: Any, v: Any, grad: Any,
-    beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, *, use_nesterov: bool,
+    var: Array, m: Array, v: Array, grad: Array, beta1_power: Array, beta2_power: Array, lr: Array, beta1: Array,
+    beta2: Array, epsilon: Array, *, use_nesterov: bool,
 ) -> None:  # fmt: skip
     """See `update_rules.adam`."""
     one, t = _one(var), _space(var)
@@ -434,16 +418,7 @@ def adam(
     run(var, step, "divide", t, "multiply", -rate, "add", var)
 
 
-def rms_prop(
-    var: Any,
-    ms: Any,
-    mom: Any,
-    grad: Any,
-    lr: Any,
-    rho: Any,
-    mu: Any,
-    epsilon: Any,
-) -> None:
+def rms_prop(var: Array, ms: Array, mom: Array, grad: Array, lr: Array, rho: Array, mu: Array, epsilon: Array) -> None:
     """See `update_rules.rms_prop`."""
     t = _space(var)
     run(ms, grad, "multiply", grad, "subtract", ms, "multiply", _one(var) - rho, "add", ms)
@@ -453,5 +428,5 @@ def rms_prop(
     run(var, var, "subtract", mom)
 
 
-def _one(array: Any) -> Any:
+def _one(array: Array) -> Any:
     return array.dtype.type(1)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
+
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
@@ -21,8 +23,6 @@ _HALF = np.uint64(32)
 # Blocks per pass: the working arrays of one pass stay in the cache.
 _PASS = 8192
 RESERVED_PER_OUTPUT = 256
-
-Array = np.ndarray[Any, Any]
 
 
 class PhiloxGenerator:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-Array = Any
+from tfmini.core_types import Array
 
 _EPS, _TERMS = 1e-16, 5000  # of the series of `_gamma_slope`
 
@@ -24,7 +24,7 @@ def _scipy() -> Any:
 def _of_scipy(name: str, valid: Callable[..., Array] | None = None) -> Callable[..., Any]:
     """The function of scipy, NaN where the arguments are not ``valid``."""
 
-    def function(*values: Any) -> Any:
+    def function(*values: Array) -> Any:
         wide = [np.asarray(value, np.float64) for value in values]
         result = getattr(_scipy(), name)(*wide)
         if valid is not None:
@@ -44,23 +44,23 @@ betainc = _of_scipy("betainc", lambda a, b, x: (a > 0) & (b > 0) & np.isfinite(a
 zeta = _of_scipy("zeta")
 
 
-def lgamma(x: Any) -> Any:
+def lgamma(x: Array) -> Any:
     """log |gamma(x)|; infinite at 0, the negative integers and both infinities."""
     wide = np.asarray(x, np.float64)
     return np.where(np.isinf(wide), np.inf, _scipy().gammaln(wide)).astype(x.dtype)[()]
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: Array) -> Any:
     """The derivative of lgamma; NaN at 0 and the negative integers."""
     wide = np.asarray(x, np.float64)
     return np.where(_is_pole(wide), np.nan, _scipy().psi(wide)).astype(x.dtype)[()]
 
 
-def _is_pole(x: Array) -> Array:
+def _is_pole(x: Array) -> Any:
     return (x <= 0) & (x == np.floor(x))
 
 
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Array, x: Array) -> Any:
     """The n-th derivative of digamma, for whole n >= 0."""
     order, point = np.asarray(n, np.float64), np.asarray(x, np.float64)
     sign = np.where(order % 2 == 0, -1.0, 1.0)
@@ -73,7 +73,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _in_float64(function: Callable[..., Array]) -> Callable[..., Any]:
-    def wrapped(*values: Any) -> Any:
+    def wrapped(*values: Array) -> Any:
         arrays = np.broadcast_arrays(*[np.asarray(v, np.float64) for v in values])
         return function(*arrays).astype(values[0].dtype)[()]
 
@@ -105,7 +105,7 @@ igamma_grad_a = _in_float64(_gamma_slope)
 
 
 @_in_float64
-def random_gamma_grad(alpha: Array, sample: Array) -> Array:
+def random_gamma_grad(alpha: Array, sample: Array) -> Any:
     """d sample / d alpha of a gamma variate of rate 1 at a fixed quantile: -(dP/da) / density."""
     density = np.exp((alpha - 1.0) * np.log(sample) - sample - _scipy().gammaln(alpha))
     return -_gamma_slope(alpha, sample) / density

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.memory import check_room
 
 _ESCAPES = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
@@ -32,7 +32,7 @@ def element_text(value: Any) -> str:
     return "?"
 
 
-def _float_text(value: float, kind: Any, few: int, many: int) -> str:
+def _float_text(value: float, kind: type, few: int, many: int) -> str:
     text = f"{value:.{few}g}"
     return text if kind(text) == value or math.isnan(value) else f"{value:.{many}g}"
 
@@ -51,7 +51,7 @@ def summary(value: TensorLike, limit: int) -> str:
     return "".join(parts) + ("..." if array.size > limit else "")
 
 
-def _summarize(flat: Any, shape: tuple[int, ...], dim: int, done: int, limit: int, parts: list[str]) -> int:
+def _summarize(flat: Array, shape: tuple[int, ...], dim: int, done: int, limit: int, parts: list[str]) -> int:
     """Adds the text of one dimension; returns how many elements have been printed."""
     for i in range(shape[dim]):
         if done >= limit:
@@ -119,7 +119,7 @@ def compiled(pattern: bytes) -> Any:
         raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
 
 
-def replaced(pattern: Any, text: bytes, rewrite: bytes, everywhere: bool) -> bytes:
+def replaced(pattern: re.Pattern[bytes], text: bytes, rewrite: bytes, everywhere: bool) -> bytes:
     r"""``text`` with matches of a compiled pattern replaced.
 
     Args:
@@ -154,7 +154,7 @@ def replaced(pattern: Any, text: bytes, rewrite: bytes, everywhere: bool) -> byt
     return b"".join(out)
 
 
-def _expanded(pieces: list[bytes], match: Any) -> bytes:
+def _expanded(pieces: list[bytes], match: re.Match[bytes]) -> bytes:
     out = [pieces[0]]
     for code, rest in zip(pieces[1::2], pieces[2::2]):
         if code == b"\\":

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics.onednn_kernels import accepts, several_threads
 from tfmini.shapes import format_raw
 
-Array = Any
 Rule = Callable[..., None]
 
 # A variable, its slots, a gradient and scratch memory of this many float32 elements stay in a cache of 1-2 MiB.
@@ -68,19 +68,19 @@ def _run_by_onednn(rule: Rule, arrays: Sequence[Array], grad: Array, hyper: Sequ
     return True
 
 
-def gradient_descent(var: Array, grad: Array, t: Array, lr: Any) -> None:
+def gradient_descent(var: Array, grad: Array, t: Array, lr: Array) -> None:
     """var -= lr * grad"""
     np.multiply(grad, lr, out=t)
     np.subtract(var, t, out=var)
 
 
-def _descend(var: Array, t: Array, rate: Any) -> None:
+def _descend(var: Array, t: Array, rate: Array) -> None:
     """var -= rate * t; overwrites t."""
     np.multiply(t, rate, out=t)
     np.subtract(var, t, out=var)
 
 
-def _descend_by_quotient(var: Array, step: Array, t: Array, rate: Any) -> None:
+def _descend_by_quotient(var: Array, step: Array, t: Array, rate: Array) -> None:
     """var -= rate * step / t; overwrites t."""
     np.divide(step, t, out=t)
     _descend(var, t, rate)
@@ -92,20 +92,20 @@ def _add_square(accum: Array, grad: Array, t: Array) -> None:
     np.add(accum, t, out=accum)
 
 
-def _approach(mean: Array, value: Array, t: Array, rest: Any) -> None:
+def _approach(mean: Array, value: Array, t: Array, rest: Array) -> None:
     """mean += (value - mean) * rest; overwrites t, which may be ``value``."""
     np.subtract(value, mean, out=t)
     np.multiply(t, rest, out=t)
     np.add(mean, t, out=mean)
 
 
-def _approach_square(mean: Array, grad: Array, t: Array, rest: Any) -> None:
+def _approach_square(mean: Array, grad: Array, t: Array, rest: Array) -> None:
     """mean += (grad² - mean) * rest; overwrites t."""
     np.multiply(grad, grad, out=t)
     _approach(mean, t, t, rest)
 
 
-def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool) -> None:
+def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Array, mu: Array, *, use_nesterov: bool) -> None:
     """accum = mu * accum + grad; var -= lr * accum, or with ``use_nesterov`` lr * (grad + mu * accum)"""
     np.multiply(accum, mu, out=accum)
     np.add(accum, grad, out=accum)
@@ -118,7 +118,9 @@ def momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, 
         np.subtract(var, t, out=var)
 
 
-def keras_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu: Any, *, use_nesterov: bool) -> None:
+def keras_momentum(
+    var: Array, accum: Array, grad: Array, t: Array, lr: Array, mu: Array, *, use_nesterov: bool
+) -> None:
     """accum = mu * accum - lr * grad; var += accum, or with ``use_nesterov`` mu * accum - lr * grad"""
     np.multiply(grad, lr, out=t)
     np.multiply(accum, mu, out=accum)
@@ -131,7 +133,7 @@ def keras_momentum(var: Array, accum: Array, grad: Array, t: Array, lr: Any, mu:
         np.add(var, accum, out=var)
 
 
-def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, *, update_slots: bool) -> None:
+def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Array, *, update_slots: bool) -> None:
     """accum += grad², unless ``update_slots`` is False; var -= lr * grad / sqrt(accum)"""
     if update_slots:
         _add_square(accum, grad, t)
@@ -139,7 +141,9 @@ def adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, *, update_
     _descend_by_quotient(var, grad, t, lr)
 
 
-def adagrad_v2(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon: Any, *, update_slots: bool) -> None:
+def adagrad_v2(
+    var: Array, accum: Array, grad: Array, t: Array, lr: Array, epsilon: Array, *, update_slots: bool
+) -> None:
     """`adagrad` with sqrt(accum) + epsilon in place of sqrt(accum)."""
     if update_slots:
         _add_square(accum, grad, t)
@@ -149,7 +153,7 @@ def adagrad_v2(var: Array, accum: Array, grad: Array, t: Array, lr: Any, epsilon
 
 
 def adadelta(
-    var: Array, accum: Array, accum_update: Array, grad: Array, t: Array, lr: Any, rho: Any, epsilon: Any
+    var: Array, accum: Array, accum_update: Array, grad: Array, t: Array, lr: Array, rho: Array, epsilon: Array
 ) -> None:
     """accum and accum_update are decayed means of grad² and of the squared steps."""
     rest = _one_minus(rho)
@@ -166,7 +170,7 @@ def adadelta(
     _decay(accum_update, step, rho, rest)
 
 
-def _decay(mean: Array, value: Array, rho: Any, rest: Any) -> None:
+def _decay(mean: Array, value: Array, rho: Array, rest: Array) -> None:
     """mean = rho * mean + rest * value; overwrites value."""
     np.multiply(mean, rho, out=mean)
     np.multiply(value, rest, out=value)
@@ -174,8 +178,8 @@ def _decay(mean: Array, value: Array, rho: Any, rest: Any) -> None:
 
 
 def adam(
-    var: Array, m: Array, v: Array, grad: Array, t: Array,
-    beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, *, use_nesterov: bool,
+    var: Array, m: Array, v: Array, grad: Array, t: Array, beta1_power: Array, beta2_power: Array, lr: Array,
+    beta1: Array, beta2: Array, epsilon: Array, *, use_nesterov: bool,
 ) -> None:  # fmt: skip
     """m += (grad - m) * (1 - beta1); v += (grad² - v) * (1 - beta2); var -= alpha * m / (sqrt(v) + epsilon)
 
@@ -193,8 +197,8 @@ def adam(
 
 
 def amsgrad(
-    var: Array, m: Array, v: Array, vhat: Array, grad: Array, t: Array,
-    beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any,
+    var: Array, m: Array, v: Array, vhat: Array, grad: Array, t: Array, beta1_power: Array, beta2_power: Array,
+    lr: Array, beta1: Array, beta2: Array, epsilon: Array,
 ) -> None:  # fmt: skip
     """Like `adam`, with vhat = max(vhat, v) in place of v: the rate of an element never grows."""
     _adam_moments(m, v, grad, t, beta1, beta2)
@@ -204,19 +208,19 @@ def amsgrad(
     _descend_by_quotient(var, m, t, _adam_rate(lr, beta1_power, beta2_power))
 
 
-def _adam_rate(lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
+def _adam_rate(lr: Array, beta1_power: Array, beta2_power: Array) -> Any:
     """The learning rate, corrected for moments that started at zero."""
     return lr * np.sqrt(_one_minus(beta2_power)) / _one_minus(beta1_power)
 
 
-def _adam_moments(m: Array, v: Array, grad: Array, t: Array, beta1: Any, beta2: Any) -> None:
+def _adam_moments(m: Array, v: Array, grad: Array, t: Array, beta1: Array, beta2: Array) -> None:
     _approach(m, grad, t, _one_minus(beta1))
     _approach_square(v, grad, t, _one_minus(beta2))
 
 
 def ada_max(
-    var: Array, m: Array, v: Array, grad: Array, t: Array,
-    beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any,
+    var: Array, m: Array, v: Array, grad: Array, t: Array, beta1_power: Array, lr: Array, beta1: Array, beta2: Array,
+    epsilon: Array,
 ) -> None:  # fmt: skip
     """m += (grad - m) * (1 - beta1); v = max(beta2 * v, |grad|); var -= alpha * m / (v + epsilon)
 
@@ -231,7 +235,7 @@ def ada_max(
 
 
 def rms_prop(
-    var: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rho: Any, mu: Any, epsilon: Any
+    var: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Array, rho: Array, mu: Array, epsilon: Array
 ) -> None:
     """ms += (grad² - ms) * (1 - rho); mom = mu * mom + lr * grad / sqrt(ms + epsilon); var -= mom"""
     _approach_square(ms, grad, t, _one_minus(rho))
@@ -240,8 +244,9 @@ def rms_prop(
 
 
 def centered_rms_prop(
-    var: Array, mg: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Any, rho: Any, mu: Any, epsilon: Any
-) -> None:
+    var: Array, mg: Array, ms: Array, mom: Array, grad: Array, t: Array, lr: Array, rho: Array, mu: Array,
+    epsilon: Array,
+) -> None:  # fmt: skip
     """`rms_prop` by the variance: ms - mg² in place of ms, where mg is the decayed mean of grad."""
     rest = _one_minus(rho)
     _approach_square(ms, grad, t, rest)
@@ -252,7 +257,7 @@ def centered_rms_prop(
     _rms_step(var, mom, grad, t, lr, mu)
 
 
-def _rms_step(var: Array, mom: Array, grad: Array, t: Array, lr: Any, mu: Any) -> None:
+def _rms_step(var: Array, mom: Array, grad: Array, t: Array, lr: Array, mu: Array) -> None:
     np.sqrt(t, out=t)
     np.divide(grad, t, out=t)
     np.multiply(t, lr, out=t)
@@ -261,7 +266,7 @@ def _rms_step(var: Array, mom: Array, grad: Array, t: Array, lr: Any, mu: Any) -
     np.subtract(var, mom, out=var)
 
 
-def proximal_gradient_descent(var: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any) -> None:
+def proximal_gradient_descent(var: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array) -> None:
     """p = var - lr * grad; var = sign(p) * max(|p| - lr * l1, 0) / (1 + lr * l2)"""
     np.multiply(grad, lr, out=t)
     np.subtract(var, t, out=var)
@@ -270,7 +275,7 @@ def proximal_gradient_descent(var: Array, grad: Array, t: Array, lr: Any, l1: An
     np.divide(var, _one(var) + lr * l2, out=var)
 
 
-def proximal_adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any) -> None:
+def proximal_adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array) -> None:
     """accum += grad²; then `proximal_gradient_descent` with the rate lr / sqrt(accum) of each element."""
     _add_square(accum, grad, t)
     rate = np.sqrt(accum, out=np.empty_like(t))
@@ -284,7 +289,7 @@ def proximal_adagrad(var: Array, accum: Array, grad: Array, t: Array, lr: Any, l
     np.divide(var, rate, out=var)
 
 
-def _shrink(array: Array, amount: Any, t: Array) -> None:
+def _shrink(array: Array, amount: Array, t: Array) -> None:
     """Moves every element towards zero by ``amount``, at most to zero."""
     np.abs(array, out=t)
     np.subtract(t, amount, out=t)
@@ -297,13 +302,13 @@ def _one(array: Array) -> Any:
     return array.dtype.type(1)
 
 
-def _one_minus(value: Any) -> Any:
+def _one_minus(value: Array) -> Any:
     """1 - value, in value's own type."""
     return _one(value) - value
 
 
 def adagrad_da(
-    var: Array, total: Array, squared: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any, global_step: Any
+    var: Array, total: Array, squared: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array, global_step: Array
 ) -> None:
     """total += grad; squared += grad²; var follows from the two sums and the number of steps."""
     steps = lr.dtype.type(global_step)
@@ -319,15 +324,15 @@ def adagrad_da(
 
 
 def ftrl(
-    var: Array, accum: Array, linear: Array, grad: Array, t: Array, lr: Any, l1: Any, l2: Any, lr_power: Any
+    var: Array, accum: Array, linear: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array, lr_power: Array
 ) -> None:
     """FTRL-proximal."""
     _ftrl_step(var, accum, linear, grad, grad, t, lr, l1, l2, lr_power)
 
 
 def ftrl_v2(
-    var: Array, accum: Array, linear: Array, grad: Array, t: Array,
-    lr: Any, l1: Any, l2: Any, l2_shrinkage: Any, lr_power: Any,
+    var: Array, accum: Array, linear: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array,
+    l2_shrinkage: Array, lr_power: Array,
 ) -> None:  # fmt: skip
     """`ftrl` with grad + 2 * l2_shrinkage * var in place of grad, but for ``accum``."""
     step = np.multiply(var, 2 * _one(var) * l2_shrinkage)
@@ -336,8 +341,8 @@ def ftrl_v2(
 
 
 def _ftrl_step(
-    var: Array, accum: Array, linear: Array, grad: Array, step: Array, t: Array,
-    lr: Any, l1: Any, l2: Any, power: Any,
+    var: Array, accum: Array, linear: Array, grad: Array, step: Array, t: Array, lr: Array, l1: Array, l2: Array,
+    power: Array,
 ) -> None:  # fmt: skip
     old = _negative_power(accum, power)
     _add_square(accum, grad, t)
@@ -357,12 +362,12 @@ def _ftrl_step(
     np.copyto(var, 0, where=t <= l1)
 
 
-def _negative_power(accum: Array, power: Any) -> Array:
+def _negative_power(accum: Array, power: Array) -> Array:
     out = np.empty_like(accum)  # An array also at rank 0, where numpy would return a scalar.
     return np.sqrt(accum, out=out) if power == -0.5 else np.power(accum, -power, out=out)
 
 
-def _sign_factor(m: Array, grad: Array, t: Array, beta: Any, decay: Any) -> None:
+def _sign_factor(m: Array, grad: Array, t: Array, beta: Array, decay: Array) -> None:
     """m = beta * m + (1 - beta) * grad; t = decay * sign(grad) * sign(m)"""
     np.multiply(m, beta, out=m)
     np.multiply(grad, _one_minus(beta), out=t)
@@ -372,7 +377,7 @@ def _sign_factor(m: Array, grad: Array, t: Array, beta: Any, decay: Any) -> None
     np.multiply(t, decay, out=t)
 
 
-def add_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, alpha: Any, decay: Any, beta: Any) -> None:
+def add_sign(var: Array, m: Array, grad: Array, t: Array, lr: Array, alpha: Array, decay: Array, beta: Array) -> None:
     """var -= lr * (alpha + decay * sign(grad) * sign(m)) * grad"""
     _sign_factor(m, grad, t, beta, decay)
     np.add(t, alpha, out=t)
@@ -380,7 +385,9 @@ def add_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, alpha: Any, d
     _descend(var, t, lr)
 
 
-def power_sign(var: Array, m: Array, grad: Array, t: Array, lr: Any, logbase: Any, decay: Any, beta: Any) -> None:
+def power_sign(
+    var: Array, m: Array, grad: Array, t: Array, lr: Array, logbase: Array, decay: Array, beta: Array
+) -> None:
     """var -= lr * exp(logbase * decay * sign(grad) * sign(m)) * grad"""
     _sign_factor(m, grad, t, beta, decay)
     np.multiply(t, logbase, out=t)
@@ -412,7 +419,7 @@ _MAX_ROUNDS = 16
 _SMALL = 8192
 
 
-def check_row_indices(indices: Any, size: int) -> None:
+def check_row_indices(indices: Array, size: int) -> None:
     """Refuses row numbers outside ``[0, size)``.
 
     Raises:
@@ -427,7 +434,7 @@ def check_row_indices(indices: Any, size: int) -> None:
         raise InvalidArgumentError.of(f"{place} = {indices[tuple(at)]} is not in [0, {size})")
 
 
-def check_nd_indices(indices: Any, shape: tuple[int, ...]) -> None:
+def check_nd_indices(indices: Array, shape: tuple[int, ...]) -> None:
     """Refuses index vectors (the last axis of ``indices``) that point outside ``shape``.
 
     Raises:
@@ -447,7 +454,7 @@ def check_nd_indices(indices: Any, shape: tuple[int, ...]) -> None:
         raise InvalidArgumentError.of(f"{place} = [{row}] does not index into shape {format_raw(shape)}")
 
 
-def first_positions(numbers: Any, size: int) -> Any:
+def first_positions(numbers: Array, size: int) -> Any:
     """For each element of a vector of integers in ``[0, size)``, the position of the first element equal to it."""
     first = np.empty(size, np.intp)
     # Stored backwards, so that the first of several positions is stored last.
@@ -455,7 +462,7 @@ def first_positions(numbers: Any, size: int) -> Any:
     return first[numbers]
 
 
-def scatter_rows(operation: str, rows: Any, indices: Any, updates: Any) -> None:
+def scatter_rows(operation: str, rows: Array, indices: Array, updates: Array) -> None:
     """``rows[i] = operation(rows[i], update)`` for each pair of ``indices`` and ``updates``, in order.
 
     Args:
@@ -479,7 +486,7 @@ def scatter_rows(operation: str, rows: Any, indices: Any, updates: Any) -> None:
         _in_rounds(operation, function, rows, indices, updates)
 
 
-def _all_different(indices: Any, size: int) -> bool:
+def _all_different(indices: Array, size: int) -> bool:
     if indices.size > size:
         return False
     if size > 64 * indices.size:
@@ -490,7 +497,7 @@ def _all_different(indices: Any, size: int) -> bool:
     return int(np.count_nonzero(seen)) == int(indices.size)
 
 
-def _in_rounds(operation: str, function: Callable[..., Any], rows: Any, indices: Any, updates: Any) -> None:
+def _in_rounds(operation: str, function: Callable[..., Any], rows: Array, indices: Array, updates: Array) -> None:
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
     is_start = np.empty(len(ordered), np.bool_)
@@ -511,7 +518,7 @@ def _in_rounds(operation: str, function: Callable[..., Any], rows: Any, indices:
         targets, starts, counts = targets[more], starts[more], counts[more]
 
 
-def divide(a: Any, b: Any) -> Any:
+def divide(a: Array, b: Array) -> Any:
     """Division as in C++: of integers, towards zero."""
     if a.dtype.kind not in "iu":
         return a / b

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,10 +17,10 @@ import ml_dtypes
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tfmini.core_types import Array
 from tfmini.memory import check_room
 from tfmini.shapes import RawShape
 
-Array = np.ndarray[Any, Any]
 Index = tuple[slice, ...]
 _ALL = slice(None)
 
@@ -152,7 +152,7 @@ def layout_axes(data_format: bytes) -> tuple[int, ...]:
     return _AXES.get(data_format, (0, 1, 2, 3))
 
 
-def explicit_pair(explicit_paddings: Any, axis: int) -> tuple[int, int]:
+def explicit_pair(explicit_paddings: Sequence[int] | None, axis: int) -> tuple[int, int]:
     """The padding before and after ``axis`` in an ``explicit_paddings`` attr."""
     if not explicit_paddings:
         return (0, 0)
@@ -196,7 +196,7 @@ def scratch(use: str, shape: tuple[int, ...], dtype: Any) -> Array:
     return array
 
 
-def padded(image: Array, axes: Axes, fill: Any = 0, keep: bool = False) -> Array:
+def padded(image: Array, axes: Axes, fill: float | np.generic = 0, keep: bool = False) -> Array:
     """``image`` with a border of ``fill``; itself when there is no border.
 
     The result is scratch memory unless ``keep`` is set.
@@ -271,7 +271,7 @@ def first_matches(source: Array, result: Array, axes: Axes) -> Iterator[tuple[tu
         yield where, match
 
 
-def spread(batch: int, axes: Axes, channels: int, dtype: Any) -> tuple[Array, bool]:
+def spread(batch: int, axes: Axes, channels: int, dtype: np.dtype[Any] | type) -> tuple[Array, bool]:
     """A gradient image with its border, and whether windows tile it (each pixel in exactly one).
 
     Raises:
@@ -283,7 +283,7 @@ def spread(batch: int, axes: Axes, channels: int, dtype: Any) -> tuple[Array, bo
     return (np.empty(full, dtype) if tiled else np.zeros(full, dtype)), tiled
 
 
-def counts(axes: Axes, dtype: Any) -> Array:
+def counts(axes: Axes, dtype: np.dtype[Any] | type) -> Array:
     """How many real pixels each window holds, (*out, 1)."""
 
     def along(axis: Axis) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array import shape as array_shape
@@ -201,7 +202,6 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 
 # ---- Functions of square matrices: square root, logarithm and exponential ------------------------------------------
 
-Array = np.ndarray[Any, Any]
 
 sqrt_op = op("MatrixSquareRoot(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
 log_op = op("MatrixLogarithm(input: T) -> output: T; T: {complex64, complex128}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import ShapeLike, TensorLike
+from tfmini.core_types import Array, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
@@ -200,7 +200,6 @@ def random_poisson(
 
 # ---- Random values that depend only on shape and seed: ``tf.random.stateless_uniform`` and related functions -------
 
-Array = np.ndarray[Any, Any]
 
 _BY_SHAPE = (
     "(shape: T, seed: Tseed) -> output: dtype; dtype: {half, bfloat16, float, double} = DT_FLOAT"

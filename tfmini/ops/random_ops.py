@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
 from tfmini.memory import check_room
 from tfmini.numerics import philox
@@ -283,7 +284,6 @@ def _poisson(node: Any) -> Callable[..., Any]:
 
 # ---- ``ParameterizedTruncatedNormal``: normal samples between bounds, with parameters per batch --------------------
 
-Array = np.ndarray[Any, Any]
 
 truncated_op = op(
     "ParameterizedTruncatedNormal(shape: T, means: dtype, stdevs: dtype, minvals: dtype, maxvals: dtype)"

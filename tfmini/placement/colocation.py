@@ -1,7 +1,7 @@
 """Colocation: the groups of ops that must share a device, from edges that are no arrays and from colocation attrs.
 
-Only ops with such an edge or attr are in a `Group`. For all others one look-up of their type is enough. The smaller of
-two groups is merged into the larger one, so the total time is about linear.
+Only ops with such an edge or attr are in a `ColocationGroup`. For all others one look-up of their type is enough. The
+smaller of two groups is merged into the larger one, so the total time is about linear.
 
 A reference or resource edge overrides the device request of its consumer, because state cannot leave its device; a
 reason records this. So does a variant edge (of a dataset, an optional), because no message can carry its value: the
@@ -66,7 +66,7 @@ def _is_tied(dtype: dtypes.DType) -> bool:
 
 
 @dataclass(eq=False)
-class Group:
+class ColocationGroup:
     """Ops that share a device.
 
     Attributes:
@@ -92,7 +92,7 @@ class Group:
 class Colocation:
     """The groups of a graph, and for each op the reasons why it is in its group."""
 
-    group_of: dict[str, Group] = field(default_factory=dict)
+    group_of: dict[str, ColocationGroup] = field(default_factory=dict)
     links: dict[str, list[Reason]] = field(default_factory=dict)
 
 
@@ -171,20 +171,20 @@ class _Builder:
                         break
         return consumers, grouped
 
-    def _group(self, name: str) -> Group:
+    def _group(self, name: str) -> ColocationGroup:
         group = self.result.group_of.get(name)
         if group is None:
             group = self.result.group_of[name] = self._new_group(name)
         return group
 
-    def _new_group(self, name: str) -> Group:
+    def _new_group(self, name: str) -> ColocationGroup:
         node = self.nodes[name]
         device = self.assigned.get(name, "")
         if device:
-            return Group([name], parse(device), [name], True, device, name)
+            return ColocationGroup([name], parse(device), [name], True, device, name)
         if not node.device:
-            return Group([name], ParsedDevice())
-        return Group([name], requested(node), [name], self.facts[node.op].holds_state)
+            return ColocationGroup([name], ParsedDevice())
+        return ColocationGroup([name], requested(node), [name], self.facts[node.op].holds_state)
 
     def _note(self, name: str, reason: Reason) -> None:
         self.result.links.setdefault(name, []).append(reason)
@@ -274,7 +274,9 @@ class _Builder:
                 self._group(leader).accepted.add(node.device)
         return reason
 
-    def _merged_request(self, first: Group, second: Group, leader: str, member: str, reason: Reason) -> ParsedDevice:
+    def _merged_request(
+        self, first: ColocationGroup, second: ColocationGroup, leader: str, member: str, reason: Reason
+    ) -> ParsedDevice:
         clash = _first_clash(first.request, second.request)
         merged = second.request.completed_by(first.request)
         if clash is None:
@@ -299,7 +301,7 @@ class _Builder:
 
     # -------- both
 
-    def _refuse_two_homes(self, a: Group, b: Group, source: str, consumer: str) -> None:
+    def _refuse_two_homes(self, a: ColocationGroup, b: ColocationGroup, source: str, consumer: str) -> None:
         if a.assigned and b.assigned and a.assigned != b.assigned:
             message = (
                 "Nodes were connected by a reference connection (requiring them to be on the same "
@@ -310,7 +312,7 @@ class _Builder:
             )
             raise _at(consumer, message)
 
-    def _merge(self, a: Group, b: Group, request: ParsedDevice, asked_by: list[str]) -> None:
+    def _merge(self, a: ColocationGroup, b: ColocationGroup, request: ParsedDevice, asked_by: list[str]) -> None:
         large, small = (a, b) if len(a.members) >= len(b.members) else (b, a)
         large.request = request
         large.asked_by = asked_by
@@ -332,7 +334,7 @@ _PLURALS = {
 }
 
 
-def _askers(a: Group, b: Group, request: ParsedDevice) -> list[str]:
+def _askers(a: ColocationGroup, b: ColocationGroup, request: ParsedDevice) -> list[str]:
     """Returns the members whose requests make up the merged request: at most one per field."""
     if request == a.request:
         return a.asked_by
@@ -347,7 +349,7 @@ def _first_clash(a: ParsedDevice, b: ParsedDevice) -> str | None:
     return None
 
 
-def _state_conflict(holder: Group, user: Group, source: str, consumer: str) -> InvalidArgumentError:
+def _state_conflict(holder: ColocationGroup, user: ColocationGroup, source: str, consumer: str) -> InvalidArgumentError:
     message = (
         "Cannot place the graph because a reference or resource edge connects colocation groups with "
         "incompatible "
@@ -360,7 +362,9 @@ def _state_conflict(holder: Group, user: Group, source: str, consumer: str) -> I
     return _at(consumer, message)
 
 
-def _variant_conflict(holder: Group, user: Group, source: str, consumer: str) -> InvalidArgumentError:
+def _variant_conflict(
+    holder: ColocationGroup, user: ColocationGroup, source: str, consumer: str
+) -> InvalidArgumentError:
     asked = [f"{group.request.to_string()} (because of {', '.join(group.asked_by)})" for group in (holder, user)]
     message = (
         f"Cannot place '{consumer}' with '{source}', of which it takes a dataset, an optional or another value that is"

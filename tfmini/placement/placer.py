@@ -16,7 +16,7 @@ from tfmini.devices import ParsedDevice, canonical_name, matches, parse
 from tfmini.graph.node import MADE_BY_PASSES, OUTPUT_TYPES, Node, Nodes
 from tfmini.graph.op_types import MERGE_OPS, NEXT_OPS, kernel_for, ops_with
 from tfmini.placement import decision
-from tfmini.placement.colocation import GROUP_PREFIX, Colocation, Group, SignatureFacts, colocate, requested
+from tfmini.placement.colocation import GROUP_PREFIX, Colocation, ColocationGroup, SignatureFacts, colocate, requested
 from tfmini.placement.decision import Decision, Placement, Reason
 
 # On another device than its input, such an op would make the whole value cross.
@@ -195,7 +195,7 @@ class _Placer:
 
     # -------- groups
 
-    def _member(self, node: Node, group: Group, colocation: Colocation) -> Decision:
+    def _member(self, node: Node, group: ColocationGroup, colocation: Colocation) -> Decision:
         known = self._of_group.get(id(group))
         if known is None:
             known = self._of_group[id(group)] = self._place_group(group)
@@ -215,7 +215,7 @@ class _Placer:
             self._members[kind] = chosen
         return chosen
 
-    def _place_group(self, group: Group) -> tuple[str, tuple[Reason, ...]]:
+    def _place_group(self, group: ColocationGroup) -> tuple[str, tuple[Reason, ...]]:
         if group.assigned:
             return group.assigned, (decision.kept_with(group.kept),)
         types = self._group_types(group)
@@ -230,7 +230,7 @@ class _Placer:
             origin.insert(0, decision.soft(group.request.to_string()))
         return found[0], tuple(origin) or (decision.default(found[0]),)
 
-    def _group_types(self, group: Group) -> Types:
+    def _group_types(self, group: ColocationGroup) -> Types:
         types = self.known_types
         for name in group.members:
             narrowed = types & self._types_of(self.nodes[name])
@@ -239,7 +239,7 @@ class _Placer:
             types = narrowed
         return types
 
-    def _blamed(self, group: Group) -> Node:
+    def _blamed(self, group: ColocationGroup) -> Node:
         """Returns the first member that requested the group's device, else the oldest member."""
         if group.asked_by:
             return self.nodes[group.asked_by[0]]

@@ -1,4 +1,4 @@
-"""Addresses of servers, and the error for one that is in use."""
+"""Addresses of servers: their form, how a host is reached, the address book of a job, and where a server listens."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from tfmini import errors
 from tfmini.cluster import HostPort
 from tfmini.cluster import parse_address as interfaces_parse_address
 from tfmini.trusted_files import make_folder, open_trusted, write_trusted
+
+_log = logging.getLogger("tfmini.rpc")
 
 _SCHEMES = {
     "zmq": "tcp",
@@ -276,7 +278,6 @@ def family_of(host: str) -> socket.AddressFamily:
 # An entry also has the task's incarnation: an address may belong to a task of another cluster by now, and an old
 # incarnation of the task may still run where nobody expects it.
 
-_log = logging.getLogger("tfmini.rpc")
 
 ADDRESSES_ENV = "TFMINI_ADDRESSES"
 _LARGEST = 64 << 10  # bytes of an entry
@@ -363,8 +364,7 @@ def book_of_job(environment: Mapping[str, str] | None = None) -> AddressBook | N
     return AddressBook(directory) if directory else None
 
 
-# ---- interfaces ----------------------------------------
-# Where a server listens: the interface and the ports of this host, and the address at which others reach it.
+# ---- Where a server listens: the interface and the ports of this host, and the address at which others reach it ----
 # Without settings it listens at its address in the ClusterSpec. That does not always work: the host's own name may mean
 # 127.0.1.1 here (as in Debian), a name may mean several interfaces or none of them (a service in front of the host),
 # and a task that was started again elsewhere has an address of another host. ``TFMINI_BIND`` names the interface (by

@@ -1,4 +1,4 @@
-"""The two ends of a request: the caller's `CallHandle` and the server's `Responder`."""
+"""The two ends of a request, the caller's `CallHandle` and the server's `Responder`, and how many may be open."""
 
 from __future__ import annotations
 
@@ -253,8 +253,7 @@ def _pending_bytes(link: BusyLink) -> int:
     return sum(responder.nbytes for responder in list(link.active.values()))
 
 
-# ---- report limit ----------------------------------------
-# `ReportLimit`: how many errors of its peers an endpoint logs. A peer could otherwise fill the disk with them.
+# ---- How many errors of its peers an endpoint logs: a peer could fill the disk with them ---------------------------
 
 LINES, PERIOD_S = 200, 10.0
 

@@ -1,4 +1,4 @@
-"""A forked child gives up its parent's sockets.
+"""A forked child gives up its parent's sockets, and a server needs many: descriptors of this process.
 
 A child inherits all descriptors of its parent. If it kept the sockets, then for as long as the child lives, the port of
 a parent that is killed would stay taken, and the parent's peers would not see its end. The parent itself is not
@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from tfmini.rpc.addresses import Address
+
+_log = logging.getLogger("tfmini.rpc")
 
 _WILDCARDS = ("0.0.0.0", "::")
 
@@ -135,8 +137,6 @@ os.register_at_fork(after_in_child=_give_up)
 # ---- The limit of open files: a server raises it when it starts, and says so when it is reached --------------------
 # ZeroMQ leaves a connection in the socket's backlog while there is no descriptor for it, lanes wait as well
 # (`lane_listener`), and both go on when descriptors are closed.
-
-_log = logging.getLogger("tfmini.rpc")
 
 _ENOUGH = 1 << 20  # a hard limit may be larger, and some programs walk through all numbers
 _FEW = 0.9  # of the limit

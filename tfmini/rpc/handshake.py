@@ -1,4 +1,4 @@
-"""The comparisons that two sides of a connection make in the Hello, as pure functions."""
+"""What two sides of a connection compare in the Hello, and how each notices that the other is lost. Pure."""
 
 from __future__ import annotations
 

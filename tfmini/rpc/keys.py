@@ -326,8 +326,7 @@ class AdmissionWatch:
         self._end.set()
 
 
-# ---- zap ----------------------------------------
-# Authentication of encrypted connections: a handler of ZeroMQ's ZAP protocol (RFC 27) checks the peer's key.
+# ---- Authentication of encrypted connections: a handler of ZeroMQ's ZAP protocol (RFC 27) checks the peer's key ----
 
 
 class ZapHandler:

@@ -99,7 +99,7 @@ class PartMemory:
         return True
 
 
-# ---- lane memory ------------------------------------------------------------
+# ---- Blocks of both sides, and the notes that return them ----------------------------------------------------------
 
 # When freed blocks have so many bytes they are returned in a message of their own; fewer go with the next message. On a
 # connection with one direction, such as that of a ps to a worker, there is none: the owner would make new blocks.

@@ -239,7 +239,7 @@ class LinkWatch:
         )
 
 
-# ---- link ------------------------------------------------------------
+# ---- One connection to a peer, from its handshake to its end -------------------------------------------------------
 
 _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long

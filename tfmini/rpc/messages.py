@@ -1,4 +1,4 @@
-"""The message kinds of the protocol's services; `connection_messages` has those of the connection itself.
+"""The message kinds: those of the connection itself, and those of the services.
 
 Frame 0 is msgpack ``[protocol_version, kind, request_id, field, ...]``, the fields in the order
 below. A reply is a message of the request's reply kind, or `Status`, with the request's id. One-way
@@ -112,14 +112,12 @@ HANDSHAKE = frozenset({Hello, HelloReply, Goodbye})
 """The kinds that an unauthenticated peer may send."""
 
 
-# ---- messages ------------------------------------------------------------
+# ---- The message kinds between clients, masters and workers --------------------------------------------------------
 
 MASTER, WORKER, PEER = "client->master", "master->worker", "worker->worker"
 
 
-# ---------------------------------------------------------------------------------------------
-# Client -> master
-# ---------------------------------------------------------------------------------------------
+# ---- client -> master --------------------------------------------------------------------------
 
 
 @message(kind=17, direction=MASTER, is_reply=True)
@@ -209,9 +207,7 @@ class DescribeWait(Message):
     targets: tuple[str, ...]
 
 
-# ---------------------------------------------------------------------------------------------
-# Master -> worker
-# ---------------------------------------------------------------------------------------------
+# ---- master -> worker --------------------------------------------------------------------------
 
 
 @message(kind=49, direction=WORKER, is_reply=True)

@@ -35,12 +35,13 @@ from tfmini.rpc.messages import GetTaskStatus, Hello
 from tfmini.rpc.records import RemoteProtocolError
 from tfmini.rpc.waiter import EventSource, Timer, TimerHeap, Waiter, guarded, unlock
 
+_log = logging.getLogger("tfmini.rpc")
+
 # ---- Answers a few kinds of requests while every thread that runs the loop is in a handler -------------------------
 # What a task does is asked most urgently when it does nothing any more. So while the loop is stuck, a thread of its own
 # reads the listeners, and handles the requests that wait for nothing: a client's Hello and `GetTaskStatus`. All other
 # messages stay in their inboxes, in order, for the loop. (A kernel that holds the interpreter stops this thread, too.)
 
-_log = logging.getLogger("tfmini.rpc")
 _PAUSE_S = 0.02  # between two looks at the listeners
 _HELLO, _STATUS = Hello.row.kind, GetTaskStatus.row.kind
 
@@ -169,7 +170,7 @@ class Timekeeper:
             self._thread.join(5)
 
 
-# ---- reactor ------------------------------------------------------------
+# ---- The event loop ------------------------------------------------------------------------------------------------
 
 _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _FOREVER = float("inf")

@@ -1,4 +1,4 @@
-"""The send queue of a non-blocking stream socket.
+"""The send queue of a non-blocking stream socket, and the buffers in which such a socket receives.
 
 Large pieces are queued without a copy: a sender does not change an array while another object holds it
 (see decision 3), and the queue holds it.

@@ -48,12 +48,13 @@ def kept_limit() -> int:
     return max(memory // 8, min(_AT_MOST_OF_SMALL, memory // 4))
 
 
-# ---- shared blocks ------------------------------------------------------------
+# ---- Blocks of shared memory, and who uses them --------------------------------------------------------------------
 
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if hasattr(fcntl, "F_SEAL_SHRINK") else 0x2 | 0x4
-_ADD_SEALS = getattr(fcntl, "F_ADD_SEALS", 1033)
-_GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if hasattr(fcntl, "F_SEAL_SHRINK") else 0x2 | 0x4
+"""A block neither shrinks nor grows."""
+ADD_SEALS = getattr(fcntl, "F_ADD_SEALS", 1033)
+GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 TOTAL_LIMIT = kept_limit()  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
 LENT_LIMIT, TOTAL_LENT_LIMIT = 2 << 30, 16 << 30  # bytes in use by a receiver, by all; beyond, no more blocks are made
@@ -87,7 +88,7 @@ class Block:
         self.fd = os.memfd_create("tfmini-block", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.fd, capacity)
-            fcntl.fcntl(self.fd, _ADD_SEALS, _SEALS)
+            fcntl.fcntl(self.fd, ADD_SEALS, SEALS)
             memory = mmap.mmap(self.fd, capacity, flags=mmap.MAP_SHARED)
         except (OSError, ValueError):
             os.close(self.fd)
@@ -353,7 +354,7 @@ class BlockCache:
         """
         try:
             size = os.fstat(fd).st_size
-            if not 0 < size <= LARGEST or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
+            if not 0 < size <= LARGEST or fcntl.fcntl(fd, GET_SEALS) & SEALS != SEALS:
                 raise ValueError("not a sealed shared memory block")
             # Populating holds Python's interpreter lock, so the pages of a huge mapping are faulted in (16 each).
             flags = mmap.MAP_SHARED | (_POPULATE if size <= _POPULATE_UP_TO else 0)

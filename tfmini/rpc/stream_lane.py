@@ -24,6 +24,8 @@ from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.send_queue import TURN, SendQueue
 from tfmini.rpc.waiter import EventSource, Timer
 
+_log = logging.getLogger("tfmini.rpc")
+
 # ---- Encrypted stream lanes: the format of a lane in records of AES-256-GCM ----------------------------------------
 # Both sides know a token that one of them made for this lane and that travelled inside the encrypted
 # ZeroMQ connection. From it they derive a name, by which the listener recognizes the lane, and a key for each
@@ -255,9 +257,8 @@ class SealedLane(LaneConnection):
         self._deliver_rest()
 
 
-# ---- stream lane ------------------------------------------------------------
+# ---- How a stream lane is opened and accepted ----------------------------------------------------------------------
 
-_log = logging.getLogger("tfmini.rpc")
 _CONNECT_S = 4.0
 SCHEME = "stream://"
 

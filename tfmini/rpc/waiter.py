@@ -1,4 +1,4 @@
-"""`Waiter`, for which a thread runs the event loop, and `Clock`, the interface of event loops."""
+"""What event loops are made of: timers, `Waiter` (for which a thread runs the loop), event sources, and `Clock`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from _thread import LockType, allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any, Protocol
 
-# ---- A heap of timers with cheap cancellation, shared by the reactor and the simulated network ---------------------
-
 _log = logging.getLogger("tfmini.rpc")
+
+# ---- A heap of timers with cheap cancellation, shared by the reactor and the simulated network ---------------------
 
 
 def guarded(call: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -90,7 +90,7 @@ class TimerHeap:
         return found
 
 
-# ---- waiter ------------------------------------------------------------
+# ---- The wait of a thread that may run the event loop meanwhile ----------------------------------------------------
 
 
 class Loop(Protocol):

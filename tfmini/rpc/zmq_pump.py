@@ -370,7 +370,7 @@ def _lost(error: zmq.ZMQError) -> str:
     return "the connection was closed" if error.errno == errno.EHOSTUNREACH else f"the connection broke: {error}"
 
 
-# ---------------------------------------------------------------- pieces
+# ---- The pieces of a large message ---------------------------------------------------------------------------------
 
 
 def is_large(parts: Sequence[Any]) -> bool:
@@ -451,7 +451,7 @@ def _no_block(block_id: int) -> Any:
     raise ValueError("shared memory in a message of pieces")
 
 
-# ---------------------------------------------------------------- connections
+# ---- What both kinds of connections share --------------------------------------------------------------------------
 
 
 class ZmqConnection(Connection):

@@ -40,6 +40,8 @@ from tfmini.rpc.transport import Connection, Listener, OnClosed, OnParts, delive
 from tfmini.rpc.waiter import Clock
 from tfmini.rpc.zmq_pump import TURN, KernelSocket, Pump, ZmqConnection, payload
 
+_log = logging.getLogger("tfmini.rpc")
+
 # ---- Pending connections: a listener has accepted them, and their peers have not been admitted yet -----------------
 # Whoever reaches a port can connect to it and say nothing, so a listener bounds the number of these connections
 # and their time. The oldest one is ended first: a client, which needs some round trips only, is admitted even if
@@ -165,9 +167,7 @@ def _network(host: str) -> str:
     return "" if address.is_loopback else str(address)
 
 
-# ---- zmq router ------------------------------------------------------------
-
-_log = logging.getLogger("tfmini.rpc")
+# ---- The ROUTER socket and its clients -----------------------------------------------------------------------------
 
 INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
 INTERVAL_S = 0.1  # between two looks for endless messages; ZeroMQ reads some 10 MB of empty frames in this time

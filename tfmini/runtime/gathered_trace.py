@@ -189,7 +189,7 @@ def _add_outputs(entry: Any, outputs: Iterable[tuple[int, Size | None]], allocat
         entry.memory.add(allocator_name=allocator, total_bytes=total, live_bytes=total)
 
 
-# ---- gathered trace ------------------------------------------------------------
+# ---- The records of all tasks as one message, in the time of the master's task -------------------------------------
 
 
 @dataclass

@@ -47,7 +47,7 @@ def _host_name(host: str) -> str:
     return "localhost" if host in ("127.0.0.1", "::1", "0.0.0.0", "[::1]") else host
 
 
-# ---- the memory of the C library --------------------------------------------------------------------
+# ---- The memory of the C library -----------------------------------------------------------------------------------
 # glibc takes a large array from the kernel and gives it back at once, and each page that comes from the kernel is
 # cleared first. A training step makes the same arrays as the step before: with the settings below a step of the
 # benchmark's convolutional network takes 0.8 times as long, one of a small dense network 0.85. At most `_KEPT_BYTES`

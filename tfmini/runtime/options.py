@@ -1,4 +1,4 @@
-"""Session options as plain values, so that the runtime does not need protobuf to run a step."""
+"""Session options as plain values, without protobuf; numbers of steps; and what a forked child may not use."""
 
 from __future__ import annotations
 
@@ -105,9 +105,6 @@ def _connect_timeout_s() -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"{CONNECT_TIMEOUT_ENV} must be a number of seconds, got {text!r}.") from None
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 # ---- Numbers for steps, by which the tasks of a cluster tell messages of different steps apart ---------------------

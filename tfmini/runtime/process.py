@@ -46,7 +46,7 @@ class Process:
       shares_memory: whether tasks on this machine may reduce tensors in shared memory.
       servers: address -> (id of the process that made it, server).
       is_leaving: whether it was told to end while it trained, and leaves the run after its step.
-      kernel_model: takes the place of kernels in a simulation (`compiler.kernel_model`); None: the kernels run.
+      kernel_model: takes the place of kernels in a simulation (`compiler.codegen.KernelModel`); None: the kernels run.
       client: the endpoint of the sessions that have remote masters, and the id of the process that made it.
     """
 

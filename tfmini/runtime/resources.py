@@ -187,7 +187,7 @@ class SessionOwners:
         self._latest: dict[tuple[str, Any], _Owner] = {}  # the incarnation of each task that has connected last
         self._closed = False
 
-    def check_room(self, peer: Peer, here: str) -> None:
+    def check_session_limits(self, peer: Peer, here: str) -> None:
         """Raises ResourceExhaustedError if this peer's process, or all together, have as many sessions as they may.
 
         Args:

@@ -26,8 +26,7 @@ from tfmini.runtime.collectives.exchange import CollectiveTraffic
 from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.master.master import Master
-from tfmini.runtime.master.master_service import master_handlers
-from tfmini.runtime.master.trace_request import trace_handlers
+from tfmini.runtime.master.master_service import master_handlers, trace_handlers
 from tfmini.runtime.native_libraries import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.options import check_own
 from tfmini.runtime.process import current_process

@@ -137,7 +137,7 @@ def _other_type(hint: Any, value: Any, name: str) -> ValueError:
     return ValueError(f"{name} must be {getattr(hint, '__name__', hint)}, not {type(value).__name__}")
 
 
-# ---- snapshot ------------------------------------------------------------
+# ---- What a cluster is at one time: its tasks, and what each of them tells -----------------------------------------
 
 OK, STUCK, SILENT = "ok", "stuck", "silent"
 """States of a task: it handles messages; all its threads that do so are busy; it did not answer."""

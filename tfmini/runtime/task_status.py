@@ -1,4 +1,4 @@
-"""A task's snapshot of itself, made when somebody asks."""
+"""A task's snapshot of itself, made when somebody asks, and what it has seen happen to the other tasks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TaskEvents:
         self._events.append(EventSnapshot(self._wall_time(), kind, subject, text))
 
 
-# ---- task status ------------------------------------------------------------
+# ---- What a task tells of itself -----------------------------------------------------------------------------------
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NAMES = "sent_bytes", "received_bytes", "sent_messages", "received_messages"

@@ -138,7 +138,7 @@ def clock_of(label: str) -> tuple[str, int, int] | None:
     return inputs[0], int(inputs[1].split()[-2]), int(inputs[2].split()[-2])
 
 
-# ---- record ------------------------------------------------------------
+# ---- What is recorded of a step on one task ------------------------------------------------------------------------
 
 EVENT_LIMIT = 1 << 20  # events of one step, and events of all kept steps of a task
 _STEP_LIMIT = 64
@@ -191,8 +191,9 @@ class TraceTable:
             self.sent[number] = group
         return number
 
-    def add_transfers(self, graph: TaskGraph) -> None:
-        """Notes the tensors of each group, in the order of its message."""
+    def complete(self, graph: TaskGraph, events: dict[int, Node], silent: list[Node]) -> None:
+        """Notes what is known when the program has been compiled, with the tensors of each group in order."""
+        self.events, self.silent = events, silent
         for found, ends in ((self.sends, graph.sends), (self.receives, graph.receives)):
             for name, end in sorted(ends.items(), key=lambda item: item[1].tensor):
                 found.setdefault(end.group, []).append((graph.nodes[name], end))

@@ -18,10 +18,9 @@ from tfmini.ops.queues.queue_state import UNBOUNDED, QueueState
 from tfmini.ops.variables.state import VariableState
 from tfmini.ops.waiting_line import Attempt, WaitingState
 from tfmini.runtime.compiler.kernels import FUNCTION_RETURNS
-from tfmini.runtime.executor import registered_graph
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.partition_run import PartitionRun
-from tfmini.runtime.executor.registered_graph import NodeWait, RegisteredGraph, WaitingRun
+from tfmini.runtime.executor.registered_graph import PartitionRun, RegisteredGraph
+from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.snapshot import (
     COLLECTIVE,
@@ -121,7 +120,7 @@ def task_of(device: str) -> str:
     return f"/job:{found.job}/replica:{found.replica or 0}/task:{found.task}"
 
 
-# ---- waits ------------------------------------------------------------
+# ---- What steps wait for -------------------------------------------------------------------------------------------
 
 _COLLECTIVES = ops_with("collective")
 OwnerOf = Callable[[str], str]
@@ -234,7 +233,7 @@ class Waits:
         """The tasks whose sessions put into the object, or take from it; those whose gradients are in it are done."""
         if kind not in (ELEMENT, TOKEN, GRADIENT, ROOM):
             return ()
-        action = registered_graph.TAKE if kind == ROOM else registered_graph.PUT
+        action = TAKE if kind == ROOM else PUT
         done = {task_of(who) for who in contributed(state)} if isinstance(state, AccumulatorState) else set()
         if self._actors is None:
             self._actors = self._find_actors()
@@ -257,9 +256,8 @@ class Waits:
         for run in list(self._worker.runs.values()):
             for effect in run.graph.effects:
                 if not _is_done(run, effect.node):
-                    action = PUT if effect.action == registered_graph.PUT else TAKE
                     on = self._object(run.graph, effect.handle)
-                    found.append(PendingSnapshot(str(run.step_id), action, on, effect.node))
+                    found.append(PendingSnapshot(str(run.step_id), effect.action, on, effect.node))
         for state in self._states:
             if isinstance(state, MutexState) and state.is_locked:
                 found.append(PendingSnapshot(str(state.holder), RELEASE, state.name))

@@ -12,13 +12,15 @@ from tfmini.compat.test_functions import (
     benchmark_config as benchmark_config,
     compute_gradient as compute_gradient,
     compute_gradient_error as compute_gradient_error,
-    create_local_cluster as create_local_cluster,
     gpu_device_name as gpu_device_name,
     is_built_with_cuda as is_built_with_cuda,
     is_built_with_gpu_support as is_built_with_gpu_support,
     is_built_with_rocm as is_built_with_rocm,
     is_gpu_available as is_gpu_available,
     test_src_dir_path as test_src_dir_path,
+)
+from tfmini.launch.local_cluster import (
+    create_local_cluster as create_local_cluster,
 )
 
 __all__ = [

@@ -11,6 +11,7 @@ from importlib import metadata
 
 import click
 
+from tfmini._version import __version__
 from tfmini.command_line import Command, no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -71,6 +72,7 @@ def _no_such_command(name: str) -> str:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tfmini", message="%(prog)s %(version)s")
 def main() -> None:
     """tfmini: TensorFlow 1.x's cluster model in Python."""
 
@@ -90,7 +92,7 @@ def _installed(distribution: str) -> str:
 @click.command(cls=Command)
 def version() -> None:
     """Show the versions of tfmini and of its dependencies."""
-    click.echo(f"tfmini {_installed('tfmini')}")
+    click.echo(f"tfmini {__version__}")
     click.echo(f"Python {platform.python_version()} on {platform.platform(terse=True)}")
     for distribution in _DEPENDENCIES:
         click.echo(f"{distribution} {_installed(distribution)}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 _ANSWER_S = 2.0  # a task that does not answer for as long is shown as silent
-_MISSING = "The page needs two more packages: pip install 'tfmini[dashboard]'."
+_MISSING = "The page needs two more packages: pip install 'tfmini-cluster[dashboard]'."
 
 
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})

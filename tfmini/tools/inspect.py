@@ -23,14 +23,14 @@ from tfmini.runtime.client.session import BaseSession
 from tfmini.show.inspection import pictures
 from tfmini.show.inspection.api import inspect as inspected
 from tfmini.show.inspection.findings import Difference, Inspection, difference
-from tfmini.show.inspection.pages import page
+from tfmini.show.inspection.pages import page, trace_page
 from tfmini.show.inspection.pictures import svg as drawn
 from tfmini.show.inspection.text import VIEWS, view
 from tfmini.show.inspection.trace import StepTrace, read_trace, summary
 from tfmini.terminal import console
 from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
-from tfmini.tools.run import TRACE_ENV, TraceOptions, Tracer, run_script
+from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer, run_script
 
 _FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full
@@ -250,8 +250,6 @@ def trace(
 
 
 def _write_page(path: str, traced: StepTrace) -> None:
-    from tfmini.show.inspection.pages import trace_page
-
     write_text(path, trace_page(traced))
 
 

@@ -31,7 +31,7 @@ from tfmini.launch.supervision import SERVICE_JOBS, RunOver, ScaleError, Supervi
 from tfmini.text import printable, printable_lines
 from tfmini.tools.cluster_target import find_job
 from tfmini.tools.dashboard import LaunchedPage
-from tfmini.tools.run import STEP_TIMES_ENV, read_times, run_script
+from tfmini.tools.script import STEP_TIMES_ENV, read_times, run_script
 
 # ---- `tfmini launch --on slurm --sbatch FILE`: a batch script that does the same when Slurm runs it ----------------
 

@@ -33,10 +33,10 @@ from tfmini.show.simulation.predictor import (
     tasks_of,
     worker_counts,
 )
-from tfmini.show.simulation.profile import read_profile
+from tfmini.show.simulation.profile import format_profile, read_profile
 from tfmini.terminal import Rows, console
 from tfmini.text import printable
-from tfmini.tools.run import TRACE_ENV, StepTimes, TraceOptions
+from tfmini.tools.script import TRACE_ENV, StepTimes, TraceOptions
 
 _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
@@ -224,7 +224,6 @@ def calibrate(output: str, name: str) -> None:
     """
     import tfmini as tf
     from tfmini.show.simulation import calibration
-    from tfmini.show.simulation.profile import format_profile
 
     with shown():
         try:

@@ -9,6 +9,9 @@ import pytest
 import tfmini as tf
 from tests.expressions import check, fits, outcome
 
+# Gradients of several reads of one tensor add slices up as a whole, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices to a dense Tensor:UserWarning")
+
 NAMES = """
 x = tf.placeholder(tf.float32, [None, 3])
 v = tf.placeholder(tf.float32, [None])

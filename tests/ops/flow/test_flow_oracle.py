@@ -11,6 +11,9 @@ import tfmini as tf
 from tests.ops.flow import flow_cases
 from tests.oracle import Oracle, sent
 
+# Gradients of several reads of one tensor add slices up as a whole, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices to a dense Tensor:UserWarning")
+
 # Where TensorFlow 2.21 builds other nodes than 1.15, the release we follow: it has a write barrier in the gradients
 # of tensor arrays, knows the size of some, and leaves the reduction out of some gradients of broadcasting ops.
 OTHER_NODES = {

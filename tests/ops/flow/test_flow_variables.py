@@ -10,6 +10,9 @@ import pytest
 import tfmini as tf
 from tests.ops.session_run import run
 
+# Gradients of several reads of one tensor add slices up as a whole, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices to a dense Tensor:UserWarning")
+
 
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_a_loop_reads_variables_and_has_gradients_by_them(use_resource: bool) -> None:

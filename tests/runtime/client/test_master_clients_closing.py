@@ -156,7 +156,8 @@ def test_a_first_run_says_why_its_session_has_ended_whenever_that_was(
             session = session_at(place, server, monkeypatch)
             with pytest.raises(kind, match=text):
                 session.run(wait, {fed: 0.0})
-        assert not opened[-1].master.sessions and not opened[-1].master.worker.sessions, moment
+        master: Any = opened[-1].cluster
+        assert not master.sessions and not master.worker.sessions, moment
 
 
 @pytest.mark.cluster

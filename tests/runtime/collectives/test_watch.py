@@ -45,8 +45,7 @@ class Rank:
         self.member.counts = called
         instance, count = waits_in
         call: Any = types.SimpleNamespace(instance=instance, describe=lambda: "")
-        exchange = Exchange(call, count, 0, self.now)
-        exchange.schedule = types.SimpleNamespace(missing=lambda: missing)
+        exchange = Exchange(call, count, 0, types.SimpleNamespace(missing=lambda: missing), self.now)
         exchange.__dict__["fingerprint"] = Fingerprint(f"op{instance}", "[]", "float32", "all-reduce(Add)", 0)
         self.member.exchanges[exchange.key] = exchange
         self.table.state.members[1, self.task] = self.member

@@ -14,10 +14,10 @@ import tfmini as tf
 from tests.runtime.task_graphs import Row, feed, fetch, receive, send, task_graph
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
-from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.compiler.levels import Program
+from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
-from tfmini.runtime.executor.partition_run import FunctionRun
-from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.executor.registered_graph import FunctionRun, RegisteredGraph
 from tfmini.runtime.resources import ResourceManager
 
 assert tf  # registers the ops

@@ -16,7 +16,7 @@ from tfmini.launch.supervision import TaskId
 from tfmini.ops import collectives
 from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.dispatch import BlockingRun
-from tfmini.runtime.executor.partition_run import FunctionRun
+from tfmini.runtime.executor.registered_graph import FunctionRun
 from tfmini.show.inspection.trace import OP, StepTrace
 
 FULL = protos.RunOptions(trace_level=protos.RunOptions.FULL_TRACE)

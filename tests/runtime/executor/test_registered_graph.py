@@ -98,8 +98,9 @@ def test_no_tensor_stands_for_a_handle() -> None:
     receive = Node("r", RECEIVE, attrs={"tensor_type": tf.resource})
     ends = {"r": End("edge_1_handle", Place.of("/job:ps/replica:0/task:0/device:CPU:0"), 7)}
     program: Any = SimpleNamespace(segments=[], waits={}, feeds=0)
-    graph = RegisteredGraph(1, "session", program, resources=SimpleNamespace())  # type: ignore[arg-type]
-    graph.study(TaskGraph({"r": receive}, receives=ends))
+    task_graph = TaskGraph({"r": receive}, receives=ends)
+    resources: Any = SimpleNamespace()
+    graph = RegisteredGraph(1, "session", program, resources, task_graph=task_graph)
     for tensor in (np.ones(()), np.float32(1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="where a handle, which cannot be sent, is expected"):
             graph.check_group(7, (tensor,))

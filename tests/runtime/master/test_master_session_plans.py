@@ -58,4 +58,4 @@ def test_plans_of_a_local_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             for i, fetch in enumerate(fetches):
                 assert session.run(fetch) == i
         (master,) = session.master.master.sessions.values()
-        assert len(master.book.plans) == len(master.master.worker.graphs) == LIMIT
+        assert len(master.book.plans) == len(master.cluster.worker.graphs) == LIMIT

@@ -33,12 +33,15 @@ class World:
             now=lambda: 0.0, incarnation=1, register_graph=self._register,
             deregister_graph=lambda handle: self.log.append(f"forget {handle} here"),
         )  # fmt: skip
-        master = types.SimpleNamespace(
-            task=HERE, worker=worker, reactor=None, peer=lambda task: peer, open_local_session=lambda session: None
-        )
+        cluster = types.SimpleNamespace(task=HERE, worker=worker, reactor=None, peer=lambda task: peer)
         options = types.SimpleNamespace(fold_constants=True, operation_timeout_s=None)
         session: Any = types.SimpleNamespace(
-            master=master, handle="s", options=options, in_process=True, registered_tasks={THERE: 3}
+            cluster=cluster,
+            handle="s",
+            options=options,
+            in_process=True,
+            registered_tasks={THERE: 3},
+            open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]
         plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfmini import errors
-from tfmini.runtime.executor.partition_run import StepOutcome
+from tfmini.runtime.executor.registered_graph import StepOutcome
 from tfmini.runtime.worker.task_state import StepOutcomes
 from tfmini.runtime.worker.worker import Worker
 

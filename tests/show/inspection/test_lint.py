@@ -11,7 +11,7 @@ import pytest
 import tfmini as tf
 from tfmini.show.inspection.api import inspect
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PS0, WORKER0 = "/job:ps/task:0", "/job:worker/task:0"
 Case = Callable[[], tuple[dict[str, object], str, tuple[str, ...]]]
 CASES: list[Case] = []

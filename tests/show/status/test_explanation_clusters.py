@@ -179,9 +179,9 @@ def test_a_slow_ps(cluster: Cluster) -> None:
         session = cluster.session(index)
         cluster.start(lambda session=session, loss=losses[index]: session.run(loss))
     try:
-        found = cluster.explained(lambda each: {c.task for c in each.culprits} == {PS} and len(each.culprits[0].steps))
+        # While the steps begin, the ps may be the culprit for another reason.
+        found = cluster.explained(lambda each: {(c.task, c.kind) for c in each.culprits} == {(PS, s.COMPUTES)})
     finally:
         go_on.set()
     assert found.cycles == ()
-    assert {culprit.kind for culprit in found.culprits} == {s.COMPUTES}
     assert "slow" in "\n".join(explanation_lines(found))

@@ -14,7 +14,7 @@ import pytest
 from tfmini.runtime import snapshot as s
 from tfmini.show.status.explanation import CLUSTER, METRICS, STALENESS, to_prometheus
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
 PROMTOOL = os.environ.get("TFMINI_PROMTOOL") or shutil.which("promtool")
 

@@ -10,7 +10,7 @@ import pytest
 
 import tfmini as tf
 from tests.train.replicas.test_sync_replicas import servers
-from tfmini.train.replicas.elastic import Follower
+from tfmini.train.replicas.elastic import NumbersFollower
 from tfmini.train.replicas.sync_state import Numbers
 
 LIMIT_S = 120
@@ -76,38 +76,56 @@ class Team:
         while self.contributions(self.updates - 3)[-1:] != [count]:
             self.until(self.updates + 1)
 
+    def latest(self) -> int:
+        """The last update as the ps has it; a worker may be late to tell of it."""
+        return int(self.optimizer.ledger(self.chief).steps[-1].step)
+
     def contributions(self, after: int) -> list[int]:
         """How many gradients each later update had."""
+        made = self.updates  # before the ledger is read: it must have all of them
         steps = self.optimizer.ledger(self.chief).steps
-        return [sum(each.applied.values()) for each in steps if after < each.step < self.updates]
+        return [sum(each.applied.values()) for each in steps if after < each.step < made]
+
+
+class Leaver:
+    """A worker that goes on until it is told to be gone, as a process that was stopped: with its token and session."""
+
+    def __init__(self, going: threading.Event) -> None:
+        self._going = going
+        self._leaves, self.gone, self.ends = threading.Event(), threading.Event(), threading.Event()
+
+    def more(self) -> bool:
+        if self._leaves.is_set():
+            self.gone.set()
+            self.ends.wait(LIMIT_S)
+        return self._going.is_set()
+
+    def leave(self) -> None:
+        """Returns when it is gone: no longer in a step, where it might take a token that the others need."""
+        self._leaves.set()
+        assert self.gone.wait(LIMIT_S)
 
 
 @pytest.mark.parametrize("least", [2, 1])
 def test_the_others_go_on_without_a_worker_that_is_gone(least: int) -> None:
     """It is gone with its token. The update under way gets the gradients of the others."""
-    going, leaves = threading.Event(), threading.Event()
+    going = threading.Event()
     going.set()
-    stays = threading.Event()
-
-    def until_it_dies() -> bool:
-        if leaves.is_set():
-            stays.wait(LIMIT_S)  # as a process that was stopped: it keeps its token, and its session
-        return going.is_set()
-
+    leavers = {task: Leaver(going) for task in range(least, 3)}
     with servers(3) as (cluster, targets):
         team = Team(cluster, targets, 3)
-        for task in range(least):
-            team.start(task, going.is_set)
-        for task in range(least, 3):
-            team.start(task, until_it_dies)
+        for task in range(3):
+            team.start(task, leavers[task].more if task in leavers else going.is_set)
         team.until(3)
-        leaves.set()
-        team.optimizer.resize(team.chief, least)
-        changed_at = team.updates + 2
+        for left, leaver in enumerate(leavers.values(), 1):
+            leaver.leave()
+            team.optimizer.resize(team.chief, 3 - left)
+        changed_at = team.latest() + 2
         team.until(changed_at + 5)
         assert set(team.contributions(changed_at)) == {least}
         going.clear()
-        stays.set()
+        for leaver in leavers.values():
+            leaver.ends.set()
         for thread in team.threads.values():
             thread.join(LIMIT_S)
     assert not team.errors
@@ -121,7 +139,7 @@ def test_workers_that_join_are_counted_from_the_next_update_on() -> None:
         team.start(0, going.is_set)
         team.until(3)
         team.optimizer.resize(team.chief, 3)  # before they are there: the chief makes up for them
-        changed_at = team.updates + 2
+        changed_at = team.latest() + 2
         team.until(changed_at + 2)
         team.start(1, going.is_set)
         team.start(2, going.is_set)
@@ -163,7 +181,7 @@ class Changed:
 
 def test_following_begins_when_the_workers_of_the_script_are_there() -> None:
     numbers = Changed(4)
-    follower = Follower(cast(Any, numbers))
+    follower = NumbersFollower(cast(Any, numbers))
 
     def seen(count: int) -> int:
         total = follower.wanted(count)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.executor.partition_run import StepOutcome
+from tfmini.runtime.executor.registered_graph import StepOutcome
 
 STEPS, CUT_AT = 6, 3
 

@@ -164,7 +164,7 @@ def dynamic_decode(
     return outputs, state, lengths
 
 
-def _sizes(size: Any) -> list[int | None]:
+def _sizes(size: Any) -> list[Any]:
     return [size] if isinstance(size, int) else TensorShape(size).as_list()
 
 

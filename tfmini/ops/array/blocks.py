@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.memory import check_room
@@ -139,7 +139,7 @@ def _block_rank(node: Operation) -> int | None:
     return shape[0]
 
 
-def _check_blocks(block: Any, edges: Any, name: str) -> None:
+def _check_blocks(block: Array | None, edges: Array | None, name: str) -> None:
     """Refuses blocks below one and negative paddings or crops.
 
     Raises:
@@ -170,7 +170,7 @@ def _scaled(size: int | None, factor: int, up: bool) -> int | None:
     return size // factor
 
 
-def _check_edges(value: Any, block_shape: Any, edges: Any, name: str) -> None:
+def _check_edges(value: Array, block_shape: Array, edges: Array, name: str) -> None:
     count = block_shape.size
     if value.ndim < count + 1:
         refuse(f"input rank should be >= {count + 1} instead of {value.ndim}")
@@ -181,7 +181,7 @@ def _check_edges(value: Any, block_shape: Any, edges: Any, name: str) -> None:
 
 
 @_space_to_batch.kernel("CPU")
-def _space_to_batch_kernel(value: np.ndarray, block_shape: Any, paddings: np.ndarray) -> Any:
+def _space_to_batch_kernel(value: np.ndarray, block_shape: Array, paddings: np.ndarray) -> Any:
     _check_edges(value, block_shape, paddings, "paddings")
     block, count = block_shape.tolist(), block_shape.size
     for i, factor in enumerate(block):
@@ -203,7 +203,7 @@ def _space_to_batch_kernel(value: np.ndarray, block_shape: Any, paddings: np.nda
 
 
 @_batch_to_space.kernel("CPU")
-def _batch_to_space_kernel(value: np.ndarray, block_shape: Any, crops: Any) -> Any:
+def _batch_to_space_kernel(value: np.ndarray, block_shape: Array, crops: Array) -> Any:
     _check_edges(value, block_shape, crops, "crops")
     block, count, cells = block_shape.tolist(), block_shape.size, math.prod(block_shape.tolist())
     if cells < 1:
@@ -253,7 +253,7 @@ def batch_to_space_nd(input: TensorLike, block_shape: TensorLike, crops: TensorL
     return _batch_to_space(input, block_shape, crops, name=name)
 
 
-def _block_shape(block_size: Any, block_shape: Any) -> Any:
+def _block_shape(block_size: TensorLike | None, block_shape: TensorLike | None) -> Any:
     if (block_size is None) == (block_shape is None):
         raise ValueError("Give exactly one of block_size and block_shape.")
     return [block_size, block_size] if block_shape is None else block_shape
@@ -267,12 +267,9 @@ def _of_rank_four(images: Tensor) -> Tensor:
 
 @export("tf.space_to_batch", "tf.nn.space_to_batch")
 def space_to_batch(
-    input: TensorLike,
-    paddings: TensorLike,
-    block_size: Any = None,
-    name: str | None = None,
+    input: TensorLike, paddings: TensorLike, block_size: TensorLike | None = None, name: str | None = None,
     block_shape: TensorLike | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`space_to_batch_nd` with square blocks over two axes (``tf.space_to_batch``)."""
     found = space_to_batch_nd(input, _block_shape(block_size, block_shape), paddings, name)
     return found if block_size is None else _of_rank_four(found)
@@ -280,12 +277,9 @@ def space_to_batch(
 
 @export("tf.batch_to_space")
 def batch_to_space(
-    input: TensorLike,
-    crops: TensorLike,
-    block_size: Any = None,
-    name: str | None = None,
+    input: TensorLike, crops: TensorLike, block_size: TensorLike | None = None, name: str | None = None,
     block_shape: TensorLike | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`batch_to_space_nd` with square blocks over two axes (``tf.batch_to_space``)."""
     found = batch_to_space_nd(input, _block_shape(block_size, block_shape), crops, name)
     return found if block_size is None else _of_rank_four(found)

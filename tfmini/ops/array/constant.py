@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike
 from tfmini.export import export
 from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
+from tfmini.graph.graph import Graph
+from tfmini.graph.node import Node
 from tfmini.shapes import Dimension, RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)
@@ -19,12 +22,12 @@ const.shape(lambda node: [node.attrs["value"].shape])
 
 
 @const.kernel_factory("CPU")
-def _kernel(node: Any) -> Any:
+def _kernel(node: Node) -> Any:
     value = node.attrs["value"]
     return lambda: value
 
 
-def as_array(value: Any, dtype: dtypes.DType | None = None) -> np.ndarray[Any, Any]:
+def as_array(value: object, dtype: dtypes.DType | None = None) -> np.ndarray[Any, Any]:
     """The array of a constant, with TensorFlow's rules for the type of Python values.
 
     Python floats become float32, ints int32 (int64 when they do not fit), strings object arrays
@@ -50,7 +53,7 @@ def as_array(value: Any, dtype: dtypes.DType | None = None) -> np.ndarray[Any, A
     return array
 
 
-def _from_numpy(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
+def _from_numpy(value: object, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if array.dtype.kind in "SUO":
         return _as_bytes(array, value)
@@ -60,7 +63,7 @@ def _from_numpy(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
     return array.astype(dtype.numpy) if dtype is not dtypes.string else _checked(value, array, dtype)
 
 
-def _from_python(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
+def _from_python(value: object, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
     if isinstance(value, (str, bytes)):
         return _as_bytes(np.array(value, dtype=object), value)
     try:
@@ -78,7 +81,7 @@ def _from_python(value: Any, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]
     return array
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Replaces Dimension and TensorShape objects inside lists by numbers."""
     if isinstance(value, Dimension):
         return value.value
@@ -91,7 +94,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _as_bytes(array: np.ndarray[Any, Any], original: Any) -> np.ndarray[Any, Any]:
+def _as_bytes(array: np.ndarray[Any, Any], original: object) -> np.ndarray[Any, Any]:
     flat = np.empty(array.size, dtype=object)
     for i, item in enumerate(array.astype(object).ravel()):
         if isinstance(item, str):
@@ -105,7 +108,7 @@ def _as_bytes(array: np.ndarray[Any, Any], original: Any) -> np.ndarray[Any, Any
     return flat.reshape(array.shape)
 
 
-def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
+def _checked(value: object, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
     """The array in the requested type, if each of its Python values may be converted to it."""
     kind = array.dtype.kind
     fits = {
@@ -128,8 +131,9 @@ def _checked(value: Any, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np
 
 @export("tf.constant")
 def constant(
-    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
-) -> Tensor:
+    value: object, dtype: DTypeLike | None = None, shape: ShapeLike = None, name: str = "Const",
+    verify_shape: bool = False,
+) -> Tensor:  # fmt: skip
     """A constant tensor (``tf.constant``).
 
     Args:
@@ -146,8 +150,9 @@ def constant(
 
 
 def constant_in(
-    graph: Any, value: Any, dtype: Any = None, shape: Any = None, name: str | None = None, verify_shape: bool = False
-) -> Tensor:
+    graph: Graph, value: object, dtype: DTypeLike | None = None, shape: ShapeLike = None, name: str | None = None,
+    verify_shape: bool = False,
+) -> Tensor:  # fmt: skip
     """`constant`, in a given graph."""
     array = as_array(value, None if dtype is None else dtypes.as_dtype(dtype).base_dtype)
     if shape is not None:
@@ -158,7 +163,7 @@ def constant_in(
     tensor_dtype = dtypes.as_dtype(array.dtype)
     full_name = graph._full_name(name, "Const")
     node = graph.add_op(const, full_name, [], {"value": array, "dtype": tensor_dtype}, [tensor_dtype], [array.shape])
-    return node.outputs[0]  # type: ignore[no-any-return]
+    return node.outputs[0]
 
 
 def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> np.ndarray[Any, Any]:
@@ -182,23 +187,29 @@ def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> n
     return flat.reshape(shape)
 
 
-def _constant_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+def _constant_conversion(
+    value: object, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
     return constant(value, dtype=dtype, name=name or "Const")
 
 
-def _sequence_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+def _sequence_conversion(
+    value: object, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Any:
     if _holds_tensors(value):
         return NotImplemented
     return constant(value, dtype=dtype, name=name or "Const")
 
 
-def _holds_tensors(value: Any) -> bool:
+def _holds_tensors(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds_tensors(v) for v in value)
     return isinstance(value, Tensor) or hasattr(value, "_as_graph_element")
 
 
-def _shape_conversion(value: TensorShape, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+def _shape_conversion(
+    value: TensorShape, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
     if not value.is_fully_defined():
         raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
     sizes = value.as_list()
@@ -209,7 +220,9 @@ def _shape_conversion(value: TensorShape, dtype: Any = None, name: str | None = 
     return constant(np.array(sizes, dtypes.as_dtype(dtype).numpy), name=name or "shape_as_tensor")
 
 
-def _dimension_conversion(value: Dimension, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+def _dimension_conversion(
+    value: Dimension, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
     if value.value is None:
         raise ValueError(f"Cannot convert an unknown Dimension to a Tensor: {value}")
     wanted = dtypes.as_dtype(dtype or dtypes.int32)
@@ -230,8 +243,9 @@ register_tensor_conversion_function(object, _constant_conversion, 200)
 
 @export("tf.make_tensor_proto", "tf.contrib.util.make_tensor_proto")
 def make_tensor_proto(
-    values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False, allow_broadcast: bool = False
-) -> Any:
+    values: object, dtype: DTypeLike | None = None, shape: ShapeLike = None, verify_shape: bool = False,
+    allow_broadcast: bool = False,
+) -> Any:  # fmt: skip
     """The TensorProto of a Python value or array (``tf.make_tensor_proto``).
 
     Args:
@@ -253,7 +267,7 @@ def make_tensor_proto(
     return tensor_proto(array, None if shape is None else _checked_shape(array, shape, verify_shape))
 
 
-def _checked_shape(array: np.ndarray[Any, Any], shape: Any, verify: bool) -> tuple[int, ...]:
+def _checked_shape(array: np.ndarray[Any, Any], shape: ShapeLike, verify: bool) -> tuple[int, ...]:
     raw = as_raw(shape)
     if raw is None or None in raw:
         raise ValueError(f"A tensor needs a fully defined shape, not {TensorShape(raw)}.")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
@@ -23,7 +24,6 @@ from tfmini.shapes import RawShape, at_least_rank, merge_raw
 # Diagonal 0 is the main one; positive numbers are above it. Several diagonals are the rows of a
 # matrix, the uppermost first, each padded at its end.
 
-Array = np.ndarray[Any, Any]
 
 diag_op = op(
     "MatrixDiagV2(diagonal: T, k: int32, num_rows: int32, num_cols: int32, padding_value: T) -> output: T; T: type"
@@ -32,7 +32,7 @@ part_op = op("MatrixDiagPartV2(input: T, k: int32, padding_value: T) -> diagonal
 set_op = op("MatrixSetDiagV2(input: T, diagonal: T, k: int32) -> output: T; T: type")
 
 
-def _limits(k: Any) -> tuple[int, int]:
+def _limits(k: Array) -> tuple[int, int]:
     """The lowest and the highest diagonal."""
     found = np.ravel(k).tolist()
     if np.ndim(k) > 1 or len(found) not in (1, 2):
@@ -129,7 +129,7 @@ def _form(length: int, low: int, high: int, rows: int, columns: int) -> tuple[in
 
 
 @part_op.kernel("CPU")
-def _part(matrix: Array, k: Any, padding: Any) -> Array:
+def _part(matrix: Array, k: Array, padding: Array) -> Array:
     if matrix.ndim < 2:
         refuse(f"input must be at least 2-dim, received shape: {list(matrix.shape)}")
     low, high = _limits(k)
@@ -156,7 +156,7 @@ def _put(matrix: Array, diagonals: Array, low: int, high: int) -> None:
 
 
 @set_op.kernel("CPU")
-def _set(matrix: Array, diagonals: Array, k: Any) -> Array:
+def _set(matrix: Array, diagonals: Array, k: Array) -> Array:
     if matrix.ndim < 2:
         refuse(f"input must be at least 2-dim, received shape: {list(matrix.shape)}")
     if diagonals.ndim < 1:
@@ -167,7 +167,7 @@ def _set(matrix: Array, diagonals: Array, k: Any) -> Array:
 
 
 @diag_op.kernel("CPU")
-def _diag(diagonals: Array, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Array:
+def _diag(diagonals: Array, k: Array, num_rows: Array, num_cols: Array, padding: Array) -> Array:
     low, high = _limits(k)
     least = 1 if low == high else 2
     if diagonals.ndim < least:
@@ -247,7 +247,7 @@ def _diag_part_shape(node: Operation) -> list[RawShape]:
 
 
 @_diag_part.kernel("CPU")
-def _diag_part_kernel(value: Any) -> Any:
+def _diag_part_kernel(value: Array) -> Any:
     half = value.shape[: value.ndim // 2]
     if half != value.shape[value.ndim // 2 :]:
         refuse(f"Invalid shape {list(value.shape)}: its two halves must be equal")
@@ -265,7 +265,7 @@ def _matrix_diag_shape(node: Operation) -> list[RawShape]:
 
 
 @_matrix_diag.kernel("CPU")
-def _matrix_diag_kernel(diagonal: Any) -> Any:
+def _matrix_diag_kernel(diagonal: Array) -> Any:
     if not np.ndim(diagonal):
         refuse("diagonal must be at least 1-dim, received shape: []")
     size = diagonal.shape[-1]
@@ -287,14 +287,14 @@ def _matrix_diag_part_shape(node: Operation) -> list[RawShape]:
 
 
 @_matrix_diag_part.kernel("CPU")
-def _matrix_diag_part_kernel(value: Any) -> Any:
+def _matrix_diag_part_kernel(value: Array) -> Any:
     if np.ndim(value) < 2:
         refuse(f"input must be at least 2-dim, received shape: {list(np.shape(value))}")
     return value.diagonal(axis1=-2, axis2=-1)
 
 
 @_matrix_diag_part.gradient
-def _matrix_diag_part_gradient(node: Operation, grad: Any) -> list[Any]:
+def _matrix_diag_part_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value = node.inputs[0]
     shape = value.raw_shape
     if shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] is not None:
@@ -311,7 +311,7 @@ def _matrix_set_diag_shape(node: Operation) -> list[RawShape]:
 
 
 @_matrix_set_diag.kernel("CPU")
-def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
+def _matrix_set_diag_kernel(value: Array, diagonal: Array) -> Any:
     if np.ndim(value) < 2:
         refuse(f"input must be at least 2-dim, received shape: {list(np.shape(value))}")
     count = min(value.shape[-2:])
@@ -324,13 +324,13 @@ def _matrix_set_diag_kernel(value: Any, diagonal: Any) -> Any:
 
 
 @_matrix_set_diag.gradient
-def _matrix_set_diag_gradient(node: Operation, grad: Any) -> list[Any]:
+def _matrix_set_diag_gradient(node: Operation, grad: Tensor) -> list[Any]:
     inside = _matrix_set_diag(grad, raw_ops.ZerosLike(node.inputs[1]))
     return [inside, _matrix_diag_part(grad)]
 
 
 @_band_part.kernel("CPU")
-def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
+def _band_part_kernel(value: Array, num_lower: Array, num_upper: Array) -> Any:
     rows, columns = value.shape[-2:]
     lower, upper = int(num_lower), int(num_upper)
     if lower > rows:
@@ -350,13 +350,13 @@ def _band_part_kernel(value: Any, num_lower: Any, num_upper: Any) -> Any:
 
 
 @export("tf.diag", "tf.linalg.tensor_diag")
-def diag(diagonal: Any, name: str | None = None) -> Tensor:
+def diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
     """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves of the index agree (``tf.diag``)."""
     return _diagonals_diag(diagonal, name=name)
 
 
 @export("tf.diag_part", "tf.linalg.tensor_diag_part")
-def diag_part(input: Any, name: str | None = None) -> Tensor:
+def diag_part(input: TensorLike, name: str | None = None) -> Tensor:
     """The diagonal of a tensor of shape ``s + s`` (``tf.diag_part``)."""
     return _diag_part(input, name=name)
 
@@ -368,8 +368,9 @@ def _is_main(k: Any) -> bool:
 
 @export("tf.matrix_diag", "tf.linalg.diag")
 def matrix_diag(
-    diagonal: Any, name: str = "diag", k: Any = 0, num_rows: int = -1, num_cols: int = -1, padding_value: Any = 0
-) -> Tensor:
+    diagonal: TensorLike, name: str = "diag", k: TensorLike = 0, num_rows: int = -1, num_cols: int = -1,
+    padding_value: TensorLike = 0,
+) -> Tensor:  # fmt: skip
     """Matrices with given diagonals and ``padding_value`` elsewhere (``tf.matrix_diag``, ``tf.linalg.diag``).
 
     Args:
@@ -387,7 +388,9 @@ def matrix_diag(
 
 
 @export("tf.matrix_diag_part", "tf.linalg.diag_part")
-def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0) -> Tensor:
+def matrix_diag_part(
+    input: TensorLike, name: str = "diag_part", k: TensorLike = 0, padding_value: TensorLike = 0
+) -> Tensor:
     """Diagonals of a batch of matrices (``tf.matrix_diag_part``, ``tf.linalg.diag_part``); see `matrix_diag`."""
     if _is_main(k):
         return _matrix_diag_part(input, name=name)
@@ -397,7 +400,7 @@ def matrix_diag_part(input: Any, name: str = "diag_part", k: Any = 0, padding_va
 
 
 @export("tf.matrix_set_diag", "tf.linalg.set_diag")
-def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0) -> Tensor:
+def matrix_set_diag(input: TensorLike, diagonal: TensorLike, name: str = "set_diag", k: TensorLike = 0) -> Tensor:
     """Matrices with diagonals replaced (``tf.matrix_set_diag``, ``tf.linalg.set_diag``); see `matrix_diag`."""
     if _is_main(k):
         return _matrix_set_diag(input, diagonal, name=name)
@@ -405,7 +408,9 @@ def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 
 
 
 @export("tf.matrix_band_part", "tf.linalg.band_part")
-def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
+def matrix_band_part(
+    input: TensorLike, num_lower: TensorLike, num_upper: TensorLike, name: str | None = None
+) -> Tensor:
     """The matrices with everything outside a central band set to zero (``tf.matrix_band_part``).
 
     A negative number of diagonals keeps that whole triangle.
@@ -415,12 +420,9 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
 @export("tf.eye", "tf.linalg.eye")
 def eye(
-    num_rows: Any,
-    num_columns: Any = None,
-    batch_shape: Any = None,
-    dtype: Any = dtypes.float32,
+    num_rows: Any, num_columns: Any = None, batch_shape: SizesLike | None = None, dtype: DTypeLike = dtypes.float32,
     name: str | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Identity matrices (``tf.eye``).
 
     Args:

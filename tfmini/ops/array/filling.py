@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, Scalar, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -60,17 +62,17 @@ def _fill_shape(node: Operation) -> list[RawShape]:
 
 
 @_fill.kernel_factory("CPU")
-def _fill_kernel(node: Any) -> Any:
+def _fill_kernel(node: Node) -> Any:
     dtype = node.attrs["T"].numpy
 
-    def run(dims: Any, value: Any) -> Any:
+    def run(dims: Array, value: Array) -> Any:
         sizes = _fill_sizes(dims)
         return filled(sizes, value.item() if dtype.kind == "O" and not isinstance(value, bytes) else value, dtype)
 
     return run
 
 
-def _fill_sizes(dims: Any) -> tuple[int, ...]:
+def _fill_sizes(dims: Array) -> tuple[int, ...]:
     if np.ndim(dims) > 1:
         refuse(f"dims must be a vector, got shape {list(dims.shape)}")
     sizes: tuple[int, ...] = tuple(np.ravel(dims).tolist())
@@ -81,12 +83,12 @@ def _fill_sizes(dims: Any) -> tuple[int, ...]:
 
 
 @_fill.into
-def _fill_into(node: Any) -> Callable[..., Any] | None:
+def _fill_into(node: Node) -> Callable[..., Any] | None:
     dtype = node.attrs["T"].numpy
     if dtype.kind == "O":
         return None
 
-    def run(new: Callable[..., Any], dims: Any, value: Any) -> Any:
+    def run(new: Callable[..., Any], dims: Array, value: Array) -> Any:
         sizes = _fill_sizes(dims)
         check_room(sizes, dtype.itemsize)
         array = new(sizes, dtype)
@@ -97,7 +99,7 @@ def _fill_into(node: Any) -> Callable[..., Any] | None:
 
 
 @_zeros_like.kernel("CPU")
-def _zeros_like_kernel(x: Any) -> Any:
+def _zeros_like_kernel(x: Array) -> Any:
     x = as_ndarray(x)
     return filled(x.shape, zero_of(x.dtype), x.dtype)
 
@@ -129,7 +131,7 @@ def _range_shape(node: Operation) -> list[RawShape]:
 
 
 @_range.kernel("CPU")
-def _range_kernel(start: Any, limit: Any, delta: Any) -> Any:
+def _range_kernel(start: Array, limit: Array, delta: Array) -> Any:
     try:
         count = _range_size(start, limit, delta)
     except ValueError as error:
@@ -153,7 +155,7 @@ def _lin_space_shape(node: Operation) -> list[RawShape]:
 
 
 @_lin_space.kernel("CPU")
-def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
+def _lin_space_kernel(start: Array, stop: Array, num: Array) -> Any:
     count = int(num)
     if count <= 0:
         refuse(f"Requires num > 0: {count}")
@@ -165,12 +167,12 @@ def _lin_space_kernel(start: Any, stop: Any, num: Any) -> Any:
 
 
 @export("tf.fill")
-def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+def fill(dims: SizesLike, value: TensorLike, name: str | None = None) -> Tensor:
     """A tensor of shape ``dims`` that holds ``value`` everywhere (``tf.fill``)."""
     return _fill(dims, value, name=name)
 
 
-def _filled_with(value: Any, shape: Any, dtype: dtypes.DType, name: str | None, default_name: str) -> Tensor:
+def _filled_with(value: Scalar, shape: SizesLike, dtype: dtypes.DType, name: str | None, default_name: str) -> Tensor:
     with name_scope(name, default_name, [shape]) as scope:
         if not isinstance(shape, Tensor):
             sizes = _static_sizes(shape)
@@ -185,7 +187,7 @@ def _filled_with(value: Any, shape: Any, dtype: dtypes.DType, name: str | None, 
         return _fill(shape, constant(value, dtype=dtype), name=scope)
 
 
-def _static_sizes(shape: Any) -> tuple[int, ...] | None:
+def _static_sizes(shape: SizesLike) -> tuple[int, ...] | None:
     try:
         raw = as_raw(shape)
     except (TypeError, ValueError):
@@ -198,7 +200,7 @@ def _index_type(sizes: tuple[int, ...]) -> Any:
 
 
 @export("tf.zeros")
-def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+def zeros(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of zeros, False or empty strings (``tf.zeros``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     zero: Any = "" if dtype is dtypes.string else False if dtype is dtypes.bool else 0
@@ -206,14 +208,16 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
 
 
 @export("tf.ones")
-def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+def ones(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones or True (``tf.ones``)."""
     dtype = dtypes.as_dtype(dtype).base_dtype
     return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")
 
 
 @export("tf.zeros_like")
-def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+def zeros_like(
+    tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
     """Zeros in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.zeros_like``)."""
     with name_scope(name, "zeros_like", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name="tensor")
@@ -226,7 +230,9 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
 
 
 @export("tf.ones_like")
-def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+def ones_like(
+    tensor: TensorLike, dtype: DTypeLike | None = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
     """Ones in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.ones_like``)."""
     with name_scope(name, "ones_like", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name="tensor")
@@ -240,7 +246,10 @@ _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
 @export("tf.range")
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+def range(
+    start: TensorLike, limit: TensorLike | None = None, delta: TensorLike = 1, dtype: DTypeLike | None = None,
+    name: str = "range",
+) -> Tensor:  # fmt: skip
     """The numbers from ``start`` to ``limit`` (excluded) in steps of ``delta`` (``tf.range``).
 
     ``tf.range(n)`` starts at 0. The type is the widest of the arguments' types unless ``dtype`` is given.
@@ -260,7 +269,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 
 @export("tf.linspace")
-def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+def linspace(start: TensorLike, stop: TensorLike, num: TensorLike, name: str | None = None) -> Tensor:
     """``num`` evenly spaced numbers from ``start`` to ``stop``, both included (``tf.linspace``, ``tf.lin_space``)."""
     return _lin_space(start, stop, num, name=name)
 

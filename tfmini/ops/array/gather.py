@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
     IndexedSlices,
     Operation,
+    OpHandle,
     Tensor,
     all_of,
     colocate_with,
     convert_to_tensor,
     name_scope,
     op,
+    same_shape,
 )
-from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.memory import check_room
+from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
@@ -73,7 +78,7 @@ def _gather_v2_shape(node: Operation) -> list[RawShape]:
 
 
 @_gather_v2.kernel("CPU")
-def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) -> Any:
+def _gather_v2_kernel(params: Array, indices: Array, axis: Array, *, batch_dims: int) -> Any:
     position = int(axis.item())
     if not -params.ndim <= position < params.ndim:
         refuse(f"Expected axis in the range [{-params.ndim}, {params.ndim}), but got {position}")
@@ -93,7 +98,7 @@ def _gather_v2_kernel(params: Any, indices: Any, axis: Any, *, batch_dims: int) 
     return np.array(found, params.dtype).reshape(head + tail)
 
 
-def _gathered(params: Any, indices: Any, axis: int) -> Any:
+def _gathered(params: Array, indices: Array, axis: int) -> Any:
     limit = params.shape[axis]
     if indices.size and (indices.min() < 0 or indices.max() >= limit):
         bad = np.argwhere((indices < 0) | (indices >= limit))[0]
@@ -103,7 +108,7 @@ def _gathered(params: Any, indices: Any, axis: int) -> Any:
     return params.take(indices, axis, mode="clip") if limit else params.take(indices, axis)
 
 
-def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
+def _row_slices(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
     """The gradient of gathering rows, as slices: only the gathered rows have one."""
     with colocate_with(params):
         whole = shape(params, out_type=dtypes.int64)
@@ -114,7 +119,7 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Any) -> IndexedSlices:
 
 
 @_gather_v2.gradient
-def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
+def _gather_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
     if node.attrs["batch_dims"]:
@@ -135,7 +140,7 @@ def _gather_v2_gradient(node: Operation, grad: Any) -> list[Any]:
     return [raw_ops.Transpose(total, back), None, None]
 
 
-def _batched_gradient(node: Operation, grad: Any) -> Tensor:
+def _batched_gradient(node: Operation, grad: Tensor) -> Tensor:
     """The gradient of a gather within batches: one unsorted segment sum over all batches."""
     params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
@@ -181,7 +186,7 @@ def _gather_nd_shape(node: Operation) -> list[RawShape]:
     return [indices[:-1] + params[indices[-1] :]]
 
 
-def nd_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+def nd_index(indices: Array, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The numpy index of rows of coordinates, checked against the array's shape.
 
     Raises:
@@ -197,7 +202,7 @@ def nd_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 @_gather_nd.kernel("CPU")
-def _gather_nd_kernel(params: Any, indices: Any) -> Any:
+def _gather_nd_kernel(params: Array, indices: Array) -> Any:
     index = nd_index(indices, params.shape)
     if not index:
         return np.broadcast_to(params, indices.shape[:-1] + params.shape)
@@ -205,7 +210,7 @@ def _gather_nd_kernel(params: Any, indices: Any) -> Any:
 
 
 @_gather_nd.gradient
-def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
+def _gather_nd_gradient(node: Operation, grad: Tensor) -> list[Any]:
     params, indices = node.inputs
     whole = shape(params, out_type=indices.dtype.base_dtype)
     if indices.raw_shape is not None and len(indices.raw_shape) == 2 and indices.raw_shape[-1] == 1:
@@ -218,8 +223,8 @@ def _gather_nd_gradient(node: Operation, grad: Any) -> list[Any]:
 
 @export("tf.gather")
 def gather(
-    params: Any, indices: Any, validate_indices: bool | None = None, name: str | None = None, axis: Any = None,
-    batch_dims: int = 0,
+    params: TensorLike, indices: TensorLike, validate_indices: bool | None = None, name: str | None = None,
+    axis: AxisLike | None = None, batch_dims: int = 0,
 ) -> Tensor:  # fmt: skip
     """The slices of ``params`` along ``axis`` at ``indices`` (``tf.gather``).
 
@@ -239,7 +244,7 @@ def gather(
 
 
 @export("tf.batch_gather")
-def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+def batch_gather(params: TensorLike, indices: TensorLike, name: str | None = None) -> Tensor:
     """`gather` along the last axis of ``indices``; its other axes are batch dimensions (``tf.batch_gather``)."""
     indices = convert_to_tensor(indices, name="indices")
     if indices.raw_shape is None:
@@ -249,7 +254,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.gather_nd", "tf.manip.gather_nd")
-def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: Any = 0) -> Tensor:
+def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, batch_dims: int | Tensor = 0) -> Tensor:
     """The elements or slices at rows of coordinates (``tf.gather_nd``).
 
     Args:
@@ -270,7 +275,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: An
     return _gather_nd(params, indices, name=name)
 
 
-def _batched_gather_nd(params: Any, indices: Any, batch_dims: int, name: str | None) -> Tensor:
+def _batched_gather_nd(params: TensorLike, indices: Any, batch_dims: int, name: str | None) -> Tensor:
     """`gather_nd` with the batch coordinates put before the given ones."""
     with name_scope(name, "BatchGatherND") as scope:
         params, indices = convert_to_tensor(params), convert_to_tensor(indices)
@@ -337,7 +342,7 @@ def _same_shape(node: Operation) -> list[RawShape]:
     return [whole]
 
 
-def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
+def _apply(ufunc: np.ufunc | None, result: Array, indices: Array, updates: Array) -> Any:
     depth = indices.shape[-1]
     if np.shape(updates) != indices.shape[:-1] + result.shape[depth:]:
         refuse(
@@ -356,25 +361,25 @@ def _apply(ufunc: Any, result: Any, indices: Any, updates: Any) -> Any:
 
 
 @_scatter_nd.kernel("CPU")
-def _scatter_nd_kernel(indices: Any, updates: Any, shape: Any) -> Any:
+def _scatter_nd_kernel(indices: Array, updates: Array, shape: Array) -> Any:
     result = filled(tuple(shape.tolist()), zero_of(updates.dtype), updates.dtype)
     return _apply(np.add, result, indices, updates)
 
 
 @all_of(_add, _non_aliasing_add).kernel("CPU")
-def _add_kernel(tensor: Any, indices: Any, updates: Any) -> Any:
+def _add_kernel(tensor: Array, indices: Array, updates: Array) -> Any:
     return _apply(np.add, tensor.copy(), indices, updates)
 
 
 @_update.gradient
-def _update_gradient(node: Operation, grad: Any) -> list[Any]:
+def _update_gradient(node: Operation, grad: Tensor) -> list[Any]:
     _, indices, updates = node.inputs
     kept = _update(grad, indices, raw_ops.ZerosLike(updates))
     return [kept, None, gather_nd(grad, indices)]
 
 
 @all_of(_add, _non_aliasing_add).gradient
-def _add_gradient(node: Operation, grad: Any) -> list[Any]:
+def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
@@ -382,25 +387,27 @@ def _add_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @export("tf.scatter_nd", "tf.manip.scatter_nd")
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+def scatter_nd(indices: TensorLike, updates: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """Zeros of ``shape`` with ``updates`` added at rows of coordinates (``tf.scatter_nd``)."""
     return _scatter_nd(indices, updates, shape, name=name)
 
 
 @export("tf.tensor_scatter_update")
-def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_update(
+    tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None
+) -> Tensor:
     """``tensor`` with the elements at ``indices`` replaced (``tf.tensor_scatter_update``)."""
     return _update(tensor, indices, updates, name=name)
 
 
 @export("tf.tensor_scatter_add")
-def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_add(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` added at ``indices`` (``tf.tensor_scatter_add``)."""
     return _add(tensor, indices, updates, name=name)
 
 
 @export("tf.tensor_scatter_sub")
-def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_sub(tensor: TensorLike, indices: TensorLike, updates: TensorLike, name: str | None = None) -> Tensor:
     """``tensor`` with ``updates`` subtracted at ``indices`` (``tf.tensor_scatter_sub``)."""
     return _sub(tensor, indices, updates, name=name)
 
@@ -412,3 +419,90 @@ tensor_scatter_nd_update, tensor_scatter_nd_add, tensor_scatter_nd_sub = (
 )
 
 export_names("tf", "tensor_scatter_nd_add tensor_scatter_nd_sub tensor_scatter_nd_update")
+
+
+# ---- Updates of rows: ``InplaceUpdate``, ``InplaceAdd``, ``InplaceSub``; and ``DeepCopy``, ``Empty`` ---------------
+# TensorFlow writes into its input. Here other ops may share the input, so the result is a copy.
+
+_ROWS = "(x: T, i: int32, v: T) -> y: T; T: type"
+update_op, add_op, sub_op = (op(f"Inplace{kind}{_ROWS}", shape=same_shape) for kind in ("Update", "Add", "Sub"))
+deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
+deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
+empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
+all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
+
+
+def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:
+    @handle.kernel("CPU")
+    def _kernel(x: Array, i: Array, v: Array) -> Any:
+        rows = np.asarray(i)
+        if rows.ndim != 1:
+            refuse("i must be a vector. ")
+        if rows.size != len(v):
+            refuse(f"i and x shape doesn't match at dimension 0: {rows.size} vs. {len(v)}")
+        if x.shape[1:] != v.shape[1:]:
+            refuse(f"x and v shape doesn't match: {list(x.shape)} {list(v.shape)}")
+        result = x.copy()
+        change(result, rows % max(len(x), 1), v)  # As in TensorFlow, a row number past the end starts again at 0.
+        return result
+
+
+def _assign(x: Array, rows: Array, v: Array) -> None:
+    x[rows] = v
+
+
+_attach(update_op, _assign)
+_attach(add_op, np.add.at)
+_attach(sub_op, np.subtract.at)
+
+
+@empty_op.kernel("CPU")
+def _empty(shape: Array, *, dtype: dtypes.DType, init: bool) -> Any:
+    # Zeroed even without ``init``: uninitialised memory may hold data of other steps.
+    sizes = shape.tolist()
+    check_room(sizes, dtype.numpy.itemsize)
+    return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)
+
+
+# ---- The row updates that old scripts import from ``tensorflow.python.ops.inplace_ops`` ----------------------------
+
+
+def inplace_update(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
+    """``x`` with the rows ``i`` replaced by ``v``; ``i`` may be one number, or None for all rows."""
+    return _on_rows(update_op, x, i, v)
+
+
+def inplace_add(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
+    """``x`` with ``v`` added to the rows ``i``; see `inplace_update`."""
+    return _on_rows(add_op, x, i, v)
+
+
+def inplace_sub(x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
+    """``x`` with ``v`` subtracted from the rows ``i``; see `inplace_update`."""
+    return _on_rows(sub_op, x, i, v)
+
+
+alias_inplace_update, alias_inplace_add, alias_inplace_sub = inplace_update, inplace_add, inplace_sub
+
+
+def _on_rows(handle: OpHandle, x: TensorLike, i: TensorLike, v: TensorLike) -> Tensor:
+    x = convert_to_tensor(x)
+    v = convert_to_tensor(v, x.dtype.base_dtype)
+    if i is None:  # All elements, as one row.
+        flat = handle(reshape(x, [1, -1]), [0], reshape(v, [1, -1]))
+        return reshape(flat, shape(x))
+    rows = convert_to_tensor(i, dtypes.int32)
+    if rows.shape.ndims == 0:
+        return handle(x, reshape(rows, [1]), expand_dims(v, 0))
+    return handle(x, rows, v)
+
+
+def empty(shape: SizesLike, dtype: DTypeLike, init: bool = False) -> Tensor:
+    """A tensor of the given shape with unspecified content."""
+    return empty_op(shape, dtype=dtypes.as_dtype(dtype), init=init)
+
+
+def empty_like(x: TensorLike, init: bool | None = None) -> Tensor:
+    """A tensor of the shape and type of ``x`` with unspecified content."""
+    x = convert_to_tensor(x)
+    return empty(shape(x), x.dtype, bool(init))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, ShapeLike, TensorLike
 from tfmini.errors import UnimplementedError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
@@ -24,6 +25,7 @@ from tfmini.graph.families import (
     same_shape,
     same_shapes,
 )
+from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.shapes import RawShape, as_raw, compatible_raw, format_raw, merge_raw
 
@@ -58,11 +60,11 @@ _with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype
 _PASS_ON = (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
 
 
-def _pass_on(value: Any) -> Any:
+def _pass_on(value: object) -> Any:
     return value
 
 
-def _pass_gradient(node: Operation, grad: Any) -> list[Any]:
+def _pass_gradient(node: Operation, grad: Tensor | IndexedSlices) -> list[Any]:
     return [grad]
 
 
@@ -74,7 +76,7 @@ all_of(identity_op, _snapshot, _guarantee_const).gradient(_pass_gradient)
 
 
 @_prevent_gradient.gradient
-def _prevent_gradient_gradient(node: Operation, grad: Any) -> list[Any]:
+def _prevent_gradient_gradient(node: Operation, grad: Tensor) -> list[Any]:
     raise LookupError(
         f"Gradient explicitly disabled by op '{node.name}' (PreventGradient). Reason: {node.attrs['message']!r}"
     )
@@ -84,7 +86,7 @@ def _prevent_gradient_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @_check_numerics.kernel("CPU")
-def _check_numerics_kernel(value: Any, *, message: bytes) -> Any:
+def _check_numerics_kernel(value: Array, *, message: bytes) -> Any:
     # One reduction decides the usual case: a sum of finite numbers is finite unless it overflows.
     if not np.isfinite(np.sum(value)):
         has_nan, has_inf = bool(np.isnan(value).any()), bool(np.isinf(value).any())
@@ -95,13 +97,13 @@ def _check_numerics_kernel(value: Any, *, message: bytes) -> Any:
 
 
 @_check_numerics.gradient
-def _check_numerics_gradient(node: Operation, grad: Any) -> list[Any]:
+def _check_numerics_gradient(node: Operation, grad: Tensor) -> list[Any]:
     text = "Not a number (NaN) or infinity (Inf) values detected in gradient."
     return [_check_numerics(grad, message=text)]
 
 
 @_ensure_shape.kernel("CPU")
-def _ensure_shape_kernel(value: Any, *, shape: RawShape) -> Any:
+def _ensure_shape_kernel(value: Array, *, shape: RawShape) -> Any:
     if not compatible_raw(value.shape, shape):
         refuse(f"Shape of tensor {format_raw(value.shape)} is not compatible with expected shape {format_raw(shape)}.")
     return value
@@ -114,7 +116,7 @@ _ensure_shape.gradient(_pass_gradient)
 
 
 @all_of(_placeholder, _placeholder_v2).kernel("CPU")
-def _placeholder_kernel(*, node: Any) -> Any:
+def _placeholder_kernel(*, node: Node) -> Any:
     dtype = dtypes.cpp_name(node.attrs["dtype"])
     text = f"You must feed a value for placeholder tensor '{node.name}' with dtype {dtype}"
     shape = node.attrs["shape"]
@@ -138,54 +140,54 @@ _with_default.gradient(_pass_gradient)
 
 
 @export("tf.identity")
-def identity(input: Any, name: str | None = None) -> Tensor:
+def identity(input: TensorLike, name: str | None = None) -> Tensor:
     """A tensor with the same value and shape (``tf.identity``); for a variable, its current value."""
     return identity_op(input, name=name)
 
 
 @export("tf.identity_n")
-def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
+def identity_n(input: Iterable[TensorLike], name: str | None = None) -> list[Tensor]:
     """A list of tensors with the same values (``tf.identity_n``)."""
     result = _identity_n(input, name=name)
     return list(result)
 
 
 @export("tf.stop_gradient")
-def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+def stop_gradient(input: TensorLike, name: str | None = None) -> Tensor:
     """The same value, which gradients treat as a constant (``tf.stop_gradient``)."""
     return _stop_gradient(input, name=name)
 
 
-def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
+def prevent_gradient(input: TensorLike, message: str = "", name: str | None = None) -> Tensor:
     """The same value; ``tf.gradients`` through it raises LookupError with ``message``."""
     return _prevent_gradient(input, message=message, name=name)
 
 
 @export("tf.guarantee_const")
-def guarantee_const(input: Any, name: str | None = None) -> Tensor:
+def guarantee_const(input: TensorLike, name: str | None = None) -> Tensor:
     """The same value; the caller guarantees that it never changes (``tf.guarantee_const``)."""
     return _guarantee_const(input, name=name)
 
 
-def snapshot(input: Any, name: str | None = None) -> Tensor:
+def snapshot(input: TensorLike, name: str | None = None) -> Tensor:
     """A copy of the value (``tf.raw_ops.Snapshot``)."""
     return _snapshot(input, name=name)
 
 
 @export("tf.check_numerics", "tf.debugging.check_numerics")
-def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Tensor:
     """The same value; the step fails with InvalidArgumentError when it holds NaN or Inf (``tf.check_numerics``)."""
     return _check_numerics(tensor, message=message, name=name)
 
 
 @export("tf.ensure_shape")
-def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+def ensure_shape(x: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     """The same value; the step fails when its shape is not ``shape`` (``tf.ensure_shape``)."""
     return _ensure_shape(x, shape=as_raw(shape), name=name)
 
 
 @export("tf.placeholder")
-def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+def placeholder(dtype: DTypeLike, shape: ShapeLike = None, name: str | None = None) -> Tensor:
     """A tensor that every step must feed (``tf.placeholder``).
 
     Args:
@@ -197,7 +199,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
 
 @export("tf.placeholder_with_default")
-def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+def placeholder_with_default(input: TensorLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     """A tensor that passes on ``input`` unless it is fed (``tf.placeholder_with_default``).
 
     Raises:
@@ -207,12 +209,12 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
 
 @export("tf.is_tensor")
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
     return is_dense_tensor_like(x) or isinstance(x, (SparseComponents, IndexedSlices))
 
 
-def as_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def as_tensor(value: TensorLike, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """`convert_to_tensor` that leaves tensors of any type as they are."""
     return value if type(value) is Tensor else convert_to_tensor(value, dtype, name)
 
@@ -234,7 +236,7 @@ _bitcast.not_differentiable()
 
 
 @_cast.kernel_factory("CPU")
-def _cast_kernel(node: Any) -> Any:
+def _cast_kernel(node: Node) -> Any:
     source, target = node.attrs["SrcT"], node.attrs["DstT"]
     wanted = target.numpy
     if source is target:
@@ -247,7 +249,7 @@ def _cast_kernel(node: Any) -> Any:
 
 
 @_cast.gradient
-def _cast_gradient(node: Operation, grad: Any) -> list[Any]:
+def _cast_gradient(node: Operation, grad: Tensor) -> list[Any]:
     source, target = node.attrs["SrcT"], node.attrs["DstT"]
     if all(t.is_floating or t.is_complex for t in (source, target)):
         return [cast(grad, source)]
@@ -268,7 +270,7 @@ def _bitcast_shape(node: Operation) -> list[RawShape]:
 
 
 @_bitcast.kernel_factory("CPU")
-def _bitcast_kernel(node: Any) -> Any:
+def _bitcast_kernel(node: Node) -> Any:
     before, after, wanted = node.attrs["T"].size, node.attrs["type"].size, node.attrs["type"].numpy
 
     def run(value: Any) -> Any:
@@ -290,11 +292,11 @@ def _bitcast_kernel(node: Any) -> Any:
 
 
 @overload
-def cast(x: Tensor, dtype: Any, name: str | None = None) -> Tensor: ...
+def cast(x: Tensor, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
 @overload
-def cast(x: Any, dtype: Any, name: str | None = None) -> Any: ...
+def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any: ...
 @export("tf.cast", "tf.dtypes.cast")
-def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Any:
     """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
 
     A cast to integers drops the fraction; a cast from complex to real numbers drops the imaginary part.
@@ -317,7 +319,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 
 @export("tf.saturate_cast", "tf.dtypes.saturate_cast")
-def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+def saturate_cast(value: TensorLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
     """`cast` that clips values outside the range of ``dtype`` to its limits (``tf.saturate_cast``)."""
     with name_scope(name, "saturate_cast", [value]) as scope:
         value = convert_to_tensor(value, name="value")
@@ -326,10 +328,10 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
             value = raw_ops.Maximum(value, _limit_in(source, wanted.min))
         if source.max > wanted.max:
             value = raw_ops.Minimum(value, _limit_in(source, wanted.max))
-        return cast(value, wanted, name=scope)  # type: ignore[no-any-return]
+        return cast(value, wanted, name=scope)
 
 
-def _limit_in(source: dtypes.DType, limit: Any) -> Any:
+def _limit_in(source: dtypes.DType, limit: float) -> Any:
     """``limit`` in the source type, rounded towards zero because a rounded-up maximum would overflow the cast."""
     rounded = np.asarray(limit).astype(source.numpy)
     if source.is_floating and abs(int(rounded)) > abs(int(limit)):
@@ -338,7 +340,7 @@ def _limit_in(source: dtypes.DType, limit: Any) -> Any:
 
 
 @export("tf.bitcast")
-def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
+def bitcast(input: TensorLike, type: DTypeLike, name: str | None = None) -> Tensor:
     """The same bytes read as another type (``tf.bitcast``).
 
     A smaller type adds a last dimension; a larger type removes the last dimension.
@@ -347,7 +349,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
 
 
 def _to(function_name: str, dtype: dtypes.DType, default: str) -> Callable[..., Any]:
-    def function(x: Any, name: str = default) -> Any:
+    def function(x: TensorLike, name: str = default) -> Any:
         return cast(x, dtype, name)
 
     function.__name__ = function.__qualname__ = function_name

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
@@ -81,7 +82,7 @@ def _merged(a: RawShape, b: RawShape) -> RawShape:
 
 
 @_concat_v2.kernel("CPU")
-def _concat_kernel(values: list[Any], axis: Any) -> Any:
+def _concat_kernel(values: list[Any], axis: Array) -> Any:
     try:
         return np.concatenate(values, int(axis.item()))
     except ValueError:
@@ -105,7 +106,7 @@ def _refuse_concat(values: list[Any], axis: int) -> Any:
     raise AssertionError("numpy refused shapes that match")
 
 
-def _concat_gradients(values: Sequence[Tensor], axis: Tensor, grad: Any) -> list[Any]:
+def _concat_gradients(values: Sequence[Tensor], axis: Tensor, grad: Tensor) -> list[Any]:
     if isinstance(grad, IndexedSlices):
         return _slices_gradients(values, axis, grad)
     known = constant_value(axis)
@@ -119,7 +120,7 @@ def _concat_gradients(values: Sequence[Tensor], axis: Tensor, grad: Any) -> list
     return [raw_ops.Slice(grad, begin, size) for begin, size in zip(offsets, shapes)]
 
 
-def _parts(value: Any, sizes: Tensor, axis: int, count: int) -> list[Any]:
+def _parts(value: Tensor, sizes: Tensor, axis: int, count: int) -> list[Any]:
     return list(raw_ops.SplitV(value, sizes, axis, num_split=count, name="split"))
 
 
@@ -151,7 +152,7 @@ def _slices_gradients(values: Sequence[Tensor], axis: Tensor, grad: IndexedSlice
 
 
 @_concat_offset.kernel("CPU")
-def _concat_offset_kernel(concat_dim: Any, shapes: list[Any]) -> tuple[Any, ...]:
+def _concat_offset_kernel(concat_dim: Array, shapes: list[Any]) -> tuple[Any, ...]:
     axis = _checked_offsets(int(concat_dim), shapes)
     starts = accumulate([int(s[axis]) for s in shapes[:-1]], initial=0)
     found = []
@@ -229,7 +230,7 @@ def _unpack_shape(node: Operation) -> list[RawShape]:
 
 
 @_unpack.kernel("CPU")
-def _unpack_kernel(value: Any, *, num: int, axis: int) -> tuple[Any, ...]:
+def _unpack_kernel(value: Array, *, num: int, axis: int) -> tuple[Any, ...]:
     if value.shape[axis] != num:
         refuse(f"Input shape axis {axis} must equal {num}, got shape {format_raw(value.shape)}")
     return tuple(np.moveaxis(value, axis, 0))
@@ -239,7 +240,7 @@ def _unpack_kernel(value: Any, *, num: int, axis: int) -> tuple[Any, ...]:
 
 
 @export("tf.concat")
-def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+def concat(values: TensorLike, axis: AxisLike, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
     Raises:
@@ -258,7 +259,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
         return identity(values[0], name=scope + "concat")
 
 
-def concat_offset(concat_dim: Any, shapes: list[Tensor], name: str | None = None) -> list[Tensor]:
+def concat_offset(concat_dim: TensorLike, shapes: list[Tensor], name: str | None = None) -> list[Tensor]:
     """Where each of the concatenated shapes starts."""
     return list(_concat_offset(concat_dim, shapes, name=name))
 
@@ -290,7 +291,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 @export("tf.unstack")
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
+def unstack(value: TensorLike, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
 
     Raises:
@@ -339,7 +340,9 @@ def _packed(values: Any, dtype: dtypes.DType, name: str) -> Tensor:
         return _pack(parts, axis=0, name=scope)
 
 
-def _pack_conversion(value: Any, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Any:
+def _pack_conversion(
+    value: Sequence[Any], dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Any:
     if as_ref:
         return NotImplemented
     found = _dtype_within(value)
@@ -395,7 +398,7 @@ def _split_shape(node: Operation) -> list[RawShape]:
 
 
 @_split.kernel("CPU")
-def _split_kernel(split_dim: Any, value: Any, *, num_split: int) -> tuple[Any, ...]:
+def _split_kernel(split_dim: Array, value: Array, *, num_split: int) -> tuple[Any, ...]:
     axis, rank = int(split_dim.item()), value.ndim
     if not -rank <= axis < rank:
         refuse(f"-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}")
@@ -408,7 +411,7 @@ def _split_kernel(split_dim: Any, value: Any, *, num_split: int) -> tuple[Any, .
     return _cut(value, axis % rank, [size // num_split] * num_split)
 
 
-def _cut(value: Any, axis: int, sizes: list[int]) -> tuple[Any, ...]:
+def _cut(value: Array, axis: int, sizes: list[int]) -> tuple[Any, ...]:
     ends = list(accumulate(sizes))
     prefix = (slice(None),) * axis
     return tuple(value[(*prefix, slice(end - size, end))] for end, size in zip(ends, sizes))
@@ -442,7 +445,7 @@ def _sizes_of(sizes: list[int], total: int | None) -> list[int | None]:
 
 
 @_split_v.kernel("CPU")
-def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: int) -> tuple[Any, ...]:
+def _split_v_kernel(value: Array, size_splits: Array, split_dim: Array, *, num_split: int) -> tuple[Any, ...]:
     axis, rank = int(split_dim.item()), value.ndim
     if not -rank <= axis < rank:
         refuse(f"-input rank(-{rank}) <= split_dim < input rank ({rank}), but got {axis}")
@@ -466,7 +469,7 @@ def _split_v_kernel(value: Any, size_splits: Any, split_dim: Any, *, num_split: 
 
 @export("tf.split")
 def split(
-    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+    value: TensorLike, num_or_size_splits: Any, axis: AxisLike = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
     """``value`` cut along ``axis`` (``tf.split``).
 
@@ -517,7 +520,7 @@ def _parallel_concat_shape(node: Operation) -> list[RawShape]:
 
 
 @parallel_concat_op.kernel("CPU")
-def _parallel_concat_kernel(values: list[Any], *, shape: Any) -> Any:
+def _parallel_concat_kernel(values: list[Any], *, shape: tuple[int, ...]) -> Any:
     result = np.concatenate(values, 0)
     if result.shape != tuple(shape):
         refuse(f"Expected shape {format_raw(shape)}, got {format_raw(result.shape)}")

@@ -13,7 +13,7 @@ from tfmini.memory import check_room
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
 
-def as_ndarray(value: Any) -> np.ndarray[Any, Any]:
+def as_ndarray(value: object) -> np.ndarray[Any, Any]:
     """A kernel's value as an array; at rank 0 the value may be a numpy scalar or ``bytes``."""
     if isinstance(value, np.ndarray):
         return value
@@ -90,7 +90,7 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
     return b"" if dtype.kind == "O" else dtype.type(0)
 
 
-def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def filled(shape: tuple[int, ...], value: object, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A new array of one value; zeros are allocated rather than written.
 
     Raises:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -55,7 +56,7 @@ def _tile_shape(node: Operation) -> list[RawShape]:
 
 
 @_tile.kernel("CPU")
-def _tile_kernel(value: Any, multiples: Any) -> Any:
+def _tile_kernel(value: Array, multiples: Array) -> Any:
     if multiples.ndim != 1:
         refuse(f"Expected multiples to be 1-D, but got shape {list(multiples.shape)}")
     factors = multiples.tolist()
@@ -71,7 +72,7 @@ def _tile_kernel(value: Any, multiples: Any) -> Any:
 
 
 @_tile.gradient
-def _tile_gradient(node: Operation, grad: Any) -> list[Any]:
+def _tile_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value, multiples = node.inputs
     sizes = shape(value, out_type=multiples.dtype.base_dtype)
     if isinstance(grad, IndexedSlices):
@@ -103,7 +104,7 @@ def _reverse_shape(node: Operation) -> list[RawShape]:
 
 
 @_reverse.kernel("CPU")
-def _reverse_kernel(value: Any, axis: Any) -> Any:
+def _reverse_kernel(value: Array, axis: Array) -> Any:
     for i, a in enumerate(axis.tolist()):
         if not -np.ndim(value) <= a < np.ndim(value):
             refuse(f"'axis'[{i}] = {a} is out of valid range [0, {np.ndim(value) - 1}]")
@@ -123,7 +124,7 @@ def _reverse_sequence_shape(node: Operation) -> list[RawShape]:
 
 
 @_reverse_sequence.kernel("CPU")
-def _reverse_sequence_kernel(value: Any, seq_lengths: Any, *, seq_dim: int, batch_dim: int) -> Any:
+def _reverse_sequence_kernel(value: Array, seq_lengths: Array, *, seq_dim: int, batch_dim: int) -> Any:
     if batch_dim == seq_dim:
         refuse(f"batch_dim == seq_dim == {seq_dim}")
     if seq_lengths.shape != (value.shape[batch_dim],):
@@ -138,7 +139,7 @@ def _reverse_sequence_kernel(value: Any, seq_lengths: Any, *, seq_dim: int, batc
 
 
 @_reverse_sequence.gradient
-def _reverse_sequence_gradient(node: Operation, grad: Any) -> list[Any]:
+def _reverse_sequence_gradient(node: Operation, grad: Tensor) -> list[Any]:
     attrs = {name: node.attrs[name] for name in ("seq_dim", "batch_dim")}
     return [_reverse_sequence(grad, node.inputs[1], **attrs), None]
 
@@ -157,7 +158,7 @@ def _roll_shape(node: Operation) -> list[RawShape]:
 
 
 @_roll.kernel("CPU")
-def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
+def _roll_kernel(value: Array, shift: Array, axis: Array) -> Any:
     if not np.ndim(value):
         refuse("input must be 1-D or higher")
     for what, given in (("shift", shift), ("axis", axis)):
@@ -175,13 +176,13 @@ def _roll_kernel(value: Any, shift: Any, axis: Any) -> Any:
 
 
 @export("tf.tile", "tf.manip.tile")
-def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+def tile(input: TensorLike, multiples: SizesLike, name: str | None = None) -> Tensor:
     """``input`` repeated ``multiples[i]`` times along axis i (``tf.tile``)."""
     return _tile(input, multiples, name=name)
 
 
 @export("tf.reverse", "tf.manip.reverse")
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+def reverse(tensor: TensorLike, axis: AxisLike, name: str | None = None) -> Tensor:
     """``tensor`` back to front along the given axes (``tf.reverse``, ``tf.reverse_v2``)."""
     return _reverse(tensor, axis, name=name)
 
@@ -191,8 +192,8 @@ reverse_v2 = reverse
 
 @export("tf.reverse_sequence")
 def reverse_sequence(
-    input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None,
-    seq_dim: Any = None, batch_dim: Any = None,
+    input: TensorLike, seq_lengths: TensorLike, seq_axis: int | None = None, batch_axis: int | None = None,
+    name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The first ``seq_lengths[i]`` elements of each sequence back to front (``tf.reverse_sequence``)."""
     sequence = seq_axis if seq_axis is not None else seq_dim
@@ -203,13 +204,13 @@ def reverse_sequence(
 
 
 @export("tf.roll", "tf.manip.roll")
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+def roll(input: TensorLike, shift: TensorLike, axis: AxisLike, name: str | None = None) -> Tensor:
     """``input`` shifted cyclically along axes (``tf.roll``)."""
     return _roll(input, shift, axis, name=name)
 
 
 @export("tf.meshgrid")
-def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
+def meshgrid(*args: TensorLike, **kwargs: Any) -> list[Tensor]:
     """Coordinate arrays over the grid of the given vectors (``tf.meshgrid``).
 
     Args:
@@ -243,7 +244,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
 
 
 @export("tf.repeat")
-def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
+def repeat(input: TensorLike, repeats: TensorLike, axis: int | None = None, name: str | None = None) -> Tensor:
     """Each element ``repeats`` times in a row, along ``axis`` or of the flat tensor (``tf.repeat``).
 
     Args:
@@ -299,7 +300,7 @@ def _transpose_shape(node: Operation) -> list[RawShape]:
 
 
 @_transpose.kernel("CPU")
-def _transpose_kernel(x: Any, perm: Any) -> Any:
+def _transpose_kernel(x: Array, perm: Array) -> Any:
     try:
         return x.transpose(perm.tolist()) if x.ndim else x
     except ValueError:
@@ -307,7 +308,7 @@ def _transpose_kernel(x: Any, perm: Any) -> Any:
 
 
 @_conjugate_transpose.kernel("CPU")
-def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
+def _conjugate_transpose_kernel(x: Array, perm: Array) -> Any:
     transposed = _transpose_kernel(x, perm)
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
@@ -316,7 +317,9 @@ def _conjugate_transpose_kernel(x: Any, perm: Any) -> Any:
 
 
 @export("tf.transpose")
-def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
+def transpose(
+    a: TensorLike, perm: TensorLike | None = None, name: str = "transpose", conjugate: bool = False
+) -> Tensor:
     """``a`` with its axes in the order ``perm``, by default reversed (``tf.transpose``)."""
     with name_scope(name, "transpose", [a]) as scope:
         a = convert_to_tensor(a, name="a")
@@ -331,7 +334,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
 
 
 @export("tf.matrix_transpose", "tf.linalg.matrix_transpose", "tf.linalg.transpose")
-def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
+def matrix_transpose(a: TensorLike, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
     """``a`` with its last two axes exchanged (``tf.matrix_transpose``).
 
     Raises:
@@ -409,7 +412,7 @@ def _partial_width(row: Tensor) -> int | None:
     return int(sum(found)) if len(found) == len(parts) else None
 
 
-def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
+def _checked_paddings(value: Array, paddings: Array) -> list[Any]:
     pairs: list[Any] = paddings.tolist()
     if len(pairs) != np.ndim(value):
         refuse(
@@ -421,7 +424,7 @@ def _checked_paddings(value: Any, paddings: Any) -> list[Any]:
     return pairs
 
 
-def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
+def _pad_with(value: Array, paddings: Array, filler: Array) -> Any:
     pairs = _checked_paddings(value, paddings)
     sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
     check_room(sizes, value.dtype.itemsize)
@@ -432,7 +435,7 @@ def _pad_with(value: Any, paddings: Any, filler: Any) -> Any:
     return result
 
 
-def _check_mirror(value: Any, pairs: list[Any], mode: bytes) -> None:
+def _check_mirror(value: Array, pairs: list[Any], mode: bytes) -> None:
     limit = 1 if mode == b"REFLECT" else 0
     for i, (low, high) in enumerate(pairs):
         if max(low, high) > value.shape[i] - limit:
@@ -441,14 +444,14 @@ def _check_mirror(value: Any, pairs: list[Any], mode: bytes) -> None:
 
 
 @_mirror_pad.kernel("CPU")
-def _mirror_pad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
+def _mirror_pad_kernel(value: Array, paddings: Array, *, mode: bytes) -> Any:
     pairs = _checked_paddings(value, paddings)
     _check_mirror(value, pairs, mode)
     return np.pad(value, pairs, "reflect" if mode == b"REFLECT" else "symmetric") if pairs else value
 
 
 @_mirror_pad_grad.kernel("CPU")
-def _mirror_pad_grad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
+def _mirror_pad_grad_kernel(value: Array, paddings: Array, *, mode: bytes) -> Any:
     skip = 1 if mode == b"REFLECT" else 0
     result = value
     for axis, (low, high) in enumerate(_checked_paddings(value, paddings)):
@@ -458,7 +461,7 @@ def _mirror_pad_grad_kernel(value: Any, paddings: Any, *, mode: bytes) -> Any:
     return result
 
 
-def _fold(value: Any, low: int, high: int, skip: int) -> Any:
+def _fold(value: Array, low: int, high: int, skip: int) -> Any:
     """Adds the mirrored borders of axis 0 to the elements that they are copies of."""
     count = value.shape[0] - low - high
     result = value[low : low + count].copy()
@@ -470,7 +473,7 @@ def _fold(value: Any, low: int, high: int, skip: int) -> Any:
 
 
 @all_of(_pad, _pad_v2).gradient
-def _pad_gradient(node: Operation, grad: Any) -> list[Any]:
+def _pad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value, paddings = node.inputs[:2]
     low = raw_ops.Slice(paddings, [0, 0], stack([rank(value), 1]))
     begin = reshape(low, [-1])
@@ -486,8 +489,9 @@ def _border_sum(grad: Tensor, inner: Tensor) -> Tensor:
 
 @export("tf.pad")
 def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
-) -> Tensor:
+    tensor: TensorLike, paddings: TensorLike, mode: str = "CONSTANT", name: str | None = None,
+    constant_values: TensorLike = 0,
+) -> Tensor:  # fmt: skip
     """``tensor`` with a border (``tf.pad``).
 
     Args:

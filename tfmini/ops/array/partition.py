@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
@@ -43,7 +44,7 @@ def _partition_shape(node: Operation) -> list[RawShape]:
 
 
 @_partition.kernel("CPU")
-def _partition_kernel(data: Any, partitions: Any, *, num_partitions: int) -> tuple[Any, ...]:
+def _partition_kernel(data: Array, partitions: Array, *, num_partitions: int) -> tuple[Any, ...]:
     rank = partitions.ndim
     if data.shape[:rank] != partitions.shape:
         refuse(
@@ -59,7 +60,7 @@ def _partition_kernel(data: Any, partitions: Any, *, num_partitions: int) -> tup
 
 
 @_partition.gradient
-def _partition_gradient(node: Operation, *grads: Any) -> list[Any]:
+def _partition_gradient(node: Operation, *grads: Tensor) -> list[Any]:
     data, partitions = node.inputs
     prefix = shape(partitions)
     order = reshape(range_op(size(partitions)), prefix)
@@ -104,7 +105,7 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
 
 
 @all_of(_stitch, _parallel_stitch).gradient
-def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
+def _stitch_gradient(node: Operation, grad: Tensor) -> list[Any]:
     count = node.attrs["N"]
     return [None] * count + [gather(grad, indices) for indices in node.inputs[:count]]
 
@@ -113,18 +114,20 @@ def _stitch_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @export("tf.dynamic_partition")
-def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+def dynamic_partition(
+    data: TensorLike, partitions: TensorLike, num_partitions: int, name: str | None = None
+) -> list[Tensor]:
     """``data`` divided into ``num_partitions`` tensors by partition numbers (``tf.dynamic_partition``)."""
     return list(_partition(data, partitions, num_partitions=num_partitions, name=name))
 
 
 @export("tf.dynamic_stitch")
-def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+def dynamic_stitch(indices: TensorLike, data: TensorLike, name: str | None = None) -> Tensor:
     """``merged[indices[m][i]] = data[m][i]`` (``tf.dynamic_stitch``); later values win."""
     return _stitch(indices, data, name=name)
 
 
-def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
+def parallel_dynamic_stitch(indices: TensorLike, data: TensorLike, name: str | None = None) -> Tensor:
     """`dynamic_stitch` whose indices must not repeat (``tf.raw_ops.ParallelDynamicStitch``)."""
     return _parallel_stitch(indices, data, name=name)
 
@@ -168,7 +171,7 @@ def _unique_shape(node: Operation) -> list[RawShape]:
 TABLE_SIZE = 1 << 17
 
 
-def _first_seen(x: Any) -> tuple[Any, Any]:
+def _first_seen(x: Array) -> tuple[Any, Any]:
     """Distinct elements in order of first appearance, and the position of each element among them."""
     if x.dtype.kind in "iu" and x.size and x.min() >= 0 and (most := int(x.max())) < max(TABLE_SIZE, 4 * x.size):
         seen = first_positions(x, most + 1)
@@ -182,7 +185,7 @@ def _first_seen(x: Any) -> tuple[Any, Any]:
 
 
 @_unique.kernel("CPU")
-def _unique_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+def _unique_kernel(x: Array, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     if x.ndim != 1:
         refuse("unique expects a 1D vector.")
     values, numbers = _first_seen(x)
@@ -190,7 +193,7 @@ def _unique_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
 
 
 @_unique_counts.kernel("CPU")
-def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+def _unique_counts_kernel(x: Array, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     if x.ndim != 1:
         refuse("unique expects a 1D vector.")
     values, numbers = _first_seen(x)
@@ -199,7 +202,7 @@ def _unique_counts_kernel(x: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
 
 
 @_list_diff.kernel("CPU")
-def _list_diff_kernel(x: Any, y: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+def _list_diff_kernel(x: Array, y: Array, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     for name, value in (("x", x), ("y", y)):
         if np.ndim(value) != 1:
             refuse(f"{name} should be a 1D vector.")
@@ -225,7 +228,7 @@ def _one_hot_shape(node: Operation) -> list[RawShape]:
 
 
 @_one_hot.kernel("CPU")
-def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int) -> Any:
+def _one_hot_kernel(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int) -> Any:
     count = int(depth)
     if count < 0:
         refuse(f"depth must be non-negative, got: {count}")
@@ -241,7 +244,7 @@ def _one_hot_kernel(indices: Any, depth: Any, on_value: Any, off_value: Any, *, 
 
 
 @_invert.kernel("CPU")
-def _invert_kernel(x: Any) -> Any:
+def _invert_kernel(x: Array) -> Any:
     if x.size and (x.min() < 0 or x.max() >= x.size):
         bad = int(x[(x < 0) | (x >= x.size)][0])
         refuse(f"{bad} is not between 0 and {x.size}")
@@ -270,7 +273,7 @@ def _unravel_shape(node: Operation) -> list[RawShape]:
 
 
 @_unravel.kernel("CPU")
-def _unravel_kernel(indices: Any, dims: Any) -> Any:
+def _unravel_kernel(indices: Array, dims: Array) -> Any:
     total = int(np.prod(dims, dtype=np.int64))
     if np.size(indices) and int(np.max(indices)) >= total:
         refuse("index is out of bound as with dims")
@@ -282,27 +285,27 @@ def _unravel_kernel(indices: Any, dims: Any) -> Any:
 
 
 @export("tf.unique")
-def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+def unique(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The distinct elements of a vector, and each element's position among them: (y, idx) (``tf.unique``)."""
     return _unique(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
 @export("tf.unique_with_counts")
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Any:
+def unique_with_counts(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """`unique`, and the number of occurrences of each: (y, idx, count) (``tf.unique_with_counts``)."""
     return _unique_counts(x, out_idx=dtypes.as_dtype(out_idx), name=name)
 
 
 @export("tf.setdiff1d")
-def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> Any:
+def setdiff1d(x: TensorLike, y: TensorLike, index_dtype: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The elements of ``x`` that are not in ``y``, and their positions: (out, idx) (``tf.setdiff1d``)."""
     return _list_diff(x, y, out_idx=dtypes.as_dtype(index_dtype), name=name)
 
 
 @export("tf.one_hot")
 def one_hot(
-    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None, dtype: Any = None,
-    name: str | None = None,
+    indices: TensorLike, depth: TensorLike, on_value: TensorLike | None = None, off_value: TensorLike | None = None,
+    axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Vectors of length ``depth`` with one marked position, given by each index (``tf.one_hot``).
 
@@ -337,13 +340,13 @@ def one_hot(
 
 
 @export("tf.invert_permutation", "tf.math.invert_permutation")
-def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
     """``y[x[i]] = i`` (``tf.invert_permutation``)."""
     return _invert(x, name=name)
 
 
 @export("tf.unravel_index")
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+def unravel_index(indices: TensorLike, dims: SizesLike, name: str | None = None) -> Tensor:
     """The coordinates of flat indices in an array of shape ``dims``, one column each (``tf.unravel_index``)."""
     return _unravel(indices, dims, name=name)
 
@@ -365,7 +368,9 @@ def _where_shape(node: Operation) -> list[RawShape]:
 
 
 @export("tf.where")
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Tensor:
     """Coordinates of the true elements; with ``x`` and ``y``, x where true and y elsewhere (``tf.where``).
 
     Raises:
@@ -381,7 +386,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 @export("tf.boolean_mask")
-def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
+def boolean_mask(
+    tensor: TensorLike, mask: TensorLike, name: str = "boolean_mask", axis: AxisLike | None = None
+) -> Tensor:
     """The slices of ``tensor`` where ``mask`` is true (``tf.boolean_mask``).
 
     Args:
@@ -426,7 +433,9 @@ def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
 
 
 @export("tf.sequence_mask")
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool, name: str | None = None) -> Tensor:
+def sequence_mask(
+    lengths: TensorLike, maxlen: TensorLike | None = None, dtype: DTypeLike = dtypes.bool, name: str | None = None
+) -> Tensor:
     """``mask[..., j] = j < lengths[...]`` (``tf.sequence_mask``).
 
     Args:

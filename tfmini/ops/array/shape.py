@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant_in
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -65,7 +68,7 @@ def _shape_shape(node: Operation) -> list[RawShape]:
 
 
 @_shape_op.kernel_factory("CPU")
-def _shape_kernel(node: Any) -> Any:
+def _shape_kernel(node: Node) -> Any:
     dtype = node.attrs["out_type"].numpy
     return lambda value: np.array(() if isinstance(value, bytes) else value.shape, dtype)
 
@@ -97,7 +100,7 @@ def _reshape_shape(node: Operation) -> list[RawShape]:
 
 
 @_reshape.kernel("CPU")
-def _reshape_kernel(value: Any, shape: Any) -> Any:
+def _reshape_kernel(value: Array, shape: Array) -> Any:
     sizes = shape.tolist()
     if isinstance(value, bytes):
         value = as_ndarray(value)
@@ -121,7 +124,7 @@ def _size_beside_zeros(before: tuple[int, ...], sizes: list[int]) -> list[int]:
     return [count // known if s == -1 else s for s in sizes]
 
 
-def _refuse_reshape(count: int, sizes: Any) -> Any:
+def _refuse_reshape(count: int, sizes: Array) -> Any:
     if not isinstance(sizes, list):
         refuse("sizes input must be 1-D, not []")
     unknown = [i for i, s in enumerate(sizes) if s == -1]
@@ -144,7 +147,7 @@ def _refuse_reshape(count: int, sizes: Any) -> Any:
 
 
 @all_of(_reshape, _expand_dims).gradient
-def _reshape_gradient(node: Operation, grad: Any) -> list[Any]:
+def _reshape_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [reshape(grad, shape(node.inputs[0])), None]
 
 
@@ -169,7 +172,7 @@ def _expand_dims_shape(node: Operation) -> list[RawShape]:
 
 
 @_expand_dims.kernel("CPU")
-def _expand_dims_kernel(value: Any, dim: Any) -> Any:
+def _expand_dims_kernel(value: Array, dim: Array) -> Any:
     value = as_ndarray(value)
     axis, rank = int(dim.item()), value.ndim
     if not -rank - 1 <= axis <= rank:
@@ -197,7 +200,7 @@ def _squeeze_shape(node: Operation) -> list[RawShape]:
 
 
 @_squeeze.kernel("CPU")
-def _squeeze_kernel(value: Any, *, squeeze_dims: list[int]) -> Any:
+def _squeeze_kernel(value: Array, *, squeeze_dims: list[int]) -> Any:
     value = as_ndarray(value)
     rank = value.ndim
     for axis in squeeze_dims:
@@ -224,7 +227,7 @@ def _broadcast_to_shape(node: Operation) -> list[RawShape]:
 
 
 @_broadcast_to.kernel("CPU")
-def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
+def _broadcast_to_kernel(value: Array, shape: Array) -> Any:
     value, sizes = as_ndarray(value), tuple(shape.tolist())
     check_room(sizes, value.itemsize)  # the view takes none, but what is made of it does
     try:
@@ -234,7 +237,7 @@ def _broadcast_to_kernel(value: Any, shape: Any) -> Any:
 
 
 @_broadcast_to.gradient
-def _broadcast_to_gradient(node: Operation, grad: Any) -> list[Any]:
+def _broadcast_to_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value = node.inputs[0]
     before = shape(value, out_type=dtypes.int64)
     axes = broadcast_gradient_args(shape(grad, out_type=dtypes.int64), before)[1]
@@ -250,7 +253,7 @@ def _broadcast_args_shape(node: Operation) -> list[RawShape]:
 
 
 @_broadcast_args.kernel("CPU")
-def _broadcast_args_kernel(a: Any, b: Any) -> Any:
+def _broadcast_args_kernel(a: Array, b: Array) -> Any:
     for i, value in enumerate((a, b)):
         if np.ndim(value) != 1:
             refuse(f"In[{i}] must be a vector, got shape {list(np.shape(value))}")
@@ -259,7 +262,7 @@ def _broadcast_args_kernel(a: Any, b: Any) -> Any:
 
 
 @_gradient_args.kernel("CPU")
-def _gradient_args_kernel(a: Any, b: Any) -> tuple[Any, Any]:
+def _gradient_args_kernel(a: Array, b: Array) -> tuple[Any, Any]:
     before, after = a.tolist(), b.tolist()
     if before == after:
         empty = np.empty(0, a.dtype)
@@ -280,17 +283,19 @@ def _padded(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
 # ---- public functions ---------------------------------------------------------------------------
 
 
-def _is_sparse(value: Any) -> bool:
+def _is_sparse(value: object) -> bool:
     return isinstance(value, (SparseComponents, SparseTensorValue))
 
 
 @export("tf.shape")
-def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+def shape(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
     """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
     return shape_internal(input, name, True, out_type)
 
 
-def shape_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+def shape_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
+) -> Tensor:
     """`shape`; without ``optimize`` always a Shape op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
@@ -305,18 +310,20 @@ def shape_internal(input: Any, name: str | None = None, optimize: bool = True, o
 
 
 @export("tf.shape_n")
-def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+def shape_n(input: Iterable[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors (``tf.shape_n``)."""
     return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
 
 
 @export("tf.size")
-def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+def size(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
     """The number of elements (``tf.size``); a constant when it is known statically."""
     return size_internal(input, name, True, out_type)
 
 
-def size_internal(input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32) -> Tensor:
+def size_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
+) -> Tensor:
     """`size`; without ``optimize`` always a Size op."""
     out_type = dtypes.as_dtype(out_type)
     if _is_sparse(input):
@@ -332,7 +339,7 @@ def size_internal(input: Any, name: str | None = None, optimize: bool = True, ou
 
 
 @export("tf.rank")
-def rank(input: Any, name: str | None = None) -> Tensor:
+def rank(input: TensorLike, name: str | None = None) -> Tensor:
     """The number of dimensions, int32 (``tf.rank``); a constant when it is known statically."""
     return rank_internal(input, name, True)
 
@@ -350,7 +357,7 @@ def rank_internal(input: Any, name: str | None = None, optimize: bool = True) ->
 
 
 @export("tf.reshape", "tf.manip.reshape")
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+def reshape(tensor: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """The same elements in another shape (``tf.reshape``).
 
     Args:
@@ -366,7 +373,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 _squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
-def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
+def _one_of(first: AxisLike | None, old: AxisLike | None, new_name: str, old_name: str) -> Any:
     if old is None:
         return first
     if first is not None:
@@ -375,7 +382,9 @@ def _one_of(first: Any, old: Any, new_name: str, old_name: str) -> Any:
 
 
 @export("tf.expand_dims")
-def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+def expand_dims(
+    input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dim: AxisLike | None = None
+) -> Tensor:
     """``input`` with a dimension of size 1 inserted at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
     Raises:
@@ -388,7 +397,7 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
 
 
 @export("tf.squeeze")
-def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
+def squeeze(input: TensorLike, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
 
     Raises:
@@ -400,13 +409,13 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 @export("tf.broadcast_to")
-def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+def broadcast_to(input: TensorLike, shape: SizesLike, name: str | None = None) -> Tensor:
     """``input`` repeated to ``shape`` by numpy's rule (``tf.broadcast_to``)."""
     return _broadcast_to(input, shape, name=name)
 
 
 @export("tf.broadcast_dynamic_shape")
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+def broadcast_dynamic_shape(shape_x: SizesLike, shape_y: SizesLike) -> Tensor:
     """The shape of an element-wise operation on tensors of two shapes (``tf.broadcast_dynamic_shape``)."""
     return _broadcast_args(shape_x, shape_y)
 
@@ -424,6 +433,6 @@ def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> Tensor
         raise ValueError(f"Incompatible shapes for broadcasting: {shape_x} and {shape_y}") from None
 
 
-def broadcast_gradient_args(s0: Any, s1: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def broadcast_gradient_args(s0: TensorLike, s1: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The axes over which the gradients of a broadcast operation on two shapes are summed."""
     return _gradient_args(s0, s1, name=name)  # type: ignore[no-any-return]

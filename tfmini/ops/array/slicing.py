@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from builtins import slice as Window
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, is_convertible
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
@@ -77,7 +80,7 @@ def _sliced(dim: int | None, begin: int | None, size: int | None) -> int | None:
 
 
 @_slice.kernel("CPU")
-def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
+def _slice_kernel(value: Array, begin: Array, size: Array) -> Any:
     if begin.ndim != 1 or size.ndim != 1:
         refuse(
             f"Expected begin and size arguments to be 1-D tensors of size {value.ndim}, but got shapes"
@@ -101,7 +104,7 @@ def _slice_kernel(value: Any, begin: Any, size: Any) -> Any:
 
 
 @_slice.gradient
-def _slice_gradient(node: Operation, grad: Any) -> list[Any]:
+def _slice_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value, begin, _ = node.inputs
     after = raw_ops.Sub(raw_ops.Sub(shape(value), shape(grad)), _as_int32(begin))
     paddings = stack([_as_int32(begin), after], axis=1)
@@ -115,7 +118,9 @@ def _as_int32(tensor: Tensor) -> Tensor:
 # ---- StridedSlice -------------------------------------------------------------------------------
 
 
-def slice_index(attrs: Any, begin: Any, end: Any, strides: Any, rank: int | None) -> tuple[Any, ...]:
+def slice_index(
+    attrs: Mapping[str, Any], begin: Array, end: Array, strides: Array, rank: int | None
+) -> tuple[Any, ...]:
     """The numpy index that the masks and bounds describe.
 
     Elements are slice, int (which removes the axis), None (a new axis) and Ellipsis.
@@ -201,21 +206,21 @@ def _window_size(dim: int | None, window: Window, known_step: bool) -> int | Non
 
 
 @_strided_slice.kernel_factory("CPU")
-def _strided_slice_kernel(node: Any) -> Any:
+def _strided_slice_kernel(node: Node) -> Any:
     attrs = node.attrs
     if attrs["shrink_axis_mask"] == 1 and not attrs["ellipsis_mask"] | attrs["new_axis_mask"]:
         return _element_kernel(attrs)
 
-    def run(value: Any, begin: Any, end: Any, strides: Any) -> Any:
+    def run(value: Array, begin: Array, end: Array, strides: Array) -> Any:
         return _take(attrs, value, begin, end, strides)
 
     return run
 
 
-def _element_kernel(attrs: Any) -> Any:
+def _element_kernel(attrs: Mapping[str, Any]) -> Any:
     """A fast path for ``x[i]``, the most common slice."""
 
-    def run(value: Any, begin: Any, end: Any, strides: Any) -> Any:
+    def run(value: Array, begin: Array, end: Array, strides: Array) -> Any:
         if begin.size != 1:
             return _take(attrs, value, begin, end, strides)
         try:
@@ -226,7 +231,7 @@ def _element_kernel(attrs: Any) -> Any:
     return run
 
 
-def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
+def _take(attrs: Mapping[str, Any], value: Array, begin: Array, end: Array, strides: Array) -> Any:
     try:
         index = slice_index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
         return value[index]
@@ -234,7 +239,7 @@ def _take(attrs: Any, value: Any, begin: Any, end: Any, strides: Any) -> Any:
         raise InvalidArgumentError.of(_out_of_bounds(value.shape, locals().get("index")) or str(error)) from None
 
 
-def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:
+def _out_of_bounds(shape: tuple[int, ...], index: tuple[Any, ...] | None) -> str | None:
     if index is None:
         return None
     try:
@@ -245,7 +250,7 @@ def _out_of_bounds(shape: tuple[int, ...], index: Any) -> str | None:
 
 
 @_strided_slice.gradient
-def _strided_slice_gradient(node: Operation, grad: Any) -> list[Any]:
+def _strided_slice_gradient(node: Operation, grad: Tensor) -> list[Any]:
     value, begin, end, strides = node.inputs
     masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
     whole = shape(value, out_type=begin.dtype.base_dtype)
@@ -253,7 +258,7 @@ def _strided_slice_gradient(node: Operation, grad: Any) -> list[Any]:
 
 
 @_strided_slice_grad.kernel("CPU")
-def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, node: Any) -> Any:
+def _strided_slice_grad_kernel(shape: Array, begin: Array, end: Array, strides: Array, dy: Array, *, node: Node) -> Any:
     sizes = tuple(shape.tolist())
     check_room(sizes, dy.dtype.itemsize)
     result = np.zeros(sizes, dy.dtype)
@@ -265,14 +270,16 @@ def _strided_slice_grad_kernel(shape: Any, begin: Any, end: Any, strides: Any, d
 
 
 @_strided_slice_grad.gradient
-def _strided_slice_grad_gradient(node: Operation, grad: Any) -> list[Any]:
+def _strided_slice_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     masks = {name: mask for name, mask in node.attrs.items() if name.endswith("_mask")}
     return [None, None, None, None, _strided_slice(grad, *node.inputs[1:4], **masks)]
 
 
 @strided_slice_assign_op.kernel("CPU")
-def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, value: Any, *, node: Any) -> Any:
-    def write(array: Any) -> None:
+def _strided_slice_assign_kernel(
+    ref: Any, begin: Array, end: Array, strides: Array, value: Array, *, node: Node
+) -> Any:
+    def write(array: Array) -> None:
         array[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)] = value
 
     try:
@@ -286,7 +293,7 @@ def _strided_slice_assign_kernel(ref: Any, begin: Any, end: Any, strides: Any, v
 
 
 @export("tf.slice")
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+def slice(input_: TensorLike, begin: TensorLike, size: TensorLike, name: str | None = None) -> Tensor:
     """The slice of ``size`` (-1: to the end) that starts at ``begin`` (``tf.slice``)."""
     return _slice(input_, begin, size, name=name)
 
@@ -297,8 +304,9 @@ slice_ = slice
 
 @export("tf.strided_slice")
 def strided_slice(
-    input_: Any, begin: Any, end: Any, strides: Any = None, begin_mask: int = 0, end_mask: int = 0,
-    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, var: Any = None, name: str | None = None,
+    input_: TensorLike, begin: TensorLike, end: TensorLike, strides: TensorLike | None = None, begin_mask: int = 0,
+    end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0,
+    var: TensorLike | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Python slicing with bounds as tensors (``tf.strided_slice``).
 
@@ -314,14 +322,14 @@ def strided_slice(
     return _strided_slice(input_, begin, end, strides, name=name, **masks)
 
 
-def strided_slice_assign(ref: Any, spec: Any, value: Any, name: str | None = None) -> Tensor:
+def strided_slice_assign(ref: TensorLike, spec: object, value: TensorLike, name: str | None = None) -> Tensor:
     """Writes ``value`` into ``ref[spec]`` of a ref variable; returns the ref."""
     with name_scope(name, "StridedSliceAssign") as scope:
         begin, end, strides, masks = _parse(spec)
         return strided_slice_assign_op(ref, begin, end, strides, value, name=scope, **masks)
 
 
-def getitem(tensor: Any, spec: Any) -> Tensor:
+def getitem(tensor: Tensor, spec: object) -> Tensor:
     """``tensor[spec]``: ints, slices, ``...``, ``tf.newaxis`` and integer scalar tensors.
 
     Raises:
@@ -338,13 +346,13 @@ def getitem(tensor: Any, spec: Any) -> Tensor:
         return _strided_slice(tensor, begin, end, strides, name=scope, **masks)
 
 
-def _where_true(tensor: Any, mask: Tensor) -> Tensor:
+def _where_true(tensor: Tensor, mask: Tensor) -> Tensor:
     """``tensor[mask]`` for a boolean tensor: the elements where it is true."""
     rows = raw_ops.Where(mask)
     return raw_ops.GatherNd(tensor, rows)
 
 
-def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
+def _parse(spec: object) -> tuple[Any, Any, Any, dict[str, int]]:
     items = spec if isinstance(spec, (list, tuple)) else (spec,)
     begin: list[Any] = []
     end: list[Any] = []
@@ -362,7 +370,7 @@ def _parse(spec: Any) -> tuple[Any, Any, Any, dict[str, int]]:
     return bounds[0], bounds[1], bounds[2], masks
 
 
-def _parse_item(item: Any) -> tuple[Any, Any, Any, tuple[str, ...]]:
+def _parse_item(item: object) -> tuple[Any, Any, Any, tuple[str, ...]]:
     if isinstance(item, Window):
         flags = (("begin_mask",) if item.start is None else ()) + (("end_mask",) if item.stop is None else ())
         low, high, step = (_position(p, default) for p, default in ((item.start, 0), (item.stop, 0), (item.step, 1)))
@@ -375,7 +383,7 @@ def _parse_item(item: Any) -> tuple[Any, Any, Any, tuple[str, ...]]:
     return position, position + 1, 1, ("shrink_axis_mask",)
 
 
-def _position(item: Any, default: int) -> Any:
+def _position(item: object, default: int) -> Any:
     if item is None:
         return default
     if isinstance(item, Dimension):
@@ -392,7 +400,7 @@ def _position(item: Any, default: int) -> Any:
     return item.__index__()
 
 
-def _bad_index(item: Any) -> str:
+def _bad_index(item: object) -> str:
     return (
         "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are"
         f" valid indices, got {item!r}"

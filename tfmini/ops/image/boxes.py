@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.graph.node import Node
@@ -18,8 +18,6 @@ from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, with_rank
-
-Array = np.ndarray[Any, Any]
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"

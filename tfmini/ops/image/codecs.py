@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array
 from tfmini.errors import InvalidArgumentError, ResourceExhaustedError, reading
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op, sized
@@ -30,8 +31,6 @@ from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.string_ops import substr
 from tfmini.shapes import RawShape, with_rank
-
-Array = np.ndarray[Any, Any]
 
 _JPEG_ATTRS = (
     "; channels: int = 0; ratio: int = 1; fancy_upscaling: bool = true; try_recover_truncated: bool = false"

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.memory import check_room
-from tfmini.numerics.windows import Array, padded, patches
+from tfmini.numerics.windows import padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad, reverse, transpose

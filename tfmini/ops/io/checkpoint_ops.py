@@ -13,9 +13,10 @@ from tfmini.checkpoint import files
 from tfmini.checkpoint import reader as slices
 from tfmini.checkpoint import reader as sstable
 from tfmini.checkpoint import writer as merging
-from tfmini.checkpoint.files import Array, checked_array
+from tfmini.checkpoint.files import checked_array
 from tfmini.checkpoint.reader import FULL, BundleReader, Slice, TensorEntry, checked_entry, encode_key, missing_key
 from tfmini.checkpoint.writer import BundleWriter
+from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized

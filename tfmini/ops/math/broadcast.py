@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike
+from tfmini.core_types import Array, AxisLike, Scalar, TensorLike
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, op
 from tfmini.graph.node import Node
@@ -49,7 +49,7 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
             return function
         narrow = dtype.numpy
 
-        def in_float32(*values: Any) -> Any:
+        def in_float32(*values: Array) -> Any:
             return function(*[v.astype(np.float32) for v in values]).astype(narrow)
 
         return in_float32
@@ -60,13 +60,13 @@ def widened(function: Callable[..., Any], attr: str = "T") -> Callable[[Any], Ca
 class OfX(Protocol):
     """A public function of one tensor, made with its op by one row of a table."""
 
-    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+    def __call__(self, x: TensorLike, name: str | None = None) -> Tensor: ...
 
 
 class OfXAndY(Protocol):
     """A public function of two tensors, made with its op by one row of a table."""
 
-    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
+    def __call__(self, x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor: ...
 
 
 def named(function: Callable[..., T], name: str, text: str) -> Callable[..., T]:
@@ -132,7 +132,7 @@ def reduced_shape(node: Operation) -> list[RawShape]:
 sum_op.shape(reduced_shape)
 
 
-def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None) -> Callable[..., Any]:
+def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Scalar | None = None) -> Callable[..., Any]:
     """The kernel of a reduction by ``ufunc`` that keeps the element type.
 
     Args:
@@ -143,7 +143,7 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Any = None)
     reduce: Any = ufunc.reduce
     narrow = compute is not numpy_dtype
 
-    def kernel(x: Any, axes: AxisLike) -> Any:
+    def kernel(x: Array, axes: AxisLike) -> Any:
         if not x.ndim:
             normal_axes(axes, 1)
             return x
@@ -232,7 +232,7 @@ def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]
     return rule
 
 
-def _into(ufunc: np.ufunc, dtype: np.dtype[Any], new: Callable[..., Any], *values: Any) -> Any:
+def _into(ufunc: np.ufunc, dtype: np.dtype[Any], new: Callable[..., Any], *values: Array) -> Any:
     shape = values[0].shape
     if values[-1].shape != shape:
         try:

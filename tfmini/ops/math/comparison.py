@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.families import (
     Operation,
@@ -149,7 +149,7 @@ def _select_shape(node: Operation) -> list[RawShape]:
 
 
 @select_op.kernel("CPU")
-def _select_kernel(condition: Any, t: Any, e: Any) -> Any:
+def _select_kernel(condition: Array, t: Array, e: Array) -> Any:
     if not condition.ndim:
         return t if condition else e
     if np.shape(t) != np.shape(e) or condition.shape != t.shape and condition.shape != t.shape[:1]:
@@ -176,7 +176,7 @@ def _select_v2_shape(node: Operation) -> list[RawShape]:
 
 
 @select_v2_op.kernel("CPU")
-def _select_v2_kernel(condition: Any, t: Any, e: Any) -> Any:
+def _select_v2_kernel(condition: Array, t: Array, e: Array) -> Any:
     if isinstance(t, bytes) or isinstance(e, bytes):
         t, e = _as_objects(t), _as_objects(e)
     result = np.where(condition, t, e)
@@ -224,7 +224,9 @@ def logical_xor(x: TensorLike, y: TensorLike, name: str | None = "LogicalXor") -
     return logical_and(logical_or(x, y), logical_not(logical_and(x, y)), name=name)
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None, name: str | None = None
+) -> Tensor:
     """The elements of ``x`` where ``condition`` is true, else of ``y`` (``tf.where``).
 
     ``x`` and ``y`` have one shape; ``condition`` has the same shape, or is a scalar, or a vector that
@@ -244,7 +246,10 @@ def where_v2(
     return _where(select_v2_op, "SelectV2", condition, x, y, name)
 
 
-def _where(handle: OpHandle, default_name: str, condition: Any, x: Any, y: Any, name: str | None) -> Tensor:
+def _where(
+    handle: OpHandle, default_name: str, condition: TensorLike, x: TensorLike | None, y: TensorLike | None,
+    name: str | None,
+) -> Tensor:  # fmt: skip
     if x is None and y is None:
         with name_scope(name, "Where", [condition]) as scope:
             condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")

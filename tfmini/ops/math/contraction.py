@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array import filling as array_filling
@@ -197,7 +198,7 @@ def _normal_axes(x: Tensor, axes: Any) -> list[int]:
 
 
 @export("tf.tensordot", "tf.linalg.tensordot")
-def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+def tensordot(a: TensorLike, b: TensorLike, axes: Any, name: str | None = None) -> Tensor:
     """The sum of products over chosen axes of two tensors (``tf.tensordot``).
 
     Args:
@@ -295,7 +296,7 @@ def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
 
 
 @export("tf.einsum", "tf.linalg.einsum")
-def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+def einsum(equation: str, *inputs: TensorLike, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
 
     Raises:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
@@ -21,6 +22,7 @@ from tfmini.graph.families import (
     op,
     same_shape,
 )
+from tfmini.graph.node import Node
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
@@ -42,12 +44,12 @@ Gradient = Callable[[Operation, Tensor], list[Any]]
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _nonzero(y: Any) -> None:
+def _nonzero(y: Array) -> None:
     if not np.all(y):
         refuse("Integer division by zero")
 
 
-def _truncated_quotient(x: Any, y: Any) -> Any:
+def _truncated_quotient(x: Array, y: Array) -> Any:
     """Integer division that rounds towards zero, as in C."""
     _nonzero(y)
     quotient = np.floor_divide(x, y)
@@ -57,21 +59,21 @@ def _truncated_quotient(x: Any, y: Any) -> Any:
     return (quotient + inexact).astype(x.dtype)
 
 
-def _floored_quotient(x: Any, y: Any) -> Any:
+def _floored_quotient(x: Array, y: Array) -> Any:
     _nonzero(y)
     return np.floor_divide(x, y)
 
 
-def _floored_real(x: Any, y: Any) -> Any:
+def _floored_real(x: Array, y: Array) -> Any:
     return np.floor(np.divide(x, y))
 
 
-def _floored_complex(x: Any, y: Any) -> Any:
+def _floored_complex(x: Array, y: Array) -> Any:
     refuse("FloorDiv is not defined for complex numbers")
 
 
 def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
-    def kernel(x: Any, y: Any) -> Any:
+    def kernel(x: Array, y: Array) -> Any:
         _nonzero(y)
         return ufunc(x, y)
 
@@ -82,17 +84,17 @@ def _by_kind(integers: Callable[..., Any], others: Callable[..., Any]) -> Callab
     return lambda node: integers if node.attrs["T"].is_integer else others
 
 
-def _div_no_nan(x: Any, y: Any) -> Any:
+def _div_no_nan(x: Array, y: Array) -> Any:
     zero = y.dtype.type(0)
     return np.where(y == zero, zero, np.divide(x, y))[()]
 
 
-def _mul_no_nan(x: Any, y: Any) -> Any:
+def _mul_no_nan(x: Array, y: Array) -> Any:
     zero = y.dtype.type(0)
     return np.where(y == zero, zero, np.multiply(x, y))[()]
 
 
-def _squared_difference(x: Any, y: Any) -> Any:
+def _squared_difference(x: Array, y: Array) -> Any:
     difference = np.subtract(x, y)
     if difference.dtype.kind == "c":
         return np.conjugate(difference) * difference
@@ -149,8 +151,8 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 def _declared(
-    op_type: str, types: str, gradient: Gradient | None, ufunc: np.ufunc | None, factory: Any, sign: str,
-    aggregates: bool,
+    op_type: str, types: str, gradient: Gradient | None, ufunc: np.ufunc | None, factory: Callable[..., Any] | None,
+    sign: str, aggregates: bool,
 ) -> OpHandle:  # fmt: skip
     handle = op(
         f"{op_type}(x: T, y: T) -> z: T; T: {types}", shape=broadcast_shape, differentiable=gradient is not None,
@@ -171,7 +173,7 @@ def _declared(
 
 def _row(
     op_type: str, types: str, gradient: Gradient | None, name: str, text: str, ufunc: np.ufunc | None = None,
-    factory: Any = None, sign: str = "", aggregates: bool = False,
+    factory: Callable[..., Any] | None = None, sign: str = "", aggregates: bool = False,
 ) -> tuple[OpHandle, OfXAndY]:  # fmt: skip
     """Declares an op of two operands; returns it and its public function.
 
@@ -184,7 +186,7 @@ def _row(
     """
     handle = _declared(op_type, types, gradient, ufunc, factory, sign, aggregates)
 
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+    def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
 
     return handle, named(function, name, f"{text} (``tf.{name}``).")
@@ -194,7 +196,7 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return sum_to_operands(node, [grad, grad])
 
 
-def _add_factory(node: Any) -> Callable[..., Any]:
+def _add_factory(node: Node) -> Callable[..., Any]:
     # Python's operator concatenates bytes and object arrays of bytes.
     return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
 
@@ -272,7 +274,7 @@ for _handle, _ufunc in ((neg_op, np.negative), (conj_op, np.conjugate)):
 
 
 @export("tf.negative", "tf.math.negative")
-def negative(x: Any, name: str | None = None) -> Tensor:
+def negative(x: TensorLike, name: str | None = None) -> Tensor:
     """``-x`` (``tf.negative``)."""
     if type(x) is SparseTensor:
         return on_values(negative, x, name)  # type: ignore[return-value]
@@ -295,7 +297,7 @@ _TRUEDIV_TYPES.update(dict.fromkeys((dtypes.int32, dtypes.int64), dtypes.float64
 
 
 @export("tf.truediv", "tf.math.truediv")
-def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x / y``; integers are cast to float32 (8 and 16 bits) or float64 first (``tf.truediv``).
 
     Raises:
@@ -311,7 +313,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         return real_div_op(x, y, name=scope)
 
 
-def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def _operands(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
     x = convert_to_tensor(x, name="x")
     y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
     if x.dtype.base_dtype is not y.dtype.base_dtype:
@@ -320,7 +322,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 @export("tf.div")
-def div(x: Any, y: Any, name: str | None = None) -> Tensor:
+def div(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x / y`` by Python 2's rules: integers are divided with floor (``tf.div``)."""
     with name_scope(name, "div", [x, y]) as scope:
         x, y = _operands(x, y)
@@ -329,14 +331,14 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.floordiv", "tf.math.floordiv")
-def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
+def floordiv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x // y``, rounded towards minus infinity (``tf.floordiv``)."""
     with name_scope(name, "floordiv", [x, y]) as scope:
         return floor_div_op(x, y, name=scope)
 
 
 @export("tf.div_no_nan", "tf.math.divide_no_nan")
-def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+def div_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0 (``tf.div_no_nan``)."""
     with name_scope(name, "div_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -345,7 +347,7 @@ def div_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.math.multiply_no_nan")
-def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x * y``, and 0 where ``y`` is 0 even if ``x`` is infinite or NaN (``tf.math.multiply_no_nan``)."""
     with name_scope(name, "multiply_no_nan", [x, y]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -369,7 +371,7 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
 
 
 @export("tf.conj", "tf.math.conj")
-def conj(x: Any, name: str | None = None) -> Tensor:
+def conj(x: TensorLike, name: str | None = None) -> Tensor:
     """The complex conjugate; a real tensor is returned unchanged (``tf.conj``).
 
     Raises:
@@ -396,14 +398,14 @@ def _binary(op_type: str, kernel: Callable[..., Any], name: str, text: str) -> O
     handle = op(f"{op_type}(x: T, y: T) -> z: T; T: {_BITS}", shape=broadcast_shape, differentiable=False)
     handle.kernel("CPU")(kernel)
 
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+    def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
 
     return named(function, name, f"``{text} (``tf.bitwise.{name}``).")
 
 
 def _shift(ufunc: np.ufunc) -> Callable[..., Any]:
-    def kernel(x: Any, y: Any) -> Any:
+    def kernel(x: Array, y: Array) -> Any:
         # In C, shifts by amounts outside of the width are undefined; TensorFlow clamps the amounts.
         last = x.dtype.type(x.dtype.itemsize * 8 - 1)
         return ufunc(x, np.clip(y, x.dtype.type(0), last))
@@ -425,6 +427,6 @@ invert_op.kernel("CPU")(np.invert)
 
 
 @export("tf.bitwise.invert")
-def invert(x: Any, name: str | None = None) -> Tensor:
+def invert(x: TensorLike, name: str | None = None) -> Tensor:
     """``~x`` of integers (``tf.bitwise.invert``)."""
     return invert_op(x, name=name)

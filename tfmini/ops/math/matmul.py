@@ -8,10 +8,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.numerics.convolution import dot, product
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.identity import cast
@@ -51,13 +53,13 @@ def _matmul_shape(node: Operation) -> list[RawShape]:
     return [(a[0], b[1])]
 
 
-def _refuse_others(a: Any, b: Any) -> NoReturn:
+def _refuse_others(a: Array, b: Array) -> NoReturn:
     """Names the one of two operands that is no matrix. (A call for each product would take longer than the look.)"""
     i, value = next(operand for operand in enumerate((a, b)) if operand[1].ndim != 2)
     refuse(f"In[{i}] is not a matrix. Instead it has shape {format_raw(value.shape)}")
 
 
-def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
+def _product(a: Array, b: Array, new: Callable[..., Any] | None = None) -> Any:
     if a.ndim != 2 or b.ndim != 2:
         _refuse_others(a, b)
     try:
@@ -66,7 +68,7 @@ def _product(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
         raise _incompatible(a, b) from None
 
 
-def _incompatible(a: Any, b: Any) -> InvalidArgumentError:
+def _incompatible(a: Array, b: Array) -> InvalidArgumentError:
     return InvalidArgumentError.of(
         f"Matrix size-incompatible: In[0]: {format_raw(a.shape)}, In[1]: {format_raw(b.shape)}"
     )
@@ -81,10 +83,10 @@ _PRODUCTS: dict[tuple[bool, bool], Callable[..., Any]] = {
 }
 
 
-def _float32_factory(node: Any) -> Callable[..., Any]:
+def _float32_factory(node: Node) -> Callable[..., Any]:
     transpose_a, transpose_b = node.attrs["transpose_a"], node.attrs["transpose_b"]
 
-    def multiply(a: Any, b: Any, new: Callable[..., Any] | None = None) -> Any:
+    def multiply(a: Array, b: Array, new: Callable[..., Any] | None = None) -> Any:
         if a.ndim != 2 or b.ndim != 2:
             _refuse_others(a, b)
         try:
@@ -96,7 +98,7 @@ def _float32_factory(node: Any) -> Callable[..., Any]:
 
 
 @mat_mul_op.kernel_factory("CPU")
-def _matmul_factory(node: Any) -> Callable[..., Any]:
+def _matmul_factory(node: Node) -> Callable[..., Any]:
     dtype = node.attrs["T"]
     if dtype is dtypes.float32:
         return _float32_factory(node)
@@ -108,7 +110,7 @@ def _matmul_factory(node: Any) -> Callable[..., Any]:
 
 
 @mat_mul_op.into
-def _matmul_into(node: Any) -> Callable[..., Any] | None:
+def _matmul_into(node: Node) -> Callable[..., Any] | None:
     if node.attrs["T"] in HALVES:
         return None
     multiply = _matmul_factory(node)
@@ -116,7 +118,7 @@ def _matmul_into(node: Any) -> Callable[..., Any] | None:
 
 
 @sparse_mat_mul_op.kernel_factory("CPU")
-def _sparse_matmul_factory(node: Any) -> Callable[..., Any]:
+def _sparse_matmul_factory(node: Node) -> Callable[..., Any]:
     times = _PRODUCTS[node.attrs["transpose_a"], node.attrs["transpose_b"]]
     return lambda a, b: times(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
 
@@ -171,16 +173,16 @@ def _batch_shape(node: Operation) -> list[RawShape]:
     return [(combine(x[:-2], y[:-2]) or ()) + (rows, columns)]
 
 
-def adjoint_of(value: Any) -> Any:
+def adjoint_of(value: Array) -> Any:
     """The conjugate transpose of the last two axes, a view where the type is real."""
     value = value.swapaxes(-1, -2)
     return np.conjugate(value) if value.dtype.kind == "c" else value
 
 
-def _batch_factory(node: Any) -> Callable[..., Any]:
+def _batch_factory(node: Node) -> Callable[..., Any]:
     adj_x, adj_y, dtype = node.attrs["adj_x"], node.attrs["adj_y"], node.attrs["T"]
 
-    def kernel(x: Any, y: Any) -> Any:
+    def kernel(x: Array, y: Array) -> Any:
         if dtype in HALVES:
             x, y = x.astype(np.float32), y.astype(np.float32)
         x, y = adjoint_of(x) if adj_x else x, adjoint_of(y) if adj_y else y
@@ -232,7 +234,7 @@ def _head(sizes: Tensor) -> Tensor:
 
 @export("tf.matmul", "tf.linalg.matmul")
 def matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
+    a: TensorLike, b: TensorLike, transpose_a: bool = False, transpose_b: bool = False, adjoint_a: bool = False,
     adjoint_b: bool = False, a_is_sparse: bool = False, b_is_sparse: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The matrix product, over the last two axes; leading axes are a batch and broadcast (``tf.matmul``).
@@ -277,7 +279,7 @@ def _batch_matmul(a: Tensor, b: Tensor, ta: bool, tb: bool, adj_a: bool, adj_b: 
 
 @export("tf.sparse_matmul")
 def sparse_matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
+    a: TensorLike, b: TensorLike, transpose_a: bool = False, transpose_b: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The float32 product of float32 or bfloat16 matrices with a hint of many zeros; computed densely."""
@@ -289,7 +291,7 @@ def sparse_matmul(
 
 @export("tf.linalg.matvec")
 def matvec(
-    a: Any, b: Any, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
+    a: TensorLike, b: TensorLike, transpose_a: bool = False, adjoint_a: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The product of a matrix and a vector, over the last axes (``tf.linalg.matvec``)."""
@@ -314,7 +316,7 @@ def _cross_shape(node: Operation) -> list[RawShape]:
 
 
 @cross_op.kernel("CPU")
-def _cross_kernel(a: Any, b: Any) -> Any:
+def _cross_kernel(a: Array, b: Array) -> Any:
     if a.shape != b.shape or a.shape[-1] != 3:
         refuse("Cross-products are only defined for 3-element vectors of one shape.")
     return np.cross(a, b)
@@ -327,6 +329,6 @@ def _cross_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.cross", "tf.linalg.cross")
-def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
+def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> Tensor:
     """The cross product of 3-vectors along the last axis (``tf.cross``)."""
     return cross_op(a, b, name=name)

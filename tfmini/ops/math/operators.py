@@ -19,7 +19,7 @@ def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
     """Defines the methods ``__name__`` and ``__rname__`` (reflected) by a function of two tensors."""
     reflected_method = f"__r{name}__"
 
-    def forward(x: Any, y: Any) -> Any:
+    def forward(x: Tensor, y: Any) -> Any:
         if type(y) is Tensor and type(x) is Tensor:
             return function(x, y, name=name)
         with x.graph.as_default(), x.graph.name_scope(name) as scope:
@@ -32,7 +32,7 @@ def binary_operator(function: Function, name: str) -> tuple[Function, Function]:
                 raise
             return function(x, y, name=scope)
 
-    def reflected(y: Any, x: Any) -> Any:
+    def reflected(y: Any, x: Tensor) -> Any:
         with y.graph.as_default(), y.graph.name_scope(name) as scope:
             x = convert_to_tensor(x, dtype=y.dtype.base_dtype, name="x")
             return function(x, y, name=scope)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, same_shape
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
@@ -50,7 +52,7 @@ Factory = Callable[[Any], Callable[..., Any]]
 
 
 def _factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any] = lambda dtype: None) -> Factory:
-    def factory(node: Any) -> Callable[..., Any]:
+    def factory(node: Node) -> Callable[..., Any]:
         dtype = node.attrs.get("T", dtypes.bool)
         return reducer(ufunc, dtype, node.attrs["keep_dims"], empty(dtype))
 
@@ -71,14 +73,14 @@ any_op.kernel_factory("CPU")(_factory(np.logical_or))
 
 
 @mean_op.kernel_factory("CPU")
-def _mean_factory(node: Any) -> Callable[..., Any]:
+def _mean_factory(node: Node) -> Callable[..., Any]:
     dtype, keep = node.attrs["T"], node.attrs["keep_dims"]
     narrow = dtype in (dtypes.float16, dtypes.bfloat16)
     whole = dtypes.uint64 if dtype.is_unsigned else dtypes.int64
     total = reducer(np.add, dtypes.float32 if narrow else whole if dtype.is_integer else dtype, keep)
     scalar = np.float32 if narrow else dtype.numpy.type
 
-    def kernel(x: Any, axes: Any) -> Any:
+    def kernel(x: Array, axes: Array) -> Any:
         value = total(x, axes)
         if not x.ndim:
             return value
@@ -93,15 +95,15 @@ def _mean_factory(node: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _count(x: Any, axes: Any) -> int:
+def _count(x: Array, axes: Array) -> int:
     return int(np.prod([x.shape[a] for a in normal_axes(axes, x.ndim)], dtype=np.int64))
 
 
 @euclidean_norm_op.kernel_factory("CPU")
-def _norm_factory(node: Any) -> Callable[..., Any]:
+def _norm_factory(node: Node) -> Callable[..., Any]:
     total = reducer(np.add, node.attrs["T"], node.attrs["keep_dims"])
 
-    def kernel(x: Any, axes: Any) -> Any:
+    def kernel(x: Array, axes: Array) -> Any:
         square = (x * np.conjugate(x)) if x.dtype.kind == "c" else x * x
         return np.sqrt(total(square, axes)).astype(x.dtype)
 
@@ -184,10 +186,10 @@ def _arg_shape(node: Operation) -> list[Any]:
 
 
 def _arg_factory(function: Callable[..., Any], least: float) -> Factory:
-    def factory(node: Any) -> Callable[..., Any]:
+    def factory(node: Node) -> Callable[..., Any]:
         dtype = node.attrs["output_type"].numpy
 
-        def kernel(x: Any, dimension: Any) -> Any:
+        def kernel(x: Array, dimension: Array) -> Any:
             axis = int(dimension)
             if not -x.ndim <= axis < x.ndim:
                 refuse(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
@@ -217,10 +219,10 @@ cumprod_op = op(f"Cumprod(x: T, axis: Tidx) -> out: T; {_SCAN}")
 
 
 def _scan_factory(ufunc: np.ufunc, start: int) -> Factory:
-    def factory(node: Any) -> Callable[..., Any]:
+    def factory(node: Node) -> Callable[..., Any]:
         exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
 
-        def kernel(x: Any, axis_value: Any) -> Any:
+        def kernel(x: Array, axis_value: Array) -> Any:
             if np.ndim(axis_value):
                 refuse(f"ScanOp: axis must be a scalar, not {list(np.shape(axis_value))}")
             axis = int(axis_value)
@@ -264,7 +266,9 @@ def _cumprod_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.cumsum", "tf.math.cumsum")
-def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumsum(
+    x: TensorLike, axis: AxisLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     """Running sums along ``axis``; ``exclusive``: without the element itself; ``reverse``: from the end."""
     with name_scope(name, "Cumsum", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -272,7 +276,9 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 
 
 @export("tf.cumprod", "tf.math.cumprod")
-def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumprod(
+    x: TensorLike, axis: AxisLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     """Running products along ``axis``, like `cumsum` (``tf.cumprod``)."""
     with name_scope(name, "Cumprod", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -284,8 +290,8 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 
 def _reduce_functions_reduction(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
     def function(
-        input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
-        reduction_indices: Any = None, keep_dims: bool | None = None,
+        input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool | None = None, name: str | None = None,
+        reduction_indices: AxisLike | None = None, keep_dims: bool | None = None,
     ) -> Tensor:  # fmt: skip
         axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
         return reduce(handle, input_tensor, axis, keep, name)
@@ -298,7 +304,7 @@ def _reduce_functions_reduction(handle: OpHandle, function_name: str, text: str)
     )  # fmt: skip
 
 
-def reduce(handle: OpHandle, x: Any, axis: Any, keep: bool, name: str | None) -> Tensor:
+def reduce(handle: OpHandle, x: TensorLike, axis: AxisLike | None, keep: bool, name: str | None) -> Tensor:
     """Adds one reduction node over ``axis``; None: all axes."""
     dtype = dtypes.bool if handle in (all_op, any_op) else None
     x = convert_to_tensor(x, dtype=dtype, name="input_tensor")
@@ -315,7 +321,9 @@ def _all_axes(x: Tensor) -> Any:
     return array_filling.range(0, array_shape.rank(x))
 
 
-def _old_names(axis: Any, keepdims: Any, reduction_indices: Any, keep_dims: Any) -> tuple[Any, bool]:
+def _old_names(
+    axis: AxisLike | None, keepdims: bool | None, reduction_indices: AxisLike | None, keep_dims: bool | None
+) -> tuple[Any, bool]:
     if reduction_indices is not None:
         if axis is not None:
             raise ValueError("Cannot specify both 'axis' and 'reduction_indices'")
@@ -338,14 +346,16 @@ reduce_any = _reduce_functions_reduction(any_op, "reduce_any", "Whether any elem
 
 @export("tf.math.reduce_euclidean_norm")
 def reduce_euclidean_norm(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
     """The square root of the sum of squares over ``axis`` (``tf.math.reduce_euclidean_norm``)."""
     return reduce(euclidean_norm_op, input_tensor, axis, bool(keepdims), name)
 
 
 @export("tf.math.reduce_variance")
-def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_variance(
+    input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """The mean squared distance from the mean over ``axis`` (``tf.math.reduce_variance``).
 
     Raises:
@@ -360,7 +370,9 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
 
 
 @export("tf.math.reduce_std")
-def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_std(
+    input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """The standard deviation over ``axis`` (``tf.math.reduce_std``)."""
     with name_scope(name or "reduce_std"):
         return sqrt_op(reduce_variance(input_tensor, axis=axis, keepdims=keepdims))
@@ -368,8 +380,8 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 
 @export("tf.reduce_logsumexp", "tf.math.reduce_logsumexp")
 def reduce_logsumexp(
-    input_tensor: Any, axis: Any = None, keepdims: bool | None = None, name: str | None = None,
-    reduction_indices: Any = None, keep_dims: bool | None = None,
+    input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool | None = None, name: str | None = None,
+    reduction_indices: AxisLike | None = None, keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """log(sum(exp(x))) over ``axis``, without overflow; arguments like `reduce_sum` (``tf.reduce_logsumexp``)."""
     axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
@@ -386,7 +398,8 @@ def reduce_logsumexp(
 
 @export("tf.argmax", "tf.math.argmax")
 def argmax(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
+    input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dimension: AxisLike | None = None,
+    output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:  # fmt: skip
     """The index of the first largest element along ``axis`` (default 0) (``tf.argmax``)."""
     return _arg(arg_max_op, input, axis, dimension, output_type, name)
@@ -394,13 +407,17 @@ def argmax(
 
 @export("tf.argmin", "tf.math.argmin")
 def argmin(
-    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64,
+    input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dimension: AxisLike | None = None,
+    output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:  # fmt: skip
     """The index of the first smallest element along ``axis`` (default 0) (``tf.argmin``)."""
     return _arg(arg_min_op, input, axis, dimension, output_type, name)
 
 
-def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, name: str | None) -> Tensor:
+def _arg(
+    handle: OpHandle, x: TensorLike, axis: AxisLike | None, dimension: AxisLike | None, output_type: DTypeLike,
+    name: str | None,
+) -> Tensor:  # fmt: skip
     if dimension is not None:
         if axis is not None:
             raise ValueError("Cannot specify both 'axis' and 'dimension'")
@@ -409,21 +426,26 @@ def _arg(handle: OpHandle, x: Any, axis: Any, dimension: Any, output_type: Any, 
 
 
 @export("tf.arg_max")
-def arg_max(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+def arg_max(
+    input: TensorLike, dimension: AxisLike, output_type: DTypeLike = dtypes.int64, name: str | None = None
+) -> Tensor:
     """`argmax` with the arguments of its op (``tf.arg_max``)."""
     return arg_max_op(input, dimension, output_type=output_type, name=name)
 
 
 @export("tf.arg_min")
-def arg_min(input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None) -> Tensor:
+def arg_min(
+    input: TensorLike, dimension: AxisLike, output_type: DTypeLike = dtypes.int64, name: str | None = None
+) -> Tensor:
     """`argmin` with the arguments of its op (``tf.arg_min``)."""
     return arg_min_op(input, dimension, output_type=output_type, name=name)
 
 
 @export("tf.count_nonzero", "tf.math.count_nonzero")
 def count_nonzero(
-    input_tensor: Any = None, axis: Any = None, keepdims: bool | None = None, dtype: Any = dtypes.int64,
-    name: str | None = None, reduction_indices: Any = None, keep_dims: bool | None = None, input: Any = None,
+    input_tensor: TensorLike | None = None, axis: AxisLike | None = None, keepdims: bool | None = None,
+    dtype: DTypeLike = dtypes.int64, name: str | None = None, reduction_indices: AxisLike | None = None,
+    keep_dims: bool | None = None, input: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The number of elements that are not zero (or not the empty string) over ``axis`` (``tf.count_nonzero``)."""
     if input_tensor is None:
@@ -450,7 +472,7 @@ def _bincount_shape(node: Operation) -> list[RawShape]:
 
 
 @bincount_op.kernel("CPU")
-def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
+def _bincount_kernel(values: Array, size: Array, weights: Array) -> Any:
     if np.ndim(size) == 0 and size < 0:
         refuse(f"size ({size}) must be non-negative")
     values, weights = np.ravel(values), np.ravel(weights)
@@ -467,8 +489,9 @@ def _bincount_kernel(values: Any, size: Any, weights: Any) -> Any:
 
 @export("tf.bincount", "tf.math.bincount")
 def bincount(
-    arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
-) -> Tensor:
+    arr: TensorLike, weights: TensorLike | None = None, minlength: TensorLike | None = None,
+    maxlength: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
+) -> Tensor:  # fmt: skip
     """The number of occurrences (or their sum of weights) of each number from 0, in non-negative int32 values."""
     with name_scope("bincount"):
         values = convert_to_tensor(arr, name="arr", dtype=dtypes.int32)

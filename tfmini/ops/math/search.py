@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
-from tfmini.numerics.windows import Array
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
@@ -77,7 +78,7 @@ def _nth_shape(node: Operation) -> list[RawShape]:
 
 
 @top_k_op.kernel("CPU")
-def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
+def _top_k(values: Array, k: Array) -> tuple[Array, Array]:
     count = int(k)
     if count < 0:
         refuse(f"Need k >= 0, got {count}")
@@ -94,7 +95,7 @@ def _top_k(values: Array, k: Any) -> tuple[Array, Array]:
     return np.take_along_axis(values, best, axis=-1), best.astype(np.int32)
 
 
-def _in_top_k(predictions: Array, targets: Array, k: Any) -> Array:
+def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
     """Whether fewer than ``k`` classes have higher scores than the target; false where the scores are not finite."""
     if predictions.ndim != 2 or targets.ndim != 1:
         shapes = f"{list(predictions.shape)} and {list(targets.shape)}"
@@ -116,16 +117,16 @@ in_top_k_op.kernel("CPU")(_in_top_k)
 
 
 @in_top_k_v1_op.kernel_factory("CPU")
-def _in_top_k_factory(node: Any) -> Any:
+def _in_top_k_factory(node: Node) -> Any:
     k = node.attrs["k"]
     return lambda predictions, targets: _in_top_k(predictions, targets, k)
 
 
 @nth_element_op.kernel_factory("CPU")
-def _nth_factory(node: Any) -> Any:
+def _nth_factory(node: Node) -> Any:
     reverse = node.attrs["reverse"]
 
-    def nth(values: Array, n: Any) -> Array:
+    def nth(values: Array, n: Array) -> Array:
         position, width = int(n), values.shape[-1]
         if not 0 <= position < width:
             refuse(f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")
@@ -159,20 +160,20 @@ def _nth_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.math.top_k", "tf.nn.top_k")
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> Any:
+def top_k(input: TensorLike, k: TensorLike = 1, sorted: bool = True, name: str | None = None) -> Any:
     """Values and int32 indices of the ``k`` largest elements of each row (``tf.nn.top_k``, ``tf.math.top_k``)."""
     return top_k_op(input, k, sorted=sorted, name=name)
 
 
 @export("tf.math.in_top_k", "tf.nn.in_top_k")
-def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+def in_top_k(predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor:
     """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
     with name_scope(name, "in_top_k") as scope:
         return in_top_k_op(predictions, targets, k, name=scope)
 
 
 @export("tf.contrib.nn.nth_element")
-def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
+def nth_element(input: TensorLike, n: TensorLike, reverse: bool = False, name: str | None = None) -> Tensor:
     """The ``n``-th smallest (or largest) element of each row."""
     return nth_element_op(input, n, reverse=reverse, name=name)
 
@@ -202,7 +203,7 @@ for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_o
 # ---- sorted bounds --------------------------------------------------------------------------
 
 
-def _bounds(side: str, sequence: Any, values: Any, out_type: dtypes.DType) -> Any:
+def _bounds(side: str, sequence: Array, values: Array, out_type: dtypes.DType) -> Any:
     if sequence.ndim != 2 or values.ndim != 2:
         refuse(f"sorted_inputs and values must be matrices, got {list(sequence.shape)} and {list(values.shape)}")
     if sequence.shape[0] != values.shape[0]:
@@ -230,7 +231,7 @@ def _unique_shape(node: Operation) -> list[RawShape]:
     return [y, (count,), (None,)][: len(node.op_def.outputs)]
 
 
-def _unique(x: Any, axis: Any) -> tuple[Any, Any, Any]:
+def _unique(x: Array, axis: Array) -> tuple[Any, Any, Any]:
     """Distinct slices in order of first appearance, the position of each slice among them, and their counts."""
     axis = np.ravel(axis)
     if axis.size > 1:
@@ -251,13 +252,13 @@ def _unique(x: Any, axis: Any) -> tuple[Any, Any, Any]:
 
 
 @unique_v2_op.kernel("CPU")
-def _unique_kernel(x: Any, axis: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+def _unique_kernel(x: Array, axis: Array, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     values, numbers, _ = _unique(x, axis)
     return values, numbers.astype(out_idx.numpy)
 
 
 @unique_counts_v2_op.kernel("CPU")
-def _unique_counts_kernel(x: Any, axis: Any, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
+def _unique_counts_kernel(x: Array, axis: Array, *, out_idx: dtypes.DType) -> tuple[Any, ...]:
     values, numbers, counts = _unique(x, axis)
     return values, numbers.astype(out_idx.numpy), counts.astype(out_idx.numpy)
 
@@ -277,13 +278,13 @@ def _histogram_shape(node: Operation) -> list[RawShape]:
     return [(None if bins is None else int(bins),)]
 
 
-def _bins(values: Any, low: Any, high: Any, count: int) -> Any:
+def _bins(values: Array, low: Array, high: Array, count: int) -> Any:
     step = (float(high) - float(low)) / count
     return np.clip(np.floor((values.astype(np.float64) - float(low)) / step), 0, count - 1).astype(np.int64)
 
 
 @histogram_op.kernel("CPU")
-def _histogram_kernel(values: Any, value_range: Any, nbins: Any, *, dtype: dtypes.DType) -> Any:
+def _histogram_kernel(values: Array, value_range: Array, nbins: Array, *, dtype: dtypes.DType) -> Any:
     if np.shape(value_range) != (2,):
         refuse(f"value_range should be a vector of 2 elements, got shape {list(np.shape(value_range))}")
     low, high = value_range
@@ -307,7 +308,7 @@ def _bucketize_shape(node: Operation) -> list[RawShape]:
 
 
 @bucketize_op.kernel("CPU")
-def _bucketize_kernel(values: Any, *, boundaries: list[float]) -> Any:
+def _bucketize_kernel(values: Array, *, boundaries: list[float]) -> Any:
     found = np.searchsorted(np.array(boundaries, np.float32), as_ndarray(values), "right")
     return np.asarray(found, np.int32)
 
@@ -317,8 +318,9 @@ def _bucketize_kernel(values: Any, *, boundaries: list[float]) -> Any:
 
 @export("tf.searchsorted")
 def searchsorted(
-    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
-) -> Tensor:
+    sorted_sequence: TensorLike, values: TensorLike, side: str = "left", out_type: DTypeLike = dtypes.int32,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The positions at which values would be inserted in sorted rows (``tf.searchsorted``).
 
     Args:
@@ -343,7 +345,7 @@ def searchsorted(
 
 
 @export("tf.sort")
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+def sort(values: TensorLike, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """Sorts along an axis (``tf.sort``)."""
     with name_scope(name, "sort"):
         return _sorted(values, axis, direction, positions=False)
@@ -351,14 +353,14 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
 
 @export("tf.argsort")
 def argsort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+    values: TensorLike, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
     """The int32 positions that sort along an axis; equal elements keep their order (``tf.argsort``)."""
     with name_scope(name, "argsort"):
         return _sorted(values, axis, direction, positions=True)
 
 
-def _sorted(values: Any, axis: int, direction: str, positions: bool) -> Tensor:
+def _sorted(values: TensorLike, axis: int, direction: str, positions: bool) -> Tensor:
     if direction not in ("ASCENDING", "DESCENDING"):
         raise ValueError(f"{direction} should be one of: ASCENDING, DESCENDING")
     values = convert_to_tensor(values, name="values")
@@ -395,8 +397,9 @@ def _last_axis_sorted(values: Tensor, ascending: bool, positions: bool) -> Tenso
 
 @export("tf.histogram_fixed_width")
 def histogram_fixed_width(
-    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
-) -> Tensor:
+    values: TensorLike, value_range: TensorLike, nbins: TensorLike = 100, dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The numbers of values in ``nbins`` equal parts of a range (``tf.histogram_fixed_width``)."""
     with name_scope(name, "histogram_fixed_width", [values, value_range, nbins]) as scope:
         return histogram_op(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=scope)
@@ -404,8 +407,9 @@ def histogram_fixed_width(
 
 @export("tf.histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
-    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
-) -> Tensor:
+    values: TensorLike, value_range: TensorLike, nbins: TensorLike = 100, dtype: DTypeLike = dtypes.int32,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The number of the part of the range that contains each value (``tf.histogram_fixed_width_bins``)."""
     with name_scope(name, "histogram_fixed_width_bins", [values, value_range, nbins]):
         values = convert_to_tensor(values, name="values")

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics.update_rules import first_positions
 from tfmini.ops.array import filling as array_filling
@@ -38,7 +40,7 @@ _ROUNDED_ONCE = ("float16", "bfloat16")
 _FEW_REPEATED = 8
 
 
-def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
+def reduce_runs(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
     """Reduces runs of equal ``ids`` in ``rows`` into ``out[id]``; the ids are sorted."""
     if not ids.size:
         return
@@ -57,7 +59,7 @@ def reduce_runs(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
     out[ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
 
 
-def _check_sorted(data: Any, ids: Any) -> int:
+def _check_sorted(data: Array, ids: Array) -> int:
     """The number of segments of sorted ids."""
     if ids.ndim != 1:
         refuse("segment_ids should be a vector.")
@@ -73,7 +75,7 @@ def _check_sorted(data: Any, ids: Any) -> int:
     return rows
 
 
-def check_runs(ids: Any, rows: int) -> None:
+def check_runs(ids: Array, rows: int) -> None:
     """Refuses ids that are not sorted or not in [0, rows), naming the first one."""
     falls = ids[1:] < ids[:-1]
     outside = (ids < 0) | (ids >= rows)
@@ -92,7 +94,7 @@ def check_runs(ids: Any, rows: int) -> None:
 
 
 def _sorted_kernel(ufunc: np.ufunc, empty: float) -> Callable[..., Any]:
-    def kernel(data: Any, ids: Any) -> Any:
+    def kernel(data: Array, ids: Array) -> Any:
         out = np.full((_check_sorted(data, ids), *data.shape[1:]), empty, data.dtype)
         reduce_runs(ufunc, data, ids, out)
         return out
@@ -100,7 +102,7 @@ def _sorted_kernel(ufunc: np.ufunc, empty: float) -> Callable[..., Any]:
     return kernel
 
 
-def _segment_mean_kernel(data: Any, ids: Any) -> Any:
+def _segment_mean_kernel(data: Array, ids: Array) -> Any:
     count = _check_sorted(data, ids)
     check_room((count,), 8)  # their counts, also where rows have no elements
     out = np.zeros((count, *data.shape[1:]), data.dtype)
@@ -108,16 +110,16 @@ def _segment_mean_kernel(data: Any, ids: Any) -> Any:
     return _divided(out, np.maximum(np.bincount(ids, minlength=count), 1))
 
 
-def _divided(rows: Any, counts: Any) -> Any:
+def _divided(rows: Array, counts: Array) -> Any:
     divisors = counts.reshape(counts.shape + (1,) * (rows.ndim - 1)).astype(rows.dtype)
     return rows // divisors if rows.dtype.kind in "iu" else rows / divisors
 
 
 def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> Callable[[Any], Callable[..., Any]]:
-    def factory(node: Any) -> Callable[..., Any]:
+    def factory(node: Node) -> Callable[..., Any]:
         fill = empty(node.attrs["T"])
 
-        def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
+        def kernel(data: Array, ids: Array, num_segments: Array) -> Any:
             if np.ndim(num_segments):
                 refuse(f"num_segments should be a scalar, not shape {list(np.shape(num_segments))}")
             count, ids_shape = int(num_segments), np.shape(ids)
@@ -141,7 +143,7 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
     return factory
 
 
-def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
+def _check_range(flat: Array, shape: tuple[int, ...], count: int) -> None:
     if flat.size and flat.max() >= count:
         where = int(np.argmax(flat >= count))
         place = ",".join(str(int(i)) for i in np.unravel_index(where, shape)) if shape else ""
@@ -149,7 +151,7 @@ def _check_range(flat: Any, shape: tuple[int, ...], count: int) -> None:
         refuse(f"{name} = {int(flat[where])} is out of range [0, {count})")
 
 
-def _reduce_repeated(ufunc: np.ufunc, rows: Any, ids: Any, first: Any, repeated: Any, out: Any) -> None:
+def _reduce_repeated(ufunc: np.ufunc, rows: Array, ids: Array, first: Array, repeated: Array, out: Array) -> None:
     """Reduces the few segments of several rows one row at a time, in their order as TensorFlow does."""
     out[ids[repeated]] = rows[first[repeated]]
     for position in repeated.tolist():
@@ -157,7 +159,7 @@ def _reduce_repeated(ufunc: np.ufunc, rows: Any, ids: Any, first: Any, repeated:
         ufunc(segment, rows[position], out=segment)
 
 
-def _reduce_unsorted(ufunc: np.ufunc, rows: Any, ids: Any, out: Any) -> None:
+def _reduce_unsorted(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
     if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
         kept = ids >= 0
         rows, ids = rows[kept], ids[kept]
@@ -284,7 +286,7 @@ def _sorted(
     if gradient is not None:
         handle.gradient(gradient)
 
-    def function(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    def function(data: TensorLike, segment_ids: TensorLike, name: str | None = None) -> Tensor:
         return handle(data, segment_ids, name=name)
 
     text = f"{text} of the rows of each segment; the vector ``segment_ids`` is sorted."
@@ -302,7 +304,9 @@ def _unsorted(
     handle.kernel_factory("CPU")(factory)
     handle.gradient(gradient)
 
-    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    def function(
+        data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+    ) -> Tensor:
         return handle(data, segment_ids, num_segments, name=name)
 
     text = f"{text} of the elements of each segment; negative ids are dropped, order does not matter."
@@ -341,7 +345,7 @@ unsorted_min_op, unsorted_segment_min = _unsorted(
 )  # fmt: skip
 
 
-def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
+def _segment_sizes(data: Tensor, ids: Tensor, num_segments: TensorLike) -> Tensor:
     """The number of elements of each segment, at least 1, shaped to divide its rows."""
     ones = array_filling.ones_like(cast(ids, data.dtype.base_dtype))
     counts: Tensor = maximum_op(unsorted_sum_op(ones, ids, num_segments), np.array(1, data.dtype.numpy))
@@ -353,7 +357,9 @@ def _segment_sizes(data: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
 
 
 @export("tf.unsorted_segment_mean", "tf.math.unsorted_segment_mean")
-def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+def unsorted_segment_mean(
+    data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+) -> Tensor:
     """The mean of the elements of each segment, 0 for empty ones (``tf.unsorted_segment_mean``)."""
     with name_scope(name, "UnsortedSegmentMean"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
@@ -361,7 +367,9 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
 
 
 @export("tf.unsorted_segment_sqrt_n", "tf.math.unsorted_segment_sqrt_n")
-def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+def unsorted_segment_sqrt_n(
+    data: TensorLike, segment_ids: TensorLike, num_segments: TensorLike, name: str | None = None
+) -> Tensor:
     """The sum of the elements of each segment divided by the square root of their number."""
     with name_scope(name, "UnsortedSegmentSqrtN"):
         data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
@@ -402,12 +410,12 @@ grad_ops: dict[str, OpHandle] = {
 }
 
 
-def _divisors(kind: str, counts: Any) -> Any:
+def _divisors(kind: str, counts: Array) -> Any:
     counts = np.maximum(counts, 1)
     return np.sqrt(counts) if kind == "SqrtN" else counts
 
 
-def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
+def _check(ids: Array, indices: Array, rows: int, count: int | None) -> int:
     """The number of segments of the output."""
     if ids.size != indices.size:
         refuse("segment_ids and indices should have same size.")
@@ -423,7 +431,7 @@ def _check(ids: Any, indices: Any, rows: int, count: int | None) -> int:
     return last if count is None else count
 
 
-def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
+def _check_grad(ids: Array, indices: Array, rows: int, count: int) -> None:
     """Checks the arguments of the gradient ops, whose ids need not be sorted."""
     if ids.size != indices.size:
         refuse("segment_ids and indices should have same size.")
@@ -435,7 +443,7 @@ def _check_grad(ids: Any, indices: Any, rows: int, count: int) -> None:
             refuse(f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
 
 
-def _reduce(kind: str, data: Any, indices: Any, ids: Any, count: int | None) -> Any:
+def _reduce(kind: str, data: Array, indices: Array, ids: Array, count: int | None) -> Any:
     sizes = (_check(ids, indices, data.shape[0], count), *data.shape[1:])
     check_room(sizes, data.dtype.itemsize)
     check_room(sizes[:1], 8)  # their counts, also where rows have no elements
@@ -456,7 +464,7 @@ def _counted_kernel(kind: str) -> Callable[..., Any]:
 
 
 def _grad_kernel(kind: str) -> Callable[..., Any]:
-    def kernel(grad: Any, indices: Any, ids: Any, dim0: Any) -> Any:
+    def kernel(grad: Array, indices: Array, ids: Array, dim0: Array) -> Any:
         _check_grad(ids, indices, int(dim0), grad.shape[0])
         scale = (1.0 / _divisors(kind, np.bincount(ids, minlength=grad.shape[0]))).astype(grad.dtype)
         rows = (grad * scale.reshape(scale.shape + (1,) * (grad.ndim - 1)))[ids]
@@ -509,8 +517,9 @@ for _kind, _handle in grad_ops.items():
 
 def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:
     def function(
-        data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
-    ) -> Tensor:
+        data: TensorLike, indices: TensorLike, segment_ids: TensorLike, name: str | None = None,
+        num_segments: TensorLike | None = None,
+    ) -> Tensor:  # fmt: skip
         if num_segments is None:
             return plain_ops[kind](data, indices, segment_ids, name=name)
         return counted_ops[kind](data, indices, segment_ids, num_segments, name=name)

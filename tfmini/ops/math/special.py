@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph.families import Operation, Tensor, broadcast_shape, convert_to_tensor, name_scope, op, same_shape
+from tfmini.graph.families import (
+    Operation,
+    OpHandle,
+    Tensor,
+    broadcast_shape,
+    convert_to_tensor,
+    name_scope,
+    op,
+    same_shape,
+)
 from tfmini.numerics import special_functions
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
@@ -72,7 +82,7 @@ def _betainc_shape(node: Operation) -> list[RawShape]:
 
 
 @betainc_op.kernel("CPU")
-def _betainc_kernel(a: Any, b: Any, x: Any) -> Any:
+def _betainc_kernel(a: Array, b: Array, x: Array) -> Any:
     shapes = {np.shape(v) for v in (a, b, x)} - {()}
     if len(shapes) > 1:
         refuse(f"Shapes of a, b and x are inconsistent: {[list(np.shape(v)) for v in (a, b, x)]}")
@@ -116,7 +126,7 @@ def _random_gamma_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @cumulative_op.kernel("CPU")
-def _cumulative_kernel(x: Any, axis: Any, *, exclusive: bool, reverse: bool) -> Any:
+def _cumulative_kernel(x: Array, axis: Array, *, exclusive: bool, reverse: bool) -> Any:
     if np.ndim(axis):
         refuse(f"ScanOp: axis must be a scalar, not {list(np.shape(axis))}")
     if not -x.ndim <= int(axis) < x.ndim:
@@ -152,25 +162,25 @@ def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.igamma", "tf.math.igamma")
-def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The regularised lower incomplete gamma function (``tf.igamma``)."""
     return igamma_op(a, x, name=name)
 
 
 @export("tf.igammac", "tf.math.igammac")
-def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igammac(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The regularised upper incomplete gamma function (``tf.igammac``)."""
     return igammac_op(a, x, name=name)
 
 
 @export("tf.betainc", "tf.math.betainc")
-def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
+def betainc(a: TensorLike, b: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The regularised incomplete beta function (``tf.betainc``)."""
     return betainc_op(a, b, x, name=name)
 
 
 @export("tf.lbeta", "tf.math.lbeta")
-def lbeta(x: Any, name: str | None = None) -> Tensor:
+def lbeta(x: TensorLike, name: str | None = None) -> Tensor:
     """The logarithm of the absolute value of the beta function along the last axis (``tf.lbeta``)."""
     with name_scope(name, "lbeta", [x]):
         x = convert_to_tensor(x, name="x")
@@ -178,19 +188,19 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.math.bessel_i0e")
-def bessel_i0e(x: Any, name: str | None = None) -> Tensor:
+def bessel_i0e(x: TensorLike, name: str | None = None) -> Tensor:
     """``exp(-|x|) I0(x)`` (``tf.math.bessel_i0e``)."""
     return bessel_i0e_op(x, name=name)
 
 
 @export("tf.math.bessel_i1e")
-def bessel_i1e(x: Any, name: str | None = None) -> Tensor:
+def bessel_i1e(x: TensorLike, name: str | None = None) -> Tensor:
     """``exp(-|x|) I1(x)`` (``tf.math.bessel_i1e``)."""
     return bessel_i1e_op(x, name=name)
 
 
 @export("tf.math.bessel_i0")
-def bessel_i0(x: Any, name: str | None = None) -> Tensor:
+def bessel_i0(x: TensorLike, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 0 (``tf.math.bessel_i0``)."""
     with name_scope(name, "bessel_i0", [x]):
         x = convert_to_tensor(x)
@@ -198,7 +208,7 @@ def bessel_i0(x: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.math.bessel_i1")
-def bessel_i1(x: Any, name: str | None = None) -> Tensor:
+def bessel_i1(x: TensorLike, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 1 (``tf.math.bessel_i1``)."""
     with name_scope(name, "bessel_i1", [x]):
         x = convert_to_tensor(x)
@@ -207,7 +217,7 @@ def bessel_i1(x: Any, name: str | None = None) -> Tensor:
 
 @export("tf.math.cumulative_logsumexp")
 def cumulative_logsumexp(
-    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+    x: TensorLike, axis: AxisLike = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     """Running log-sum-exp along an axis, without overflow (``tf.math.cumulative_logsumexp``)."""
     with name_scope(name, "CumulativeLogsumexp", [x]) as scope:
@@ -216,7 +226,7 @@ def cumulative_logsumexp(
 
 
 @export("tf.math.polyval")
-def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
+def polyval(coeffs: Sequence[TensorLike] | Array, x: TensorLike, name: str | None = None) -> Tensor:
     """A polynomial, highest power first, by Horner's rule (``tf.math.polyval``)."""
     with name_scope(name, "polyval", [x]):
         x = convert_to_tensor(x, name="x")
@@ -247,10 +257,12 @@ real_inverse_ops[2].not_differentiable()
 # ---- complex to complex ---------------------------------------------------------------------
 
 
-def _register_complex(handle: Any, other: Any, rank: int, transform: Callable[..., Any], inverse: bool) -> None:
+def _register_complex(
+    handle: OpHandle, other: OpHandle, rank: int, transform: Callable[..., Any], inverse: bool
+) -> None:
     axes = tuple(range(-rank, 0))
 
-    def kernel(value: Any) -> Any:
+    def kernel(value: Array) -> Any:
         return transform(value, axes=axes).astype(value.dtype, copy=False)
 
     def output_shape(node: Operation) -> list[RawShape]:
@@ -289,7 +301,7 @@ def _lengths_shape(node: Operation, rank: int, halved: bool) -> list[RawShape]:
     return [(*shape[: len(shape) - rank], *tail)]
 
 
-def _check_lengths(value: Any, lengths: Any, rank: int, halved: bool) -> None:
+def _check_lengths(value: Array, lengths: Array, rank: int, halved: bool) -> None:
     for axis, length in zip(range(-rank, 0), lengths):
         wanted = int(length) // 2 + 1 if halved and axis == -1 else int(length)
         if length < 0:
@@ -299,17 +311,17 @@ def _check_lengths(value: Any, lengths: Any, rank: int, halved: bool) -> None:
                    f" {value.shape[axis]}")  # fmt: skip
 
 
-def _register_real(handle: Any, back: Any, rank: int) -> None:
+def _register_real(handle: OpHandle, back: OpHandle, rank: int) -> None:
     axes = tuple(range(-rank, 0))
 
-    def forward(value: Any, lengths: Any, *, Tcomplex: Any) -> Any:
+    def forward(value: Array, lengths: Array, *, Tcomplex: dtypes.DType) -> Any:
         _check_lengths(value, lengths, rank, halved=False)
         sizes = tuple(int(n) for n in lengths)
         if 0 in sizes:
             return np.zeros((*value.shape[:-rank], *sizes[:-1], sizes[-1] // 2 + 1 if sizes[-1] else 0), Tcomplex.numpy)
         return np.fft.rfftn(value, sizes, axes).astype(Tcomplex.numpy, copy=False)
 
-    def backward(value: Any, lengths: Any, *, Treal: Any) -> Any:
+    def backward(value: Array, lengths: Array, *, Treal: dtypes.DType) -> Any:
         _check_lengths(value, lengths, rank, halved=True)
         sizes = tuple(int(n) for n in lengths)
         if 0 in sizes:
@@ -326,7 +338,7 @@ for _rank in (1, 2, 3):
     _register_real(real_ops[_rank - 1], real_inverse_ops[_rank - 1], _rank)
 
 
-def _count(value: Tensor, rank: int, dtype: Any) -> Tensor:
+def _count(value: Tensor, rank: int, dtype: DTypeLike) -> Tensor:
     """The number of elements of one transform of ``value``."""
     return cast(reduce_prod(array_shape.shape(value)[-rank:]), dtype)
 
@@ -360,9 +372,9 @@ for _rank in (1, 2):
 # ---- public functions -----------------------------------------------------------------------
 
 
-def _complex_function(handle: Any, name: str, what: str) -> Callable[..., Tensor]:
-    def function(input: Any, name: str | None = None) -> Tensor:
-        return handle(input, name=name)  # type: ignore[no-any-return]
+def _complex_function(handle: OpHandle, name: str, what: str) -> Callable[..., Tensor]:
+    def function(input: TensorLike, name: str | None = None) -> Tensor:
+        return handle(input, name=name)
 
     return named(function, name, f"{what} (``tf.{name}``), complex64 or complex128.")
 
@@ -392,11 +404,11 @@ def _inferred(value: Tensor, rank: int, inverse: bool) -> Any:
     return lengths * convert_to_tensor([1] * (rank - 1) + [2]) - convert_to_tensor(from_last)
 
 
-def _real_function(handle: Any, name: str, rank: int, inverse: bool) -> Callable[..., Tensor]:
-    def function(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
+def _real_function(handle: OpHandle, name: str, rank: int, inverse: bool) -> Callable[..., Tensor]:
+    def function(input_tensor: TensorLike, fft_length: TensorLike | None = None, name: str | None = None) -> Tensor:
         value = convert_to_tensor(input_tensor, dtypes.complex64 if inverse else dtypes.float32)
         lengths = _inferred(value, rank, inverse) if fft_length is None else fft_length
-        return handle(value, convert_to_tensor(lengths, dtypes.int32), name=name)  # type: ignore[no-any-return]
+        return handle(value, convert_to_tensor(lengths, dtypes.int32), name=name)
 
     kind = "inverse Fourier transform to" if inverse else "Fourier transform of"
     return named(function, name, f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``).")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike, ShapeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import (
@@ -62,7 +62,7 @@ def _sum_kernel(values: list[Any]) -> Any:
     return _sum(values, None)
 
 
-def _sum(values: list[Any], total: Any) -> Any:
+def _sum(values: list[Any], total: Array | None) -> Any:
     if len(values) == 1:
         return values[0]
     total = np.add(values[0], values[1], out=total)
@@ -88,7 +88,7 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.add_n", "tf.math.add_n")
-def add_n(inputs: Any, name: str | None = None) -> Tensor:
+def add_n(inputs: Iterable[TensorLike], name: str | None = None) -> Tensor:
     """The sum of tensors or `IndexedSlices` of one type and shape (``tf.add_n``).
 
     Raises:
@@ -108,7 +108,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 @export("tf.accumulate_n", "tf.math.accumulate_n")
 def accumulate_n(
-    inputs: TensorLike, shape: ShapeLike = None, tensor_dtype: Any = None, name: str | None = None
+    inputs: TensorLike, shape: ShapeLike = None, tensor_dtype: DTypeLike | None = None, name: str | None = None
 ) -> Tensor:
     """The sum of tensors of one type and shape; ``shape`` and ``tensor_dtype`` state what is expected.
 
@@ -133,7 +133,9 @@ def accumulate_n(
     return accumulate_op(found, shape=known, name=name)
 
 
-def _dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+def _dense(
+    value: IndexedSlices, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
     if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
         raise ValueError(
             f"Tensor conversion requested dtype {dtypes.as_dtype(dtype).name} for IndexedSlices with dtype"
@@ -153,7 +155,9 @@ register_tensor_conversion_function(IndexedSlices, _dense)
 _LARGE = 100_000_000
 
 
-def to_dense(value: IndexedSlices, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> Tensor:
+def to_dense(
+    value: IndexedSlices, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
     """``value`` as a dense tensor; rows with the same index are added up.
 
     Raises:
@@ -205,7 +209,9 @@ def _like(t: TensorLike, values: Tensor) -> Any:
 
 
 @export("tf.clip_by_value")
-def clip_by_value(t: TensorLike, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+def clip_by_value(
+    t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
+) -> Any:
     """``t`` with its values limited to [clip_value_min, clip_value_max] (``tf.clip_by_value``).
 
     Raises:
@@ -255,7 +261,7 @@ def clip_by_average_norm(t: TensorLike, clip_norm: TensorLike, name: str | None 
 
 
 @export("tf.global_norm", "tf.linalg.global_norm")
-def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
+def global_norm(t_list: Iterable[Any], name: str | None = None) -> Tensor | None:
     """The L2 norm of all tensors together; None entries are skipped (``tf.global_norm``).
 
     Raises:
@@ -275,14 +281,14 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor | None:
         return sqrt_op(mul_op(total, np.array(2, total.dtype.numpy)), name="global_norm")
 
 
-def _check_sequence(t_list: Any) -> None:
+def _check_sequence(t_list: Iterable[Any]) -> None:
     if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
         raise TypeError("t_list should be a sequence")
 
 
 @export("tf.clip_by_global_norm")
 def clip_by_global_norm(
-    t_list: Any, clip_norm: TensorLike, use_norm: Any = None, name: str | None = None
+    t_list: Iterable[Any], clip_norm: TensorLike, use_norm: Tensor | None = None, name: str | None = None
 ) -> tuple[list[Any], Any]:
     """The tensors, scaled by one factor so that their `global_norm` is at most ``clip_norm``; and the norm.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
@@ -24,6 +25,7 @@ from tfmini.graph.families import (
     op,
     same_shape,
 )
+from tfmini.graph.node import Node
 from tfmini.numerics import special_functions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.kernel_arguments import refuse
@@ -41,29 +43,29 @@ Gradient = Callable[[Operation, Tensor], list[Any]]
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _complex_log1p(x: Any) -> Any:
+def _complex_log1p(x: Array) -> Any:
     """Without adding 1 first, as numpy does, which loses the digits of what is small."""
     size = np.log1p(x.real * (2 + x.real) + x.imag * x.imag) / 2
     return (size + 1j * np.arctan2(x.imag, 1 + x.real)).astype(x.dtype)
 
 
-def _sign_factory(node: Any) -> Callable[..., Any]:
+def _sign_factory(node: Node) -> Callable[..., Any]:
     if not node.attrs["T"].is_complex:
         return np.sign
 
-    def complex_sign(x: Any) -> Any:
+    def complex_sign(x: Array) -> Any:
         size = np.absolute(x)
         return np.where(size == 0, x, x / np.where(size == 0, size.dtype.type(1), size))[()]
 
     return complex_sign
 
 
-def _rsqrt(x: Any) -> Any:
+def _rsqrt(x: Array) -> Any:
     root = np.sqrt(x)
     return np.reciprocal(root, out=root) if type(root) is np.ndarray else np.reciprocal(root)
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Array) -> Any:
     one = x.dtype.type(1)
     value = np.negative(x)
     if type(value) is not np.ndarray:  # numpy makes a scalar of an array of rank 0, too
@@ -73,14 +75,14 @@ def _sigmoid(x: Any) -> Any:
     return np.divide(one, value, out=value)
 
 
-def _sigmoid_grad(y: Any, dy: Any) -> Any:
+def _sigmoid_grad(y: Array, dy: Array) -> Any:
     slope = y.dtype.type(1) - y
     slope *= y
     slope *= dy
     return slope
 
 
-def _tanh_grad(y: Any, dy: Any) -> Any:
+def _tanh_grad(y: Array, dy: Array) -> Any:
     slope = y * y
     if type(slope) is not np.ndarray:
         return (y.dtype.type(1) - slope) * dy
@@ -89,20 +91,20 @@ def _tanh_grad(y: Any, dy: Any) -> Any:
     return slope
 
 
-def _conjugated(y: Any) -> Any:
+def _conjugated(y: Array) -> Any:
     return np.conjugate(y) if y.dtype.kind == "c" else y
 
 
-def _sqrt_grad(y: Any, dy: Any) -> Any:
+def _sqrt_grad(y: Array, dy: Array) -> Any:
     return dy * y.dtype.type(0.5) / _conjugated(y)
 
 
-def _rsqrt_grad(y: Any, dy: Any) -> Any:
+def _rsqrt_grad(y: Array, dy: Array) -> Any:
     y = _conjugated(y)
     return dy * y.dtype.type(-0.5) * y * y * y
 
 
-def _reciprocal_grad(y: Any, dy: Any) -> Any:
+def _reciprocal_grad(y: Array, dy: Array) -> Any:
     y = _conjugated(y)
     return -dy * y * y
 
@@ -149,7 +151,9 @@ def _fused(grad_op: OpHandle, conjugates: bool = False) -> Gradient:
 # ---- the ops --------------------------------------------------------------------------------
 
 
-def _declared(op_type: str, types: str, kernel: Any, gradient: Gradient | None, output: str, factory: bool) -> OpHandle:
+def _declared(
+    op_type: str, types: str, kernel: Callable[..., Any], gradient: Gradient | None, output: str, factory: bool
+) -> OpHandle:
     handle = op(f"{op_type}(x: T) -> y: {output}; T: {types}", shape=same_shape, differentiable=gradient is not None)
     (handle.kernel_factory("CPU") if factory else handle.kernel("CPU"))(kernel)
     if gradient is not None:
@@ -158,8 +162,8 @@ def _declared(op_type: str, types: str, kernel: Any, gradient: Gradient | None, 
 
 
 def _row(
-    op_type: str, types: str, kernel: Any, gradient: Gradient | None, name: str, text: str, output: str = "T",
-    factory: bool = False,
+    op_type: str, types: str, kernel: Callable[..., Any], gradient: Gradient | None, name: str, text: str,
+    output: str = "T", factory: bool = False,
 ) -> tuple[OpHandle, OfX]:  # fmt: skip
     """Declares an op; returns it and its public function, which takes sparse tensors as well.
 
@@ -170,7 +174,7 @@ def _row(
     """
     handle = _declared(op_type, types, kernel, gradient, output, factory)
 
-    def function(x: Any, name: str | None = None) -> Tensor:
+    def function(x: TensorLike, name: str | None = None) -> Tensor:
         if type(x) is SparseTensor:
             return on_values(function, x, name)  # type: ignore[return-value]
         return handle(x, name=name)
@@ -334,14 +338,14 @@ inv_grad_op.gradient(_reciprocal_grad_gradient)
 
 
 @export("tf.round", "tf.math.round")
-def round(x: Any, name: str | None = None) -> Tensor:
+def round(x: TensorLike, name: str | None = None) -> Tensor:
     """The nearest integer, halves to even; integers are returned unchanged (``tf.round``)."""
     x = convert_to_tensor(x, name="x")
     return x if x.dtype.is_integer else round_op(x, name=name)
 
 
 @export("tf.log_sigmoid", "tf.math.log_sigmoid")
-def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
+def log_sigmoid(x: TensorLike, name: str | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow (``tf.log_sigmoid``)."""
     with name_scope(name, "LogSigmoid", [x]) as scope:
         x = convert_to_tensor(x, name="x")
@@ -349,13 +353,13 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.zeta", "tf.math.zeta")
-def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
+def zeta(x: TensorLike, q: TensorLike, name: str | None = None) -> Tensor:
     """The Hurwitz zeta function (``tf.zeta``)."""
     return zeta_op(x, q, name=name)
 
 
 @export("tf.polygamma", "tf.math.polygamma")
-def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+def polygamma(a: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The derivative of order ``a`` of digamma (``tf.polygamma``)."""
     return polygamma_op(a, x, name=name)
 
@@ -381,24 +385,24 @@ for _handle, _function in ((real_op, np.real), (imag_op, np.imag), (complex_abs_
     _handle.kernel_factory("CPU")(lambda node, function=_function: _part_of(node, function))
 
 
-def _check_pair(node: Any, complex_attr: str, real_attr: str) -> None:
+def _check_pair(node: Node, complex_attr: str, real_attr: str) -> None:
     """Refuses a complex type and a type of its parts that do not belong together."""
     whole, part = node.attrs[complex_attr], node.attrs[real_attr]
     if whole.real_dtype is not part:
         refuse(f"No kernel of {node.op} is for {whole.name} with parts of {part.name}")
 
 
-def _part_of(node: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _part_of(node: Node, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     _check_pair(node, "T", "Tout")
     return function
 
 
 @complex_op.kernel_factory("CPU")
-def _complex_factory(node: Any) -> Any:
+def _complex_factory(node: Node) -> Any:
     _check_pair(node, "Tout", "T")
     dtype = node.attrs["Tout"].numpy
 
-    def kernel(real: Any, imag: Any) -> Any:
+    def kernel(real: Array, imag: Array) -> Any:
         result = np.empty(np.broadcast(real, imag).shape, dtype)
         result.real, result.imag = real, imag
         return result
@@ -431,7 +435,7 @@ def _make(re: Tensor, im: Tensor, name: str | None = None) -> Tensor:
 
 
 @export("tf.complex", "tf.dtypes.complex")
-def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> Tensor:
     """``real + 1j * imag``: complex64 from float32, complex128 from float64 (``tf.complex``).
 
     Raises:
@@ -446,7 +450,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.real", "tf.math.real")
-def real(input: Any, name: str | None = None) -> Tensor:
+def real(input: TensorLike, name: str | None = None) -> Tensor:
     """The real part; a real tensor is returned unchanged (``tf.real``)."""
     with name_scope(name, "Real", [input]) as scope:
         x = convert_to_tensor(input, name="input")
@@ -454,7 +458,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.imag", "tf.math.imag")
-def imag(input: Any, name: str | None = None) -> Tensor:
+def imag(input: TensorLike, name: str | None = None) -> Tensor:
     """The imaginary part; zeros for real tensors (``tf.imag``)."""
     with name_scope(name, "Imag", [input]) as scope:
         x = convert_to_tensor(input, name="input")
@@ -465,7 +469,7 @@ complex_op.gradient(lambda node, grad: sum_to_operands(node, [real(grad), imag(g
 
 
 @export("tf.angle", "tf.math.angle")
-def angle(input: Any, name: str | None = None) -> Tensor:
+def angle(input: TensorLike, name: str | None = None) -> Tensor:
     """The argument of a complex number in radians; zeros for real tensors (``tf.angle``)."""
     with name_scope(name, "Angle", [input]) as scope:
         x = convert_to_tensor(input, name="input")
@@ -475,7 +479,7 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 
 
 @export("tf.abs", "tf.math.abs")
-def abs(x: Any, name: str | None = None) -> Tensor:
+def abs(x: TensorLike, name: str | None = None) -> Tensor:
     """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
     if type(x) is SparseTensor:
         return on_values(abs, x, name)  # type: ignore[return-value]
@@ -500,18 +504,18 @@ all_of(pow_op, xdivy_op, xlogy_op, atan2_op, next_after_op).shape(broadcast_shap
 next_after_op.kernel("CPU")(np.nextafter)
 
 
-def _integer_power(x: Any, y: Any) -> Any:
+def _integer_power(x: Array, y: Array) -> Any:
     if np.any(y < 0):
         refuse("Integers to negative integer powers are not allowed")
     return np.power(x, y)
 
 
-def _xdivy(x: Any, y: Any) -> Any:
+def _xdivy(x: Array, y: Array) -> Any:
     zero = x.dtype.type(0)
     return np.where(x == zero, zero, np.divide(x, y))[()]
 
 
-def _xlogy(x: Any, y: Any) -> Any:
+def _xlogy(x: Array, y: Array) -> Any:
     zero = x.dtype.type(0)
     return np.where(x == zero, zero, np.multiply(x, np.log(y)))[()]
 
@@ -566,33 +570,33 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.pow", "tf.math.pow")
-def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)
 
 
 @export("tf.math.xdivy")
-def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xdivy(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x / y``, and 0 where ``x`` is 0 (``tf.math.xdivy``)."""
     with name_scope(name, "xdivy", [x]):
         return xdivy_op(x, y)
 
 
 @export("tf.math.xlogy")
-def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xlogy(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """``x * log(y)``, and 0 where ``x`` is 0 (``tf.math.xlogy``)."""
     with name_scope(name, "xlogy", [x]):
         return xlogy_op(x, y)
 
 
 @export("tf.atan2", "tf.math.atan2")
-def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """The angle of the point (x, y) in radians (``tf.atan2``)."""
     return atan2_op(y, x, name=name)
 
 
 @export("tf.math.nextafter")
-def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> Tensor:
     """The representable number next to ``x1`` in the direction of ``x2`` (``tf.math.nextafter``)."""
     return next_after_op(x1, x2, name=name)

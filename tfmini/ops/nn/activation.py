@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import (
@@ -22,7 +23,7 @@ from tfmini.graph.families import (
     same_shape,
     sized,
 )
-from tfmini.numerics.windows import Array
+from tfmini.graph.node import Node
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import cast
@@ -73,20 +74,20 @@ for _handle in (
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _elu(x: Any) -> Any:
+def _elu(x: Array) -> Any:
     return np.where(x < 0, np.expm1(np.minimum(x, x.dtype.type(0))), x)[()]
 
 
-def _selu(x: Any) -> Any:
+def _selu(x: Array) -> Any:
     t = x.dtype.type
     return np.where(x < 0, t(_SCALE_ALPHA) * np.expm1(np.minimum(x, t(0))), t(_SCALE) * x)[()]
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Array) -> Any:
     return np.logaddexp(x, x.dtype.type(0))
 
 
-def _softsign(x: Any) -> Any:
+def _softsign(x: Array) -> Any:
     return x / (np.abs(x) + x.dtype.type(1))
 
 
@@ -97,14 +98,14 @@ softsign_op.kernel_factory("CPU")(widened(_softsign))
 
 
 @leaky_relu_op.kernel_factory("CPU")
-def _leaky_relu_factory(node: Any) -> Callable[..., Any]:
+def _leaky_relu_factory(node: Node) -> Callable[..., Any]:
     alpha = node.attrs["T"].numpy.type(node.attrs["alpha"])
     if node.attrs["alpha"] <= 1:
         return lambda x: np.maximum(x, alpha * x)
     return lambda x: np.where(x > 0, x, alpha * x)[()]
 
 
-def where_else_zero(mask: Any, values: Any) -> Any:
+def where_else_zero(mask: Array, values: Array) -> Any:
     """``values`` where the boolean ``mask`` is set and 0 elsewhere, infinities and NaN included.
 
     The mask is widened to words of all ones and combined with the values by a bitwise and: three
@@ -119,41 +120,41 @@ def where_else_zero(mask: Any, values: Any) -> Any:
     return words.view(values.dtype)
 
 
-def _check_same(grad: Any, x: Any) -> None:
+def _check_same(grad: Array, x: Array) -> None:
     """Refuses operands of two shapes, which numpy would broadcast."""
     if grad.shape != x.shape:
         refuse(f"Inputs must have the same size and shape.  Inputs: {list(grad.shape)} != {list(x.shape)}")
 
 
 @relu_grad_op.kernel("CPU")
-def _relu_grad(grad: Any, x: Any) -> Any:
+def _relu_grad(grad: Array, x: Array) -> Any:
     _check_same(grad, x)
     return where_else_zero(x > 0, grad)
 
 
 @relu6_grad_op.kernel("CPU")
-def _relu6_grad(grad: Any, x: Any) -> Any:
+def _relu6_grad(grad: Array, x: Array) -> Any:
     _check_same(grad, x)
     return where_else_zero((x > 0) & (x < 6), grad)
 
 
-def _elu_grad(grad: Any, y: Any) -> Any:
+def _elu_grad(grad: Array, y: Array) -> Any:
     _check_same(grad, y)
     return np.where(y < 0, (y + y.dtype.type(1)) * grad, grad)[()]
 
 
-def _selu_grad(grad: Any, y: Any) -> Any:
+def _selu_grad(grad: Array, y: Array) -> Any:
     _check_same(grad, y)
     t = y.dtype.type
     return np.where(y < 0, grad * (y + t(_SCALE_ALPHA)), grad * t(_SCALE))[()]
 
 
-def _softplus_grad(grad: Any, x: Any) -> Any:
+def _softplus_grad(grad: Array, x: Array) -> Any:
     _check_same(grad, x)
     return grad / (np.exp(-x) + x.dtype.type(1))
 
 
-def _softsign_grad(grad: Any, x: Any) -> Any:
+def _softsign_grad(grad: Array, x: Array) -> Any:
     _check_same(grad, x)
     return grad / np.square(np.abs(x) + x.dtype.type(1))
 
@@ -165,10 +166,10 @@ softsign_grad_op.kernel_factory("CPU")(widened(_softsign_grad))
 
 
 @leaky_relu_grad_op.kernel_factory("CPU")
-def _leaky_relu_grad_factory(node: Any) -> Callable[..., Any]:
+def _leaky_relu_grad_factory(node: Node) -> Callable[..., Any]:
     alpha = node.attrs["T"].numpy.type(node.attrs["alpha"])
 
-    def leaky_relu_grad(grad: Any, x: Any) -> Any:
+    def leaky_relu_grad(grad: Array, x: Array) -> Any:
         _check_same(grad, x)
         return np.where(x > 0, grad, alpha * grad)[()]
 
@@ -231,32 +232,32 @@ def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.nn.relu")
-def relu(features: Any, name: str | None = None) -> Tensor:
+def relu(features: TensorLike, name: str | None = None) -> Tensor:
     """``max(features, 0)`` (``tf.nn.relu``)."""
     return relu_op(features, name=name)
 
 
 @export("tf.nn.relu6")
-def relu6(features: Any, name: str | None = None) -> Tensor:
+def relu6(features: TensorLike, name: str | None = None) -> Tensor:
     """``min(max(features, 0), 6)`` (``tf.nn.relu6``)."""
     with name_scope(name, "Relu6", [features]) as scope:
         return relu6_op(convert_to_tensor(features, name="features"), name=scope)
 
 
 @export("tf.nn.elu")
-def elu(features: Any, name: str | None = None) -> Tensor:
+def elu(features: TensorLike, name: str | None = None) -> Tensor:
     """``exp(x) - 1`` below 0 and x above (``tf.nn.elu``)."""
     return elu_op(features, name=name)
 
 
 @export("tf.nn.selu")
-def selu(features: Any, name: str | None = None) -> Tensor:
+def selu(features: TensorLike, name: str | None = None) -> Tensor:
     """The self-normalising `elu` (``tf.nn.selu``)."""
     return selu_op(features, name=name)
 
 
 @export("tf.nn.leaky_relu")
-def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
+def leaky_relu(features: TensorLike, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """``max(x, alpha * x)``; integers are converted to float32 (``tf.nn.leaky_relu``)."""
     with name_scope(name, "LeakyRelu", [features, alpha]) as scope:
         features = convert_to_tensor(features, name="features")
@@ -266,19 +267,19 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
 
 
 @export("tf.math.softplus", "tf.nn.softplus")
-def softplus(features: Any, name: str | None = None) -> Tensor:
+def softplus(features: TensorLike, name: str | None = None) -> Tensor:
     """``log(exp(x) + 1)`` (``tf.nn.softplus``)."""
     return softplus_op(features, name=name)
 
 
 @export("tf.math.softsign", "tf.nn.softsign")
-def softsign(features: Any, name: str | None = None) -> Tensor:
+def softsign(features: TensorLike, name: str | None = None) -> Tensor:
     """``x / (abs(x) + 1)`` (``tf.nn.softsign``)."""
     return softsign_op(features, name=name)
 
 
 @export("tf.nn.crelu")
-def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
+def crelu(features: TensorLike, name: str | None = None, axis: int = -1) -> Tensor:
     """The positive and the negative part of ``features``, concatenated along ``axis`` (``tf.nn.crelu``)."""
     with name_scope(name, "CRelu", [features]) as scope:
         features = convert_to_tensor(features, name="features")
@@ -333,10 +334,10 @@ def _log_softmax(logits: Array) -> Array:
     return result
 
 
-def _over_rows(function: Any) -> Any:
+def _over_rows(function: Callable[..., Any]) -> Any:
     """A kernel factory for functions of the last axis; 16-bit floats are computed in float32."""
 
-    def factory(node: Any) -> Any:
+    def factory(node: Node) -> Any:
         dtype = node.attrs["T"].numpy
         narrow = node.attrs["T"] in HALVES
 
@@ -367,7 +368,7 @@ def _xent(logits: Array, labels: Array) -> tuple[Array, Array]:
     return scaled.sum(axis=1), backprop
 
 
-def _in_float32(node: Any) -> Any:
+def _in_float32(node: Node) -> Any:
     dtype = node.attrs["T"].numpy
     if node.attrs["T"] not in HALVES:
         return None
@@ -375,7 +376,7 @@ def _in_float32(node: Any) -> Any:
 
 
 @softmax_xent_op.kernel_factory("CPU")
-def _xent_factory(node: Any) -> Any:
+def _xent_factory(node: Node) -> Any:
     narrow = _in_float32(node)
 
     def kernel(logits: Array, labels: Array) -> tuple[Array, Array]:
@@ -428,7 +429,7 @@ def _check_labels(logits: Array, labels: Array) -> None:
 
 
 @sparse_xent_op.kernel_factory("CPU")
-def _sparse_xent_factory(node: Any) -> Any:
+def _sparse_xent_factory(node: Node) -> Any:
     narrow = _in_float32(node)
 
     def kernel(logits: Array, labels: Array) -> tuple[Array, Array]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.node import Node
 from tfmini.numerics.convolution import column_sums
-from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import HALVES
@@ -52,11 +53,11 @@ _VERSIONS = [
 fused_batch_norm_v3_op = _VERSIONS[2][0]
 
 
-def _channels_first(node: Any) -> bool:
+def _channels_first(node: Node | Operation) -> bool:
     return node.attrs["data_format"] in (b"NCHW", b"NCDHW")
 
 
-def _rank(node: Any) -> int:
+def _rank(node: Node | Operation) -> int:
     return len(node.attrs["data_format"])
 
 
@@ -78,7 +79,7 @@ def _backward_shape(node: Operation) -> list[RawShape]:
     return [x, (depth,), (depth,), unused, unused]
 
 
-def _channels_last(node: Any) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
+def _channels_last(node: Node) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
     """Functions that convert to [pixels, channels] in float32, and back to the second argument's layout and type."""
     if not _channels_first(node):
         return (
@@ -97,7 +98,7 @@ def _channels_last(node: Any) -> tuple[Callable[[Array], Array], Callable[[Array
     return flatten, restore
 
 
-def _check_shapes(node: Any, x: Array, **vectors: Array) -> None:
+def _check_shapes(node: Node, x: Array, **vectors: Array) -> None:
     """Refuses vectors that do not have one number per channel: they would be broadcast."""
     if x.ndim != _rank(node):
         refuse(f"input must be {_rank(node)}-dimensional, got shape {list(x.shape)}")
@@ -116,7 +117,7 @@ def _mean_rows(flat: Array) -> Array:
     return np.full(count, 1 / count, np.float32) @ flat if count else np.full(flat.shape[1], np.nan, np.float32)
 
 
-def _forward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
+def _forward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
     training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
     factor = np.float32(node.attrs.get("exponential_avg_factor", 1.0))
     flatten, restore = _channels_last(node)
@@ -145,12 +146,12 @@ def _forward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
     return normalize
 
 
-def _backward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
+def _backward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
     training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
     flatten, restore = _channels_last(node)
     unused = np.zeros(0, np.float32)
 
-    def gradient(grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: Any) -> tuple[Any, ...]:
+    def gradient(grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: object) -> tuple[Any, ...]:
         if grad.shape != x.shape:
             refuse(f"x and y_backprop must have the same shape, got {list(x.shape)} and {list(grad.shape)}")
         _check_shapes(node, x, scale=scale, mean=mean, variance=variance)
@@ -172,8 +173,8 @@ def _backward_factory(node: Any) -> Callable[..., tuple[Any, ...]]:
     return gradient
 
 
-def _gradient_of(backward: Any, reserves: int) -> Callable[..., list[Any]]:
-    def gradient(node: Operation, grad: Tensor, *_: Any) -> list[Any]:
+def _gradient_of(backward: Callable[..., Any], reserves: int) -> Callable[..., list[Any]]:
+    def gradient(node: Operation, grad: Tensor, *_: object) -> list[Any]:
         attrs = {name: node.attrs[name] for name in ("epsilon", "data_format", "is_training")}
         saved = list(node.outputs[3 : 3 + reserves])
         if not node.attrs["is_training"]:
@@ -195,8 +196,9 @@ for _forward, _backward in _VERSIONS:
 
 @export("tf.nn.fused_batch_norm")
 def fused_batch_norm(
-    x: Any, scale: Any, offset: Any, mean: Any = None, variance: Any = None, epsilon: float = 0.001,
-    data_format: str = "NHWC", is_training: bool = True, name: str | None = None,
+    x: TensorLike, scale: TensorLike, offset: TensorLike, mean: TensorLike | None = None,
+    variance: TensorLike | None = None, epsilon: float = 0.001, data_format: str = "NHWC", is_training: bool = True,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Batch normalisation as one op: (y, mean, variance) (``tf.nn.fused_batch_norm``).
 
@@ -235,7 +237,7 @@ l2_loss_op = op("L2Loss(t: T) -> output: T; T: {half, bfloat16, float, double}",
 l2_loss_op.gradient(lambda node, grad: [multiply(node.inputs[0], grad)])
 
 
-def _channel_axis(node: Any) -> int:
+def _channel_axis(node: Node | Operation) -> int:
     return 1 if node.attrs.get("data_format") == b"NCHW" else -1
 
 
@@ -273,7 +275,7 @@ bias_add_v1_op.kernel("CPU")(_add_bias)
 
 
 @bias_add_op.kernel_factory("CPU")
-def _bias_factory(node: Any) -> Callable[..., Array]:
+def _bias_factory(node: Node) -> Callable[..., Array]:
     if node.attrs["data_format"] != b"NCHW":
         return _add_bias
 
@@ -286,7 +288,7 @@ def _bias_factory(node: Any) -> Callable[..., Array]:
 
 
 @bias_add_grad_op.kernel_factory("CPU")
-def _bias_grad_factory(node: Any) -> Callable[..., Array]:
+def _bias_grad_factory(node: Node) -> Callable[..., Array]:
     halves = node.attrs["T"] in HALVES
     dtype = node.attrs["T"].numpy
     first = node.attrs["data_format"] == b"NCHW"
@@ -306,11 +308,11 @@ def _bias_grad_factory(node: Any) -> Callable[..., Array]:
 
 
 @l2_loss_op.kernel_factory("CPU")
-def _l2_factory(node: Any) -> Callable[..., Any]:
+def _l2_factory(node: Node) -> Callable[..., Any]:
     dtype = node.attrs["T"].numpy
     wide = np.dtype(np.float32) if node.attrs["T"] in HALVES else dtype
 
-    def half_square_sum(value: Any) -> Any:
+    def half_square_sum(value: Array) -> Any:
         flat = value.astype(wide, copy=False).reshape(-1)
         return (np.dot(flat, flat) * wide.type(0.5)).astype(dtype, copy=False)
 
@@ -331,7 +333,7 @@ def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 
 @export("tf.nn.bias_add")
-def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+def bias_add(value: TensorLike, bias: TensorLike, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector to the channels of ``value`` (``tf.nn.bias_add``).
 
     Raises:
@@ -351,13 +353,13 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
 
 @export("tf.nn.l2_loss")
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
+def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
     """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
     return l2_loss_op(t, name=name)
 
 
 @export("tf.nn.xw_plus_b")
-def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+def xw_plus_b(x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None) -> Tensor:
     """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``)."""
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
         product = matmul(convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"))
@@ -365,7 +367,7 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
 
 
 @export("tf.nn.relu_layer")
-def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+def relu_layer(x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None) -> Tensor:
     """``relu(matmul(x, weights) + biases)`` (``tf.nn.relu_layer``)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:
         product = matmul(convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"))

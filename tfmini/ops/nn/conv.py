@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfmini.core_types import Array
 from tfmini.errors import UnimplementedError
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import convolution as kernels
-from tfmini.numerics.windows import Array, Axes, arranged, channels_last, in_layout
+from tfmini.numerics.windows import Axes, arranged, channels_last, in_layout
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape, shape_n

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from tfmini.core_types import PaddingLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.shape import expand_dims, squeeze
@@ -15,8 +17,9 @@ _ONES = (1, 1, 1, 1)
 
 @export("tf.nn.conv2d")
 def conv2d(
-    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, use_cudnn_on_gpu: bool = True,
-    data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None, filters: Any = None,
+    input: TensorLike, filter: TensorLike | None = None, strides: int | Sequence[int] | None = None,
+    padding: PaddingLike | None = None, use_cudnn_on_gpu: bool = True, data_format: str = "NHWC",
+    dilations: int | Sequence[int] = _ONES, name: str | None = None, filters: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolves images with filters (``tf.nn.conv2d``).
 
@@ -46,8 +49,8 @@ def conv2d(
 
 @export("tf.nn.conv2d_backprop_filter")
 def conv2d_backprop_filter(
-    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, use_cudnn_on_gpu: bool = True,
-    data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its filter, of shape ``filter_sizes`` (``tf.nn.conv2d_backprop_filter``)."""
     return nn_conv.backprop_filter_op(
@@ -58,9 +61,9 @@ def conv2d_backprop_filter(
 
 @export("tf.nn.conv2d_backprop_input")
 def conv2d_backprop_input(
-    input_sizes: Any, filter: Any = None, out_backprop: Any = None, strides: Any = None, padding: Any = None,
-    use_cudnn_on_gpu: bool = True, data_format: str = "NHWC", dilations: Any = _ONES, name: str | None = None,
-    filters: Any = None,
+    input_sizes: SizesLike, filter: TensorLike | None = None, out_backprop: TensorLike | None = None,
+    strides: Any = None, padding: PaddingLike | None = None, use_cudnn_on_gpu: bool = True, data_format: str = "NHWC",
+    dilations: Sequence[int] = _ONES, name: str | None = None, filters: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its input, of shape ``input_sizes`` (``tf.nn.conv2d_backprop_input``)."""
     return nn_conv.backprop_input_op(
@@ -72,9 +75,10 @@ def conv2d_backprop_input(
 
 @export("tf.nn.conv2d_transpose")
 def conv2d_transpose(
-    value: Any = None, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: Any = "SAME",
-    data_format: str = "NHWC", name: str | None = None, input: Any = None, filters: Any = None,
-    dilations: Any = None,
+    value: TensorLike | None = None, filter: TensorLike | None = None, output_shape: SizesLike | None = None,
+    strides: int | Sequence[int] | None = None, padding: PaddingLike = "SAME", data_format: str = "NHWC",
+    name: str | None = None, input: TensorLike | None = None, filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """The transpose ("deconvolution") of `conv2d` (``tf.nn.conv2d_transpose``).
 
@@ -95,16 +99,16 @@ def conv2d_transpose(
 
 
 @export("tf.nn.atrous_conv2d")
-def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str | None = None) -> Tensor:
+def atrous_conv2d(value: TensorLike, filters: TensorLike, rate: int, padding: str, name: str | None = None) -> Tensor:
     """`conv2d` with holes of ``rate - 1`` elements between those of the filter (``tf.nn.atrous_conv2d``)."""
     return conv2d(value, filters, _ONES, padding, dilations=[1, rate, rate, 1], name=name)
 
 
 @export("tf.nn.conv1d")
 def conv1d(
-    value: Any = None, filters: Any = None, stride: Any = None, padding: Any = None,
-    use_cudnn_on_gpu: bool | None = None, data_format: str | None = None, name: str | None = None,
-    input: Any = None, dilations: Any = None,
+    value: TensorLike | None = None, filters: Any = None, stride: int | Sequence[int] | None = None,
+    padding: PaddingLike | None = None, use_cudnn_on_gpu: bool | None = None, data_format: str | None = None,
+    name: str | None = None, input: TensorLike | None = None, dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolves [batch, width, channels] with [width, channels in, channels out] (``tf.nn.conv1d``).
 
@@ -134,8 +138,8 @@ def conv1d(
 
 @export("tf.nn.depthwise_conv2d_native")
 def depthwise_conv2d_native(
-    input: Any, filter: Any, strides: Any, padding: Any, data_format: str = "NHWC", dilations: Any = _ONES,
-    name: str | None = None,
+    input: TensorLike, filter: TensorLike, strides: Sequence[int], padding: PaddingLike, data_format: str = "NHWC",
+    dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolves each channel with its own filters (``tf.nn.depthwise_conv2d_native``).
 
@@ -150,8 +154,8 @@ def depthwise_conv2d_native(
 
 @export("tf.nn.depthwise_conv2d_backprop_input", "tf.nn.depthwise_conv2d_native_backprop_input")
 def depthwise_conv2d_backprop_input(
-    input_sizes: Any, filter: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
-    dilations: Any = _ONES, name: str | None = None,
+    input_sizes: SizesLike, filter: TensorLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its input (``tf.nn.depthwise_conv2d_backprop_input``)."""
     return nn_conv.depthwise_backprop_input_op(
@@ -162,8 +166,8 @@ def depthwise_conv2d_backprop_input(
 
 @export("tf.nn.depthwise_conv2d_backprop_filter", "tf.nn.depthwise_conv2d_native_backprop_filter")
 def depthwise_conv2d_backprop_filter(
-    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NHWC",
-    dilations: Any = _ONES, name: str | None = None,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    data_format: str = "NHWC", dilations: Sequence[int] = _ONES, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `depthwise_conv2d_native` for its filter (``tf.nn.depthwise_conv2d_backprop_filter``)."""
     return nn_conv.depthwise_backprop_filter_op(
@@ -174,8 +178,9 @@ def depthwise_conv2d_backprop_filter(
 
 @export("tf.nn.depthwise_conv2d")
 def depthwise_conv2d(
-    input: Any, filter: Any, strides: Any, padding: Any, rate: Any = None, name: str | None = None,
-    data_format: str | None = None, dilations: Any = None,
+    input: TensorLike, filter: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    rate: int | Sequence[int] | None = None, name: str | None = None, data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """`depthwise_conv2d_native` with holes given by ``rate``, two ints (``tf.nn.depthwise_conv2d``)."""
     rate = either("dilations", dilations, "rate", rate)
@@ -194,8 +199,9 @@ def depthwise_conv2d(
 
 @export("tf.nn.separable_conv2d")
 def separable_conv2d(
-    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: Any, rate: Any = None,
-    name: str | None = None, data_format: str | None = None, dilations: Any = None,
+    input: TensorLike, depthwise_filter: TensorLike, pointwise_filter: TensorLike, strides: Sequence[int],
+    padding: PaddingLike, rate: int | Sequence[int] | None = None, name: str | None = None,
+    data_format: str | None = None, dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """A depthwise convolution followed by a 1x1 one (``tf.nn.separable_conv2d``).
 
@@ -221,8 +227,9 @@ def separable_conv2d(
 
 @export("tf.nn.conv3d")
 def conv3d(
-    input: Any, filter: Any = None, strides: Any = None, padding: Any = None, data_format: str = "NDHWC",
-    dilations: Any = (1, 1, 1, 1, 1), name: str | None = None, filters: Any = None,
+    input: TensorLike, filter: TensorLike | None = None, strides: Any = None, padding: PaddingLike | None = None,
+    data_format: str = "NDHWC", dilations: Sequence[int] = (1, 1, 1, 1, 1), name: str | None = None,
+    filters: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolves volumes [batch, depth, rows, columns, channels] (``tf.nn.conv3d``).
 
@@ -239,8 +246,8 @@ def conv3d(
 
 @export("tf.nn.conv3d_backprop_filter", "tf.nn.conv3d_backprop_filter_v2")
 def conv3d_backprop_filter(
-    input: Any, filter_sizes: Any, out_backprop: Any, strides: Any, padding: Any, data_format: str = "NDHWC",
-    dilations: Any = (1, 1, 1, 1, 1), name: str | None = None,
+    input: TensorLike, filter_sizes: SizesLike, out_backprop: TensorLike, strides: Sequence[int], padding: PaddingLike,
+    data_format: str = "NDHWC", dilations: Sequence[int] = (1, 1, 1, 1, 1), name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of `conv3d` for its filter (``tf.nn.conv3d_backprop_filter``)."""
     return nn_conv.conv3d_filter_op(
@@ -251,9 +258,10 @@ def conv3d_backprop_filter(
 
 @export("tf.nn.conv3d_transpose")
 def conv3d_transpose(
-    value: Any, filter: Any = None, output_shape: Any = None, strides: Any = None, padding: str = "SAME",
-    data_format: str = "NDHWC", name: str | None = None, input: Any = None, filters: Any = None,
-    dilations: Any = None,
+    value: TensorLike, filter: TensorLike | None = None, output_shape: SizesLike | None = None,
+    strides: int | Sequence[int] | None = None, padding: str = "SAME", data_format: str = "NDHWC",
+    name: str | None = None, input: TensorLike | None = None, filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv3d` (``tf.nn.conv3d_transpose``).
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.export import either, export
-from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.filling import zeros_like
@@ -28,18 +29,22 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 
 
 @export("tf.math.softmax", "tf.nn.softmax")
-def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def softmax(
+    logits: TensorLike | None, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
     """``exp(logits) / sum(exp(logits))`` along ``axis``, by default the last (``tf.nn.softmax``)."""
     return _along(softmax_op, logits, either("axis", axis, "dim", dim), name)
 
 
 @export("tf.math.log_softmax", "tf.nn.log_softmax")
-def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
+def log_softmax(
+    logits: TensorLike | None, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
     """``logits - log(sum(exp(logits)))`` along ``axis``, by default the last (``tf.nn.log_softmax``)."""
     return _along(log_softmax_op, logits, either("axis", axis, "dim", dim), name)
 
 
-def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
+def _along(handle: OpHandle, logits: TensorLike | None, axis: Any, name: str | None) -> Tensor:
     logits = convert_to_tensor(logits)
     shape = logits.raw_shape
     if isinstance(axis, Tensor):
@@ -49,7 +54,7 @@ def _along(handle: Any, logits: Any, axis: Any, name: str | None) -> Tensor:
         swapped, order = _swap_with_last(logits, axis)
         return transpose(handle(swapped), order, name=name or "transpose")
     if axis is None or axis == -1 or (shape is not None and axis == len(shape) - 1):
-        return handle(logits, name=name)  # type: ignore[no-any-return]
+        return handle(logits, name=name)
     if shape is not None and not -len(shape) <= axis < len(shape):
         refuse(
             f"`dim` must be in the range [{-len(shape)}, {len(shape)}) where {len(shape)} is the number of"
@@ -80,8 +85,9 @@ def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
 
 @export("tf.nn.softmax_cross_entropy_with_logits_v2")
 def softmax_cross_entropy_with_logits_v2(
-    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
-) -> Tensor:
+    labels: TensorLike | None, logits: TensorLike | None, axis: int | None = None, name: str | None = None,
+    dim: int | None = None,
+) -> Tensor:  # fmt: skip
     """Cross-entropy between ``softmax(logits)`` and ``labels``; gradients flow into both.
 
     Args:
@@ -140,8 +146,8 @@ def _flat(tensor: Tensor) -> Tensor:
 
 @export("tf.nn.softmax_cross_entropy_with_logits")
 def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None,
-    axis: int | None = None,
+    _sentinel: None = None, labels: Any = None, logits: TensorLike | None = None, dim: int = -1,
+    name: str | None = None, axis: int | None = None,
 ) -> Tensor:  # fmt: skip
     """`softmax_cross_entropy_with_logits_v2` without gradients into ``labels``.
 
@@ -156,7 +162,7 @@ def softmax_cross_entropy_with_logits(
         return softmax_cross_entropy_with_logits_v2(labels, logits, axis=dim, name=scope)
 
 
-def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+def _named_only(function: str, sentinel: None, labels: TensorLike | None, logits: TensorLike | None) -> None:
     if sentinel is not None:
         raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
     if labels is None or logits is None:
@@ -165,7 +171,7 @@ def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 
 @export("tf.nn.sparse_softmax_cross_entropy_with_logits")
 def sparse_softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+    _sentinel: None = None, labels: Any = None, logits: TensorLike | None = None, name: str | None = None
 ) -> Tensor:
     """Cross-entropy of one true class per example (``tf.nn.sparse_softmax_cross_entropy_with_logits``).
 
@@ -218,7 +224,7 @@ def _same_shapes(labels: Tensor, logits: Tensor, first: str = "logits", second: 
 
 @export("tf.nn.sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+    _sentinel: None = None, labels: TensorLike | None = None, logits: TensorLike | None = None, name: str | None = None
 ) -> Tensor:
     """Cross-entropy of independent classes, element by element: ``max(x, 0) - x z + log(1 + exp(-|x|))``.
 
@@ -239,8 +245,9 @@ def sigmoid_cross_entropy_with_logits(
 
 @export("tf.nn.weighted_cross_entropy_with_logits")
 def weighted_cross_entropy_with_logits(
-    labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None, targets: Any = None
-) -> Tensor:
+    labels: TensorLike | None = None, logits: TensorLike | None = None, pos_weight: TensorLike | None = None,
+    name: str | None = None, targets: TensorLike | None = None,
+) -> Tensor:  # fmt: skip
     """`sigmoid_cross_entropy_with_logits` with the positive examples weighted by ``pos_weight``."""
     labels = either("labels", labels, "targets", targets)
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:
@@ -255,7 +262,9 @@ def weighted_cross_entropy_with_logits(
 
 
 @export("tf.nn.log_poisson_loss")
-def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
+def log_poisson_loss(
+    targets: TensorLike, log_input: TensorLike, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
     """``exp(c) - z c``, plus Stirling's term for ``z!`` with ``compute_full_loss`` (``tf.nn.log_poisson_loss``)."""
     with name_scope(name, "log_poisson_loss", [log_input, targets]):
         log_input = convert_to_tensor(log_input, name="log_input")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import FailedPreconditionError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -178,15 +178,10 @@ def ctc_loss(
 
 @export("tf.nn.ctc_loss_v2")
 def ctc_loss_v2(
-    labels: TensorLike,
-    logits: TensorLike,
-    label_length: Any,
-    logit_length: Any,
-    logits_time_major: bool = True,
-    unique: Any = None,
-    blank_index: int | None = None,
+    labels: TensorLike, logits: TensorLike, label_length: TensorLike, logit_length: TensorLike,
+    logits_time_major: bool = True, unique: TensorLike | None = None, blank_index: int | None = None,
     name: str | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The CTC loss of dense or sparse labels (``tf.nn.ctc_loss_v2``).
 
     Args:
@@ -254,7 +249,7 @@ def ctc_unique_labels(labels: TensorLike, name: str | None = None) -> tuple[Tens
 
 
 @export("tf.nn.collapse_repeated")
-def collapse_repeated(labels: TensorLike, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def collapse_repeated(labels: TensorLike, seq_length: TensorLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Labels without repetitions of neighbours (``tf.nn.collapse_repeated``).
 
     Args:
@@ -281,7 +276,6 @@ def collapse_repeated(labels: TensorLike, seq_length: Any, name: str | None = No
 
 # ---- Decoders of CTC: greedy and beam search, from class scores to label sequences ---------------------------------
 
-Array = np.ndarray[Any, Any]
 Prefix = tuple[int, ...]
 
 _T = "T: {float32, float64} = DT_FLOAT"

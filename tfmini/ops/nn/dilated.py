@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.core_types import Array, PaddingLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import shape as array_shape
@@ -24,7 +25,7 @@ from tfmini.shapes import TensorShape
 
 @export("tf.required_space_to_batch_paddings")
 def required_space_to_batch_paddings(
-    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
+    input_shape: SizesLike, block_shape: TensorLike, base_paddings: TensorLike | None = None, name: str | None = None
 ) -> tuple[Any, Any]:
     """Paddings that make blocks divide the sizes, and the crops after it (``tf.required_space_to_batch_paddings``).
 
@@ -68,8 +69,8 @@ def _paddings(sizes: Any, blocks: Any, base: Any, *, join: Callable[..., Any]) -
 
 @export("tf.nn.with_space_to_batch")
 def with_space_to_batch(
-    input: Any, dilation_rate: Any, padding: str, op: Any, filter_shape: Any = None, spatial_dims: Any = None,
-    data_format: str | None = None,
+    input: TensorLike, dilation_rate: TensorLike, padding: str, op: Callable[..., Any], filter_shape: SizesLike = None,
+    spatial_dims: Any = None, data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Runs ``op`` with dilation, as an op without dilation on a batch of blocks (``tf.nn.with_space_to_batch``).
 
@@ -118,8 +119,9 @@ def _spatial_axes(spatial_dims: Any, count: int, data_format: str | None) -> lis
 
 
 def _blockwise(
-    input: Tensor, dilation_rate: Any, rates: Any, padding: str, op: Any, filter_shape: Any, axes: list[int]
-) -> Tensor:
+    input: Tensor, dilation_rate: TensorLike, rates: Array | None, padding: str, op: Callable[..., Any],
+    filter_shape: SizesLike, axes: list[int],
+) -> Tensor:  # fmt: skip
     rate = rates if rates is not None else convert_to_tensor(dilation_rate, dtypes.int32)
     if padding == "SAME":
         if filter_shape is None:
@@ -140,7 +142,7 @@ def _blockwise(
     return batch_to_space_nd(op(blocks, len(axes), "VALID"), whole_rate, crops)
 
 
-def _same_paddings(filter_shape: Any, count: int, rate: Any) -> Any:
+def _same_paddings(filter_shape: SizesLike, count: int, rate: Any) -> Any:
     tensor = convert_to_tensor(filter_shape, dtypes.int32, name="filter_shape")
     known = constant_value(tensor)
     window = getitem(tensor, slice(0, count)) if known is None else known[:count]
@@ -166,7 +168,9 @@ def _on_axes(value: Any, fill: int, axes: list[int]) -> Any:
     return concat(rows, 0)
 
 
-def _steps(count: int, strides: Any, dilation_rate: Any) -> tuple[list[int], list[int]]:
+def _steps(
+    count: int, strides: int | Sequence[int] | None, dilation_rate: int | Sequence[int] | None
+) -> tuple[list[int], list[int]]:
     """Strides and rates, one per spatial axis.
 
     Raises:
@@ -198,8 +202,10 @@ def _whole(values: list[int], channels_first: bool) -> list[int]:
 
 @export("tf.nn.convolution")
 def convolution(
-    input: Any, filter: Any = None, padding: Any = None, strides: Any = None, dilation_rate: Any = None,
-    name: str | None = None, data_format: str | None = None, filters: Any = None, dilations: Any = None,
+    input: TensorLike, filter: TensorLike | None = None, padding: PaddingLike | None = None,
+    strides: int | Sequence[int] | None = None, dilation_rate: int | Sequence[int] | None = None,
+    name: str | None = None, data_format: str | None = None, filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolution over one, two or three spatial axes (``tf.nn.convolution``).
 
@@ -240,7 +246,7 @@ def _conv_axes(input: Tensor, filter: Tensor) -> int:
 
 
 def _convolve(
-    count: int, input: Tensor, filter: Tensor, padding: Any, steps: list[int], rates: list[int],
+    count: int, input: Tensor, filter: Tensor, padding: PaddingLike | None, steps: list[int], rates: list[int],
     data_format: str | None, scope: str,
 ) -> Tensor:  # fmt: skip
     first = _is_channels_first(data_format)
@@ -261,8 +267,9 @@ def _convolve(
 
 @export("tf.nn.pool")
 def pool(
-    input: Any, window_shape: Any, pooling_type: str, padding: Any, dilation_rate: Any = None, strides: Any = None,
-    name: str | None = None, data_format: str | None = None, dilations: Any = None,
+    input: TensorLike, window_shape: Sequence[int], pooling_type: str, padding: str,
+    dilation_rate: int | Sequence[int] | None = None, strides: int | Sequence[int] | None = None,
+    name: str | None = None, data_format: str | None = None, dilations: int | Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """Max or average pooling over one, two or three spatial axes, with dilation (``tf.nn.pool``).
 
@@ -315,7 +322,7 @@ def _pooled(
     return deep(input, window, steps, padding, "NCDHW" if first else "NDHWC", scope)
 
 
-def _of_rank(input: Any, one: Any, two: Any, three: Any) -> Any:
+def _of_rank(input: TensorLike, one: Any, two: Any, three: Any) -> Any:
     """The function for the number of spatial axes of ``input``."""
     rank = convert_to_tensor(input).shape.ndims
     if rank is None or not 3 <= rank <= 5:
@@ -325,8 +332,9 @@ def _of_rank(input: Any, one: Any, two: Any, three: Any) -> Any:
 
 @export("tf.nn.max_pool_v2")
 def max_pool_v2(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str | None = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Max pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.max_pool_v2``)."""
     function = _of_rank(input, max_pool1d, nn_pooling.max_pool, nn_pooling.max_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
@@ -335,15 +343,19 @@ def max_pool_v2(
 
 @export("tf.nn.avg_pool_v2")
 def avg_pool_v2(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str | None = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """Mean pooling of 1-D, 2-D or 3-D data by the rank of ``input`` (``tf.nn.avg_pool_v2``)."""
     function = _of_rank(input, avg_pool1d, nn_pooling.avg_pool, nn_pooling.avg_pool3d)
     layout = data_format or _of_rank(input, "NWC", "NHWC", "NDHWC")
     return function(input, ksize, strides, padding, layout, name)  # type: ignore[no-any-return]
 
 
-def _pool1d(function: Any, name: str, input: Any, ksize: Any, strides: Any, padding: Any, data_format: str) -> Tensor:
+def _pool1d(
+    function: Callable[..., Any], name: str, input: TensorLike, ksize: int | Sequence[int],
+    strides: int | Sequence[int], padding: PaddingLike, data_format: str,
+) -> Tensor:  # fmt: skip
     first = _is_channels_first(data_format)
     if data_format not in ("NWC", "NCW", None):
         raise ValueError(f"data_format must be NWC or NCW, got {data_format!r}")
@@ -353,7 +365,7 @@ def _pool1d(function: Any, name: str, input: Any, ksize: Any, strides: Any, padd
     return array_shape.squeeze(found, [2 if first else 1], name=name)
 
 
-def with_axis(values: Any, first: bool) -> list[int]:
+def with_axis(values: int | Sequence[int], first: bool) -> list[int]:
     """The four values of a 2-D op, from one value or from three in the layout of the data."""
     values = [int(v) for v in np.ravel(values)]
     if len(values) == 3:
@@ -365,8 +377,9 @@ def with_axis(values: Any, first: bool) -> list[int]:
 
 @export("tf.nn.max_pool1d")
 def max_pool1d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC", name: str | None = None
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The maximum of each window of sequences [batch, width, channels] (``tf.nn.max_pool1d``)."""
     with name_scope(name, "MaxPool1d", [input]) as scope:
         return _pool1d(nn_pooling.max_pool, scope, input, ksize, strides, padding, data_format)
@@ -374,8 +387,9 @@ def max_pool1d(
 
 @export("tf.nn.avg_pool1d")
 def avg_pool1d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NWC", name: str | None = None
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The mean of each window of sequences [batch, width, channels] (``tf.nn.avg_pool1d``)."""
     with name_scope(name, "AvgPool1D", [input]) as scope:
         return _pool1d(nn_pooling.avg_pool, scope, input, ksize, strides, padding, data_format)
@@ -386,8 +400,9 @@ def avg_pool1d(
 
 @export("tf.nn.conv1d_transpose")
 def conv1d_transpose(
-    input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str = "NWC",
-    dilations: Any = None, name: str | None = None,
+    input: TensorLike, filters: TensorLike, output_shape: SizesLike, strides: int | Sequence[int],
+    padding: str = "SAME", data_format: str = "NWC", dilations: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The transpose of `conv1d` (``tf.nn.conv1d_transpose``).
 
@@ -414,8 +429,9 @@ def conv1d_transpose(
 
 @export("tf.nn.conv_transpose")
 def conv_transpose(
-    input: Any, filters: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str | None = None,
-    dilations: Any = None, name: str | None = None,
+    input: TensorLike, filters: TensorLike, output_shape: SizesLike, strides: int | Sequence[int],
+    padding: str = "SAME", data_format: str | None = None, dilations: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """The transpose of `convolution`; the length of ``output_shape`` gives the rank (``tf.nn.conv_transpose``)."""
     with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
@@ -433,7 +449,7 @@ def conv_transpose(
 
 @export("tf.nn.atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
-    value: Any, filters: Any, output_shape: Any, rate: int, padding: str, name: str | None = None
+    value: TensorLike, filters: TensorLike, output_shape: SizesLike, rate: int, padding: str, name: str | None = None
 ) -> Tensor:
     """The transpose of `atrous_conv2d` (``tf.nn.atrous_conv2d_transpose``)."""
     return nn_convolution.conv2d_transpose(

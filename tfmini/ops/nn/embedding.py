@@ -200,7 +200,7 @@ def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name:
 
 @export("tf.nn.safe_embedding_lookup_sparse", "tf.contrib.layers.safe_embedding_lookup_sparse")
 def safe_embedding_lookup_sparse(
-    embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
+    embedding_weights: TensorLike, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
     combiner: str = "mean", default_id: int | None = None, name: str | None = None, partition_strategy: str = "div",
     max_norm: float | None = None,
 ) -> Tensor:  # fmt: skip
@@ -255,7 +255,7 @@ def _matrices(
 
 @export("tf.compat.v2.nn.safe_embedding_lookup_sparse")
 def safe_embedding_lookup_sparse_v2(
-    embedding_weights: Any, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
+    embedding_weights: TensorLike, sparse_ids: SparseTensor, sparse_weights: SparseTensor | None = None,
     combiner: str = "mean", default_id: int | None = None, max_norm: float | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`safe_embedding_lookup_sparse` with "div" partitions (``tf.compat.v2.nn.safe_embedding_lookup_sparse``)."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike, ShapeLike, TensorLike
+from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
-from tfmini.numerics.windows import Array
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.gather import gather
@@ -98,8 +98,8 @@ def local_response_normalization(
 
 @export("tf.nn.moments")
 def moments(
-    x: TensorLike, axes: AxisLike, shift: Any = None, name: str | None = None, keep_dims: bool | None = None,
-    keepdims: bool | None = None,
+    x: TensorLike, axes: AxisLike, shift: TensorLike | None = None, name: str | None = None,
+    keep_dims: bool | None = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Mean and variance over ``axes`` (``tf.nn.moments``); ``shift`` is ignored, as in TensorFlow."""
     keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
@@ -117,7 +117,7 @@ def moments(
 
 @export("tf.nn.sufficient_statistics")
 def sufficient_statistics(
-    x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
+    x: TensorLike, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None,
     keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Any]:  # fmt: skip
     """(count, sum of ``x - shift``, sum of its squares, shift) over ``axes`` (``tf.nn.sufficient_statistics``)."""
@@ -140,8 +140,8 @@ def sufficient_statistics(
 
 @export("tf.nn.weighted_moments")
 def weighted_moments(
-    x: TensorLike, axes: AxisLike, frequency_weights: Any, name: str | None = None, keep_dims: bool | None = None,
-    keepdims: bool | None = None,
+    x: TensorLike, axes: AxisLike, frequency_weights: TensorLike, name: str | None = None,
+    keep_dims: bool | None = None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Weighted mean and variance over ``axes`` (``tf.nn.weighted_moments``)."""
     keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
@@ -162,7 +162,7 @@ def weighted_moments(
 
 @export("tf.nn.normalize_moments")
 def normalize_moments(
-    counts: TensorLike, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+    counts: TensorLike, mean_ss: TensorLike, variance_ss: TensorLike, shift: TensorLike | None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance from sufficient statistics (``tf.nn.normalize_moments``)."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
@@ -177,8 +177,9 @@ def normalize_moments(
 
 @export("tf.nn.batch_normalization")
 def batch_normalization(
-    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
-) -> Tensor:
+    x: TensorLike, mean: TensorLike, variance: TensorLike, offset: Any, scale: TensorLike | None,
+    variance_epsilon: float, name: str | None = None,
+) -> Tensor:  # fmt: skip
     """``scale * (x - mean) / sqrt(variance + epsilon) + offset``; offset and scale may be None."""
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         x = convert_to_tensor(x)
@@ -231,13 +232,9 @@ def swish(features: TensorLike) -> Tensor:
 
 @export("tf.nn.dropout")
 def dropout(
-    x: TensorLike,
-    keep_prob: Any = None,
-    noise_shape: ShapeLike = None,
-    seed: int | None = None,
-    name: str | None = None,
-    rate: Any = None,
-) -> Tensor:
+    x: TensorLike, keep_prob: TensorLike | None = None, noise_shape: SizesLike = None, seed: int | None = None,
+    name: str | None = None, rate: TensorLike | None = None,
+) -> Tensor:  # fmt: skip
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
@@ -267,7 +264,7 @@ def dropout(
         return _drop(tensor, rate, _noise_shape(tensor, noise_shape), seed)
 
 
-def _rate(keep_prob: Any, rate: TensorLike) -> Any:
+def _rate(keep_prob: TensorLike | None, rate: TensorLike | None) -> Any:
     if keep_prob is not None:
         if isinstance(keep_prob, numbers.Real):
             kept: Any = 1.0 - keep_prob
@@ -282,7 +279,7 @@ def _rate(keep_prob: Any, rate: TensorLike) -> Any:
     return rate
 
 
-def _noise_shape(x: Tensor, noise_shape: ShapeLike) -> Any:
+def _noise_shape(x: Tensor, noise_shape: SizesLike) -> Any:
     if noise_shape is None:
         return shape_of(x)
     if isinstance(noise_shape, Tensor):
@@ -293,7 +290,7 @@ def _noise_shape(x: Tensor, noise_shape: ShapeLike) -> Any:
     return [own if d is None else d for d, own in zip(sizes, x.raw_shape)]
 
 
-def _drop(x: Tensor, rate: Tensor, noise_shape: ShapeLike, seed: int | None) -> Tensor:
+def _drop(x: Tensor, rate: Tensor, noise_shape: SizesLike, seed: int | None) -> Tensor:
     """The nodes are in TensorFlow's order, so that seeds derived from node numbers agree."""
     noise = random_uniform(noise_shape, seed=seed, dtype=x.dtype.base_dtype)
     dtype = rate.dtype.base_dtype
@@ -316,7 +313,7 @@ norm_grad_op = op(
 )
 
 
-def _depth(node: Operation, vectors: Any) -> int | None:
+def _depth(node: Operation, vectors: Sequence[Tensor]) -> int | None:
     depth = with_rank(node.inputs[0].raw_shape, 4)[3]
     for vector in vectors:
         depth = merge_dims(depth, with_rank(vector.raw_shape, 1)[0])
@@ -382,18 +379,11 @@ def _norm_gradient(node: Operation, grad: Tensor) -> Any:
 
 @export("tf.nn.batch_norm_with_global_normalization")
 def batch_norm_with_global_normalization(
-    t: TensorLike | None = None,
-    m: Any = None,
-    v: TensorLike | None = None,
-    beta: TensorLike | None = None,
-    gamma: Any = None,
-    variance_epsilon: Any = None,
-    scale_after_normalization: Any = None,
-    name: str | None = None,
-    input: TensorLike | None = None,
-    mean: TensorLike | None = None,
+    t: TensorLike | None = None, m: Any = None, v: TensorLike | None = None, beta: TensorLike | None = None,
+    gamma: Any = None, variance_epsilon: Any = None, scale_after_normalization: bool | None = None,
+    name: str | None = None, input: TensorLike | None = None, mean: TensorLike | None = None,
     variance: TensorLike | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`batch_normalization` of images ``[batch, rows, columns, channels]`` with statistics per channel.
 
     (``tf.nn.batch_norm_with_global_normalization``.) ``gamma`` is used only with ``scale_after_normalization``.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, PaddingLike, TensorLike
 from tfmini.errors import InvalidArgumentError, UnimplementedError
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
@@ -377,14 +377,9 @@ _derive_average(avg_pool3d_op, avg_pool3d_grad_op)
 
 @export("tf.nn.max_pool")
 def max_pool(
-    value: TensorLike,
-    ksize: int | Sequence[int],
-    strides: int | Sequence[int],
-    padding: Any,
-    data_format: str = "NHWC",
-    name: str | None = None,
-    input: TensorLike | None = None,
-) -> Tensor:
+    value: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NHWC", name: str | None = None, input: TensorLike | None = None,
+) -> Tensor:  # fmt: skip
     """The maximum of each window (``tf.nn.max_pool``).
 
     Args:
@@ -400,13 +395,9 @@ def max_pool(
 
 @export("tf.nn.max_pool2d")
 def max_pool2d(
-    input: TensorLike,
-    ksize: int | Sequence[int],
-    strides: int | Sequence[int],
-    padding: Any,
-    data_format: str = "NHWC",
-    name: str | None = None,
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NHWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
     """`max_pool` (``tf.nn.max_pool2d``)."""
     with name_scope(name, "MaxPool2d", [input]) as scope:
         return _pool(max_pool_op, input, ksize, strides, data_format, scope, padding_attrs(padding))
@@ -430,13 +421,9 @@ def avg_pool(
 
 @export("tf.nn.max_pool3d")
 def max_pool3d(
-    input: TensorLike,
-    ksize: int | Sequence[int],
-    strides: int | Sequence[int],
-    padding: Any,
-    data_format: str = "NDHWC",
-    name: str | None = None,
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NDHWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The maximum of each window of volumes (``tf.nn.max_pool3d``)."""
     with name_scope(name, "MaxPool3D", [input]) as scope:
         return _pool(max_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
@@ -444,13 +431,9 @@ def max_pool3d(
 
 @export("tf.nn.avg_pool3d")
 def avg_pool3d(
-    input: TensorLike,
-    ksize: int | Sequence[int],
-    strides: int | Sequence[int],
-    padding: Any,
-    data_format: str = "NDHWC",
-    name: str | None = None,
-) -> Tensor:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: PaddingLike,
+    data_format: str = "NDHWC", name: str | None = None,
+) -> Tensor:  # fmt: skip
     """The mean of each window of volumes (``tf.nn.avg_pool3d``)."""
     with name_scope(name, "AvgPool3D", [input]) as scope:
         return _pool(avg_pool3d_op, input, ksize, strides, data_format or "NDHWC", scope, {"padding": padding})
@@ -590,16 +573,10 @@ def _max_argmax_attrs(node: Operation) -> dict[str, Any]:
 
 @export("tf.nn.max_pool_with_argmax")
 def max_pool_with_argmax(
-    input: TensorLike,
-    ksize: int | Sequence[int],
-    strides: int | Sequence[int],
-    padding: str,
-    data_format: str = "NHWC",
-    Targmax: Any = None,
-    name: str | None = None,
-    output_dtype: Any = None,
-    include_batch_in_index: bool = False,
-) -> tuple[Tensor, Tensor]:
+    input: TensorLike, ksize: int | Sequence[int], strides: int | Sequence[int], padding: str,
+    data_format: str = "NHWC", Targmax: DTypeLike | None = None, name: str | None = None,
+    output_dtype: DTypeLike | None = None, include_batch_in_index: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The maximum of each window and its position (``tf.nn.max_pool_with_argmax``).
 
     Args:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, PaddingLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, name_scope, op, same_shape, second_shape
 from tfmini.graph.node import Node
-from tfmini.numerics.windows import Array, Axes, padded
+from tfmini.numerics.windows import Axes, padded
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse
@@ -203,15 +203,10 @@ def _dilation_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.dilation2d")
 def dilation2d(
-    input: TensorLike,
-    filter: TensorLike | None = None,
-    strides: int | Sequence[int] | None = None,
-    rates: TensorLike | None = None,
-    padding: Any = None,
-    name: str | None = None,
-    filters: TensorLike | None = None,
-    dilations: int | Sequence[int] | None = None,
-) -> Tensor:
+    input: TensorLike, filter: TensorLike | None = None, strides: int | Sequence[int] | None = None,
+    rates: TensorLike | None = None, padding: PaddingLike | None = None, name: str | None = None,
+    filters: TensorLike | None = None, dilations: int | Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """The maximum of pixel plus filter over each window, channel by channel (``tf.nn.dilation2d``).
 
     Args:
@@ -228,13 +223,9 @@ def dilation2d(
 
 @export("tf.nn.erosion2d")
 def erosion2d(
-    value: TensorLike,
-    kernel: Any,
-    strides: int | Sequence[int],
-    rates: TensorLike,
-    padding: Any,
+    value: TensorLike, kernel: TensorLike, strides: int | Sequence[int], rates: TensorLike, padding: PaddingLike,
     name: str | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The minimum of pixel minus kernel over each window (``tf.nn.erosion2d``); see `dilation2d`."""
     with name_scope(name, "erosion2d", [value, kernel]) as scope:
         mirrored = reverse(kernel, [0, 1])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import Array, TensorLike
 from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
@@ -78,17 +78,17 @@ class _Distribution:
       InvalidArgumentError: for probabilities that are none.
     """
 
-    def __init__(self, probabilities: Any) -> None:
+    def __init__(self, probabilities: Array) -> None:
         if not (np.isfinite(probabilities).all() and (probabilities >= 0).all() and probabilities.any()):
             refuse("The weights of the classes must be finite, not negative, and not all 0")
         self.probabilities = probabilities
         self._sums = np.cumsum(probabilities)
 
-    def draw(self, uniform: Any) -> Any:
+    def draw(self, uniform: Array) -> Any:
         found = np.searchsorted(self._sums, uniform * self._sums[-1], "right")
         return np.minimum(found, len(self._sums) - 1)
 
-    def of(self, classes: Any) -> Any:
+    def of(self, classes: Array) -> Any:
         inside = (classes >= 0) & (classes < len(self.probabilities))
         return np.where(inside, self.probabilities[np.where(inside, classes, 0)], 0.0)
 
@@ -112,7 +112,7 @@ def _sample(distribution: _Distribution, random: Callable[[int], Any], count: in
     return np.fromiter(chosen, np.int64, count), tries
 
 
-def _expected(probability: Any, count: int, tries: int) -> Any:
+def _expected(probability: Array, count: int, tries: int) -> Any:
     """The expected count of a class among the samples: p * n, or 1 - (1 - p) ** tries without repetition."""
     if tries == count:
         return (probability * count).astype(np.float32)
@@ -132,7 +132,7 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         random, lock = _uniform_source(node), threading.Lock()
         weights = np.ones(len(distribution.probabilities))
 
-        def kernel(true_classes: Any) -> tuple[Any, ...]:
+        def kernel(true_classes: Array) -> tuple[Any, ...]:
             if true_classes.ndim != 2:
                 refuse("true_classes must be a matrix")
             if true_classes.shape[1] != attrs["num_true"]:
@@ -164,14 +164,14 @@ def _uniform_source(node: Node) -> Callable[[int], Any]:
     return lambda count: stable.random(count)
 
 
-def _log_uniform(attrs: Any) -> _Distribution:
+def _log_uniform(attrs: Mapping[str, Any]) -> _Distribution:
     size = attrs["range_max"]
     check_room((size,), 32)
     classes = np.arange(size, dtype=np.float64)
     return _Distribution((np.log(classes + 2.0) - np.log(classes + 1.0)) / np.log(size + 1.0))
 
 
-def _fixed(attrs: Any) -> _Distribution:
+def _fixed(attrs: Mapping[str, Any]) -> _Distribution:
     weights = _file_weights(attrs["vocab_file"]) if attrs["vocab_file"] else list(attrs["unigrams"])
     if not weights:
         refuse("Must provide either vocab_file or unigrams.")
@@ -186,7 +186,7 @@ def _fixed(attrs: Any) -> _Distribution:
         return _Distribution(table / table.sum())
 
 
-def _even(attrs: Any) -> _Distribution:
+def _even(attrs: Mapping[str, Any]) -> _Distribution:
     check_room((attrs["range_max"],), 8)
     return _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"]))
 
@@ -204,7 +204,7 @@ _attach(fixed_op, _fixed)
 
 
 @all_op.kernel("CPU")
-def _all_kernel(true_classes: Any, *, num_sampled: int, num_true: int) -> tuple[Any, ...]:
+def _all_kernel(true_classes: Array, *, num_sampled: int, num_true: int) -> tuple[Any, ...]:
     if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
         refuse(f"true_classes must be a matrix with {num_true} columns, got shape {list(true_classes.shape)}")
     check_room((num_sampled,), 16)
@@ -225,7 +225,7 @@ def _hits_shape(node: Operation) -> list[RawShape]:
 
 
 @hits_op.kernel("CPU")
-def _hits_kernel(true_classes: Any, sampled: Any, *, num_true: int) -> tuple[Any, ...]:
+def _hits_kernel(true_classes: Array, sampled: Array, *, num_true: int) -> tuple[Any, ...]:
     if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
         refuse(f"true_candidates must be a batch_size * num_true matrix, got shape {list(true_classes.shape)}")
     order = np.argsort(sampled, kind="stable")
@@ -293,8 +293,8 @@ def learned_unigram_candidate_sampler(
 @export("tf.nn.fixed_unigram_candidate_sampler", "tf.random.fixed_unigram_candidate_sampler")
 def fixed_unigram_candidate_sampler(
     true_classes: TensorLike, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
-    distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (),
-    seed: int | None = None, name: str | None = None,
+    distortion: float = 1.0, num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0,
+    unigrams: Sequence[float] = (), seed: int | None = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Classes by weights raised to the power ``distortion`` (``tf.nn.fixed_unigram_candidate_sampler``).
 
@@ -328,8 +328,9 @@ def all_candidate_sampler(
 
 @export("tf.nn.compute_accidental_hits")
 def compute_accidental_hits(
-    true_classes: TensorLike, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
-) -> Any:
+    true_classes: TensorLike, sampled_candidates: TensorLike, num_true: int, seed: int | None = None,
+    name: str | None = None,
+) -> Any:  # fmt: skip
     """The sampled classes that are true: (example, sample, the lowest float) (``tf.nn.compute_accidental_hits``)."""
     classes = convert_to_tensor(true_classes, dtypes.int64)
     return hits_op(classes, sampled_candidates, num_true=num_true, name=name, **seed_attrs(seed))
@@ -338,7 +339,7 @@ def compute_accidental_hits(
 # ---- Losses over sampled classes: noise-contrastive estimation and sampled softmax ---------------------------------
 
 
-def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tuple[Tensor, Tensor]:
+def _looked_up(table: TensorLike, labels: Tensor, sampled: Tensor, strategy: str) -> tuple[Tensor, Tensor]:
     """The rows of the true and of the sampled classes, by one lookup."""
     both = embedding_lookup(table, concat([labels, sampled], 0), partition_strategy=strategy)
     count = getitem(array_shape.shape(labels), 0)
@@ -348,20 +349,10 @@ def _looked_up(table: Any, labels: Tensor, sampled: Tensor, strategy: str) -> tu
 
 
 def _sampled_logits(
-    weights: TensorLike,
-    biases: TensorLike,
-    labels: TensorLike,
-    inputs: TensorLike,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int,
-    sampled_values: Any,
-    subtract_log_q: bool,
-    remove_accidental_hits: bool,
-    partition_strategy: str,
-    name: str | None,
-    seed: int | None,
-) -> tuple[Tensor, Tensor]:
+    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int,
+    num_true: int, sampled_values: Sequence[TensorLike] | None, subtract_log_q: bool, remove_accidental_hits: bool,
+    partition_strategy: str, name: str | None, seed: int | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Logits and labels, [batch, num_true + num_sampled] each."""
     with name_scope(name, "compute_sampled_logits", [inputs, labels]):
         labels = cast(convert_to_tensor(labels), dtypes.int64)
@@ -398,18 +389,10 @@ def _hits(labels: Tensor, sampled: Tensor, num_true: int, like: Tensor) -> Tenso
 
 @export("tf.nn.nce_loss")
 def nce_loss(
-    weights: TensorLike,
-    biases: TensorLike,
-    labels: TensorLike,
-    inputs: TensorLike,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int = 1,
-    sampled_values: Any = None,
-    remove_accidental_hits: bool = False,
-    partition_strategy: str = "mod",
-    name: str = "nce_loss",
-) -> Tensor:
+    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int,
+    num_true: int = 1, sampled_values: Sequence[TensorLike] | None = None, remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod", name: str = "nce_loss",
+) -> Tensor:  # fmt: skip
     """The noise-contrastive estimation loss of each example (``tf.nn.nce_loss``).
 
     Args:
@@ -435,19 +418,10 @@ def nce_loss(
 
 @export("tf.nn.sampled_softmax_loss")
 def sampled_softmax_loss(
-    weights: TensorLike,
-    biases: TensorLike,
-    labels: TensorLike,
-    inputs: TensorLike,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int = 1,
-    sampled_values: Any = None,
-    remove_accidental_hits: bool = True,
-    partition_strategy: str = "mod",
-    name: str = "sampled_softmax_loss",
-    seed: int | None = None,
-) -> Tensor:
+    weights: TensorLike, biases: TensorLike, labels: TensorLike, inputs: TensorLike, num_sampled: int, num_classes: int,
+    num_true: int = 1, sampled_values: Sequence[TensorLike] | None = None, remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod", name: str = "sampled_softmax_loss", seed: int | None = None,
+) -> Tensor:  # fmt: skip
     """The softmax loss of each example over true and sampled classes (``tf.nn.sampled_softmax_loss``).
 
     The arguments are those of `nce_loss`; ``seed`` makes the draws reproducible.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfmini.core_types import PaddingLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.numerics.windows import Axes, explicit_pair, layout_axes, output_size, window_axis
 from tfmini.ops.array.kernel_arguments import refuse
@@ -89,7 +90,7 @@ class Windows:
 # ---- Conversion of the arguments of ``tf.nn`` functions to attrs: strides and paddings -----------------------------
 
 
-def spatial_sequence(value: Any, count: int, channel_index: int, name: str) -> list[int]:
+def spatial_sequence(value: int | Sequence[int] | None, count: int, channel_index: int, name: str) -> list[int]:
     """A per-axis list for an image op from an int, one value, ``count`` values, or the whole list.
 
     Raises:
@@ -97,7 +98,7 @@ def spatial_sequence(value: Any, count: int, channel_index: int, name: str) -> l
     """
     if value is None:
         value = [1]
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     if len(values) == count + 2:
         return values
     if len(values) == 1:
@@ -107,7 +108,7 @@ def spatial_sequence(value: Any, count: int, channel_index: int, name: str) -> l
     return [1, *values, 1] if channel_index != 1 else [1, 1, *values]
 
 
-def padding_attrs(padding: Any) -> dict[str, Any]:
+def padding_attrs(padding: PaddingLike | None) -> dict[str, Any]:
     """The attrs ``padding`` and ``explicit_paddings`` from a string or a list of four pairs.
 
     Raises:

@@ -13,7 +13,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_function
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
-from tfmini.graph.operation import ObjectReference, Operation, Tensor
+from tfmini.graph.operation import ObjectReference, Operation, Operators, Tensor
 from tfmini.shapes import TensorShape
 
 # ---- The choice between reference and resource variables, and ``tf.variable_creator_scope`` ------------------------
@@ -214,7 +214,7 @@ _SliceInfo = SaveSliceInfo  # its name inside of `Variable`, which has an attrib
 
 
 @export("tf.Variable")
-class Variable(metaclass=VariableMetaclass):
+class Variable(Operators, metaclass=VariableMetaclass):
     """A value that a task keeps between steps (``tf.Variable``).
 
     Args:

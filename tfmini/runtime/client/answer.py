@@ -21,12 +21,13 @@ from tfmini.runtime.executor.dispatch import this_thread
 from tfmini.runtime.master.step import ASK_S, Told
 from tfmini.shapes import format_raw
 
+_log = logging.getLogger("tfmini.runtime")
+
 # ---- The log lines about a `Session.run` that has no answer for long, or that its client interrupts ----------------
 # Each run of a partition can describe its waits (`PartitionRun.describe_wait`). A client that has waited for `FIRST_S`
 # seconds asks for the descriptions, through its master, and logs one line. It does so again whenever the time has
 # doubled. A step that is answered in time costs no more than the deadline of one wait.
 
-_log = logging.getLogger("tfmini.runtime")
 
 FIRST_S = 10.0
 _ELEMENT = re.compile(r"elements? of \w*Queue ")
@@ -90,7 +91,7 @@ def ask(describe: Describe, reactor: Any) -> str:
     return answers[0] if answers else ""
 
 
-# ---- answer ------------------------------------------------------------
+# ---- The wait for an answer ----------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""`Call`: the fetches and feeds of a ``Session.run``, worked out once for all runs of the same pair."""
+"""`Call`: the fetches and feeds of a ``Session.run``, worked out once for all runs of the same pair.
+
+A `PartialRun` makes several of one step; what a step has done that was cut off is asked from its tasks.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,12 @@ from tfmini.rpc.peer import State
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.feeds import Convert, converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches, conversion_of
-from tfmini.runtime.executor.partition_run import StepOutcome
+from tfmini.runtime.executor.registered_graph import StepOutcome
+from tfmini.runtime.master.registration import Signature
 from tfmini.runtime.master.step import Step
 
 if TYPE_CHECKING:
-    from tfmini.runtime.client.session import BaseSession
-    from tfmini.runtime.master.registration import Part
-
-
-Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""The names of the feeds, of the tensors to fetch and of the operations to run."""
+    from tfmini.runtime.master.registration import Part, Plan
 
 
 class Call:
@@ -319,7 +318,7 @@ class UnfinishedStep:
 
     def __init__(self, step: Step) -> None:
         self._session = step.session.handle
-        self._master = step.session.master
+        self._cluster = step.session.cluster
         self._parts = step.plan.parts
         self._step_id = step.step_id
 
@@ -345,7 +344,7 @@ class UnfinishedStep:
 
     def _outcome(self, part: Part) -> StepOutcome:
         """The outcome of one part. A task that still computes the step answers when it has done so."""
-        now, reactor = self._master.worker.now, self._master.reactor
+        now, reactor = self._cluster.worker.now, self._cluster.reactor
         end = now() + _COMPUTES_S
         while True:
             answer: Answer[StepOutcome] = Answer(reactor)
@@ -369,7 +368,7 @@ class UnfinishedStep:
                 answer.done(None, StepOutcome(frozenset(reply.made), frozenset(reply.uncertain)))
 
         if part.peer is None:
-            self._master.worker.final_outcome(self._session, self._step_id, lambda found: answer.done(None, found))
+            self._cluster.worker.final_outcome(self._session, self._step_id, lambda found: answer.done(None, found))
             return
         part.peer.call(
             GetStepOutcome(self._session, self._step_id), answered, timeout_s=_ASK_S, incarnation=part.incarnation,
@@ -380,8 +379,7 @@ class UnfinishedStep:
 class FinishedStep:
     """The same for a step that has come to its end, before something failed that follows from it."""
 
-    def __init__(self, session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> None:
-        plan = session._find_call(fetches, feed_dict)[0].plan
+    def __init__(self, plan: Plan | None, omitted: frozenset[str]) -> None:
         parts = [] if plan is None else plan.parts
         nodes = [node for part in parts for node in part.task_graph.nodes.values()]
         self._updates = frozenset(node.name for node in nodes if is_update(node)) | omitted
@@ -428,25 +426,3 @@ class RemoteStep:
 def _endpoint(name: str) -> Endpoint:
     node, _, index = name.rpartition(":")
     return node, int(index)
-
-
-def of_finished(session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Any:
-    """The `FinishedStep` or `RemoteStep` of a step that has come to its end."""
-    remote = getattr(session.master, "unknown_step", None)
-    if remote is None:
-        return FinishedStep(session, fetches, feed_dict, omitted)
-    signature = session._find_call(fetches, feed_dict)[0].signature
-    return remote(signature, "a hook failed after it")
-
-
-def run_without(
-    session: BaseSession, updates: frozenset[str], fetches: Any, feed_dict: Any = None, options: Any = None
-) -> Any:
-    """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
-    call, values = session._find_call(fetches, feed_dict)
-    plan = call.plan
-    call.plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
-    try:
-        return call.result(session._execute(call, values, options, None), values)
-    finally:
-        call.plan = plan

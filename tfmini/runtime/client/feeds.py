@@ -125,7 +125,7 @@ class TensorHandle:
             raise TypeError(f"Persistent tensor {self._handle} may have already been deleted.")
 
 
-# ---- feeds ------------------------------------------------------------
+# ---- From the entries of a feed_dict to arrays ---------------------------------------------------------------------
 
 Convert = Callable[[Any], Any]
 

@@ -63,7 +63,7 @@ def conversion_of(value: TensorLike) -> Conversion | None:
     return next((_registered[kind] for kind in type(value).__mro__ if kind in _registered), None)
 
 
-# ---- fetches ------------------------------------------------------------
+# ---- From what the user asks for to tensors and ops, and back ------------------------------------------------------
 
 Build = Callable[[list[Any]], Any]
 _NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds

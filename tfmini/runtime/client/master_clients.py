@@ -22,12 +22,12 @@ from tfmini.rpc.peer import State
 from tfmini.runtime import process as targets
 from tfmini.runtime.client import answer as wait_reports
 from tfmini.runtime.client.answer import Answer, PendingAnswers
-from tfmini.runtime.client.call import RemoteStep, Signature, UnfinishedStep
+from tfmini.runtime.client.call import RemoteStep, UnfinishedStep
 from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.master import Master, is_traced, open_session, run_metadata, timeout_seconds
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
-from tfmini.runtime.master.registration import Plan
+from tfmini.runtime.master.registration import Plan, Signature
 from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions, check_own
 from tfmini.runtime.process import current_process
@@ -190,9 +190,9 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
-        master = self.session.master if self._options.cluster else self.master
+        cluster = self.session.cluster if self._options.cluster else self.master
         with self._pending.new() as answer:
-            master.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
+            cluster.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
             found: list[DeviceAttributes] = answer.result(describe=_describe_listing)
         return found
 

@@ -23,7 +23,7 @@ from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime import process as targets
 from tfmini.runtime.client.answer import located
-from tfmini.runtime.client.call import Call, PartialRun, key_to_remember, nested_key
+from tfmini.runtime.client.call import Call, FinishedStep, PartialRun, key_to_remember, nested_key
 from tfmini.runtime.client.feeds import SessionHandles, converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
@@ -420,3 +420,26 @@ def local_master(options: SessionOptions) -> Master:
         for i in range(options.device_count)
     ]
     return Master(Worker(_LOCAL_TASK, devices, process=process))
+
+
+# ---- A step that a lost connection or a hook has cut off, and the same step without what it has done ----------------
+
+
+def of_finished(session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Any:
+    """The `FinishedStep` or `RemoteStep` of a step that has come to its end."""
+    call = session._find_call(fetches, feed_dict)[0]
+    remote = getattr(session.master, "unknown_step", None)
+    return FinishedStep(call.plan, omitted) if remote is None else remote(call.signature, "a hook failed after it")
+
+
+def run_without(
+    session: BaseSession, updates: frozenset[str], fetches: Any, feed_dict: Any = None, options: Any = None
+) -> Any:
+    """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
+    call, values = session._find_call(fetches, feed_dict)
+    plan = call.plan
+    call.plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
+    try:
+        return call.result(session._execute(call, values, options, None), values)
+    finally:
+        call.plan = plan

@@ -1,4 +1,4 @@
-"""Calls of collectives: what all runs of a node share, and the `CollectiveCall` of one run."""
+"""The groups of devices that compute collectives, and the calls that their members make."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.messages import CollectiveGroup
 from tfmini.rpc.send_queue import POOL_FROM, RECEIVE_BUFFERS
 
-# ---- groups ----------------------------------------
-# The members of groups of devices that compute collectives: the leader's table, and the order of the ring.
+# ---- The groups of devices that compute collectives: the leader's table of their members, and the order of the ring
 
 Respond = Callable[[Any], Any]
 PARTIAL = -2  # in place of the number of finished steps: a device has some results of a step and not the others
@@ -233,7 +232,7 @@ def default_leader(tasks: Mapping[str, str]) -> str:
     return ordered[0]
 
 
-# ---- calls ------------------------------------------------------------
+# ---- What all runs of a node share, and one call -------------------------------------------------------------------
 
 _REMEMBERED_NODES = 10_000
 BEGINS = "_collective_begins"

@@ -38,9 +38,9 @@ class Exchange:
       again: a thread that could not have the lock asks its holder to look once more.
     """
 
-    def __init__(self, call: CollectiveCall, count: int, step: int, now: Callable[[], float]) -> None:
+    def __init__(self, call: CollectiveCall, count: int, step: int, schedule: Any, now: Callable[[], float]) -> None:
         self.call = call
-        self.schedule: Any = None
+        self.schedule = schedule
         self.count = count
         self.step = step
         self.lock = lock("exchange")
@@ -320,12 +320,12 @@ class GroupTable:
         queued, member.queued = member.queued, []
         return Entered(is_first, None, None, queued, early)
 
-    def new_exchange(self, member: GroupMember, call: CollectiveCall) -> Exchange:
-        """The next run of a collective, without a schedule yet."""
+    def next_run(self, member: GroupMember, call: CollectiveCall) -> tuple[int, int]:
+        """The number of the next run of a collective, and that of its step."""
         count = member.counts.get(call.instance, 0)
         member.counts[call.instance] = count + 1
         step = member.step_of(call.wait.step.step_id)
-        return Exchange(call, count, 0 if call.about.is_named else step, self.now)
+        return count, 0 if call.about.is_named else step
 
     def begin(
         self,
@@ -345,8 +345,7 @@ class GroupTable:
         """
         if member.over:
             return None
-        exchange = self.new_exchange(member, call)
-        exchange.schedule = schedule
+        exchange = Exchange(call, *self.next_run(member, call), schedule, self.now)
         member.exchanges[exchange.key] = exchange
         count(member, exchange, sends := schedule.begin())
         return exchange, sends, member.take_early(exchange.key), exchange.finish()
@@ -464,8 +463,7 @@ class Executor(Protocol):
     def tell_left(self, probe: m.CollectiveProbe, sender: str) -> None: ...
 
 
-# ---- traffic ----------------------------------------
-# What a task sends in collectives: the counters so far, by task, and the record of one exchange for a trace.
+# ---- What a task sends in collectives: counters so far, by task, and the record of one exchange for a trace --------
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,13 @@ import numpy as np
 from tfmini import errors
 from tfmini.collectives.shared_reduce import COPIED, IS_ORDERED, WINDOW_BITS, Moves, RankStage
 from tfmini.rpc.lane_listener import host_id
-from tfmini.rpc.shared_blocks import size_class
+from tfmini.rpc.shared_blocks import ADD_SEALS, GET_SEALS, SEALS, size_class
 
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _FORBIDDEN = (errno.EPERM, errno.ENOSYS)
 ARENA_BYTES = 1 << 33  # of addresses; memory is taken page by page as it is used
 _PAGE = 4096
 _NONCE = 16
-_SEALS = 0x2 | 0x4  # against shrinking and growing
-_ADD_SEALS, _GET_SEALS = 1033, 1034
 Bytes = np.ndarray[Any, Any]
 
 
@@ -204,7 +202,7 @@ class Arena:
         self._fd = os.memfd_create("tfmini-collectives", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._fd, ARENA_BYTES)
-            fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS)
+            fcntl.fcntl(self._fd, ADD_SEALS, SEALS)
             self._memory = np.frombuffer(mmap.mmap(self._fd, ARENA_BYTES, flags=mmap.MAP_SHARED), np.uint8)
         except (OSError, ValueError):
             os.close(self._fd)
@@ -296,7 +294,7 @@ class Neighbours:
         if found is None:
             fd = os.open(f"/proc/{place.pid}/fd/{place.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                if os.fstat(fd).st_size != ARENA_BYTES or fcntl.fcntl(fd, _GET_SEALS) & _SEALS != _SEALS:
+                if os.fstat(fd).st_size != ARENA_BYTES or fcntl.fcntl(fd, GET_SEALS) & SEALS != SEALS:
                     raise ValueError(f"{place} is no arena")
                 memory = mmap.mmap(fd, ARENA_BYTES, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
             finally:

@@ -128,8 +128,7 @@ class EndedTasks:
         return self.error(gone[0], gone[0], f", needed for the {about.cause}")
 
 
-# ---- early messages ----------------------------------------
-# Messages of collectives that come before this rank knows of them: bounded, and dropped when nobody takes them.
+# ---- Messages that come before this rank knows of them: bounded, and dropped when nobody takes them ----------------
 
 MESSAGE_LIMIT = 100_000
 BYTE_LIMIT = 4 << 30  # of groups that a task does not know yet, and of one member's collectives that it has not called

@@ -91,11 +91,12 @@ class SharedCollectives:
             if instance in member.running:
                 member.later.setdefault(instance, collections.deque()).append(call)
                 return True
-            exchange = owner.table.state.new_exchange(member, call)
+            count, step = owner.table.state.next_run(member, call)
             moves = moves_for(value.nbytes, len(member.members), bool(member.pids))
             channel, news = stages.open(instance, moves.stage_bytes(value.nbytes))
             follows, channel.moves = channel.moves is moves, moves
-            schedule = exchange.schedule = self._schedule(member, exchange, channel, follows, value, memory)
+            schedule = self._schedule(member, call, step, channel, follows, value, memory)
+            exchange = Exchange(call, count, step, schedule, owner.table.state.now)
             member.running[instance] = exchange
             member.exchanges[exchange.key] = exchange
             owner.traffic.shared(member, exchange, schedule.moves.sent_bytes)
@@ -131,13 +132,14 @@ class SharedCollectives:
     def _schedule(
         self,
         member: GroupMember,
-        exchange: Exchange,
+        call: CollectiveCall,
+        step: int,
         channel: Channel,
         follows: bool,
         value: Any,
         memory: tuple[Any, Any],
     ) -> SharedReduce:
-        about, pids, moves = exchange.call.about, member.pids, channel.moves
+        about, pids, moves = call.about, member.pids, channel.moves
         assert about.reduction is not None and moves is not None
         out, face = memory
 
@@ -147,8 +149,8 @@ class SharedCollectives:
 
         return SharedReduce(
             moves(member.rank, channel.stages, channel.count, value, *about.reduction, out, follows, read),
-            value.shape, face, about.text, exchange.step, None if self._futex is None else self._futex.wake,
-            self._futex is not None and patient(exchange.call.wait) is not None,
+            value.shape, face, about.text, step, None if self._futex is None else self._futex.wake,
+            self._futex is not None and patient(call.wait) is not None,
         )  # fmt: skip
 
     def _drive(self, member: GroupMember, exchange: Exchange) -> None:

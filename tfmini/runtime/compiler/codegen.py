@@ -10,20 +10,19 @@ an ``if``; neighbours under the same guard share one.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tfmini import errors
 from tfmini.graph.liveness import Atom
-from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import MERGE_OPS, OPS
+from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler import kernels as kernel_checks
-from tfmini.runtime.compiler.kernel_model import KernelModel
 from tfmini.runtime.compiler.kernels import (
     NODE_LINES,
     grouped,
@@ -33,70 +32,9 @@ from tfmini.runtime.compiler.kernels import (
     named_errors,
     op_facts,
 )
-from tfmini.runtime.compiler.lowering import Lowering
+from tfmini.runtime.compiler.levels import Program, Segment
 from tfmini.runtime.compiler.units import Condition, Form, Unit
 from tfmini.runtime.trace import TraceTable, clock
-
-# ---- Which results are computed in the memory of a connection ------------------------------------------------------
-# A result that only one message to another task takes needs no memory here. Its kernel can write into the connection's
-# shared memory, if the op has a rule for that (`OpHandle.into`), so that sending it takes no copy. Whether there is
-# such memory is known when the kernel runs: `RegisteredGraph.sent_array` decides it by the size and the connection.
-
-# Tensors of a message. Each has a block of its own, of which a connection lends few (`rpc.part_memory.PART_LIMIT`); and
-# many tensors are small ones.
-_FEW = 16
-
-
-def sent_results(lowering: Lowering) -> dict[Endpoint, int]:
-    """Results whose only consumer is one message, each with that message's group."""
-    if lowering.compilation.model is not None:  # its kernels compute nothing
-        return {}
-    sends = [unit for unit in lowering.units if unit.form is Form.SEND and len(unit.inputs) <= _FEW]
-    if not sends:
-        return {}
-    takers = Counter(endpoint for unit in lowering.units for endpoint in unit.reads())
-    makers = {unit.node.name: unit for unit in lowering.units if unit.form is Form.COMPUTE and unit.outputs == 1}
-    also_taken = lowering.kept | lowering.wanted
-    found: dict[Endpoint, int] = {}
-    for send in sends:
-        for taken in send.inputs:
-            endpoint: Endpoint | None = taken
-            while endpoint is not None and takers[endpoint] == 1 and endpoint not in also_taken:
-                maker = makers.get(endpoint[0])
-                if maker is not None and _into(maker) is not None:
-                    found[endpoint] = send.key
-                endpoint = _handed_on(maker)
-    return found
-
-
-def _into(unit: Unit) -> Callable[..., Any] | None:
-    rule = OPS[unit.node.op].into_rule
-    return rule(unit.node) if rule is not None else None
-
-
-def _handed_on(unit: Unit | None) -> Endpoint | None:
-    """The input of a node that hands it on unchanged, as one that waits for control edges does; None for others."""
-    if unit is None or unit.derefs != [False]:
-        return None
-    inline = OPS[unit.node.op].inline_expression
-    return unit.inputs[0] if inline is not None and inline(unit.node) == "{0}" else None
-
-
-def computing_into(unit: Unit, group: int) -> Callable[..., Any]:
-    """``call(step, *inputs)`` for one of these units, which computes its result in memory of the group's connection."""
-    function = _into(unit)
-    assert function is not None
-
-    check = kernel_checks.ResultCheck(unit.node) if kernel_checks.ENABLED else None
-
-    def call(step: Any, *inputs: Any) -> Any:
-        result = function(partial(step.sent_array, group), *inputs)
-        return result if check is None else check(result)
-
-    return call
-
-
-# ---- codegen ------------------------------------------------------------
 
 _counter = itertools.count(1)
 # Python has at most 100 levels of indentation: of a longer guard the other conditions share the last level.
@@ -116,8 +54,8 @@ class BlockContext:
       trace: for a traced program, the meaning of the numbers in its text.
       kernels: node -> its function, of those that have a state of their own (a random op's stream): the programs
         of a session share it.
-      model: takes the place of the kernels in a simulation.
-      sent: results that only a group's message takes; see `sent_results`.
+      make_writer: makes the writers, where a simulation writes other text; None: `BlockWriter`.
+      sent: results that only a group's message takes; see `layout.sent_results`.
     """
 
     constants: dict[Endpoint, Any]
@@ -127,8 +65,8 @@ class BlockContext:
     device_type: str
     trace: TraceTable | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    model: KernelModel | None = None
-    sent: dict[Endpoint, int] = field(default_factory=dict)
+    make_writer: Callable[[BlockContext, list[Unit]], BlockWriter] | None = None
+    sent: Mapping[Endpoint, int] = field(default_factory=dict)
 
 
 def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, list[Any]], None]:
@@ -143,8 +81,8 @@ def generate_block(context: BlockContext, units: list[Unit]) -> Callable[[Any, l
 
 
 def writer_of(context: BlockContext, units: list[Unit]) -> BlockWriter:
-    """The writer of these units: the one of the context's model, if it has one."""
-    return BlockWriter(context, units) if context.model is None else context.model.writer(context, units)
+    """The writer of these units: one that the context makes, if it can."""
+    return (context.make_writer or BlockWriter)(context, units)
 
 
 class BlockWriter:
@@ -487,78 +425,44 @@ def nothing(step: Any, s: list[Any]) -> None:
     """A block without code."""
 
 
-# ---- rounds ----------------------------------------
-# What comes into an iteration together: the values that enter a loop that waits, and those that go round in it.
-# The iterations of such a loop overlap. A value goes to the next iteration as soon as the segment that computes it has
-# run, so those that the same segment computes form a *round*. The counter of a loop is usually a round by itself: it
-# runs ahead while the other variables wait. What enters the loop is split likewise into *entries*, where a value may
-# have to wait for the loop.
-
-Arrival = tuple[str, object]
-Needs = frozenset[Arrival]
-"""What must have come in an iteration: ("round", number), ("entry", number) or ("wait", the name of a node)."""
+def into_rule(unit: Unit) -> Callable[..., Any] | None:
+    """The function that computes a unit's result in memory that it asks for; None if its op has none."""
+    rule = OPS[unit.node.op].into_rule
+    return rule(unit.node) if rule is not None else None
 
 
-def split_entries(lateness: Sequence[frozenset[int]]) -> list[int]:
-    """The number of the entry of each value that enters, for what may come late of the things that it needs.
+def computing_into(unit: Unit, group: int) -> Callable[..., Any]:
+    """``call(step, *inputs)`` for one of these units, which computes its result in memory of the group's connection."""
+    function = into_rule(unit)
+    assert function is not None
+    check = kernel_checks.ResultCheck(unit.node) if kernel_checks.ENABLED else None
 
-    Number 0 is the entry that needs the least.
+    def call(step: Any, *inputs: Any) -> Any:
+        result = function(partial(step.sent_array, group), *inputs)
+        return result if check is None else check(result)
+
+    return call
+
+
+class KernelModel(Protocol):
+    """What takes the place of kernels where the runtime runs in virtual time: the interface for a simulation.
+
+    The lowering, the segments and their order are the compiler's own. The model writes the text of the units, says how
+    long a segment takes before it has run, and may add to what a run of the program begins with.
     """
-    order = sorted(set(lateness), key=lambda late: (len(late), sorted(late)))
-    return [order.index(late) for late in lateness]
 
+    def writer(self, context: BlockContext, units: list[Unit]) -> BlockWriter:
+        """Returns the writer of the text of one block. `BlockWriter` says what it may override."""
+        ...
 
-def split_rounds(
-    nodes: Nodes, variables: Mapping[str, tuple[int, str]], entries: Mapping[str, int], waits: Callable[[Node], bool],
-    one_decides: bool,
-) -> tuple[list[list[str]], bool]:  # fmt: skip
-    """The coarsest division of the loop variables in which those of one round are computed by one segment.
+    def segment(self, segment: Segment, units: Sequence[Unit]) -> Segment:
+        """Returns a laid-out segment with its `seconds` set, since segments of 3 ms and more go to the pool."""
+        ...
 
-    Args:
-      nodes: of the loop, in topological order without regard to back edges.
-      variables: the Merge of each loop variable -> (the entry with its first value, the NextIteration of the others).
-      entries: other Enter -> the number of its entry.
-      waits: whether what follows a node is in another segment than what it follows.
-      one_decides: whether either all variables go on or none, so that one round can tell.
+    def known(self, graph: TaskGraph) -> Program | None:
+        """Called before a graph is compiled; a program that it returns is used as it is. None: compile it."""
+        ...
 
-    Returns:
-      The rounds, and whether the first is always there when another one is, and so may decide.
-    """
-    rounds = {name: entry for name, (entry, _) in variables.items()}
-    while True:
-        needs = _needs(nodes, rounds, entries, waits)
-        numbers: dict[tuple[int, Needs], int] = {}
-        refined = {
-            name: numbers.setdefault((rounds[name], needs[later]), len(numbers))
-            for name, (_, later) in variables.items()
-        }
-        if len(numbers) == len(set(rounds.values())):
-            break
-        rounds = refined
-    groups: dict[int, list[str]] = {}
-    for name, number in rounds.items():
-        groups.setdefault(number, []).append(name)
-    if len(groups) < 2:
-        return list(groups.values()), bool(groups)
-    of_group = {number: needs[variables[names[0]][1]] for number, names in groups.items()}
-    first = min(groups, key=lambda number: len(of_group[number]))
-    leads = one_decides and all(of_group[first] <= other for other in of_group.values())
-    return [groups[first], *(names for number, names in groups.items() if number != first)], leads
-
-
-def _needs(
-    nodes: Nodes, rounds: Mapping[str, int], entries: Mapping[str, int], waits: Callable[[Node], bool]
-) -> dict[str, Needs]:
-    found: dict[str, Needs] = {}
-    for name, node in nodes.items():
-        if name in rounds:
-            found[name] = frozenset({("round", rounds[name])})
-            continue
-        parts = [found[s] for s in (*(s for s, _ in node.inputs), *node.controls) if s in found]
-        if name in entries:
-            parts = [frozenset({("entry", entries[name])})]
-        if waits(node):
-            parts.append(frozenset({("wait", name)}))
-        distinct = set(parts)
-        found[name] = distinct.pop() if len(distinct) == 1 else frozenset().union(*distinct)
-    return found
+    def program(self, program: Program, graph: TaskGraph) -> Program:
+        """Called after a graph has been compiled; returns the program to register, which may be a wrapped one."""
+        ...

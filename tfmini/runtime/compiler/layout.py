@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from tfmini.graph.node import Node
+from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.omission import is_update
-from tfmini.graph.op_types import NEXT_OPS, ops_with
+from tfmini.graph.op_types import NEXT_OPS, OPS, ops_with
+from tfmini.placement.task_graph import INNER
 from tfmini.placement.waves import Wave
-from tfmini.runtime.compiler.codegen import BlockContext, generate_block, nothing, sent_results
-from tfmini.runtime.compiler.levels import Level, Segment, starts_first
+from tfmini.runtime.compiler.codegen import BlockContext, generate_block, into_rule, nothing
+from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit
 
@@ -23,12 +25,12 @@ _SLOW_IO = ops_with("slow_io")
 _READS = ops_with("waits")  # those that run at once look for an element that a dataset may never have
 
 
-def context_of(lowering: Lowering) -> BlockContext:
-    """The values that generated text of a level may refer to."""
+def context_of(lowering: Lowering, sent: Mapping[Endpoint, int] = MappingProxyType({})) -> BlockContext:
+    """The values that generated text of a level may refer to. ``sent``: see `BlockContext`."""
     shared = lowering.compilation
     return BlockContext(
         shared.constants, shared.state_names, lowering.slots, shared.namespace, shared.device_type, shared.trace,
-        shared.kernels, shared.model,
+        shared.kernels, None if shared.model is None else shared.model.writer, sent,
     )  # fmt: skip
 
 
@@ -82,7 +84,8 @@ class _Layout:
         used = {u.wave for u in lowering.units} | set(lowering.arrival_waves.values()) or {0}
         self.order = sorted(used, key=lambda wave: (wave.bit_count(), lowering.wave_ranks[wave]))
         self.index = {wave: i for i, wave in enumerate(self.order)}
-        self.sent = sent_results(lowering)
+        is_cpu = lowering.compilation.device_type == "CPU"
+        self.sent = sent_results(lowering) if is_cpu else {}  # the rules are those of CPU kernels
 
     def level(self) -> Level:
         lowering, index = self.lowering, self.index
@@ -159,8 +162,7 @@ class _Layout:
             lowering.slot_for(endpoint)
 
     def _segment_function(self, blocks: list[list[Unit]]) -> Callable[..., None]:
-        context = context_of(self.lowering)
-        context.sent = self.sent if context.device_type == "CPU" else {}  # the rules are those of CPU kernels
+        context = context_of(self.lowering, self.sent)
         functions = [generate_block(context, block) for block in blocks]
         if len(functions) == 1:
             return functions[0]
@@ -233,3 +235,133 @@ def _is_open_ended(blocks: list[list[Unit]]) -> bool:
 def _first_guess(blocks: list[list[Unit]]) -> float:
     """Seconds that a segment may take, before it has run."""
     return float(any(unit.node.op in _SLOW_IO for block in blocks for unit in block))
+
+
+# ---- The order of the units of a segment: sends and asynchronous ops start as early as their inputs allow ----------
+# A send, or the start of an op that answers later (a collective, a dequeue), takes time in which this task can
+# compute something else. So the units that it needs come first, then the start, then the other units. Of several
+# starts, the one with the shortest chain of units before it comes first: the gradient of the last layer before that
+# of the first, in whichever order the graph was built. The other units keep their order.
+
+_STARTS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP})
+
+
+def starts_first(lowering: Lowering) -> list[Unit]:
+    """The units of a level in that order, with every unit after those of its wave that it needs.
+
+    Units of different waves are in different segments: their order does not matter.
+    """
+    units, shared = lowering.units, lowering.compilation
+    if not (shared.waits or shared.send_tasks):
+        return units
+    links = _links(lowering)
+    late = len(units)
+    ranks = dict.fromkeys(map(id, units), late)
+    ranks.update((id(start), rank) for rank, start in enumerate(_by_depth(links)))
+    wanted: dict[str, int] = {}  # node -> the first start that needs it, by rank
+    for name, unit, sources in reversed(links):
+        rank = wanted.get(name, late)
+        if unit is not None:
+            rank = ranks[id(unit)] = min(rank, ranks[id(unit)])
+        if rank < late:
+            for source in sources:
+                if wanted.get(source, late) > rank:
+                    wanted[source] = rank
+    return sorted(units, key=lambda unit: ranks[id(unit)])
+
+
+_Link = tuple[str, Unit | None, list[str]]
+"""A node, its unit if it has one, and the nodes that it needs within its wave."""
+
+
+def _links(lowering: Lowering) -> list[_Link]:
+    """In an order in which sources come first."""
+    sends = lowering.compilation.graph.sends
+    waves, nodes, alias, arrivals = lowering.waves, lowering.nodes, lowering.alias, lowering.arrival_nodes
+    units: dict[str, list[Unit]] = {}
+    for unit in lowering.units:
+        units.setdefault(unit.node.name, []).append(unit)
+    # Arrivals are there when the wave begins, and a loop variable has its value of the iteration before.
+    within = {name: wave for name, wave in waves.items() if name not in arrivals}
+    for name in [name for name in within if name in nodes and nodes[name].op in NEXT_OPS]:
+        del within[name]
+    links: list[_Link] = []
+    senders: dict[int, str] = {}
+    for name, node in nodes.items():
+        edges = [source for source, _ in node.inputs]
+        edges += node.controls
+        send = sends.get(name)
+        if send is not None and send.group != INNER:
+            # They leave in one message, after the inputs of all of them: the last one has the unit, the others none.
+            before = senders.get(send.group)
+            edges += [] if before is None else [before]
+            senders[send.group] = name
+        if (name, 0) in alias:
+            edges.append(lowering.canonical((name, 0))[0])
+        for unit in units.get(name, ()):
+            wave = unit.wave
+            if unit.guard or unit.ways or unit.inputs != list(node.inputs):  # it may read the value of another unit
+                edges = edges + [n for n, _ in unit.reads()]
+            links.append((name, unit, [n for n in edges if within.get(n) == wave]))
+        if name not in units:
+            wave = waves[name]
+            links.append((name, None, [n for n in edges if within.get(n) == wave]))
+    return links
+
+
+def _by_depth(links: list[_Link]) -> list[Unit]:
+    """The starts, those with the shortest chains of units before them first."""
+    depths: dict[str, int] = {}
+    starts: list[tuple[int, Unit]] = []
+    for name, unit, sources in links:
+        depth = depths.get(name, 0)
+        for source in sources:
+            if depths.get(source, 0) > depth:
+                depth = depths[source]
+        if unit is not None:
+            if unit.form in _STARTS:
+                starts.append((depth, unit))
+            depth += 1
+        depths[name] = depth
+    starts.sort(key=lambda start: start[0])
+    return [unit for _, unit in starts]
+
+
+# ---- Which results are computed in the memory of a connection ------------------------------------------------------
+# A result that only one message to another task takes needs no memory here. Its kernel can write into the connection's
+# shared memory, if the op has a rule for that (`OpHandle.into`), so that sending it takes no copy. Whether there is
+# such memory is known when the kernel runs: `RegisteredGraph.sent_array` decides it by the size and the connection.
+
+# Tensors of a message. Each has a block of its own, of which a connection lends few (`rpc.lane_memory.PART_LIMIT`); and
+# many tensors are small ones.
+_FEW_TENSORS = 16
+
+
+def sent_results(lowering: Lowering) -> dict[Endpoint, int]:
+    """Results whose only consumer is one message, each with that message's group."""
+    if lowering.compilation.model is not None:  # its kernels compute nothing
+        return {}
+    sends = [unit for unit in lowering.units if unit.form is Form.SEND and len(unit.inputs) <= _FEW_TENSORS]
+    if not sends:
+        return {}
+    takers = collections.Counter(endpoint for unit in lowering.units for endpoint in unit.reads())
+    makers = {unit.node.name: unit for unit in lowering.units if unit.form is Form.COMPUTE and unit.outputs == 1}
+    also_taken = lowering.kept | lowering.wanted
+    found: dict[Endpoint, int] = {}
+    for send in sends:
+        for taken in send.inputs:
+            endpoint: Endpoint | None = taken
+            while endpoint is not None and takers[endpoint] == 1 and endpoint not in also_taken:
+                maker = makers.get(endpoint[0])
+                if maker is not None and into_rule(maker) is not None:
+                    found[endpoint] = send.key
+                endpoint = _handed_on(maker)
+    return found
+
+
+def _handed_on(unit: Unit | None) -> Endpoint | None:
+    """The input of a node that hands it on unchanged, as one that waits for control edges does; None for others."""
+    if unit is None or unit.derefs != [False]:
+        return None
+    inline = OPS[unit.node.op].inline_expression
+    return unit.inputs[0] if inline is not None and inline(unit.node) == "{0}" else None

@@ -22,7 +22,7 @@ from tfmini.graph.op_types import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
 from tfmini.placement.task_graph import INNER, End, TaskGraph
 from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler import kernels as kernel_checks
-from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.codegen import KernelModel
 from tfmini.runtime.compiler.kernels import (
     OpFacts,
     bound_arguments,
@@ -182,7 +182,7 @@ def _may_be_sizes(array: Any) -> bool:
     return array.dtype.kind in "iu" and array.ndim <= _SIZE_RANK and array.size <= _SIZE_COUNT
 
 
-# ---- lowering ------------------------------------------------------------
+# ---- From nodes to units -------------------------------------------------------------------------------------------
 
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")

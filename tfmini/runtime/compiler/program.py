@@ -13,67 +13,17 @@ becomes of while loops, and `codegen` writes the text.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.graph.liveness import contract, has_flow
-from tfmini.graph.node import Node
-from tfmini.locks import lock
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.compiler.kernel_model import KernelModel
+from tfmini.runtime.compiler.codegen import KernelModel
 from tfmini.runtime.compiler.layout import lay_out
-from tfmini.runtime.compiler.levels import Level, WaitingLoop
+from tfmini.runtime.compiler.levels import Level, Program
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace import TraceTable
-
-
-@dataclass
-class Program(Level):
-    """The compiled part of a graph that one task runs.
-
-    Attributes:
-      feeds: how many values are fed. They take the first slots, in the order of the request.
-      fetches: slot per fetched value.
-      keeps_feeds: whether fed values may go into state that outlives the step, such as a queue.
-      sends: sent group -> destination task.
-      waits: event -> the node that answers it.
-      loops: event -> the loop that leads to it; ``loop_groups`` are received inside loops.
-      uncertain: whether a fetch may be dead; ``uncertain_sends``: groups with values that may be.
-      trace: for a traced program, the meaning of the numbers in its text.
-    """
-
-    feeds: int
-    fetches: list[int]
-    keeps_feeds: bool
-    sends: dict[int, str]
-    states: dict[str, Callable[[Resources], Any]]
-    namespace: dict[str, Any]
-    node_count: int
-    waits: dict[int, Node]
-    loops: dict[int, WaitingLoop]
-    loop_groups: set[int]
-    uncertain: bool
-    uncertain_sends: set[int]
-    generation: int = -1
-    trace: TraceTable | None = None
-    _lock: Any = field(default_factory=lambda: lock("bind"))
-
-    def bind(self, resources: Resources) -> None:
-        """Looks up the variables and other resources that the program names, if that is due."""
-        if self.generation == resources.generation:
-            return
-        with self._lock:
-            generation = resources.generation
-            for name, create in self.states.items():
-                self.namespace[name] = create(resources)
-            self.generation = generation
-
-    @property
-    def is_simple(self) -> bool:
-        """One segment that neither sends, receives nor waits: it can run as a function call."""
-        return len(self.segments) <= 1 and not self.arrivals and not self.sends
 
 
 def compile_program(
@@ -108,9 +58,7 @@ def compile_program(
     lowering = _lowered(shared)
     level = lay_out(lowering)
     if trace is not None:
-        trace.events = shared.waits
-        trace.silent = lowering.silent()
-        trace.add_transfers(graph)
+        trace.complete(graph, shared.waits, lowering.silent())
     program = _program(level, lowering)
     return program if model is None else model.program(program, graph)
 

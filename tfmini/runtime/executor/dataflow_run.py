@@ -20,8 +20,8 @@ from tfmini.runtime.compiler.kernels import kernel_error, not_reached
 from tfmini.runtime.compiler.levels import WaitingLoop
 from tfmini.runtime.compiler.lowering import DEAD
 from tfmini.runtime.executor.dispatch import WaitingThread, dispatch, drive, this_thread
-from tfmini.runtime.executor.partition_run import Aborted, Done, Path, RunOwner, StepOutcome
-from tfmini.runtime.executor.registered_graph import RunContext, WaitingRun
+from tfmini.runtime.executor.registered_graph import Aborted, Done, Path, RunOwner, StepOutcome
+from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 from tfmini.runtime.trace import clock
 
 if TYPE_CHECKING:

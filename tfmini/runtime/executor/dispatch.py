@@ -25,9 +25,9 @@ from tfmini.graph.op_types import ops_with
 from tfmini.locks import lock
 from tfmini.rpc.waiter import Waiter, unlock
 from tfmini.runtime.compiler.kernels import kernel_error
-from tfmini.runtime.compiler.program import Program
-from tfmini.runtime.executor.partition_run import Deadline, RunOwner
-from tfmini.runtime.executor.registered_graph import RunContext, WaitingRun
+from tfmini.runtime.compiler.levels import Program
+from tfmini.runtime.executor.registered_graph import Deadline, RunOwner
+from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 from tfmini.runtime.process import Process, submitted
 
 if TYPE_CHECKING:
@@ -222,8 +222,7 @@ def _drive_elsewhere(work: Work) -> None:
         threading.Thread(target=_drive_all, args=(rest,), name="tfmini-continuation", daemon=True).start()
 
 
-# ---- blocking run ----------------------------------------
-# The driver of a partition that waits for all-reduces and nothing else: its caller's thread runs and waits.
+# ---- The driver of a partition that waits for all-reduces and nothing else: its caller's thread runs and waits -----
 # Handing a step from thread to thread would take longer than a small all-reduce. Here the client's thread runs the
 # segments that are ready. Without any it drives the reactor, or sleeps where the other ranks' data arrives.
 

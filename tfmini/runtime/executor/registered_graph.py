@@ -1,37 +1,342 @@
-"""`RegisteredGraph`: the compiled partition of one task, registered to be run."""
+"""The compiled partition of one task, registered to be run (`RegisteredGraph`), and one run of it (`PartitionRun`).
+
+The interface and the shared code of the three drivers are here. `FunctionRun` (here, too) is one function call.
+`BlockingRun` runs in its caller's thread and waits there for all-reduces. `DataflowRun` reacts to events and never
+blocks. `worker.choose_driver` chooses one, once, at registration.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import InitVar, dataclass, field
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from numpy import errstate, ndarray, zeros
 
 from tfmini import errors
 from tfmini.dtypes import DType, resource, variant
-from tfmini.errors import InvalidArgumentError
+from tfmini.errors import InvalidArgumentError, of_exception
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import INTO_FROM, ops_with
-from tfmini.locks import lock
 from tfmini.ops.array.kernel_arguments import holds
 from tfmini.placement.task_graph import INNER, TaskGraph
-from tfmini.runtime.compiler.kernels import kernel_error, node_error
-from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.compiler.program import Program
-from tfmini.runtime.executor.partition_run import FunctionRun, PartitionRun, Path, RunOwner, StepOutcome
+from tfmini.runtime.compiler.kernels import dead_fetch, kernel_error
+from tfmini.runtime.compiler.levels import Program
+from tfmini.runtime.compiler.lowering import DEAD
 from tfmini.runtime.resources import Resources
+from tfmini.runtime.snapshot import PUT, TAKE
+from tfmini.runtime.trace import Trace
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
 
 
-# ---- effects ----------------------------------------
-# What a partition does to the queues and gradient accumulators of its task: which step can end whose wait.
+# ---- Runs -----------------------------------------------------------------------------------------------------------
 
-PUT, TAKE = "put", "take"
+Done = Callable[[errors.OpError | None, list[Any]], None]
+Path = tuple[int, ...]
+"""The iteration numbers of the surrounding loops, outermost first; ``()`` outside all loops."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What a step has done on one task to variables and accumulators.
+
+    Attributes:
+      made: the names of the updates (see `graph.omission`) that the step has made.
+      uncertain: those that it may have made: it was interrupted beside them.
+    """
+
+    made: frozenset[str] = frozenset()
+    uncertain: frozenset[str] = frozenset()
+
+
+class RunOwner(Protocol):
+    """The part of a worker that its runs use.
+
+    Attributes:
+      reactor: of the process; None for a worker without a network.
+      now: the clock of the process, in seconds.
+      threads: a `dispatch.TaskThreads`.
+    """
+
+    task: str
+    reactor: Any
+    now: Callable[[], float]
+    threads: Any
+
+    def send_group(self, run: Any, group: int, values: tuple[Any, ...], path: Path) -> None: ...
+
+
+class StopReason(Protocol):
+    """The reason why a run must end; a deadline is true only once it has passed."""
+
+    def __bool__(self) -> bool: ...
+    def raise_error(self, run: PartitionRun, doing: str) -> None: ...
+
+
+class Aborted:
+    """The `StopReason` of a run that has been aborted, or is over."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: errors.OpError) -> None:
+        self.error = error
+
+    def __bool__(self) -> bool:
+        return True
+
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
+        raise self.error
+
+
+class Deadline:
+    """The `StopReason` of a run whose time is limited.
+
+    Attributes:
+      end: on the clock ``now``, in seconds.
+    """
+
+    __slots__ = ("end", "_now", "_timeout_s")
+
+    def __init__(self, timeout_s: float, now: Callable[[], float]) -> None:
+        self._timeout_s = timeout_s
+        self._now = now
+        self.end = now() + timeout_s
+
+    def __bool__(self) -> bool:
+        return self._now() > self.end
+
+    def raise_error(self, run: PartitionRun, doing: str) -> None:
+        awaited = run.awaited()
+        wait = f"waits for {awaited}" if awaited else doing
+        raise deadline_exceeded(run.step_id, self._timeout_s, f"{run.owner.task} {wait}.")
+
+
+def deadline_exceeded(step_id: int, timeout_s: float, waits: str) -> errors.DeadlineExceededError:
+    """The error of a step whose time is over. ``waits`` are sentences that name tasks and their waits."""
+    return errors.DeadlineExceededError.of(
+        f"Timed out waiting for notification: step {step_id} did not end within {timeout_s:g} s. {waits} If the step"
+        " needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's ConfigProto."
+    )
+
+
+class PartitionRun:
+    """One run of a registered graph.
+
+    A driver that blocks defines `run_segments`; one that does not block replaces `start` and `abort`.
+
+    Args:
+      owner: the worker.
+      feeds: the fed values, as many as ``program.feeds``.
+      timeout_s: seconds from now until loops end with DeadlineExceededError.
+
+    Attributes:
+      is_blocking: whether `execute` runs the whole partition in the calling thread.
+      stopped: false until the run must end. Loops look at it before each iteration.
+      trace: the record of a traced program's run, else None.
+    """
+
+    __slots__ = ("owner", "graph", "program", "step_id", "slots", "stopped", "trace")
+    is_blocking: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        owner: RunOwner,
+        graph: RegisteredGraph,
+        step_id: int,
+        feeds: Sequence[Any],
+        timeout_s: float | None = None,
+    ) -> None:
+        program = graph.program
+        self.owner = owner
+        self.graph = graph
+        self.program = program
+        self.step_id = step_id
+        self.slots = slots = program.template.copy()
+        slots[: len(feeds)] = feeds
+        if program.keeps_feeds:  # the client may write into its arrays later; see `ops.waiting_line`
+            for slot in range(program.feeds):
+                if isinstance(slots[slot], ndarray):
+                    slots[slot] = slots[slot].view()
+        self.stopped: StopReason | Literal[False] = False if timeout_s is None else Deadline(timeout_s, owner.now)
+        self.trace = None if program.trace is None else Trace()
+
+    @property
+    def run(self) -> PartitionRun:
+        """Itself; an iteration of a loop, which generated code sees too, has its run here."""
+        return self
+
+    # ---- for the master and the worker ------------------------------------------------------
+
+    def start(self, on_done: Done) -> None:
+        """Begins the run; ``on_done(error, fetched values)`` is called once, now or later."""
+        try:
+            values = self.execute()
+        except errors.OpError as error:
+            on_done(error, [])
+        except BaseException:  # Ctrl-C: the master must not wait for this part
+            on_done(errors.CancelledError.of(f"Step {self.step_id} was interrupted."), [])
+            raise
+        else:
+            on_done(None, values)
+
+    def execute(self) -> list[Any]:
+        """Runs the partition in the calling thread and returns the fetched values.
+
+        Raises:
+          OpError: the failure of the run.
+        """
+        if self.stopped:  # aborted before it began
+            self.raise_stopped("has not begun")
+        try:
+            with errstate(all="ignore"):
+                self.run_segments()
+        except Exception as error:  # noqa: BLE001 - translated at the boundary of the step
+            self.release()
+            raise kernel_error(error, self.owner.task) from (None if isinstance(error, errors.OpError) else error)
+        except BaseException:  # Ctrl-C: the caller will not take the values
+            self.release()
+            raise
+        return self.fetched()
+
+    def deliver(self, group: int, values: Sequence[Any], path: Path = (), arrived_ns: int = 0) -> None:
+        """Takes in a group of tensors from another task.
+
+        Args:
+          path: of the iteration that receives them.
+          arrived_ns: when they arrived, on `trace.record.clock`, if that was before the run was made.
+
+        Raises:
+          InternalError: when the run does not expect the group.
+        """
+        raise errors.InternalError.of(f"step {self.step_id} got group {group}, which it does not expect")
+
+    def abort(self, error: errors.OpError) -> None:
+        """Ends the run with an error, from any thread; the first error counts."""
+        if not isinstance(self.stopped, Aborted):
+            self.stopped = Aborted(error)
+
+    def end_soon(self, error: errors.OpError) -> None:
+        """As `abort`, but a run that has got what it waited for and is at its end may come to it."""
+        self.abort(error)
+
+    def awaited(self) -> str:
+        """The events that the run waits for, for people; "" while it computes."""
+        return ""
+
+    @property
+    def waits_here(self) -> bool:
+        """Whether a node of its own waits for its answer."""
+        return False
+
+    def is_stuck_in(self, ops: Set[str]) -> bool:
+        """Whether it does nothing before a node of these op types answers, as far as can be told from outside."""
+        return False
+
+    def describe_wait(self) -> str:
+        """A sentence for people about `awaited`, with the step, the task and the time; "" while the run computes."""
+        return ""
+
+    def needs(self, task: str, peer: Peer | None) -> bool:
+        """Whether the run exchanges tensors with a task, known by its name or as a peer."""
+        return False
+
+    def awaits_from(self, task: str, peer: Peer | None) -> bool:
+        """Whether the run needs tensors that have not arrived from a task, known by its name or as a peer."""
+        return False
+
+    def outcome(self) -> StepOutcome:
+        """What the run has done, after it has failed; not the last word unless it `is_settled`."""
+        return StepOutcome(uncertain=self.graph.complete.made)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run that has failed computes nothing any more: no abort stops a kernel that runs."""
+        return True
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Makes the call when a run that has failed is settled, now or later."""
+        call()
+
+    # ---- for the drivers --------------------------------------------------------------------
+
+    def run_segments(self) -> None:
+        """Runs all segments."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Cancels pending waits after a failure."""
+
+    def fetched(self) -> list[Any]:
+        """The fetched values, after all segments have run; the other values are let go.
+
+        Raises:
+          InvalidArgumentError: when a fetched value is dead.
+        """
+        slots = self.slots
+        values = [slots[slot] for slot in self.program.fetches]
+        if self.program.uncertain:
+            for index, value in enumerate(values):
+                if value is DEAD:
+                    raise dead_fetch(index)
+        slots.clear()
+        return make_private(values) if self.graph.is_private else values
+
+    # ---- for generated code and kernels -----------------------------------------------------
+
+    def raise_stopped(self, doing: str = "computes") -> None:
+        """Raises the reason why the run must end. ``doing``: what it does where it does not wait."""
+        if self.stopped is not False:
+            self.stopped.raise_error(self, doing)
+
+
+class FunctionRun(PartitionRun):
+    """A run of a partition that neither exchanges tensors nor waits: one function call in its caller's thread."""
+
+    __slots__ = ()
+
+    def run_segments(self) -> None:
+        for segment in self.program.segments:
+            segment.run(self, self.slots)
+
+
+# ---- Fetched arrays: a client may write into them -------------------------------------------------------------------
+
+_values: list[Any] = [zeros(1)]
+_SOLE = getrefcount(_values[0])
+"""The count for an array that only a list refers to."""
+
+
+def make_private(values: list[Any]) -> list[Any]:
+    """Replaces, in place, every array that has another reference, or is a part of another array, by a copy.
+
+    A client may write into an array that ``run`` has returned. The graph does not show whether the runtime still holds
+    the array (in a variable, a queue, a constant, a message that is being sent), since many kernels return an input.
+    The array's reference count shows it, as for the copy-on-write of variables.
+
+    The caller must have let go of its own references (a step's slots).
+
+    Raises:
+      ResourceExhaustedError: there is no memory for a copy, as of a small array that has been broadcast.
+    """
+    for i in range(len(values)):
+        if isinstance(values[i], ndarray) and (
+            getrefcount(values[i]) > _SOLE or values[i].base is not None or not values[i].flags.writeable
+        ):
+            try:
+                values[i] = values[i].copy()
+            except MemoryError as error:
+                raise of_exception(error) from None
+    return values
+
+
+# ---- Effects: what a partition does to the queues and accumulators of its task; which step can end whose wait ------
+
 _ACTIONS = (
     (ops_with("queue", "enqueue"), PUT),
     (ops_with("queue", "dequeue"), TAKE),
@@ -90,7 +395,7 @@ def is_training(nodes: Iterable[Node]) -> bool:
     return any(node.op in _TRAINS for node in nodes)
 
 
-# ---- registered graph ------------------------------------------------------------
+# ---- Registered graphs ---------------------------------------------------------------------------------------------
 
 _NAMES = operator.itemgetter(0, 1)
 _DTYPE = operator.attrgetter("dtype")
@@ -106,6 +411,7 @@ class RegisteredGraph:
       driver: the class of its runs.
       is_private: whether a client in this process gets the fetched arrays themselves and may write into them.
       peers: destination task -> an `rpc.peer.Peer`, or what stands for one.
+      task_graph: what has been compiled; without it, nobody outside feeds the graph or sends to it.
       labels: group -> its tensors and their sender, for people.
       senders: group -> the task that sends it, by its name in the session's cluster; ``incarnations``: group -> its
         incarnation, 0 if the master did not know it.
@@ -124,23 +430,26 @@ class RegisteredGraph:
     task: str = ""
     driver: type[PartitionRun] = FunctionRun
     is_private: bool = False
-    peers: dict[str, Any] = field(default_factory=dict)
-    labels: dict[int, str] = field(default_factory=dict)
-    senders: dict[int, str] = field(default_factory=dict)
-    incarnations: dict[int, int] = field(default_factory=dict)
-    feed_types: list[DType] = field(default_factory=list)
-    sent_types: dict[int, list[Any]] = field(default_factory=dict)
-    feed_arrays: list[np.dtype[Any]] = field(default_factory=list)
-    effects: tuple[Effect, ...] = ()
-    is_training: bool = False
-    executed: int = 0
+    peers: Mapping[str, Any] = field(default_factory=dict)
+    task_graph: InitVar[TaskGraph | None] = None
+    labels: dict[int, str] = field(init=False, default_factory=dict)
+    senders: dict[int, str] = field(init=False, default_factory=dict)
+    incarnations: dict[int, int] = field(init=False, default_factory=dict)
+    feed_types: list[DType] = field(init=False, default_factory=list)
+    sent_types: dict[int, list[Any]] = field(init=False, default_factory=dict)
+    feed_arrays: list[np.dtype[Any]] = field(init=False, default_factory=list)
+    effects: tuple[Effect, ...] = field(init=False, default=())
+    is_training: bool = field(init=False, default=False)
+    executed: int = field(init=False, default=0)
     complete: StepOutcome = field(init=False)
     waits_for: frozenset[str] = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, task_graph: TaskGraph | None) -> None:
         segments = self.program.segments
         self.waits_for = frozenset(node.op for node in self.program.waits.values())
         self.complete = StepOutcome(frozenset(name for each in segments for name in each.updates + each.taken))
+        if task_graph is not None:
+            self._study(task_graph)
 
     def sent_array(self, group: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """An array, not set, for a result that is only sent with a group: in the connection's memory, if it is large.
@@ -198,7 +507,7 @@ class RegisteredGraph:
                 text = f"A tensor of type {dtype} came where {what} is expected: {self.describe_group(group)}"
                 raise InvalidArgumentError.of(text)
 
-    def study(self, graph: TaskGraph) -> None:
+    def _study(self, graph: TaskGraph) -> None:
         """Notes the types of the feeds, what the nodes do to shared state, and the label and the sender of each group
         that they receive.
         """
@@ -225,218 +534,3 @@ class RegisteredGraph:
 
 def _sent_type(dtype: DType) -> Any:
     return _NO_TYPE if dtype in (resource, variant) else dtype.numpy
-
-
-# ---- Runs that wait for answers of their own nodes: the state that `BlockingRun` and `DataflowRun` share -----------
-
-
-class WaitingRun(PartitionRun):
-    """A run with pending waits.
-
-    Attributes:
-      lock: guards the waits and all counters.
-      waits: the pending waits that can be cancelled.
-      answered: the nodes (by their events) outside loops that have answered.
-      started_at: on the clock of its worker.
-    """
-
-    __slots__ = ("lock", "waits", "answered", "started_at")
-
-    def __init__(
-        self,
-        owner: RunOwner,
-        graph: RegisteredGraph,
-        step_id: int,
-        feeds: Sequence[Any],
-        timeout_s: float | None = None,
-    ) -> None:
-        super().__init__(owner, graph, step_id, feeds, timeout_s)
-        self.lock = lock("run")
-        self.waits: dict[NodeWait, None] = {}
-        self.answered: set[int] = set()
-        self.started_at = owner.now()
-
-    @property
-    def run(self) -> WaitingRun:
-        return self
-
-    @property
-    def is_patient(self) -> bool:
-        """Whether a thread does nothing but wait for the only answer that the program needs."""
-        return False
-
-    def wake(self) -> None:
-        """Makes a thread that waits for the run look at it again."""
-
-    def missing_groups(self) -> list[int]:
-        """The groups that other tasks still have to send."""
-        return []
-
-    def awaited(self) -> str:
-        groups = sorted(self.missing_groups())
-        return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in list(self.waits))])
-
-    @property
-    def waits_here(self) -> bool:
-        return bool(self.waits)
-
-    def is_computing(self) -> bool:
-        """Whether a segment runs or is about to. The caller holds the lock."""
-        return True
-
-    def is_stuck_in(self, ops: Set[str]) -> bool:
-        with self.lock:
-            if self.is_computing() or self.missing_groups():
-                return False
-            return bool(self.waits) and all(wait.node.op in ops for wait in self.waits)
-
-    def describe_wait(self) -> str:
-        awaited, seconds = self.awaited(), self.owner.now() - self.started_at
-        return awaited and f"step {self.step_id} on {self.owner.task} waits for {awaited} for {seconds:.1f} s"
-
-    def end_stopped(self, doing: str = "computes") -> None:
-        """Ends the run for the reason for which it must end; see `raise_stopped`."""
-        try:
-            self.raise_stopped(doing)
-        except errors.OpError as error:
-            self.abort(error)
-
-    def release(self) -> None:
-        with self.lock:
-            waits = list(self.waits)
-            self.waits.clear()
-        for wait in waits:
-            wait.cancel()
-
-
-class RunContext:
-    """The ``step`` of generated code and of kernels: a whole run, or one iteration of a loop.
-
-    Attributes:
-      level: the segments that run.
-      path: see `partition_run.Path`.
-    """
-
-    __slots__ = ()
-    level: Level
-    path: Path
-
-    @property
-    def run(self) -> WaitingRun:
-        """The run of the whole partition."""
-        raise NotImplementedError
-
-    @property
-    def step_id(self) -> int:
-        return self.run.step_id
-
-    @property
-    def owner(self) -> RunOwner:
-        return self.run.owner
-
-    def begin(self, key: int, kernel: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Starts an asynchronous kernel; its answer completes the event ``key``."""
-        trace = self.run.trace
-        if trace is not None:
-            trace.begun(key, self.path)
-        wait = NodeWait(self, key)
-        try:
-            kernel(wait, *arguments)
-        except BaseException:  # even Ctrl-C: a kernel that did not start will never answer
-            wait.forget()
-            raise
-
-    def skip(self, key: int) -> None:
-        """Completes an event without values, because the node that would answer is dead."""
-        self.complete(key, None)
-
-    def complete(self, key: int, values: Sequence[Any] | None) -> None:
-        """An event is complete: a group (0 and up) has arrived or a node (below 0) has answered."""
-        raise NotImplementedError
-
-
-class NodeWait:
-    """The pending answer of one node: the runtime's implementation of `graph.op_types.PatientWait`.
-
-    Attributes:
-      cause: the event that the node waits for, for people.
-      since: when the wait began, on the clock of the worker.
-      sleep: a function that waits where the answer comes from, or None.
-    """
-
-    __slots__ = ("step", "cause", "since", "sleep", "_run", "_key", "_cancel", "_open")
-
-    def __init__(self, step: RunContext, key: int) -> None:
-        self.step = step
-        self._run = step.run
-        self.cause = ""
-        self.since = 0.0
-        self.sleep: Callable[[float], bool] | None = None
-        self._key = key
-        self._cancel: Callable[[], None] | None = None
-        self._open = True
-
-    @property
-    def is_patient(self) -> bool:
-        return self._run.is_patient
-
-    @property
-    def node(self) -> Node:
-        """The node that waits."""
-        return self._run.program.waits[self._key]
-
-    def offer_sleep(self, sleep: Callable[[float], bool]) -> None:
-        self.sleep = sleep if self._open else None
-        self._run.wake()  # the thread may be driving the reactor by now
-
-    def done(self, result: Any = None) -> bool:
-        run = self._run
-        is_over = bool(run.stopped)
-        if is_over:  # aborted, or its time is up: an element that came now would be lost with the step
-            run.end_stopped()
-        if not self.forget() or is_over:
-            return False
-        slots = self.step.level.arrivals[self._key][0]
-        try:
-            self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
-        except Exception as error:  # noqa: BLE001 - it belongs to this step, not to the step of the caller
-            run.abort(kernel_error(error, run.owner.task, run.program.waits[self._key]))
-        return True
-
-    def fail(self, error: errors.OpError) -> bool:
-        if not self.forget():
-            return False
-        run = self._run
-        run.abort(node_error(error, run.program.waits[self._key], run.owner.task))
-        return True
-
-    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
-        run = self._run
-        with run.lock:
-            if self._open and not run.stopped:
-                self.cause = f"{cause} (node {run.program.waits[self._key].name})"
-                self._cancel = cancel
-                self.since = run.owner.now()
-                run.waits[self] = None
-                return True
-        if run.stopped:  # by a deadline, perhaps, that has let the run go on as long as it waited for nothing
-            run.end_stopped()
-        return False
-
-    def forget(self) -> bool:
-        """Ends the wait; False when it has ended already."""
-        run = self._run
-        with run.lock:
-            was_open, self._open = self._open, False
-            if not self.step.path:
-                run.answered.add(self._key)
-            # Both refer to the wait: the cycle would keep the tensors until a garbage collection.
-            self._cancel = self.sleep = None
-            run.waits.pop(self, None)
-        return was_open
-
-    def cancel(self) -> None:
-        """Ends the wait and tells the kernel that no answer is wanted, because the run is over."""
-        cancel = self._cancel
-        if self.forget() and cancel is not None:
-            cancel()

@@ -10,24 +10,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.devices import ParsedDevice, intersects, matches, parse, task_of_device
+from tfmini.devices import task_of_device
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.placement.partition import as_in_tensorflow
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import ConfigProto, RunOptions
-from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out, first_error
-from tfmini.rpc.messages import CleanupAll, DeleteWorkerSession, GetStatus
+from tfmini.rpc.messages import CleanupAll
 from tfmini.runtime.gathered_trace import GatheredTrace
+from tfmini.runtime.master.cluster import ANSWER_TIMEOUT_S, ClusterView, SessionCluster
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.master.trace_request import TraceRequest
+from tfmini.runtime.master.step import TraceRequest
 from tfmini.runtime.native_libraries import keep_freed_memory
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.process import random_name, same_address
-from tfmini.runtime.resources import GRACE_S
+from tfmini.runtime.process import random_name
 from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -36,27 +35,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tfmini.runtime")
 
-_ANSWER_TIMEOUT_S = 10.0
 _REMEMBERED_SESSIONS = 1000
-OnDevices = Callable[[errors.OpError | None, list[DeviceAttributes]], None]
 
 
-class Master:
+class Master(ClusterView):
     """See the module.
 
     Attributes:
-      task, own_devices: the worker's, under the name that sessions know it by.
       closed: whether its server has been stopped.
       steps, failed: the number of steps that have ended; of those that have ended with an error.
       ended: why sessions have ended that their clients did not close, by handle; the latest.
       trace_request: somebody wants one of the next steps to be traced.
       resets: how often all sessions were closed by `reset`.
-
-    Args:
-      worker: the worker of the same task.
-      tasks: full task name -> address, of the whole cluster.
-      peer_for: (task, address) -> peer; None without a network.
-      reactor: drives timers; None without a network.
     """
 
     def __init__(
@@ -68,83 +58,36 @@ class Master:
         config: ConfigProto | None = None,
     ) -> None:
         keep_freed_memory()  # here, because each process that runs steps has a master
-        self.worker = worker
-        self.reactor = reactor
-        self.task = worker.task
-        self.own_devices = worker.devices
+        super().__init__(worker, tasks, peer_for, reactor)
         self.config = config
         self.sessions: dict[str, MasterSession] = {}
         self.trace_request: TraceRequest | None = None
         self.ended: collections.OrderedDict[str, str] = collections.OrderedDict()
         self.closed = False
         self.resets = self.steps = self.failed = 0
-        self._tasks = dict(tasks or {})
-        self._peer_for = peer_for
         self._lock = lock("master")  # guards `ended`, and who traces
-        self._known: dict[str, list[DeviceAttributes]] = {}
-
-    @property
-    def default_device(self) -> str:
-        """The client device: the first of this task."""
-        return self.own_devices[0].name
-
-    def addresses(self) -> dict[str, str]:
-        """Full task name -> address."""
-        return self._tasks
-
-    def set_address(self, task: str, address: str) -> None:
-        """Notes the real address of a task whose port was chosen when it was bound."""
-        self._tasks[task] = address
-
-    def devices(self, filters: Sequence[str]) -> list[DeviceAttributes]:
-        """All devices that pass the filters, this task's first.
-
-        A task that has not been asked yet counts as one CPU, which is what tasks have by default:
-        so a session can be made while tasks that it does not need are down.
-        """
-        patterns = [parse(f) for f in filters]
-        found = list(self.own_devices)
-        for task in self._tasks:
-            if task == self.task:
-                continue
-            for device in self._known.get(task) or [DeviceAttributes(f"{task}/device:CPU:0", "CPU", 0, 0)]:
-                if not patterns or any(intersects(p, parse(device.name)) for p in patterns):
-                    found.append(device)
-        return found
-
-    def peer(self, task: str) -> Any:
-        """The peer of a task.
-
-        Raises:
-          InvalidArgumentError: when the cluster has no such task.
-        """
-        if self._peer_for is None or task not in self._tasks:
-            raise errors.InvalidArgumentError.of(f"{task} is not in the cluster of {self.task}.")
-        return self._peer_for(task, self._tasks[task])
-
-    def worker_name(self, task: str) -> str:
-        """The name of a task's worker in a session; "" for the worker's own name."""
-        return ""
-
-    def peer_without_name(self, task: str, address: str) -> Any:
-        """The peer at an address, whatever it calls itself."""
-        if self._peer_for is None:
-            raise errors.InvalidArgumentError.of(f"{self.task} has no network to reach {task} at {address}.")
-        return self._peer_for("", address)
 
     # ---- sessions ---------------------------------------------------------------------------
 
-    def create_session(self, nodes: Sequence[Node], options: SessionOptions, in_process: bool = False) -> MasterSession:
+    def create_session(
+        self,
+        nodes: Sequence[Node],
+        options: SessionOptions,
+        in_process: bool = False,
+        cluster: ClusterView | None = None,
+    ) -> MasterSession:
         """Opens a session with its first graph.
 
         Args:
           in_process: whether the client is in this process.
+          cluster: the session's own one; None: the master's.
 
         Raises:
           InvalidArgumentError: when the graph cannot be placed.
         """
         handle = random_name(self.worker.process)
-        session = MasterSession(self, handle, options.merged_with(self.config), in_process)
+        options = options.merged_with(self.config)
+        session = MasterSession(cluster or self, handle, options, self._step_over, self._forget, in_process)
         if nodes:
             session.extend(nodes)
         self.sessions[session.handle] = session
@@ -158,7 +101,11 @@ class Master:
                 self.trace_request = request
         return is_free
 
-    def step_over(self, has_failed: bool) -> None:
+    def end_trace_request(self) -> None:
+        """Notes that the open request for a trace has been answered."""
+        self.trace_request = None
+
+    def _step_over(self, has_failed: bool) -> None:
         """Counts a step that has ended."""
         self.steps += 1
         self.failed += has_failed
@@ -189,103 +136,14 @@ class Master:
             raise errors.AbortedError.of(self.ended.get(handle, text))
         return session
 
-    def open_local_session(self, session: MasterSession) -> None:
-        """Opens the session on the worker of this task.
-
-        Raises:
-          OpError: the session was closed meanwhile.
-        """
-        if session.handle not in self.worker.sessions:
-            isolate = session.options.isolate_session_state
-            self.worker.create_session(session.handle, isolate, self._tasks, self.worker_name(self.task))
-            if session.closed:  # perhaps `forget` was too early to find it there
-                self.worker.delete_session(session.handle, session.closing_error())
-                raise session.closing_error()
-
-    def forget(self, session: MasterSession) -> None:
-        """A session has been closed: its tasks may forget it."""
+    def _forget(self, session: MasterSession) -> None:
+        """Forgets a session that has been closed, but not why, if its client did not close it."""
         self.sessions.pop(session.handle, None)
         if session.closed_because != CLOSED_BY_CLIENT:
             with self._lock:
                 self.ended[session.handle] = session.closed_because
                 while len(self.ended) > _REMEMBERED_SESSIONS:
                     self.ended.popitem(last=False)
-        self.worker.delete_session(session.handle, session.closing_error())
-        for end in session.holds:
-            end()
-        for task in list(session.asked_tasks):
-            self.delete_worker_session(session, task)
-
-    def delete_worker_session(self, session: MasterSession, task: str) -> None:
-        """Closes a session on another task, also when the connection is broken now and returns in time.
-
-        A task that cannot be reached for `GRACE_S` drops the session by itself; a restarted one has forgotten it.
-        """
-        self.peer(task).call(
-            DeleteWorkerSession(session.handle), lambda answer: None, timeout_s=GRACE_S,
-            incarnation=session.registered_tasks.get(task), wait_for_ready=True,
-        )  # fmt: skip
-
-    def list_devices(self, on_done: OnDevices, filters: Sequence[str] = (), patience_s: float = 0.0) -> None:
-        """Asks every task that passes the filters for its devices.
-
-        Args:
-          on_done: gets an UnavailableError if a task has not answered after ``patience_s``, else the devices.
-          patience_s: 0: tasks that cannot be reached now are left out.
-        """
-        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
-
-        def listed(found: Mapping[str, list[DeviceAttributes]]) -> None:
-            missing = sorted(tasks - set(found)) if patience_s else []
-            error = self._unlisted(missing, patience_s) if missing else None
-            on_done(error, self.own_devices + [d for task in sorted(found) for d in found[task]])
-
-        self._ask(dict.fromkeys(tasks, patience_s), listed)
-
-    def _unlisted(self, tasks: Sequence[str], patience_s: float) -> errors.UnavailableError:
-        peers = [(task, self.peer(task)) for task in tasks]
-        shown = ", ".join(f"{task} at {peer.address} ({peer.why or peer.state.value})" for task, peer in peers)
-        return errors.UnavailableError.of(
-            f"The devices of {shown} cannot be listed: no answer within {patience_s:g} s. Start what is missing, or"
-            " leave it out by ConfigProto(device_filters=...).",
-            task=tasks[0],
-        )
-
-    def learn_devices(self, nodes: Sequence[Node], options: SessionOptions, on_done: Callable[[], None]) -> None:
-        """Asks tasks for the devices in the nodes' requests that this master does not know yet.
-
-        It waits for tasks that a request names; of the others it takes immediate answers only.
-        """
-        patience_s = options.operation_timeout_s or options.connect_timeout_s
-        tasks: dict[str, float] = {}
-        for request in unusual_requests(nodes):
-            if any(matches(request, parse(d.name)) for d in self.devices(options.device_filters)):
-                continue
-            where = request._replace(device_type=None, device_index=None)
-            others = [t for t in self._tasks if t not in self._known and t != self.task]
-            unasked = [t for t in others if intersects(where, parse(t))]
-            tasks |= dict.fromkeys(unasked, patience_s if len(unasked) == 1 else 0.0)
-        if tasks:
-            self._ask(tasks, lambda found: on_done())
-        else:
-            on_done()
-
-    def _ask(self, tasks: Mapping[str, float], on_done: Callable[[Mapping[str, list[DeviceAttributes]]], None]) -> None:
-        """Asks tasks for their devices; each is waited for so many seconds, or (0) not if it cannot be reached."""
-
-        def ask(task: str, patience_s: float, answered: Callable[[Any], None]) -> None:
-            timeout_s, is_patient = patience_s or _ANSWER_TIMEOUT_S, bool(patience_s)
-            self.peer(task).call(GetStatus(), answered, timeout_s=timeout_s, wait_for_ready=is_patient)
-
-        def asked(outcomes: Mapping[str, Outcome[Any]]) -> None:
-            found = {}
-            for task, answer in outcomes.items():
-                if not isinstance(answer, errors.OpError):
-                    devices = renamed([DeviceAttributes(*fields) for fields in answer.devices], task)
-                    found[task] = self._known[task] = devices
-            on_done(found)
-
-        fan_out({task: partial(ask, task, patience_s) for task, patience_s in tasks.items()}, asked)
 
     def reset(
         self, containers: Sequence[str], filters: Sequence[str], on_done: Callable[[errors.OpError | None], None],
@@ -310,7 +168,7 @@ class Master:
         request = CleanupAll(tuple(containers))
 
         def ask(task: str, answered: Callable[[Any], None]) -> None:
-            self.peer(task).call(request, answered, timeout_s=_ANSWER_TIMEOUT_S)
+            self.peer(task).call(request, answered, timeout_s=ANSWER_TIMEOUT_S)
 
         fan_out({task: partial(ask, task) for task in tasks}, lambda outcomes: on_done(first_error(outcomes)))
 
@@ -321,26 +179,8 @@ class Master:
             session.close(f"{self.task} is shutting down.")
 
 
-def renamed(devices: Sequence[DeviceAttributes], task: str) -> list[DeviceAttributes]:
-    """Devices as those of a task."""
-    return [replace(device, name=task + device.name[device.name.index("/device:") :]) for device in devices]
-
-
-def unusual_requests(nodes: Sequence[Node]) -> list[ParsedDevice]:
-    """The devices that nodes name and that a task need not have: all but its first CPU."""
-    found = []
-    for device in {node.device for node in nodes}:
-        try:
-            request = parse(device)
-        except ValueError:  # the placer says which node it is
-            continue
-        if request.device_type not in (None, "CPU") or request.device_index not in (None, 0):
-            found.append(request)
-    return found
-
-
-# ---- run options ----------------------------------------
-# RunOptions as the runtime reads them and RunMetadata as it fills it; protobuf is imported for runs that have any.
+# ---- RunOptions as the runtime reads them, and RunMetadata as it fills it -------------------------------------------
+# Protobuf is imported for runs that have any.
 
 
 def parsed(options: bytes) -> Any:
@@ -409,34 +249,9 @@ def fill_cost_graph(cost_graph: Any, partitions: Iterable[Mapping[str, Node]], s
             made.compute_cost = entry.op_end_rel_micros - entry.op_start_rel_micros
 
 
-# ---- Sessions that bring their own cluster: ``ConfigProto.cluster_def`` --------------------------------------------
-# Servers that know little or nothing of each other work together for one session under the names that
-# its cluster gives them. The master of such a session is the target's, seen as the task whose address in that
-# cluster is the target's; each worker is told its name, and the addresses of the others, when the session
-# is opened there. Unless ``share_session_state_in_clusterspec_propagation`` is set, the state is the session's own.
+# ---- How a session begins -------------------------------------------------------------------------------------------
 
 OnSession = Callable[[errors.OpError | None, MasterSession | None], None]
-
-
-class SessionCluster(Master):
-    """A master under the name that a session's cluster gives it.
-
-    Args:
-      server: the master of the session's target.
-      target: the address by which the client reached it.
-
-    Raises:
-      InvalidArgumentError: unless the target is one task of the cluster, and one that the server is not already.
-    """
-
-    def __init__(self, server: Master, tasks: Mapping[str, str], target: str) -> None:
-        super().__init__(server.worker, tasks, server.peer_without_name, server.reactor, server.config)
-        self.task = _own_task(server, tasks, target)
-        self.own_devices = renamed(server.own_devices, self.task)
-        self.sessions, self.ended, self.step_over = server.sessions, server.ended, server.step_over  # type: ignore[method-assign]
-
-    def worker_name(self, task: str) -> str:
-        return task
 
 
 def open_session(
@@ -471,36 +286,10 @@ def open_session(
 
     def listed(_: errors.OpError | None, devices: Sequence[DeviceAttributes]) -> None:
         try:
-            session = cluster.create_session(nodes, isolated, in_process)
+            session = server.create_session(nodes, isolated, in_process, cluster)
         except errors.OpError as error:
             on_done(error, None)
         else:
             on_done(None, session)
 
     cluster.list_devices(listed, options.device_filters)
-
-
-def _own_task(server: Master, tasks: Mapping[str, str], target: str) -> str:
-    """The task of a cluster that the target's server is."""
-    found = [task for task, address in tasks.items() if same_address(address, target)]
-    shown = ", ".join(f"{task} at {address}" for task, address in tasks.items())
-    if not found:
-        text = (
-            "The master (current machine) is not included in the provided cluster_def. The session's target is"
-            f" {target}, and the tasks are {shown}: give one of them the target's address."
-        )
-        raise errors.InvalidArgumentError.of(text)
-    if len(found) > 1:
-        text = (
-            "Found multiple matching tasks that correspond to to the master. Master target: "
-            f"'{target}'. ClusterDef: {shown}"
-        )
-        raise errors.InvalidArgumentError.of(text)
-    if found[0] == server.task:
-        name = parse(server.task)
-        text = (
-            "The ClusterSpec names the job and task index to be the same names that were provided when the server"
-            f" booted. This is currently not allowed. Job: {name.job}, task index: {name.task}"
-        )
-        raise errors.InvalidArgumentError.of(text)
-    return found[0]

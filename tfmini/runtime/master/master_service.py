@@ -21,8 +21,7 @@ from tfmini.runtime.master.master import (
 )
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.master.step import Step
-from tfmini.runtime.master.trace_request import TraceRequest
+from tfmini.runtime.master.step import Step, TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.resources import SessionOwners
 
@@ -67,7 +66,7 @@ class _MasterService:
         return handler
 
     def create_session(self, peer: Peer, request: m.CreateSession, respond: Responder) -> None:
-        self._owners.check_room(peer, self.master.task)
+        self._owners.check_session_limits(peer, self.master.task)
         nodes = [Node.from_wire(fields) for fields in request.graph]
 
         def opened(error: errors.OpError | None, session: MasterSession | None) -> None:
@@ -80,7 +79,7 @@ class _MasterService:
                 respond(errors.CancelledError.of("The session was cancelled by its client."))
                 return
             self._owners.adopt(session.handle, peer, session.close)
-            session.holds.append(lambda: self._owners.release(session.handle))
+            session.tasks.holds.append(lambda: self._owners.release(session.handle))
             respond(m.CreateSessionReply(session.handle, session.graph_version))
 
         try:
@@ -157,9 +156,9 @@ class _MasterService:
         session = self.master.sessions.get(request.session_handle)
         if session is not None:
             self._owners.check(session.handle, peer)
-        master = session.master if session else self.master
+        cluster = session.cluster if session else self.master
         options = session.options if session else SessionOptions()
-        master.list_devices(done, options.device_filters, options.patience_s)
+        cluster.list_devices(done, options.device_filters, options.patience_s)
 
     def reset(self, peer: Peer, request: m.Reset, respond: Responder) -> None:
         def done(error: errors.OpError | None) -> None:
@@ -178,3 +177,45 @@ def _reply(
     except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the client wait for ever
         text = f"the RunMetadata cannot be made: {type(error).__name__}: {error}"
         respond(errors.InternalError.of(text))
+
+
+# ---- Requests to trace a step ---------------------------------------------------------------------------------------
+
+_LONGEST_TRACE_S = 600.0
+
+
+def trace_handlers(master: Master) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+
+    def trace_step(peer: Peer, asked: m.TraceStep, respond: Responder) -> None:
+        request = TraceRequest(lambda error, trace: _answer_trace(master, error, trace, respond))
+        if not master.open_trace_request(request):
+            respond(errors.UnavailableError.of(f"Another step of {master.task} is being traced; ask again later."))
+            return
+        seconds = min(max(asked.timeout_ms / 1000, 0.0), _LONGEST_TRACE_S)
+        late = errors.DeadlineExceededError.of(
+            f"No training step of {master.task} began and ended within {seconds:g} s. Only steps that its own sessions "
+            f"run can be traced: choose a worker or the chief."
+        )
+        request.limit(master.reactor, seconds, late)
+        respond.on_cancel(lambda: request.done(errors.CancelledError.of("The request for a trace was cancelled.")))
+
+    return {m.TraceStep: trace_step}
+
+
+def _answer_trace(
+    master: Master, error: errors.OpError | None, trace: GatheredTrace | None, respond: Responder
+) -> None:
+    master.end_trace_request()
+    if trace is None:
+        respond(error or errors.InternalError.of("The step has no record."))
+    elif not master.worker.threads.run_in_pool(_reply_trace, trace, respond):
+        respond(errors.shutting_down(master.task))
+
+
+def _reply_trace(trace: GatheredTrace, respond: Responder) -> None:
+    """Answers with the StepStats, which take long for many ops."""
+    try:
+        respond(m.TraceStepReply(trace.step_stats().SerializeToString()))
+    except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and whoever asked would wait
+        respond(errors.InternalError.of(f"The trace cannot be written: {type(error).__name__}: {error}"))

@@ -11,7 +11,7 @@ import logging
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmini import errors
 from tfmini.graph.node import MADE_BY_PASSES, Node, Nodes, by_name, check_edges
@@ -24,14 +24,19 @@ from tfmini.placement.placer import ColocationLeaders, place, with_neighbours
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
 from tfmini.runtime.gathered_trace import GatheredTrace
-from tfmini.runtime.master.registration import Plan, Registration, build_plan, endpoint_of, forget_when_unused
-from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep
+from tfmini.runtime.master.cluster import ClusterView
+from tfmini.runtime.master.registration import (
+    Plan,
+    Registration,
+    SessionOnTasks,
+    Signature,
+    build_plan,
+    endpoint_of,
+    forget_when_unused,
+)
+from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.text import printable
-
-if TYPE_CHECKING:
-    from tfmini.runtime.master.master import Master
-    from tfmini.runtime.master.trace_request import TraceRequest
 
 _log = logging.getLogger("tfmini.runtime")
 
@@ -39,8 +44,7 @@ OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnStep = Callable[[Step], Any]
 OnOutcome = Callable[[Outcome[Plan]], None]
 MakeError = Callable[[str], errors.OpError]
-_Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-_PlanKey = tuple[_Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
+_PlanKey = tuple[Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
@@ -105,17 +109,30 @@ class SessionBook:
 class MasterSession:
     """See the module. `Master.create_session` makes it.
 
+    Args:
+      cluster: as the session sees it.
+      on_step_over: called when a step has ended, with whether it has failed.
+      on_closed: called when the session has been closed.
+      in_process: whether the client is in this process.
+
     Attributes:
-      in_process: whether the client is in this process; its thread may then run a local plan by itself.
       opened_at: on the clock of the worker.
       ended, failed: the number of its steps that have ended; of those that have ended with an error.
       book: its plans and steps; see `SessionBook`.
-      asked_tasks: those that were asked to open this session, also if they have not answered.
-      holds: functions that stop reconnecting to the tasks where this session is open.
+      tasks: where it is open.
     """
 
-    def __init__(self, master: Master, handle: str, options: SessionOptions, in_process: bool = False) -> None:
-        self.master = master
+    def __init__(
+        self,
+        cluster: ClusterView,
+        handle: str,
+        options: SessionOptions,
+        on_step_over: Callable[[bool], None],
+        on_closed: Callable[[MasterSession], None],
+        in_process: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self._on_step_over, self._on_closed = on_step_over, on_closed
         self.handle = handle
         self.options = options
         self.in_process = in_process
@@ -126,11 +143,9 @@ class MasterSession:
         self.graph_version = 0
         self._book = Guarded("session plans", SessionBook())
         self.book = self._book.state
-        self.asked_tasks: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
-        self.registered_tasks: dict[str, int] = {}
-        self.holds: list[Callable[[], None]] = []
+        self.tasks = SessionOnTasks(cluster, handle, options, in_process)
         self._names = itertools.count(0)
-        self.opened_at = master.worker.now()
+        self.opened_at = cluster.worker.now()
         self.ended = self.failed = 0
         self._graph_lock = lock("session graph")  # guards the nodes and their placement
 
@@ -179,7 +194,7 @@ class MasterSession:
                 raise errors.InvalidArgumentError.of(text)
 
     def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
-        """As `extend`, after asking tasks about devices that the nodes name and that this master does not know."""
+        """As `extend`, after asking tasks about devices that the nodes name and that this task does not know."""
 
         def known() -> None:
             error: errors.OpError | None = None
@@ -190,19 +205,19 @@ class MasterSession:
                 error = failure
             on_done(error)
 
-        self.master.learn_devices(nodes, self.options, known)
+        self.cluster.learn_devices(nodes, self.options, known)
 
     def _place(self, nodes: Nodes) -> None:
         """Places new nodes; those placed earlier keep their devices."""
         filters = self.options.device_filters
-        devices = self.master.devices(filters)
+        devices = self.cluster.devices(filters)
         placement = place(
             with_neighbours(nodes, self.nodes, self._leaders),
             devices,
-            default_device=self.master.default_device,
+            default_device=self.cluster.default_device,
             soft_placement=self.options.allow_soft_placement,
             assigned=self.placement,
-            hidden=[d.name for d in self.master.devices(()) if d not in devices] if filters else (),
+            hidden=[d.name for d in self.cluster.devices(()) if d not in devices] if filters else (),
         )
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
@@ -219,12 +234,12 @@ class MasterSession:
 
     # ---- plans ------------------------------------------------------------------------------
 
-    def find_plan(self, signature: _Signature, traced: bool = False) -> Plan | None:
+    def find_plan(self, signature: Signature, traced: bool = False) -> Plan | None:
         """The plan of a signature, or None if it is not registered."""
         return self.book.plans.get((signature, traced, frozenset()))
 
     def prepare(
-        self, signature: _Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
+        self, signature: Signature, on_plan: OnPlan, traced: bool = False, timeout_s: float | None = None,
         omitted: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         """Calls back with the plan of (feeds, fetches, targets), built and registered on all tasks.
@@ -246,7 +261,7 @@ class MasterSession:
                 on_plan(None, plan)
 
         wait = FanOut({"plan": partial(self._prepare, key)}, done)
-        reactor = self.master.reactor
+        reactor = self.cluster.reactor
         if timeout_s is not None and reactor is not None and key not in self.book.plans:
             wait.limit(reactor, timeout_s, lambda: late_plan(timeout_s, self._describe_registrations()))
         wait.begin()
@@ -262,9 +277,8 @@ class MasterSession:
         signature, traced, omitted = key
         try:
             self._check_open()
-            plan = self._build(signature, omitted)
-            plan.traced = traced
-            registration = Registration(self, plan, lambda error: self._prepared(key, error or plan))
+            plan = self._build(signature, traced, omitted)
+            registration = Registration(self.tasks, plan, lambda error: self._prepared(key, error or plan))
             if not self._book(SessionBook.begin, registration):
                 raise self.closing_error()
             registration.start()
@@ -275,32 +289,32 @@ class MasterSession:
             self._prepared(key, errors.InternalError.of(f"{type(error).__name__}: {error}"))
             raise
 
-    def _build(self, signature: _Signature, omitted: frozenset[str]) -> Plan:
+    def _build(self, signature: Signature, traced: bool, omitted: frozenset[str]) -> Plan:
         feeds, fetches, targets = signature
         with self._graph_lock, collector_at_rest():
-            incarnations = {d.name: d.incarnation for d in self.master.devices(())}
+            incarnations = {d.name: d.incarnation for d in self.cluster.devices(())}
             nodes, placement = self.nodes, self.placement
             if omitted:
                 fed, wanted = map(endpoint_of, feeds), map(endpoint_of, fetches)
                 nodes, places = omit(nodes, omitted, prune(nodes, list(wanted), targets, list(fed)), placement)
                 placement = {**placement, **places}
             return build_plan(
-                nodes, placement, feeds, fetches, targets,
-                client_device=self.master.default_device, incarnations=incarnations, name_counter=self._names,
+                nodes, placement, feeds, fetches, targets, traced=traced,
+                client_device=self.cluster.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
 
     def _prepared(self, key: _PlanKey, outcome: Outcome[Plan]) -> None:
         plan = None if isinstance(outcome, errors.OpError) else outcome
         old, waiting = self._book(SessionBook.made, key, plan)
         for forgotten in old:
-            forget_when_unused(forgotten, self.master)
+            forget_when_unused(forgotten, self.cluster)
         for answered in waiting:
             answered(outcome)
 
     # ---- steps ------------------------------------------------------------------------------
 
     def run(
-        self, signature: _Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
+        self, signature: Signature, values: Sequence[Any], timeout_s: float | None, plan_timeout_s: float | None,
         traced: bool, request: TraceRequest | None, on_done: OnDone, begun: OnStep,
     ) -> None:  # fmt: skip
         """Makes the plan of a signature if that is needed, and runs a step of it, as `start_step`.
@@ -348,13 +362,13 @@ class MasterSession:
         self.book.steps.pop(step.step_id, None)
         self.ended += 1
         self.failed += has_failed
-        self.master.step_over(has_failed)
+        self._on_step_over(has_failed)
 
     def steps(self) -> list[Step]:
         """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""
         return list(self.book.steps.values())
 
-    def describe_wait(self, signature: _Signature, told: Told) -> None:
+    def describe_wait(self, signature: Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
         plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
         step = next((step for step in list(self.book.steps.values()) if step.plan in plans), None)
@@ -385,7 +399,8 @@ class MasterSession:
             registration.cancel(self.closing_error())
         for step in steps:
             step.cancel(self.closing_error())
-        self.master.forget(self)
+        self._on_closed(self)
+        self.tasks.close(self.closing_error)
 
 
 def late_plan(timeout_s: float, cause: str) -> errors.OpError:

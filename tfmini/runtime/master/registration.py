@@ -23,17 +23,23 @@ from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut, first_error
-from tfmini.rpc.messages import CreateWorkerSession, DeregisterGraph, RegisterGraph
+from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
-from tfmini.runtime.resources import hold
+from tfmini.runtime.master.cluster import ClusterView
+from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.resources import GRACE_S, hold
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
-    from tfmini.runtime.master.master import Master
-    from tfmini.runtime.master.master_session import MasterSession
 
+
+_log = logging.getLogger("tfmini.runtime")
 
 # ---- The plan for one (feeds, fetches, targets): pruned, placed, and cut into the graphs of tasks ------------------
+
+
+Signature = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""The names of the feeds, of the tensors to fetch and of the operations to run."""
 
 
 @dataclass
@@ -94,6 +100,7 @@ def build_plan(
     fetches: Sequence[str],
     targets: Sequence[str],
     *,
+    traced: bool,
     client_device: str,
     incarnations: Mapping[str, int],
     name_counter: Iterator[int],
@@ -111,26 +118,26 @@ def build_plan(
              [wanted.index(tensor) for _, tensor in graph.fetches])
         for task, graph in partitions.tasks.items()
     ]  # fmt: skip
-    return Plan(tuple(feeds), tuple(fetches), partitions, parts, targets=tuple(targets))
+    return Plan(tuple(feeds), tuple(fetches), partitions, parts, traced=traced, targets=tuple(targets))
 
 
-# ---- registration ------------------------------------------------------------
+# ---- How a plan gets onto its tasks ---------------------------------------------------------------------------------
 
-_log = logging.getLogger("tfmini.runtime")
 _PROGRESS_S = 5.0
 
 Answered = Callable[[Outcome[Any]], None]
+MakeClosingError = Callable[[], errors.OpError]
 
 
-def forget_when_unused(plan: Plan, master: Master) -> None:
+def forget_when_unused(plan: Plan, cluster: ClusterView) -> None:
     """Lets the tasks forget the parts of a plan, remote ones when the last step or client has let go of the plan."""
     remote = [(part.peer, part.graph_handle, part.incarnation) for part in plan.parts if part.graph is None]
     for part in plan.parts:
         if part.graph is not None:  # who still has the plan has the graph, too
-            master.worker.deregister_graph(part.graph.handle)
+            cluster.worker.deregister_graph(part.graph.handle)
     if remote:
         # A garbage collection may run anywhere, so the requests are made in the reactor.
-        weakref.finalize(plan, master.reactor.call_soon, _deregister_all, remote).atexit = False
+        weakref.finalize(plan, cluster.reactor.call_soon, _deregister_all, remote).atexit = False
 
 
 def _deregister_all(parts: list[tuple[Any, int, int]]) -> None:
@@ -138,18 +145,71 @@ def _deregister_all(parts: list[tuple[Any, int, int]]) -> None:
         peer.call(DeregisterGraph(handle), lambda answer: None, incarnation=incarnation)
 
 
+class SessionOnTasks:
+    """A client session on the tasks of its cluster: where it is open, or asked to be, until it is closed.
+
+    Attributes:
+      cluster: as the session sees it.
+      in_process: whether the client is in this process; its thread may then run a local plan by itself.
+      asked_tasks: those that were asked to open this session, also if they have not answered.
+      registered_tasks: those that have opened it -> their incarnation.
+      holds: functions that stop reconnecting to those tasks.
+      closing_error: makes the error of whatever the end of the session ends; None while it is open.
+    """
+
+    def __init__(self, cluster: ClusterView, handle: str, options: SessionOptions, in_process: bool = False) -> None:
+        self.cluster, self.handle, self.options, self.in_process = cluster, handle, options, in_process
+        self.asked_tasks: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
+        self.registered_tasks: dict[str, int] = {}
+        self.holds: list[Callable[[], None]] = []
+        self.closing_error: MakeClosingError | None = None
+
+    def open_here(self) -> None:
+        """Opens the session on the worker of this task.
+
+        Raises:
+          OpError: the session was closed meanwhile.
+        """
+        worker, cluster = self.cluster.worker, self.cluster
+        if self.handle not in worker.sessions:
+            isolate = self.options.isolate_session_state
+            worker.create_session(self.handle, isolate, cluster.addresses(), cluster.worker_name(cluster.task))
+            if self.closing_error is not None:  # perhaps `close` was too early to find it there
+                worker.delete_session(self.handle, self.closing_error())
+                raise self.closing_error()
+
+    def close(self, closing_error: MakeClosingError) -> None:
+        """Tells the tasks to forget the session."""
+        self.closing_error = closing_error
+        self.cluster.worker.delete_session(self.handle, closing_error())
+        for end in self.holds:
+            end()
+        for task in list(self.asked_tasks):
+            self.delete(task)
+
+    def delete(self, task: str) -> None:
+        """Closes the session on another task, also when the connection is broken now and returns in time.
+
+        A task that cannot be reached for `GRACE_S` drops the session by itself; a restarted one has forgotten it.
+        """
+        self.cluster.peer(task).call(
+            DeleteWorkerSession(self.handle), lambda answer: None, timeout_s=GRACE_S,
+            incarnation=self.registered_tasks.get(task), wait_for_ready=True,
+        )  # fmt: skip
+
+
 class Registration:
     """Registers all parts of a plan; ``on_done(error)`` is called once."""
 
-    def __init__(self, session: MasterSession, plan: Plan, on_done: Callable[[errors.OpError | None], None]) -> None:
+    def __init__(self, session: SessionOnTasks, plan: Plan, on_done: Callable[[errors.OpError | None], None]) -> None:
         self.session = session
         self.plan = plan
         self._on_done = on_done
         self._progress: Any = None
         self._waited = 0.0
-        self._began = session.master.worker.now()
+        self._began = session.cluster.worker.now()
         self._is_limited = False
-        own = session.master.task
+        own = session.cluster.task
         self._remote = {part.task: part for part in plan.parts if part.task != own}
         calls: dict[str, Any] = {task: partial(self._open_session, part) for task, part in self._remote.items()}
         self._wait: FanOut[str, Any] = FanOut({**calls, own: self._register_local}, self._finish, True, self._withdraw)
@@ -160,21 +220,21 @@ class Registration:
         The requests leave first, so that the other tasks compile their parts while this one compiles its own.
         """
         self._wait.begin()
-        reactor = self.session.master.reactor
+        reactor = self.session.cluster.reactor
         if self._remote and reactor is not None and not self.is_over:
             self._progress = reactor.call_later(_PROGRESS_S, self._report)
 
     def _register_local(self, answered: Answered) -> None:
-        master, session = self.session.master, self.session
+        cluster, session = self.session.cluster, self.session
         is_whole = len(self.plan.parts) == 1
         for part in self.plan.parts:
-            if part.task == master.task:
-                master.open_local_session(session)
-                part.graph = master.worker.register_graph(
+            if part.task == cluster.task:
+                session.open_here()
+                part.graph = cluster.worker.register_graph(
                     session.handle, part.task_graph, session.options.fold_constants, self.plan.traced,
                     session.in_process, is_whole,
                 )  # fmt: skip
-                part.incarnation = master.worker.incarnation
+                part.incarnation = cluster.worker.incarnation
                 if part.graph.driver.is_blocking:
                     self.plan.local = part.graph
         answered(None)
@@ -183,14 +243,14 @@ class Registration:
 
     def _open_session(self, part: Part, answered: Answered) -> None:
         """Opens the session on the task unless the current incarnation of the task has it, and registers the part."""
-        master, session = self.session.master, self.session
-        part.peer = master.peer(part.task)
+        cluster, session = self.session.cluster, self.session
+        part.peer = cluster.peer(part.task)
         if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation, answered)
             return
         session.asked_tasks[part.task] = None  # also one that answers too late or never
-        isolate, name = session.options.isolate_session_state, master.worker_name(part.task)
-        request = CreateWorkerSession(session.handle, isolate, master.addresses(), name)
+        isolate, name = session.options.isolate_session_state, cluster.worker_name(part.task)
+        request = CreateWorkerSession(session.handle, isolate, cluster.addresses(), name)
         part.peer.call(
             request,
             partial(self._session_opened, part, answered),
@@ -202,8 +262,8 @@ class Registration:
         if isinstance(answer, errors.OpError):
             answered(self._unreachable(part, answer))
             return
-        if self.session.closed:
-            self.session.master.delete_worker_session(self.session, part.task)
+        if self.session.closing_error is not None:
+            self.session.delete(part.task)
             answered(self.session.closing_error())
             return
         if part.task not in self.session.registered_tasks:
@@ -232,10 +292,10 @@ class Registration:
 
     def _limit_time(self) -> None:
         """The session's operation timeout counts from the start of the registration."""
-        limit_s, reactor = self.session.options.operation_timeout_s, self.session.master.reactor
+        limit_s, reactor = self.session.options.operation_timeout_s, self.session.cluster.reactor
         if limit_s and reactor is not None and not self._is_limited:
             self._is_limited = True
-            left_s = max(0.001, self._began + limit_s - self.session.master.worker.now())
+            left_s = max(0.001, self._began + limit_s - self.session.cluster.worker.now())
             self._wait.limit(reactor, left_s, lambda: self._late(limit_s))
 
     def _late(self, limit_s: float) -> errors.OpError:
@@ -263,7 +323,7 @@ class Registration:
                 "CreateSession still waiting for response from worker: %s at %s: %s (%g s; gives up after %g s)",
                 part.task, part.peer.address, why, self._waited, limit,
             )  # fmt: skip
-        reactor = self.session.master.reactor
+        reactor = self.session.cluster.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
 
     def _missing(self) -> list[tuple[Part, str]]:
@@ -307,4 +367,4 @@ class Registration:
             _deregister_all([(part.peer, answer.graph_handle, part.incarnation)])
         for part in self.plan.parts:
             if part.graph is not None and part.task == task:
-                self.session.master.worker.deregister_graph(part.graph.handle)
+                self.session.cluster.worker.deregister_graph(part.graph.handle)

@@ -6,22 +6,25 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfmini import errors
+from tfmini.graph.node import Node, Nodes
 from tfmini.graph.op_types import ops_with
-from tfmini.locks import Guarded
+from tfmini.graph.prune import training_ops
+from tfmini.locks import Guarded, Once
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out
 from tfmini.rpc.messages import AbortStep, DescribeStep, Logging, LostTensors, RunGraph
-from tfmini.runtime.executor.partition_run import PartitionRun, deadline_exceeded
+from tfmini.rpc.waiter import Clock
+from tfmini.runtime.executor.registered_graph import PartitionRun, deadline_exceeded
 from tfmini.runtime.gathered_trace import GatheredTrace, TaskRecord
-from tfmini.runtime.master.registration import Part, Plan
+from tfmini.runtime.master.cluster import ClusterView
+from tfmini.runtime.master.registration import Part, Plan, Signature
 from tfmini.runtime.trace import OWN, Alignment, StepLog, ask_clock, clock
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
-    from tfmini.runtime.master.master_session import MasterSession
 
 _log = logging.getLogger("tfmini.runtime")
 _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing may compute on
@@ -159,6 +162,19 @@ def _ask_task(step_id: int, part: Part, told: Told) -> None:
     part.peer.call(DescribeStep(step_id), answered, timeout_s=ASK_S)
 
 
+class StepOwner(Protocol):
+    """The part of a `MasterSession` that its steps, and requests to trace one, use."""
+
+    handle: str
+    cluster: ClusterView
+    nodes: Nodes
+
+    def find_plan(self, signature: Signature) -> Plan | None: ...
+    def add_step(self, step: Step) -> bool: ...
+    def remove_step(self, step: Step, has_failed: bool) -> None: ...
+    def closing_error(self) -> errors.OpError: ...
+
+
 class Step:
     """One run of a plan. `MasterSession.new_step` makes it.
 
@@ -171,11 +187,11 @@ class Step:
     """
 
     def __init__(
-        self, session: MasterSession, plan: Plan, on_done: OnDone, timeout_s: float | None, log: StepLog | None = None
+        self, session: StepOwner, plan: Plan, on_done: OnDone, timeout_s: float | None, log: StepLog | None = None
     ) -> None:
         self.session = session
         self.plan = plan
-        self.step_id = session.master.worker.new_step_id()
+        self.step_id = session.cluster.worker.new_step_id()
         self.log = log
         if log is not None:
             log.step_id = self.step_id
@@ -186,7 +202,7 @@ class Step:
         self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
         self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
-        self.started_at = session.master.worker.now()
+        self.started_at = session.cluster.worker.now()
 
     def start(self, values: Sequence[Any]) -> None:
         """Begins the step.
@@ -199,7 +215,7 @@ class Step:
         if not self.session.add_step(self):
             self._finish(self.session.closing_error(), [])
             return
-        reactor = self.session.master.reactor
+        reactor = self.session.cluster.reactor
         if self._timeout_s is not None and reactor is not None:
             self._timer = reactor.call_later(self._timeout_s, self.expire)
         local: tuple[int, Part] | None = None
@@ -225,15 +241,15 @@ class Step:
         """
         assert self._timeout_s is not None
         parts = self.waiting_parts()
-        waits = pending_parts(self.step_id, parts, self.session.master.worker.runs)
+        waits = pending_parts(self.step_id, parts, self.session.cluster.worker.runs)
         error = deadline_exceeded(self.step_id, self._timeout_s, waits)
         if self._late is not None or not self._may_end(parts):
             self.cancel(self._late or error)
             return
         self._late = error
         own = [part for part in parts if part.graph is not None]
-        self._own_waits = pending_parts(self.step_id, own, self.session.master.worker.runs)
-        reactor = self.session.master.reactor
+        self._own_waits = pending_parts(self.step_id, own, self.session.cluster.worker.runs)
+        reactor = self.session.cluster.reactor
         if reactor is not None:
             self._timer = reactor.call_later(_ENDING_S, self.expire)
         for part in parts:
@@ -254,7 +270,7 @@ class Step:
         if ops.isdisjoint(_WAITS - _COLLECTIVES):
             return False
         # Groups of tensors that the part of this task lacks are on their way, or another task says why they are not.
-        run = self.session.master.worker.runs.get(self.step_id)
+        run = self.session.cluster.worker.runs.get(self.step_id)
         return run is None or not run.waits_here
 
     def waiting_parts(self) -> list[Part]:
@@ -263,7 +279,7 @@ class Step:
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
-        describe_parts(self.step_id, self.waiting_parts(), self.session.master.worker.runs, told)
+        describe_parts(self.step_id, self.waiting_parts(), self.session.cluster.worker.runs, told)
 
     def task_lost(self, peer: Peer, why: str) -> None:
         """A task is lost that may have run its part: ends the step if another part waits for tensors from there.
@@ -274,7 +290,7 @@ class Step:
         for part in [part for part in self.plan.parts if part.peer is peer and part not in waiting]:
             for other in waiting:
                 if other.graph is not None:
-                    self.session.master.worker.tensors_lost([self.step_id], part.task, why, None)
+                    self.session.cluster.worker.tensors_lost([self.step_id], part.task, why, None)
                 else:
                     lost = LostTensors([self.step_id], why, "", part.task)
                     other.peer.call(lost, lambda _: None, incarnation=other.incarnation)
@@ -298,7 +314,7 @@ class Step:
         assert part.graph is not None
         if self.log is not None:
             self.log.called[index] = clock()
-        self.session.master.worker.run_graph(part.graph, self.step_id, feeds, done, self._timeout_s)
+        self.session.cluster.worker.run_graph(part.graph, self.step_id, feeds, done, self._timeout_s)
 
     def _call(self, index: int, part: Part, feeds: list[Any]) -> None:
         def done(answer: Any) -> None:
@@ -349,7 +365,7 @@ class Step:
         for index in instruction.parts:
             part = self.plan.parts[index]
             if part.graph is not None:
-                self.session.master.worker.abort_step(self.step_id, error)
+                self.session.cluster.worker.abort_step(self.step_id, error)
             else:
                 # `send` keeps the order: the RunGraph arrives first, even if both wait for a connection.
                 part.peer.send(AbortStep(self.step_id, instruction.why))
@@ -370,7 +386,7 @@ class TracedStep(Step):
 
     log: StepLog
 
-    def __init__(self, session: MasterSession, plan: Plan, on_done: OnDone, timeout_s: float | None) -> None:
+    def __init__(self, session: StepOwner, plan: Plan, on_done: OnDone, timeout_s: float | None) -> None:
         super().__init__(session, plan, on_done, timeout_s, StepLog())
         self._remote = [(i, part) for i, part in enumerate(plan.parts) if part.graph is None]
         self._alignments: dict[int, Alignment | None] = {}
@@ -396,12 +412,12 @@ class TracedStep(Step):
         part.peer.call(Logging(self.step_id), answered, _COLLECT_TIMEOUT_S, part.incarnation)
 
     def _collected(self, values: list[Any], answers: Mapping[int, Outcome[Any]]) -> None:
-        master = self.session.master
-        trace = GatheredTrace(master.default_device, self.log)
+        cluster = self.session.cluster
+        trace = GatheredTrace(cluster.default_device, self.log)
         for index, part in enumerate(self.plan.parts):
             answer = answers.get(index)
             if answer is None:
-                stats = partial(master.worker.step_stats, self.step_id)
+                stats = partial(cluster.worker.step_stats, self.step_id)
                 trace.records.append(TaskRecord(part.task, stats, OWN, index))
             elif isinstance(answer, errors.OpError):
                 _log.warning("%s did not report its part of step %d: %s", part.task, self.step_id, answer.message)
@@ -415,3 +431,63 @@ class TracedStep(Step):
 
 def _bytes(values: Iterable[Any]) -> int:
     return sum(int(getattr(value, "nbytes", 0)) for value in values)
+
+
+# ---- A request from outside to trace one step of a task's master ----------------------------------------------------
+# While there is no request, a step costs one look at an attribute of the master. Only one request is open at a time.
+
+
+def trains(step: Iterable[Node], graph: Iterable[Node]) -> bool:
+    """Whether a step runs one of the `training_ops` of its graph. In a graph that has none every step counts.
+
+    Args:
+      step: the nodes that the step runs.
+      graph: all nodes of the session.
+    """
+    wanted = training_ops({node.op for node in graph})
+    return not wanted or not wanted.isdisjoint({node.op for node in step})
+
+
+class TraceRequest:
+    """One request.
+
+    Args:
+      answer: called once, with the error or the record of the step.
+
+    Attributes:
+      timer: of its deadline; it would keep the plans that the request has seen.
+    """
+
+    def __init__(self, answer: Callable[[errors.OpError | None, GatheredTrace | None], None]) -> None:
+        self._answer = answer
+        self.timer: Any = None
+        self._taken, self._over = Once(), Once()
+        self._trains: dict[int, tuple[Plan, bool]] = {}  # by the plan's identity, with the plan to keep it alive
+
+    def wants(self, session: StepOwner, plan: Plan) -> bool:
+        """Whether this run of a plan is the one to trace; True once."""
+        if self._taken.is_over or not (plan.fetches or plan.targets):
+            return False
+        signature = plan.feeds, plan.fetches, plan.targets
+        if session.find_plan(signature) is not plan:  # one that leaves out updates; the traced plan would make them
+            return False
+        if id(plan) not in self._trains:
+            nodes = [node for part in plan.parts for node in part.task_graph.nodes.values()]
+            self._trains[id(plan)] = plan, trains(nodes, list(session.nodes.values()))
+        return self._trains[id(plan)][1] and self._taken()
+
+    def limit(self, reactor: Clock, seconds: float, late: errors.OpError) -> None:
+        """Sets the deadline of a request that may be over by now."""
+        self.timer = reactor.call_later(seconds, self.done, late)
+        if self._over.is_over:
+            self.timer.cancel()
+
+    def done(self, error: errors.OpError | None, trace: GatheredTrace | None = None) -> bool:
+        """Answers, unless that has been done."""
+        self._taken()
+        is_first = self._over()
+        if is_first:
+            if self.timer is not None:
+                self.timer.cancel()
+            self._answer(error, trace)
+        return is_first

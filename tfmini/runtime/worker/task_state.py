@@ -13,8 +13,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.core_types import TensorLike
 from tfmini.rpc.messages import Acknowledged, LostTensors
-from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
-from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.executor.registered_graph import PartitionRun, RegisteredGraph, StepOutcome
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace import KeptTraces
 

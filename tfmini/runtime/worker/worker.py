@@ -22,12 +22,12 @@ from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.messages import SendTensors
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.compiler.kernels import several_may_block
+from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.lowering import DEAD
-from tfmini.runtime.compiler.program import Program, compile_program
+from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.dispatch import BlockingRun, TaskThreads, can_block
-from tfmini.runtime.executor.partition_run import Done, FunctionRun, PartitionRun, Path, StepOutcome
-from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.executor.registered_graph import Done, FunctionRun, PartitionRun, Path, RegisteredGraph, StepOutcome
 from tfmini.runtime.gathered_trace import task_stats
 from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
@@ -145,10 +145,8 @@ class Worker:
         graph = RegisteredGraph(
             self.process.randbits(63) | 1, session_handle, program, session.resources, session.task or self.task,
             choose_driver(program, for_client and is_whole, self.reactor is not None), for_client,
+            {task: self._peer(session, task) for task in set(program.sends.values())}, task_graph,
         )  # fmt: skip
-        for task in set(program.sends.values()):
-            graph.peers[task] = self._peer(session, task)
-        graph.study(task_graph)
         if not self._state(TaskState.register, session, graph):
             raise errors.AbortedError.of(f"Session {session_handle} was closed while its graph was compiled.")
         return graph

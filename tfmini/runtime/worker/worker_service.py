@@ -1,4 +1,4 @@
-"""The worker's methods as answers to messages."""
+"""The worker's methods as answers to messages, and what its threads compute while messages wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfmini.rpc import messages as m
 from tfmini.rpc.link import register_work
 from tfmini.runtime.compiler.kernels import NODE_LINES
 from tfmini.runtime.executor.dataflow_run import Activation
-from tfmini.runtime.executor.partition_run import PartitionRun, StepOutcome
+from tfmini.runtime.executor.registered_graph import PartitionRun, StepOutcome
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import ThreadSnapshot
 from tfmini.runtime.worker.task_state import STEP_LIMIT
@@ -112,7 +112,7 @@ def _lines(frame: FrameType | None) -> tuple[str, ...]:
     return tuple(reversed(lines))
 
 
-# ---- worker service ------------------------------------------------------------
+# ---- The answers to messages ---------------------------------------------------------------------------------------
 
 _LARGE_GRAPH = 1000  # nodes; compiling so many takes about 0.1 s
 
@@ -165,7 +165,7 @@ class _WorkerService:
         handle = request.session_handle
         self._check_session(handle, peer)
         if handle not in self.worker.sessions:
-            self._owners.check_room(peer, self.worker.task)
+            self._owners.check_session_limits(peer, self.worker.task)
         self.worker.create_session(handle, request.isolate, request.tasks, request.task)
         self._owners.adopt(handle, peer, lambda why: self.worker.delete_session(handle))
 

@@ -109,8 +109,6 @@ class Inspection:
 
     def __repr__(self) -> str:
         """Short: a prompt and a notebook show it."""
-        from tfmini.show.inspection.text import headline
-
         return f"<Inspection: {headline(self)}>"
 
     def why(self, op: str) -> list[str]:
@@ -337,6 +335,13 @@ class Load:
     def is_idle(self) -> bool:
         """Whether the device has no part in the step and holds no variable."""
         return not (self.ops or self.traffic or self.state_bytes)
+
+
+def headline(found: Inspection) -> str:
+    """One line: the size of the graph, the ops that run, and the client's task."""
+    wanted = [*found.fetches, *found.targets]
+    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+    return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
 
 
 @dataclass(frozen=True)

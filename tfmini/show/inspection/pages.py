@@ -13,8 +13,7 @@ from typing import Any
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
 from tfmini.show.inspection.clusters import short
-from tfmini.show.inspection.findings import Inspection, Overview, fold_label, overview
-from tfmini.show.inspection.text import headline
+from tfmini.show.inspection.findings import Inspection, Overview, fold_label, headline, overview
 from tfmini.show.inspection.trace import (
     CONTROL,
     DISPATCH,

@@ -10,8 +10,7 @@ from typing import Any
 from tfmini.devices import parse
 from tfmini.placement.wire_table import Transfer
 from tfmini.show.inspection.clusters import short
-from tfmini.show.inspection.findings import Inspection
-from tfmini.show.inspection.text import headline
+from tfmini.show.inspection.findings import Inspection, headline
 from tfmini.text import printable
 
 

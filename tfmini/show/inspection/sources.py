@@ -79,7 +79,7 @@ def of_session(session: BaseSession) -> Subject:
     placed = getattr(session.master, "_session", None)
     if placed is not None:
         subject.decided = dict(placed.decisions)
-        subject.master = placed.master.default_device
+        subject.master = placed.cluster.default_device
     else:
         subject.master = subject.devices[0].name
     return subject

@@ -21,6 +21,7 @@ from tfmini.show.inspection.findings import (
     DeviceSummary,
     Inspection,
     StepMessage,
+    headline,
 )
 from tfmini.show.inspection.lint import balance
 from tfmini.show.inspection.trace import milliseconds
@@ -234,13 +235,6 @@ def _lint(found: Inspection, full: bool) -> RenderableType:
     if not found.warnings:
         return plain("no warnings")
     return Group(*(plain(f"{w.kind}: {w.text}", f"    {w.remedy}") for w in found.warnings))
-
-
-def headline(found: Inspection) -> str:
-    """One line: the size of the graph, the ops that run, and the client's task."""
-    wanted = [*found.fetches, *found.targets]
-    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
-    return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
 
 
 def _summary(found: Inspection, full: bool) -> RenderableType:

@@ -384,7 +384,7 @@ class NoRoom(ValueError):
     """The items do not fit within the limits; the text names what does not fit."""
 
 
-def check_room(problem: Problem) -> None:
+def check_limits(problem: Problem) -> None:
     """Raises NoRoom if the items cannot fit for a reason that is easy to see."""
     largest = max(problem.limits)
     for item in problem.items:

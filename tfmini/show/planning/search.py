@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tfmini.placement.device_setter import PlacementPlan
 from tfmini.progress import work
-from tfmini.show.planning.models import Arrangement, Cost, Item, Models, Problem, check_room, no_room
+from tfmini.show.planning.models import Arrangement, Cost, Item, Models, Problem, check_limits, no_room
 
 # ---- First arrangements: by load, by memory, and those that a script gets without a plan ---------------------------
 
@@ -96,7 +96,7 @@ def packed(problem: Problem) -> Arrangement:
     Raises:
       NoRoom: there is none, or none was found in a bounded number of trials.
     """
-    check_room(problem)
+    check_limits(problem)
     order = sorted(range(len(problem.items)), key=lambda i: -problem.items[i].nbytes)
     chosen: dict[int, list[int]] = {}
     trials = 0

@@ -57,6 +57,7 @@ from tfmini.show.simulation.profile import Curve, LinkProfile, Machine, Profile
 _STEPS = 20
 _ROUNDS, _FINER = 4, 0.6  # of the search, and how much smaller its steps are in the next one
 _BETTER = 1e-6  # of the error: less is no reason to move
+_TRIALS = 400  # a bound: what was measured beside other load may be far from all that the model can say
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,12 @@ def _search(profile: Profile, clusters: Sequence[Trained]) -> dict[str, float]:
         return sum(each.error(tried) for each in clusters)
 
     best = {name: cost.start(profile) for name, cost in _COSTS.items()}
-    least = error(best)
+    least, trials = error(best), iter(range(_TRIALS))
     for number in range(_ROUNDS):
         for name, cost in _COSTS.items():
             for step in (cost.step * _FINER**number, -cost.step * _FINER**number):
                 before = best[name]
-                while (value := max(cost.least, best[name] + step)) != best[name]:
+                while (value := max(cost.least, best[name] + step)) != best[name] and next(trials, None) is not None:
                     tried = {**best, name: value}
                     if (its_error := error(tried)) > least - _BETTER:
                         break

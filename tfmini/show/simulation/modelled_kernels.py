@@ -27,8 +27,7 @@ from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.collectives.calls import CollectiveCall
 from tfmini.runtime.compiler.codegen import BlockContext, BlockWriter
-from tfmini.runtime.compiler.levels import Level, Segment
-from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.compiler.levels import Level, Program, Segment
 from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.master.registration import Part, Plan
 from tfmini.runtime.resources import Resources
@@ -355,7 +354,7 @@ _HAPPENS = frozenset({Form.SEND, Form.BEGIN, Form.BEGIN_LOOP, Form.HAND_ON, Form
 
 
 class KernelTimes:
-    """The model for the tasks of one type of machine; see `runtime.compiler.kernel_model`.
+    """The model for the tasks of one type of machine; see `runtime.compiler.codegen.KernelModel`.
 
     Args:
       nodes, shapes: the whole graph.

@@ -29,7 +29,7 @@ from tfmini.graph.prune import reachable, step_graph
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.client.master_clients import DirectMaster
-from tfmini.runtime.compiler.program import Program
+from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.registration import Part, Plan, Registration, endpoint_of
 from tfmini.runtime.options import SessionOptions
@@ -294,7 +294,7 @@ class _Client:
         """The first worker's plan, registered for this one."""
         plan = self._simulation.programs.replica(self.task)
         answer: Answer[None] = Answer(server.master.reactor)
-        Registration(master.session, plan, answer.done).start()
+        Registration(master.session.tasks, plan, answer.done).start()
         answer.result()
         return plan
 

@@ -190,7 +190,7 @@ class Roster:
             self.count = table_ops.size(table)
 
 
-class Follower:
+class NumbersFollower:
     """Changes the numbers of a run with the number of present workers; on the chief.
 
     It begins as soon as the workers of the script are all there: until then an update waits for those that start late.

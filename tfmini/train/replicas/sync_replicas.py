@@ -40,7 +40,7 @@ from tfmini.runtime.process import current_process
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.queue_runners import QueueRunner
-from tfmini.train.replicas.elastic import Follower, Roster
+from tfmini.train.replicas.elastic import NumbersFollower, Roster
 from tfmini.train.replicas.sync_state import ChangingNumbers, Numbers, SyncLedger, SyncState, added_later, ledger_ops
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunHook
 from tfmini.train.sessions.readiness import ready
@@ -65,7 +65,7 @@ class SyncReplicasHook(SessionRunHook):
         self._num_tokens = num_tokens
         self._runner: Any = None
         self._init_tokens: Any = None
-        self._follower: Follower | None = None
+        self._follower: NumbersFollower | None = None
 
     def begin(self) -> None:
         """Adds the ops that the hook runs.
@@ -114,7 +114,7 @@ class SyncReplicasHook(SessionRunHook):
         if self._roster is not None:
             session.run(self._roster.enter)
         if self._is_chief and numbers is not None:
-            self._follower = Follower(numbers)
+            self._follower = NumbersFollower(numbers)
         if self._runner is not None:
             self._runner.create_threads(session, coord=coord, daemon=True, start=True)
 

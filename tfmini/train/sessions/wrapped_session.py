@@ -16,8 +16,8 @@ from tfmini import errors, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import op_of
-from tfmini.runtime.client.call import of_finished, run_without
 from tfmini.runtime.client.fetches import Fetches
+from tfmini.runtime.client.session import of_finished, run_without
 from tfmini.runtime.process import current_process
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from tfmini.train.sessions import readiness

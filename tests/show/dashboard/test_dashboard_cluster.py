@@ -211,7 +211,7 @@ def test_the_metrics_have_the_names_of_the_board_and_promtool_accepts_them(watch
         clients.close()
     assert status == 200
     names = set(re.findall(r"^# TYPE (tfmini_\w+)", metrics, re.MULTILINE))
-    board = (Path(__file__).parents[2] / "docs" / "reference" / "grafana.json").read_text()
+    board = (Path(__file__).parents[3] / "docs" / "reference" / "grafana.json").read_text()
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\btfmini_\w+", board)}
     used = ("tfmini_queue_", "tfmini_scalar", "tfmini_gradients_", "tfmini_waits", "tfmini_update_staleness")
     assert {name for name in shown - names if not name.startswith(used)} == set()

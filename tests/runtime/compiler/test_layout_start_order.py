@@ -18,7 +18,7 @@ from tfmini.graph.operation import node_of
 from tfmini.graph.prune import step_graph
 from tfmini.ops import collectives as collective_ops
 from tfmini.placement.task_graph import INNER, TaskGraph
-from tfmini.runtime.compiler.levels import starts_first
+from tfmini.runtime.compiler.layout import starts_first
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.units import Form, Unit
 from tfmini.runtime.resources import ResourceManager

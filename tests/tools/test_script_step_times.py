@@ -13,7 +13,7 @@ import pytest
 
 import tfmini as tf
 from tests.show.simulation.profiles import TEXT
-from tfmini.tools.run import (
+from tfmini.tools.script import (
     STEP_TIMES_ENV,
     TRACE_ENV,
     StepTimer,

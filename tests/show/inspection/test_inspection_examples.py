@@ -19,7 +19,7 @@ from tfmini.placement.task_graph import Route
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS = {
     "digits_async.py": (2, 2, ["--steps=3"]),
     "digits_checkpoints.py": (1, 2, ["--steps=3"]),

@@ -12,7 +12,7 @@ from tfmini import dtypes
 from tfmini.graph.node import Node
 from tfmini.ops.math import sums
 from tfmini.runtime.compiler import kernels
-from tfmini.runtime.compiler.codegen import sent_results
+from tfmini.runtime.compiler.layout import sent_results
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.resources import ResourceManager

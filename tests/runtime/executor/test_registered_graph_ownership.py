@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.runtime.executor.partition_run import make_private
+from tfmini.runtime.executor.registered_graph import make_private
 
 _WAYS: dict[str, Callable[[Any], Any]] = {
     "itself": lambda v: v,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmini.graph.node import Node
-from tfmini.runtime.compiler.codegen import split_entries, split_rounds
+from tfmini.runtime.compiler.loops import split_entries, split_rounds
 
 
 def _loop(*nodes: tuple[str, str]) -> dict[str, Node]:

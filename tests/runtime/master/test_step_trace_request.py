@@ -13,7 +13,7 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini import errors, protos
 from tfmini.graph.node import Node
-from tfmini.runtime.master.trace_request import TraceRequest, trains
+from tfmini.runtime.master.step import TraceRequest, trains
 from tfmini.show.inspection.trace import OP, StepTrace
 from tfmini.show.status.gather import Gatherer
 from tfmini.testing import ProcessCluster
