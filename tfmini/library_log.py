@@ -44,7 +44,7 @@ def library_logger() -> logging.Logger:
     return logger
 
 
-_RUNTIME = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops")
+RUNTIME_LOGGERS = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops")
 
 
 class _OneLine(logging.Filter):
@@ -71,7 +71,7 @@ _one_line = _OneLine()
 
 def guard_runtime_logs() -> None:
     """Lets the runtime's records show what others have written without its control characters. Idempotent."""
-    for name in _RUNTIME:
+    for name in RUNTIME_LOGGERS:
         logging.getLogger(name).addFilter(_one_line)
 
 

@@ -90,15 +90,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 # ---- How much memory this process's machine or container has, and how much of it is free ---------------------------
 
-_LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_USED_FILES = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+USED_FILES = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
 _SMALL = 64 << 20  # bytes that are always there: asking costs some microseconds
 
 
 def machine_memory() -> int:
     """Returns the bytes of memory that this process's machine or container has."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in _LIMIT_FILES:
+    for path in LIMIT_FILES:
         limit = _number_in(path)
         found = found if limit is None else min(found, limit)
     return found
@@ -107,7 +107,7 @@ def machine_memory() -> int:
 def free_memory() -> int:
     """Returns the bytes that this process can still take; those of the machine where nothing tells more."""
     found = machine_memory()
-    for limit_file, used_file in zip(_LIMIT_FILES, _USED_FILES):
+    for limit_file, used_file in zip(LIMIT_FILES, USED_FILES):
         limit, used = _number_in(limit_file), _number_in(used_file)
         if limit is not None and used is not None:
             found = min(found, max(limit - used, 0) + _cached(limit_file))

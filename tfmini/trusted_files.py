@@ -138,7 +138,7 @@ def _write_problem(path: str, found: os.stat_result) -> str:
 
 def _way_problem(path: str) -> str:
     """What is wrong with the folders and symbolic links on the way to a file."""
-    home = _home(os.geteuid())
+    home = home_of(os.geteuid())
     is_at_home = bool(home) and os.path.realpath(path).startswith(f"{home}/")
     for step in _steps(path):
         if is_at_home and f"{home}/".startswith(f"{step.rstrip('/')}/") and step != home:
@@ -184,7 +184,7 @@ def _steps(path: str) -> Iterator[str]:
 
 
 @functools.cache
-def _home(uid: int) -> str:
+def home_of(uid: int) -> str:
     """This user's home folder by the user database, which a variable cannot change; "" if there is none."""
     try:
         found = os.path.realpath(pwd.getpwuid(uid).pw_dir)

@@ -92,8 +92,8 @@ def test_lines_and_records_do_not_depend_on_the_chunks_of_the_file(
     path.write_bytes(b'a,"b\r\nc""\n"",d"\r\n\re"x\n"",\r\n"f\n\n",g')
     found = elements(tf.data.TextLineDataset(str(path)))
     assert found == [b'a,"b', b'c""', b'"",d"', b'\re"x', b'"",', b'"f', b"", b'",g']
-    form = csv_datasets._Format(b",", True, b"", None, [], [])
-    found = list(csv_datasets._records(str(path).encode(), "", form))
+    form = csv_datasets.CsvFormat(b",", True, b"", None, [], [])
+    found = list(csv_datasets.records_of(str(path).encode(), "", form))
     assert found == [b'a,"b\r\nc""\n"",d"', b"", b'e"x', b'"",', b'"f\n\n",g']
 
 

@@ -102,7 +102,7 @@ class Attack:
     def _by_connection(self, route: str) -> int:
         """Messages on bare connections that have not said Hello, or say it wrongly."""
         reactor = get_reactor()
-        transport = ZmqTransport(reactor, self.server._endpoint.keys)
+        transport = ZmqTransport(reactor, self.server.endpoint.keys)
         count = self.random.randrange(1, 4)
         ended = Waiter()
         connection = transport.connect(f"tcp://{self.address}")
@@ -133,17 +133,17 @@ class Attack:
         peer.call(GetStatus(), lambda answer: ready.set())
         assert reactor.drive(ready, reactor.now() + 20.0), "no answer to GetStatus"
         sent, well_formed = 0, self.random.random() < 0.04
-        while sent < BATCH and (link := peer._link) is not None:
+        while sent < BATCH and (link := peer.link) is not None:
             kinds = list(ENDING) if self.random.random() < 0.002 else self._allowed
             link.send(self.messages.next(kinds, well_formed)[1])
             sent += 1
             if not sent % BURST:  # a malformed message may have ended the link: what follows it would not arrive
                 reactor.drive(Waiter(), reactor.now() + 0.0005)
-        answered, link = Waiter(), peer._link
+        answered, link = Waiter(), peer.link
         if link is not None:
             peer.call(GetStatus(), lambda answer: answered.set(), timeout_s=5.0)
         # The answer says that the server has handled the batch, and so does the end of the link.
-        while peer._link is link is not None and not reactor.drive(answered, reactor.now() + 0.001):
+        while peer.link is link is not None and not reactor.drive(answered, reactor.now() + 0.001):
             pass
         attacker.close()
         return sent
@@ -161,7 +161,7 @@ class Attack:
     def _leftovers(self) -> dict[str, int]:
         gc.collect()
         worker = self.server.worker
-        return {"runs": len(worker.runs), "links": len(self.server._endpoint._links)}
+        return {"runs": len(worker.runs), "links": len(self.server.endpoint.links())}
 
 
 def in_parallel(messages: int, seed: int, jobs: int) -> int:
@@ -183,7 +183,7 @@ def main() -> int:
     logging.getLogger("tfmini").setLevel(logging.CRITICAL)
     attack = Attack(options.seed)
     attack.run(options.messages, progress=True)
-    counters = dict(attack.server._endpoint.counters)
+    counters = dict(attack.server.endpoint.counters)
     left = attack.close()
     for where, count in sorted(attack.counts.items()):
         print(f"{count:>9,}  {where}")

@@ -33,10 +33,10 @@ from tfmini.checkpoint.reader import Slice
 from tfmini.checkpoint.writer import BundleWriter
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
 from tfmini.compat.hparams import HParams
-from tfmini.json_log import _task_of
+from tfmini.graph.op_types import kernel_for
+from tfmini.json_log import JsonFormatter
 from tfmini.launch.invitation import Invitation, parse_invitation
-from tfmini.ops.image import codecs
-from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer
+from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer, open_checkpoint
 from tfmini.ops.io.record_files import frame, read_records
 from tfmini.placement.device_setter import plan
 from tfmini.rpc.addresses import AddressBook
@@ -44,7 +44,7 @@ from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.inspection.findings import difference
 from tfmini.show.inspection.trace import read_trace
 from tfmini.show.simulation.profile import ProfileError, read_profile
-from tfmini.tools.launch import _hosts
+from tfmini.tools.launch import horovodrun
 from tfmini.train.cluster_resolver import TFConfigClusterResolver, expand_host_list, expand_tasks_per_node
 
 # What a reader may raise beside the classes of its own.
@@ -198,8 +198,9 @@ def _checkpoints(folder: Path) -> Iterator[Format]:
 def _read_checkpoint(place: Path) -> None:
     reader = tf.train.NewCheckpointReader(str(place / "ckpt"))
     part = Slice(((1, 4), (0, 2)))
-    reads = [lambda name=name: reader.get_tensor(name) for name in [*reader._reader.names(), "w", "p"]]
-    pieces = [lambda name=name: reader._reader.read_slice(name, part) for name in ("w", "p")]
+    entries = open_checkpoint(str(place / "ckpt"))
+    reads = [lambda name=name: reader.get_tensor(name) for name in [*entries.names(), "w", "p"]]
+    pieces = [lambda name=name: entries.read_slice(name, part) for name in ("w", "p")]
     _all_of(reader.debug_string, reader.get_variable_to_shape_map, *reads, *pieces, allowed=())
 
 
@@ -433,19 +434,25 @@ def _images() -> Iterator[Format]:
         yield Format(kind, seeds, damages, _decode)
 
 
+def _kernel(op_type: str) -> Callable[..., Any]:
+    found = kernel_for(op_type, "CPU")
+    assert found is not None
+    return found.function
+
+
 def _decode(place: Path) -> None:
     data = (place / "image").read_bytes()
     _all_of(
         *(
-            lambda c=c, t=t: codecs._decode_png(data, channels=c, dtype=t)
+            lambda c=c, t=t: _kernel("DecodePng")(data, channels=c, dtype=t)
             for c in (0, 1, 3, 4)
             for t in (dtypes.uint8, dtypes.uint16)
         ),
-        *(lambda r=r: codecs._decode_jpeg(data, channels=0, ratio=r) for r in (1, 2)),
-        lambda: codecs._decode_gif(data),
-        lambda: codecs._crop_jpeg(data, np.array([0, 0, 2, 2]), channels=0),
-        lambda: codecs._decode_bmp(data, channels=0),
-        lambda: codecs._jpeg_shape(data, output_type=dtypes.int32),
+        *(lambda r=r: _kernel("DecodeJpeg")(data, channels=0, ratio=r) for r in (1, 2)),
+        lambda: _kernel("DecodeGif")(data),
+        lambda: _kernel("DecodeAndCropJpeg")(data, np.array([0, 0, 2, 2]), channels=0),
+        lambda: _kernel("DecodeBmp")(data, channels=0),
+        lambda: _kernel("ExtractJpegShape")(data, output_type=dtypes.int32),
         allowed=(),
     )
 
@@ -557,7 +564,7 @@ def _read_tf_config(place: Path) -> None:
             lambda: resolver.task_type,
             lambda: resolver.task_id,
             lambda: resolver.rpc_layer,
-            lambda: _task_of(environment["TF_CONFIG"]),
+            JsonFormatter,
             allowed=(ValueError,),
         )
 
@@ -586,7 +593,8 @@ def _read_book(place: Path) -> None:
 
 
 def _read_hosts(place: Path) -> None:
-    _hosts(None, str(place / "text"))
+    assert horovodrun.callback is not None
+    horovodrun.callback(1, None, str(place / "text"), 1.0, ("no such script",))
 
 
 def _read_invitation(place: Path) -> None:

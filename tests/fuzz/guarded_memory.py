@@ -19,7 +19,7 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-import numpy as np
+from numpy._core.multiarray import _ARRAY_API  # type: ignore[attr-defined]
 
 PAGE = 4096
 _READ_WRITE, _NONE, _PRIVATE_ANONYMOUS = 3, 0, 0x22
@@ -169,7 +169,7 @@ def _numpys_handler() -> _Handler:
     """The functions that numpy calls for memory, in its own table."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = _P, [ctypes.py_object, ctypes.c_char_p]
-    table = ctypes.cast(get(np._core._multiarray_umath._ARRAY_API, None), ctypes.POINTER(_P))
+    table = ctypes.cast(get(_ARRAY_API, None), ctypes.POINTER(_P))
     handler = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER])()
     return _Handler.from_address(get(handler, b"mem_handler"))
 

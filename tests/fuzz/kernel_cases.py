@@ -30,7 +30,7 @@ _FLOATS = (float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 0.5, 1e30, 1e-3
 _STRINGS = (b"", b"\xff\xfe", b"a" * 200, b"-1", b"1e999", b"%s%n", b"\0", b"1,2", b"\x08\x01\x12\x04\x0a\x02\x08\x7f")
 _SHAPES = (None, (), (None,), (0,), (3,), (2, 3), (1 << 40,), (-5,), (None, 2))
 _TYPES = (tf.float32, tf.float64, tf.int32, tf.int64, tf.bool, tf.string, tf.uint8, tf.complex64, tf.bfloat16,
-          tf.float16, tf.qint8, tf.resource, tf.variant, tf.float32._as_ref)  # fmt: skip
+          tf.float16, tf.qint8, tf.resource, tf.variant, tf.as_dtype("float32_ref"))  # fmt: skip
 
 
 class Sample(NamedTuple):

@@ -42,7 +42,7 @@ from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
 from tfmini.numerics import windows
 from tfmini.runtime.client.answer import Answer
-from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.client.session import local_master
 from tfmini.runtime.compiler.kernels import CHECK_ENV
 from tfmini.runtime.master.master import open_session
 from tfmini.runtime.options import SessionOptions
@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 
 def outcome(memory: GuardedMemory, found: Case, pattern: int, at_end: bool) -> tuple[str, Any]:
     """What a case does on memory with a pattern: ("values", them), ("refused", an error's text), ("wrong", a text)."""
-    windows._LOCAL.__dict__.clear()  # the patches of other cases
+    windows.SCRATCH.__dict__.clear()  # the patches of other cases
     memory.pattern, memory.at_end = pattern, at_end
     values = {name: value if isinstance(value, bytes) else np.array(value) for name, value in found.values.items()}
     try:
@@ -117,7 +117,7 @@ def _run_sent(found: Case, values: dict[str, Any]) -> list[Any]:
     except Exception as error:
         raise _Refused(f"client: {error}") from None
     options = SessionOptions(operation_timeout_s=_WAIT_MS / 1000)
-    master = _local_master(options)
+    master = local_master(options)
     opened: Answer[Any] = Answer(master.reactor)
     open_session(master, [Node.from_wire(fields) for fields in wire], options, "", opened.done)
     session = opened.result()

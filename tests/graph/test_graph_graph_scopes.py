@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.data.function_graph import FunctionGraph
 
 
 def test_each_thread_has_its_own_name_scope() -> None:
@@ -68,8 +69,7 @@ def test_an_op_knows_where_its_colocation_scopes_begin() -> None:
 
 
 def test_init_scope_leaves_the_functions_around_with_their_names_and_devices() -> None:
-    program, function = tf.Graph(), tf.Graph()
-    function._building_function = True
+    program, function = tf.Graph(), FunctionGraph(tf.Graph())
     with program.as_default(), tf.device("/cpu:0"), function.as_default():
         with tf.init_scope():
             outer = tf.no_op()
@@ -81,9 +81,7 @@ def test_init_scope_leaves_the_functions_around_with_their_names_and_devices() -
 
 
 def test_init_scope_stays_in_the_innermost_graph_that_is_no_function() -> None:
-    functions = [tf.Graph(), tf.Graph()]
-    for function in functions:
-        function._building_function = True
+    functions = [FunctionGraph(tf.Graph()) for _ in range(2)]
     program = tf.Graph()
     with functions[0].as_default(), program.as_default(), functions[1].as_default(), tf.init_scope():
         assert tf.get_default_graph() is program

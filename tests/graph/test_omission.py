@@ -80,7 +80,9 @@ def test_what_is_read_after_an_update_decides_as_in_the_first_attempt() -> None:
     with tf.control_dependencies([a.assign(1.0)]):
         decides = a.read_value() > 0.5
     update = tf.cond(decides, lambda: b.assign_add(1.0).op, tf.no_op)
-    made = [op for op in tf.get_default_graph().get_operations() if op.type == "Assign" and op.inputs[0] is a._ref()]
+    made = [
+        op for op in tf.get_default_graph().get_operations() if op.type == "Assign" and op.inputs[0] is a.op.outputs[0]
+    ]
     omitted(made[-1:], update.op)
 
 

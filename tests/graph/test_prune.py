@@ -121,6 +121,6 @@ def test_dtypes_of_inputs_and_outputs_follow_from_attrs():
     attrs = {"N": 2, "T": dtypes.half, "L": [dtypes.string]}
     node = Node("n", "TestPruneSum", attrs=attrs)
     assert input_dtypes(node) == [dtypes.half, dtypes.half, dtypes.string]
-    assert output_dtypes(Node("s", "TestPruneSource")) == [dtypes.float32, dtypes.int32._as_ref]
+    assert output_dtypes(Node("s", "TestPruneSource")) == [dtypes.float32, dtypes.as_dtype("int32_ref")]
     with pytest.raises(NotFoundError, match="Op type not registered 'TestNowhere'"):
         output_dtypes(Node("s", "TestNowhere"))

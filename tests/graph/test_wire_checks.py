@@ -52,7 +52,7 @@ def test_a_constant_has_the_type_that_it_says() -> None:
 
 def test_no_attr_is_a_type_of_references() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Attr 'T' of node 'n' .* must be of kind type"):
-        received("Identity", 1, T=tf.float32._as_ref)
+        received("Identity", 1, T=tf.as_dtype("float32_ref"))
 
 
 def test_names_of_a_graph_are_different() -> None:

@@ -127,7 +127,7 @@ def reach(server: Any, index: int, *addresses: str) -> None:
                 over.set()
 
     for address in addresses:
-        peer = server._endpoint.peer(address, "/job:ps/replica:0/task:0")
+        peer = server.endpoint.peer(address, "/job:ps/replica:0/task:0")
         peer.call(GetStatus(), functools.partial(told, address))
     get_reactor().drive(over, get_reactor().now() + 60)
 

@@ -121,7 +121,7 @@ class SlurmCluster:
                 daemon.kill()
                 daemon.wait()
         self._daemons.clear()
-        for pid in self._processes():  # slurmstepd outlives a slurmd that ends before its job has
+        for pid in self.processes():  # slurmstepd outlives a slurmd that ends before its job has
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -173,7 +173,7 @@ class SlurmCluster:
                 raise RuntimeError(f"{what} did not come up within {_LIMIT_S} s:\n{logs}")
             time.sleep(0.1)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
         """The processes that have this cluster's configuration in their environment, without this one."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
         found = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,33 +32,60 @@ class _Prefixes(dict[TaskId, bytes]):
         return b""
 
 
+class WatchedEngine(local.LocalEngine):
+    """An engine that calls ``meanwhile`` in the loop of the launcher, after the start, until it says True."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        self.meanwhile: Callable[[], bool] = lambda: True
+        self.has_started = False
+        self._wakes = os.eventfd(1)  # always readable, so that the selector comes back at once
+
+    def reserve(self, requests: Sequence[TaskRequest], events: Any, selector: selectors.BaseSelector) -> None:
+        super().reserve(requests, events, selector)
+
+        def look() -> None:
+            time.sleep(0.02)
+            if self.has_started and self.meanwhile():
+                selector.unregister(self._wakes)
+                os.close(self._wakes)
+
+        selector.register(self._wakes, selectors.EVENT_READ, look)
+
+    def start(self, commands: Mapping[TaskId, TaskCommand]) -> None:
+        super().start(commands)
+        self.has_started = True
+
+
 def _finish(
     monkeypatch: pytest.MonkeyPatch, others: str, restarts: int, meanwhile: Callable[[ClusterRun], bool]
 ) -> RunOver:
     """Runs worker 0 politely beside others. ``meanwhile`` is called in the loop of the launcher until it says True."""
     monkeypatch.setattr(local, "task_argv", lambda command: [sys.executable, "-c", command.arguments[0]])
     run = ClusterRun(
-        local.LocalEngine(EngineOptions()), [TaskRequest(task) for task in TASKS],
+        engine := WatchedEngine(EngineOptions()), [TaskRequest(task) for task in TASKS],
         lambda spec, cpus: {task: TaskCommand([others if task.task else POLITE], {}, {}) for task in cpus},
         Supervision(TASKS, restarts=restarts), RunLimits(0.5), Sink(os.open(os.devnull, os.O_WRONLY)), _Prefixes(),
         say=lambda text: None,
     )  # fmt: skip
-    wait, done = run._wait, False
-
-    def waits(until: float | None = None) -> None:
-        nonlocal done
-        done = done or (run._started and meanwhile(run))
-        wait(until if done else time.monotonic() + 0.05)
-
-    monkeypatch.setattr(run, "_wait", waits)
+    engine.meanwhile = lambda: meanwhile(run)
     return run.run()
 
 
 def test_workers_that_are_killed_at_once_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their ends and the ends of their output come in one look of the selector."""
 
+    children: list[local.LocalTask] = []
+    make = local.LocalTask
+
+    def noted(*args: Any) -> local.LocalTask:
+        children.append(make(*args))
+        return children[-1]
+
+    monkeypatch.setattr(local, "LocalTask", noted)
+
     def kill(run: ClusterRun) -> bool:
-        processes = [run.engine._children[task].process for task in TASKS[1:]]  # type: ignore[attr-defined]
+        processes = [child.process for child in children[1 : len(TASKS)]]
         for process in processes:
             os.killpg(process.pid, signal.SIGKILL)
         for process in processes:

@@ -24,10 +24,10 @@ from tests.launch.programs import TRAINS
 from tests.rpc.task_processes import Call
 from tests.tools import comers
 from tfmini import errors
-from tfmini.cluster import HostPort
+from tfmini.launch import hub
 from tfmini.launch.cluster_run import LaunchOptions
 from tfmini.launch.engine import EngineOptions, TaskRequest
-from tfmini.launch.hub import AgentEngine, _Place
+from tfmini.launch.hub import AgentEngine
 from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import TaskId
@@ -146,13 +146,13 @@ def test_a_message_that_the_launcher_does_not_know_is_named(tmp_path: Path) -> N
     """Also a known one with a field of another type: nothing falls through."""
     for odd in ([PROTOCOL_VERSION, 9, 0, "what?"], [PROTOCOL_VERSION, m.TaskEnded.row.kind, 0, "soon"]):
         engine, told = ChildAgents(EngineOptions()), list[str]()
-        events = Mock(broken=told.append)
-        engine.start_agents = lambda requests, invitation: None  # type: ignore[method-assign]
+        events, invitations = Mock(broken=told.append), list[Invitation]()
+        engine.start_agents = lambda _, own, found=invitations: found.append(own)  # type: ignore[assignment]
         with selectors.DefaultSelector() as selector:
             engine.reserve([TaskRequest(TaskId("worker", 0))], events, selector)
             engine.agents = []
-            agent = endpoint_of_run("", engine._keys)
-            peer = agent.peer(str(engine._invitation.addresses[-1]), LAUNCHER)
+            agent = endpoint_of_run("", invitations[-1].keys)
+            peer = agent.peer(str(invitations[-1].addresses[-1]), LAUNCHER)
             peer.call(m.EnterRun(0, "here", 1, 1, "host"), lambda answer: None)
             while not events.placed.called:
                 drive(selector)
@@ -207,7 +207,7 @@ def test_a_ps_lost_with_its_agent_comes_back_elsewhere_and_workers_join(tmp_path
     assert "ps/0 was killed by SIGKILL; starting it again (1 of 2)." in said
 
 
-def test_the_loss_of_one_task_may_let_others_go() -> None:
+def test_the_loss_of_one_task_may_let_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told to a task that has been let go meanwhile is told to nobody, and what it has said counts no more."""
     engine, ended = ChildAgents(EngineOptions()), list[TaskId]()
     first, second = TaskId("ps", 0), TaskId("worker", 0)
@@ -217,18 +217,31 @@ def test_the_loss_of_one_task_may_let_others_go() -> None:
         ended.append(task)
         engine.withdraw(second)
 
-    for task, peer in peers.items():
-        engine._places[task] = _Place(peer, Mock(), HostPort("here", 1), 1, "here")
-        engine._tasks[peer] = task
-    engine._begun, engine._expected, engine._events = True, {}, Mock(ended=end)
-    engine.signal([first, second], signal.SIGTERM)
-    for peer in peers.values():
-        peer.send.assert_called_once_with(m.SignalTask(int(signal.SIGTERM)))
-    engine._lost(peers[first], "the connection was closed")
-    engine.signal([second], signal.SIGTERM)
-    engine._take(peers[second], m.TaskEnded(1))  # its last message was under way
-    assert ended == [first]
-    assert [call.args for call in peers[second].send.call_args_list[1:]] == [(m.LeaveRun(0),)]
+    endpoint = Mock(listen=lambda address: address)
+    monkeypatch.setattr(hub, "endpoint_of_run", lambda task, keys: endpoint)
+    engine.start_agents = lambda requests, invitation: None  # type: ignore[method-assign]
+    engine.agents = []
+    with selectors.DefaultSelector() as selector:
+        engine.reserve([TaskRequest(first), TaskRequest(second)], Mock(ended=end), selector)
+        (handlers,) = endpoint.serve.call_args.args
+        for number, peer in enumerate(peers.values()):
+            handlers[m.EnterRun](peer, m.EnterRun(number, "here", 1, 1, "here"), Mock(cancelled=False))
+            drive(selector)
+        engine.start({})
+        for peer in peers.values():
+            peer.send.reset_mock()
+        engine.signal([first, second], signal.SIGTERM)
+        for peer in peers.values():
+            peer.send.assert_called_once_with(m.SignalTask(int(signal.SIGTERM)))
+        (lost,) = peers[first].on_lost.call_args.args
+        lost(peers[first], "the connection was closed")
+        drive(selector)
+        engine.signal([second], signal.SIGTERM)
+        handlers[m.TaskEnded](peers[second], m.TaskEnded(1), None)  # its last message was under way
+        drive(selector)
+        assert ended == [first]
+        assert [call.args for call in peers[second].send.call_args_list[1:]] == [(m.LeaveRun(0),)]
+        engine.close(1)
 
 
 def test_a_stopped_launcher_loses_no_task(tmp_path: Path) -> None:

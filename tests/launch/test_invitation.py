@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidSignature
@@ -21,6 +21,7 @@ from tfmini.cluster import parse_address
 from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run, parse_invitation
 from tfmini.rpc import messages as m
 from tfmini.rpc.keys import new_keys
+from tfmini.rpc.zmq_pump import KernelSocket
 
 
 def test_a_word_stands_for_its_invitation() -> None:
@@ -45,18 +46,26 @@ def test_another_word_is_refused(content: bytes) -> None:
         parse_invitation("é")
 
 
-def test_the_kernel_notices_a_host_that_has_vanished() -> None:
+def test_the_kernel_notices_a_host_that_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
     """After 20 s, whether it sends or not; a process may be silent for as long as it likes."""
+    kernels: list[socket.socket] = []  # the TCP connections of both ends
+    begin = KernelSocket.__init__
+
+    def noted(connection: KernelSocket, fd: int) -> None:
+        begin(connection, fd)
+        kernels.append(socket.socket(fileno=os.dup(fd)))
+
+    monkeypatch.setattr(KernelSocket, "__init__", noted)
     launcher, agent = endpoint_of_run(LAUNCHER, keys := new_keys()), endpoint_of_run("", keys)
     launcher.serve({m.EnterRun: lambda peer, request, respond: respond(ORDER)})
     peer = agent.peer(launcher.listen("127.0.0.1:0"), LAUNCHER)
     Call(peer, m.EnterRun(0, "127.0.0.1", 1, 1, "here")).wait()
-    for link in (*launcher.links(), *agent.links()):
-        connection: Any = link.connection
-        kernel = connection._kernel._sock
+    assert len(kernels) >= 2
+    for kernel in kernels:
         names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
         found = [kernel.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
         assert kernel.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and found == [5, 5, 3, 20_000]
+        kernel.close()
     agent.close()
     launcher.close()
 

@@ -180,7 +180,8 @@ class SilentApi:
 
 def test_the_job_is_deleted_although_nobody_reads_the_output_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher that ends does not read; a reader that waited for it would keep the JobSet, and its Secret."""
-    monkeypatch.setattr(kubernetes, "KubernetesCluster", SilentApi)
+    made: list[SilentApi] = []
+    monkeypatch.setattr(kubernetes, "KubernetesCluster", lambda namespace: made.append(SilentApi(namespace)) or made[0])
     monkeypatch.setattr(kubernetes, "create_all", lambda cluster, objects: None)
     engine = KubernetesEngine(EngineOptions(image="i", script=("train.py",)))
     with selectors.DefaultSelector() as selector:
@@ -190,4 +191,4 @@ def test_the_job_is_deleted_although_nobody_reads_the_output_any_more(monkeypatc
         reader.join(LIMIT_S)
         assert not reader.is_alive()
         engine.close(1)
-    assert engine._cluster.deleted == ["JobSet", "Secret"]
+    assert made[0].deleted == ["JobSet", "Secret"]

@@ -135,4 +135,4 @@ def test_nothing_of_a_cluster_is_left(tmp_path: Path) -> None:
         slurm.environment |= {"PYTHONPATH": str(ROOT)}
         _, output = submit(slurm, tmp_path, f"--logdir={tmp_path}", "--steps=1000000")
         wait_for(output, "checkpoint at step")
-    assert slurm._processes() == []
+    assert slurm.processes() == []

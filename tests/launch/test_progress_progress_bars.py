@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,31 @@ from tfmini.launch.progress import Bars, amount, shown
 from tfmini.show.inspection.api import inspect
 
 
+class Timer:
+    """A timer whose function the test calls."""
+
+    def __init__(self, seconds: float, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.is_due = True
+        self._function, self._args = function, args
+        TIMERS.append(self)
+
+    def start(self) -> None:
+        """It has nothing to start."""
+
+    def cancel(self) -> None:
+        self.is_due = False
+
+    def fire(self) -> None:
+        self._function(*self._args)
+
+
+TIMERS: list[Timer] = []
+
+
 @pytest.fixture
-def screen() -> tuple[Bars, io.StringIO]:
+def screen(monkeypatch: pytest.MonkeyPatch) -> tuple[Bars, io.StringIO]:
+    monkeypatch.setattr("threading.Timer", Timer)
+    TIMERS.clear()
     text = io.StringIO()
     return Bars(Console(file=text, force_terminal=True, width=100), delay_s=1000), text
 
@@ -37,22 +62,26 @@ def test_a_bar_is_drawn_after_the_delay_and_gone_at_the_end(screen: tuple[Bars, 
     bar = bars.begin("saving [model]", 4_000_000, "B")
     bar.advance(1_000_000)
     assert text.getvalue() == ""  # it may be short
-    bars._draw(bar)
+    TIMERS[0].fire()
     bar.advance(1_000_000)
     with bars.cleared():
         before = text.getvalue()
         assert "saving [model]" in before and "2.0 of 4.0 MB" in before
     bar.end()
     assert text.getvalue().endswith("\r\x1b[2K\x1b[?25h\r")  # the line erased, the cursor shown
-    assert not bars._drawn and not bars._timers
+    shown = text.getvalue()
+    TIMERS[0].fire()
+    with bars.cleared():
+        assert text.getvalue() == shown  # no bar is left
 
 
 def test_work_that_ends_before_the_delay_draws_nothing(screen: tuple[Bars, io.StringIO]) -> None:
     bars, text = screen
     bar = bars.begin("short")
     bar.end()
-    bars._draw(bar)  # its timer fires all the same
-    assert text.getvalue() == "" and not bars._drawn
+    assert not TIMERS[0].is_due
+    TIMERS[0].fire()  # all the same
+    assert text.getvalue() == ""
 
 
 def test_nothing_is_shown_and_rich_is_not_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,21 +15,37 @@ import pytest
 from rich.console import Console
 
 from tfmini import library_log
-from tfmini.launch.progress import Bars, LaunchProgress, ReportedWork, reporter
+from tfmini.launch.progress import Bar, Bars, LaunchProgress, ReportedWork, reporter
 from tfmini.launch.supervision import TaskId
 
 TASKS = [TaskId("ps", 0), *(TaskId("worker", i) for i in range(5))]
+
+
+class BegunBars(Bars):
+    """Bars that the test looks at, also before they are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(file=io.StringIO(), force_terminal=True), delay_s=1000)
+        self.begun: list[Bar] = []
+
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> Bar:
+        self.begun.append(super().begin(text, total, unit))
+        return self.begun[-1]
+
+    def ended(self, bar: Bar) -> None:
+        super().ended(bar)
+        self.begun.remove(bar)
 
 
 class Screen:
     """The launcher's display without delay or terminal."""
 
     def __init__(self) -> None:
-        self.bars = Bars(Console(file=io.StringIO(), force_terminal=True), delay_s=1000)
+        self.bars = BegunBars()
         self.shown = LaunchProgress(TASKS, self.bars)
 
     def texts(self) -> list[str]:
-        return [f"{bar.text} ({bar.amount()})" for bar in self.bars._timers]
+        return [f"{bar.text} ({bar.amount()})" for bar in self.bars.begun]
 
 
 def test_the_tasks_that_do_not_serve_yet_are_named() -> None:

@@ -30,7 +30,7 @@ def expected(image: Any, filters: Any, axes: Axes) -> Any:
 def test_convolution_in_blocks_equals_convolution_at_once(
     shape: Any, window: Any, stride: int, dilation: int, padding: bytes, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convolution, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(convolution, "BLOCK_BYTES", block)
     random = np.random.default_rng(0)
     image, filters = random.normal(size=shape), random.normal(size=window)
     axes = Axes(window_axis(n, k, stride, dilation, padding) for n, k in zip(shape[1:-1], window))

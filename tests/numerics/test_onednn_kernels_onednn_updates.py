@@ -38,18 +38,18 @@ def test_a_rule_equals_numpys(
     rule: Any, slots: int, hyper: list[float], attrs: dict[str, bool], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update_rules, "ONEDNN_BLOCK", block)
-    monkeypatch.setattr(onednn, "_threads", 2)
+    onednn.limit_threads(2)
     bound = functools.partial(rule, **attrs) if attrs else rule
     numbers = [np.float32(value) for value in hyper]
     *ours, grad = initial(slots)
     calls: list[int] = []
-    original = onednn_kernels._Chain.__call__
+    original = onednn_kernels.OperationChain.__call__
 
     def counted(chain: Any, *arguments: Any) -> None:
         calls.append(1)
         original(chain, *arguments)
 
-    monkeypatch.setattr(onednn_kernels._Chain, "__call__", counted)
+    monkeypatch.setattr(onednn_kernels.OperationChain, "__call__", counted)
     with np.errstate(all="ignore"):
         for _ in range(3):
             update_rules.run_blockwise(bound, ours, grad, numbers)

@@ -15,7 +15,7 @@ from tfmini.graph.operation import Operation, Tensor, node_of
 from tfmini.runtime.compiler.kernels import ResultCheck
 
 # Per graph: node name -> state object or kernel function, kept between calls like a session's.
-_kept: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+KEPT: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 class Resources:
@@ -48,7 +48,7 @@ class _Run:
     def __init__(self, fetches: Sequence[Any], feeds: dict[Tensor, Any]) -> None:
         self.values: dict[tuple[Operation, int], Any] = {}
         self.done: set[Operation] = set()
-        self.kept = _kept.setdefault(fetches[0].graph, {})
+        self.kept = KEPT.setdefault(fetches[0].graph, {})
         self.resources = self.kept.setdefault(None, Resources())
         self.step = SimpleNamespace(id=0, step_id=0)
         for tensor, value in feeds.items():
@@ -60,7 +60,7 @@ class _Run:
             return None
         self._finish(item.op, item)
         value = self.values[item.op, item.value_index]
-        return value.read() if item.dtype._is_ref_dtype and hasattr(value, "read") else value
+        return value.read() if item.dtype != item.dtype.base_dtype and hasattr(value, "read") else value
 
     def _finish(self, target: Operation, wanted: Tensor | None = None) -> None:
         """Runs what ``target`` depends on, then itself, without recursion: graphs in tests can be deep."""
@@ -133,6 +133,6 @@ class _Run:
 
     def _input(self, tensor: Tensor, as_ref: bool) -> Any:
         value = self.values[tensor.op, tensor.value_index]
-        if tensor.dtype._is_ref_dtype and not as_ref and hasattr(value, "read"):
+        if tensor.dtype != tensor.dtype.base_dtype and not as_ref and hasattr(value, "read"):
             return value.read()
         return value

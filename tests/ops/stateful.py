@@ -12,8 +12,7 @@ from tfmini.runtime.resources import ResourceManager
 def run(tensors: Any, feeds: dict[Any, Any] | None = None) -> Any:
     """The values of tensors and ops of one graph, whose variables live as long as the graph."""
     first = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
-    first = first._as_graph_element() if hasattr(first, "_as_graph_element") else first
-    evaluation._kept.setdefault(first.graph, {}).setdefault(None, ResourceManager("localhost"))
+    evaluation.KEPT.setdefault(first.graph, {}).setdefault(None, ResourceManager("localhost"))
     elements = [_element(t) for t in tensors] if isinstance(tensors, (list, tuple)) else _element(tensors)
     return evaluation.evaluate(elements, feeds)
 
@@ -29,4 +28,4 @@ def read(variable: Any) -> Any:
 
 
 def _element(item: Any) -> Any:
-    return item._as_graph_element() if hasattr(item, "_as_graph_element") else item
+    return item.graph.as_graph_element(item)

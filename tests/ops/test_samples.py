@@ -110,9 +110,9 @@ def _strangers(dtype: tf.DType, shape: tuple[int | None, ...] | None) -> list[An
         if dtype in (tf.resource, tf.variant):
             return [value]
         reference = tf.Variable(value, validate_shape=False, use_resource=False)
-        if dtype._is_ref_dtype:
-            return [reference, reference._ref()]
-        return [value, reference, reference._ref(), tf.Variable(value, validate_shape=False, use_resource=True)]
+        if dtype != dtype.base_dtype:
+            return [reference, reference.op.outputs[0]]
+        return [value, reference, reference.op.outputs[0], tf.Variable(value, validate_shape=False, use_resource=True)]
 
 
 def _check_stranger(operation: Any, index: int, stranger: Any) -> None:

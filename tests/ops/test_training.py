@@ -174,7 +174,7 @@ def test_static_shapes_are_merged_and_checked() -> None:
     with Graph().as_default():
         out = training.adagrad.dense(variable([3, 2]), variable([3, 2]), 0.1, placeholder(dtypes.float32))
         assert out.shape.as_list() == [3, 2]
-        assert out.dtype._is_ref_dtype
+        assert out.dtype != out.dtype.base_dtype
         with pytest.raises(ValueError, match="Shapes must be equal rank, but are 2 and 1"):
             training.adagrad.dense(variable([3, 2]), variable([3, 2]), 0.1, constant([1.0, 2.0]))
         with pytest.raises(ValueError, match=r"Dimension 1 in both shapes must be equal, but are 2 and 3"):

@@ -36,7 +36,7 @@ def _load_our_messages() -> None:
     package.__path__ = [str(Path(__file__).parents[2] / "tfmini")]
     sys.modules["tfmini"] = package
     protos = importlib.import_module("tfmini.protos")
-    for name in protos._MODULE_OF:
+    for name in protos.MODULE_OF:
         getattr(protos, name)
 
 

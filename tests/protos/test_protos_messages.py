@@ -148,7 +148,7 @@ def _is_deep(field: Field) -> bool:
 
 
 def _every_descriptor() -> list[Descriptor]:
-    tops = [getattr(protos, name).DESCRIPTOR for name in protos._MODULE_OF]
+    tops = [getattr(protos, name).DESCRIPTOR for name in protos.MODULE_OF]
     return [d for top in tops if hasattr(top, "fields") for d in all_descriptors(top)]
 
 

@@ -57,7 +57,7 @@ def test_every_message_and_enum_is_reachable() -> None:
     for stem in STEMS:
         descriptor = importlib.import_module(f"tfmini.protos.{stem}_pb2").DESCRIPTOR
         found.update(dict.fromkeys([*descriptor.message_types_by_name, *descriptor.enum_types_by_name], stem))
-    assert sorted(found) == sorted(protos._MODULE_OF)
+    assert sorted(found) == sorted(protos.MODULE_OF)
     for name, stem in found.items():
         assert getattr(protos, name) is getattr(importlib.import_module(f"tfmini.protos.{stem}_pb2"), name)
 
@@ -65,7 +65,7 @@ def test_every_message_and_enum_is_reachable() -> None:
 def test_the_type_stub_lists_the_same_names() -> None:
     line = r"^from tfmini\.protos\.(\w+) import (\w+) as \2$"
     listed = re.findall(line, (FOLDER / "__init__.pyi").read_text(), re.MULTILINE)
-    assert {name: module for module, name in listed} == protos._MODULE_OF
+    assert {name: module for module, name in listed} == protos.MODULE_OF
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

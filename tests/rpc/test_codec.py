@@ -136,7 +136,7 @@ leaves = st.one_of(
     st.floats(allow_nan=False),
     st.text(max_size=8),
     st.binary(max_size=8),
-    st.sampled_from([dtypes.float32, dtypes.string, dtypes.float32._as_ref, dtypes.resource]),
+    st.sampled_from([dtypes.float32, dtypes.string, dtypes.as_dtype("float32_ref"), dtypes.resource]),
     st.just(TensorShape(None)),
     st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=4).map(TensorShape),
 )

@@ -95,7 +95,7 @@ def settle(peer: Any, lanes: bool) -> None:
     """Until the link has taken its final route."""
     call(peer, m.GetStatus())
     if lanes:
-        until(lambda: peer._endpoint.counters["lanes"] == 1, "the move to the lane")
+        until(lambda: peer.endpoint.counters["lanes"] == 1, "the move to the lane")
 
 
 def test_a_call_gets_its_reply(peer: Any) -> None:
@@ -123,7 +123,7 @@ def test_messages_stay_in_order_across_the_lane_switch(server: Any, peer: Any, l
             call(peer, m.GetStatus())
     call(peer, m.GetStatus())
     assert seen == list(range(2000))
-    until(lambda: peer._endpoint.counters["lanes"] == lanes, "the move to the lane")
+    until(lambda: peer.endpoint.counters["lanes"] == lanes, "the move to the lane")
 
 
 def test_error_answers_keep_their_origin(server: Any, peer: Any) -> None:
@@ -357,7 +357,7 @@ def test_a_slow_request_keeps_only_its_own_client_waiting(server: Any, endpoints
 
 
 def test_full_inboxes_cause_backpressure(server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfmini.rpc.zmq_router._INBOX_LIMIT", 0)
+    monkeypatch.setattr("tfmini.rpc.zmq_router.INBOX_LIMIT", 0)
     settle(peer, lanes)
     seen: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
@@ -409,7 +409,7 @@ def test_close_lets_one_way_messages_leave(server: Any, peer: Any) -> None:
     server.serve({m.AbortStep: lambda peer, message, respond: got.append(message)})
     peer.send(m.AbortStep(1, "why"))
     assert peer.has_unsent  # there is no connection yet
-    peer._endpoint.close()
+    peer.endpoint.close()
     until(lambda: got, "the message")
 
 
@@ -417,10 +417,10 @@ def test_closing_an_endpoint_fails_its_pending_calls(server: Any, peer: Any) -> 
     server.serve({m.DescribeStep: lambda peer, request, respond: None})
     answers: list[Any] = []
     peer.call(m.DescribeStep(1), answers.append)
-    peer._endpoint.close()
+    peer.endpoint.close()
     assert isinstance(answers[0], errors.CancelledError)
     with pytest.raises(errors.CancelledError):
-        peer._endpoint.peer(server.address)
+        peer.endpoint.peer(server.address)
     answers.clear()
     peer.call(m.GetStatus(), answers.append)
     until(lambda: answers, "the answer")

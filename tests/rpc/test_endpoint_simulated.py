@@ -123,7 +123,7 @@ def test_a_pulled_cable_is_detected_on_both_sides() -> None:
     world.network.run(until=12.0)
     assert len(world.lost) == 1
     assert 8.0 <= world.lost[0][0] <= 10.0
-    assert not world.server._links
+    assert not world.server.links()
     answers = world.call(m.GetStatus(), wait_for_ready=True)
     world.network.run(until=29.9)
     assert not answers
@@ -174,7 +174,7 @@ def test_a_new_connection_replaces_the_old_one_at_once() -> None:
     assert answers[0][1].incarnation == 42
     assert [what for what, _ in events] == ["ready", "the peer has made a new connection in its place", "ready"]
     assert events[1][1] == events[2][1]
-    assert len(world.server._links) == len(world.server._accepted) == 1
+    assert len(world.server.links()) == len(world.server._accepted) == 1
 
 
 def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
@@ -201,7 +201,7 @@ def test_a_connection_that_was_given_up_replaces_no_newer_one() -> None:
         genuine(*held[0])
     network.run(until=20.0)
     assert not world.lost and world.peer.state is State.READY
-    assert len(server._links) == len(server._accepted) == 1
+    assert len(server.links()) == len(server._accepted) == 1
 
 
 def restarted(world: World) -> Endpoint:
@@ -223,7 +223,7 @@ def test_a_restarted_task_ends_the_connections_of_its_earlier_incarnation_at_onc
     world.network.run(until=6.0)
     ((when, why),) = lost
     assert when < 5.1 and why == "/job:w was restarted: a later incarnation of it has connected"
-    assert [link.peer.incarnation for link in world.server._links] == [8]
+    assert [link.peer.incarnation for link in world.server.links()] == [8]
 
 
 def test_an_earlier_incarnation_does_not_end_a_later_one() -> None:
@@ -233,7 +233,7 @@ def test_an_earlier_incarnation_does_not_end_a_later_one() -> None:
     world.network.run(until=6.0)
     answers = world.call(m.GetStatus())  # as if it were still there
     world.network.run(until=7.0)
-    assert [link.peer.incarnation for link in world.server._links] == [8]
+    assert [link.peer.incarnation for link in world.server.links()] == [8]
     assert isinstance(answers[0][1], errors.UnavailableError)
 
 
@@ -246,17 +246,17 @@ def test_two_connections_of_one_process_live_side_by_side() -> None:
             peer.call(m.GetStatus(), answers.append)
             world.network.run(until=world.network.now() + 10.0)
             assert answers[0].incarnation == 42
-    assert not world.lost and len(world.server._links) == 2
+    assert not world.lost and len(world.server.links()) == 2
     world.client.close()
     world.network.run(until=world.network.now() + 1.0)
-    assert not world.server._links and not world.server._accepted
+    assert not world.server.links() and not world.server._accepted
 
 
 def test_a_request_that_is_handled_after_the_end_of_its_link_is_cancelled() -> None:
     world, cancelled = World(), list[bool]()
     world.call(m.GetStatus())
     world.network.run(until=1.0)
-    (link,) = world.server._links
+    (link,) = world.server.links()
     world.server.handlers[m.DescribeStep] = lambda peer, request, respond: cancelled.append(respond.cancelled)
     link.end("another thread has closed the endpoint")
     link.dispatch(m.DescribeStep(1), 99)
@@ -346,7 +346,7 @@ def test_recent_ids_are_bounded() -> None:
     assert not recent.is_new(99)
     assert not recent.is_new(91)
     assert recent.is_new(5)
-    assert len(recent._new) + len(recent._old) <= 20
+    assert len(recent) <= 20
 
 
 def test_a_request_id_is_kept_for_ten_seconds_and_not_for_hours() -> None:
@@ -358,4 +358,4 @@ def test_a_request_id_is_kept_for_ten_seconds_and_not_for_hours() -> None:
         assert not recent.is_new(1), second
     for _ in range(KEEP_IDS_S):
         recent.tick(1.0)
-    assert not recent._new and not recent._old
+    assert len(recent) == 0

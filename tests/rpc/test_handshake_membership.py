@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 
 import pytest
 
-from tfmini.rpc import handshake as membership
+from tfmini.rpc import handshake
 from tfmini.rpc.handshake import LOST_AFTER_S, TICK_S, WEDGED_AFTER_S, Attention, PeerLiveness, Verdict
 
 
-@pytest.mark.parametrize("variable", ["TFMINI_LOST_AFTER", "TFMINI_WEDGED_AFTER"])
-def test_the_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    monkeypatch.delenv(variable, raising=False)
-    assert membership._seconds(variable, 4, least=2) == 4.0
-    monkeypatch.setenv(variable, "30.5")
-    assert membership._seconds(variable, 4, least=2) == 30.5
+@pytest.mark.parametrize(("bound", "default"), [("LOST_AFTER", 4.0), ("WEDGED_AFTER", 60.0)])
+def test_the_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch, bound: str, default: float) -> None:
+    monkeypatch.delenv(f"TFMINI_{bound}", raising=False)
+    assert runpy.run_path(handshake.__file__)[f"{bound}_S"] == default
+    monkeypatch.setenv(f"TFMINI_{bound}", "30.5")
+    assert runpy.run_path(handshake.__file__)[f"{bound}_S"] == 30.5
 
 
 @pytest.mark.parametrize("text", ["soon", "1", "nan", "-3", "1e9"])
 def test_a_bound_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TFMINI_LOST_AFTER", text)
     with pytest.raises(ValueError, match="TFMINI_LOST_AFTER must be a number of seconds from 2 to 86400"):
-        membership._seconds("TFMINI_LOST_AFTER", 4, least=2)
+        runpy.run_path(handshake.__file__)
 
 
 @pytest.mark.parametrize(("lost_after", "handshake"), [("2", "4.0"), ("30", "30.0")])

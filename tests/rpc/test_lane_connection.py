@@ -32,12 +32,12 @@ def test_random_bytes_on_a_lane_end_that_lane_only(noise: bytes) -> None:
 def test_a_message_of_exactly_one_read_does_not_hide_the_next_one() -> None:
     """The kernel reports bytes once, so a lane must not take a full read for the last one."""
     mine, theirs = socket.socketpair()
-    for size in (lane_connection._READ - 32, 5):
+    for size in (lane_connection.READ_BYTES - 32, 5):
         theirs.send(lane_wire.pack_single(b"x" * size))
     got: list[Any] = []
     lane = lane_connection.LaneConnection(mine, None, get_reactor(), "test")
     lane.start(got.append, lambda reason: None)
     until(lambda: len(got) == 2, "the second message")
-    assert [len(part) for (part,) in got] == [lane_connection._READ - 32, 5]
+    assert [len(part) for (part,) in got] == [lane_connection.READ_BYTES - 32, 5]
     lane.close()
     theirs.close()

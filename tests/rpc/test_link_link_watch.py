@@ -12,7 +12,7 @@ from tfmini import errors
 from tfmini.rpc import handshake, link
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.handshake import BEAT_AFTER_S, TICK_S
+from tfmini.rpc.handshake import BEAT_AFTER_S, TICK_S, Attention
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
 
@@ -91,7 +91,7 @@ def test_a_kernel_that_holds_the_interpreter_is_not_the_end_of_its_task(
     task = tasks()
     peer = connect(client, task)
     call = held(peer, "interpreter")
-    until(lambda: peer.link is None or peer.link.watch._liveness.silence_s > 6.0, "the silence")
+    until(lambda: peer.link is None or peer.link.watch.liveness.silence_s > 6.0, "the silence")
     assert peer.state is State.READY
     task.stop()
     stopped = get_reactor().now()
@@ -101,8 +101,14 @@ def test_a_kernel_that_holds_the_interpreter_is_not_the_end_of_its_task(
     assert get_reactor().now() - stopped < 60.0
 
 
-def test_a_side_that_sends_all_the_time_says_how_far_it_is(tasks: Any, client: Endpoint) -> None:
+def test_a_side_that_sends_all_the_time_says_how_far_it_is(
+    tasks: Any, client: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "REPORT_AFTER_S", 2 * TICK_S)
+    monkeypatch.setattr(handshake, "BEAT_AFTER_S", 1000.0)  # none because this side is quiet
+    reported: list[Attention] = []
+    report = Attention.reported
+    monkeypatch.setattr(Attention, "reported", lambda attention: (reported.append(attention), report(attention)))
     peer = connect(client, tasks())
-    attention = peer.link.watch._attention
-    attention._unreported_s = 10.0 - TICK_S / 2
-    until(lambda: attention._unreported_s < 9.0, "the heartbeat")
+    until(lambda: reported, "the heartbeat")
+    assert peer.state is State.READY

@@ -97,14 +97,14 @@ def test_a_restarted_receiver_fails_the_transfer_and_frees_its_memory(tasks: Any
 def test_a_killed_sender_frees_the_receivers_memory(tasks: Any, client: Endpoint, route: str) -> None:
     task = tasks(route=route)
     peer = connect(client, task)
-    loans = len(RECEIVE_BUFFERS._loans)
-    before = peer.link._incoming.activity
-    incoming, over, killed = peer.link._incoming, threading.Event(), []
+    lent = RECEIVE_BUFFERS.lent
+    link, before = peer.link, peer.link.arrived
+    over, killed = threading.Event(), []
 
     def kill_at_the_first_bytes() -> None:
         # It leaves the processor to the sender, which else is silent for too long on a busy machine. It ends with the
         # call, since an ended connection counts no bytes.
-        while incoming.activity <= before + (1 << 20) and not over.wait(0.001):
+        while link.arrived <= before + (1 << 20) and not over.wait(0.001):
             pass
         if not over.is_set():
             task.signal(signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_killed_sender_frees_the_receivers_memory(tasks: Any, client: Endpoint
     assert killed, answer
     assert isinstance(answer, errors.UnavailableError)
     assert f"{PS} at {task.address} is unavailable" in answer.message
-    until(lambda: len(RECEIVE_BUFFERS._loans) <= loans, "the return of the memory")
+    until(lambda: RECEIVE_BUFFERS.lent <= lent, "the return of the memory")
 
 
 def test_a_killed_sender_of_shared_memory_leaves_none_behind(tasks: Any, client: Endpoint) -> None:

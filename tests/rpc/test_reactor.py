@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tfmini.rpc.reactor import Reactor, get_reactor
-from tfmini.rpc.waiter import Waiter
+from tfmini.rpc.waiter import Timer, Waiter
 
 LIMIT_S = 60.0  # limit of waits for events that are certain
 
@@ -20,6 +20,14 @@ LIMIT_S = 60.0  # limit of waits for events that are certain
 @pytest.fixture
 def reactor() -> Iterator[Reactor]:
     made = Reactor()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quiet_reactor() -> Iterator[Reactor]:
+    """A reactor that runs only while somebody drives it."""
+    made = Reactor(has_background=False)
     yield made
     made.close()
 
@@ -44,13 +52,13 @@ def join(threads: list[threading.Thread]) -> None:
 class Pipe:
     """A watched socket pair; records the received data and the thread that received it."""
 
-    def __init__(self, reactor: Reactor, on_data: Any = None) -> None:
+    def __init__(self, reactor: Reactor, on_data: Any = None, on_ready: Any = None) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.got: list[bytes] = []
         self.threads: set[int] = set()
         self.on_data = on_data
-        self.source = reactor.source(self.ours.fileno(), self.read)
+        self.source = reactor.source(self.ours.fileno(), on_ready or self.read)
         reactor.watch(self.source)
 
     def read(self) -> None:
@@ -204,8 +212,8 @@ def test_a_follower_stops_waiting_at_its_deadline(reactor: Reactor) -> None:
     join(threads)
 
 
-def test_timers_run_in_order_and_can_be_cancelled(reactor: Reactor, monkeypatch: Any) -> None:
-    monkeypatch.setattr(reactor, "_start_background", lambda: None)  # so that none is due before all are set
+def test_timers_run_in_order_and_can_be_cancelled(quiet_reactor: Reactor) -> None:
+    reactor = quiet_reactor  # so that none is due before all are set
     ran: list[str] = []
     waiter = Waiter()
     reactor.call_later(0.03, ran.append, "late")
@@ -239,7 +247,7 @@ def test_an_earlier_timer_shortens_the_sleep_of_the_leader(reactor: Reactor) -> 
 def test_cancelled_timers_are_removed(reactor: Reactor) -> None:
     for _ in range(10_000):
         reactor.call_later(1000, print).cancel()
-    assert len(reactor._timers._heap) < 500
+    assert sum(isinstance(each, Timer) for each in gc.get_objects()) < 500
 
 
 def test_queued_calls_keep_their_order(reactor: Reactor) -> None:
@@ -283,34 +291,31 @@ def test_a_handler_may_wait_for_another_source(reactor: Reactor) -> None:
 @pytest.mark.parametrize("waits_inside", [True, False])
 def test_other_events_of_a_batch_are_handled_during_a_slow_one(reactor: Reactor, waits_inside: bool) -> None:
     """Its edge will not come again: it must not wait for the handler of another source."""
-    arrived, in_time = Waiter(), []
-    seen, over = threading.Event(), threading.Event()
+    arrived, over, in_time = Waiter(), Waiter(), list[bool]()
+    order, seen = iter(["slow", "quick"]), threading.Event()
 
-    def slow(data: bytes) -> None:
-        in_time.append(reactor.drive(arrived, soon(reactor)) if waits_inside else seen.wait(LIMIT_S))
-        over.set()
+    def handle() -> None:
+        if next(order) == "slow":
+            in_time.append(reactor.drive(arrived, soon(reactor)) if waits_inside else seen.wait(LIMIT_S))
+            over.set()
+        else:
+            arrived.set()
+            seen.set()
 
-    def quick(data: bytes) -> None:
-        arrived.set()
-        seen.set()
-
-    pipes = [Pipe(reactor, slow), Pipe(reactor, quick)]
-    batch = [(pipe.source.fd, select.EPOLLIN) for pipe in pipes]
-    for pipe in pipes:  # only this batch brings events
-        pipe.source._callback = lambda pipe=pipe: pipe.on_data(b"")
-
-    def lead() -> None:
-        with reactor._leader_lock:
-            reactor._leader = threading.get_ident()
-            reactor._inside.add(reactor._leader)
-            reactor._dispatch(batch)
-            reactor._leader = 0
-
-    join(in_threads(lead))
-    assert over.wait(LIMIT_S)  # the background thread may have taken it
+    # Two descriptors of one counter: a write makes both readable at once, so both events come in one batch.
+    counter = os.eventfd(0)
+    descriptors = [counter, os.dup(counter)]
+    sources = [reactor.source(fd, handle) for fd in descriptors]
+    for source in sources:
+        reactor.watch(source)
+    threads = in_threads(lambda: reactor.drive(over, soon(reactor)))
+    os.eventfd_write(counter, 1)
+    join(threads)
     assert in_time == [True]
-    for pipe in pipes:
-        pipe.close(reactor)
+    for source in sources:
+        reactor.unwatch(source)
+    for fd in descriptors:
+        os.close(fd)
 
 
 def test_a_failing_handler_is_logged_and_the_loop_continues(reactor: Reactor, caplog: Any) -> None:
@@ -334,9 +339,9 @@ def test_a_failing_handler_is_logged_and_the_loop_continues(reactor: Reactor, ca
     pipe.close(reactor)
 
 
-def test_interrupting_the_driver_loses_nothing(reactor: Reactor, monkeypatch: Any) -> None:
+def test_interrupting_the_driver_loses_nothing(quiet_reactor: Reactor) -> None:
     """A KeyboardInterrupt in a handler leaves `drive`; the other events of the batch are still handled."""
-    monkeypatch.setattr(reactor, "_start_background", lambda: None)
+    reactor = quiet_reactor
     waiter = Waiter()
 
     def interrupt(data: bytes) -> None:
@@ -447,8 +452,7 @@ def test_timers_and_queued_calls_go_on_while_a_source_that_was_read_again_is_bus
             waiter.set()
 
     in_time: list[bool] = []
-    pipe = Pipe(reactor)
-    pipe.source._callback = read
+    pipe = Pipe(reactor, on_ready=read)
     pipe.theirs.send(b"x")
     assert reactor.drive(waiter, reactor.now() + 3 * LIMIT_S)
     assert in_time == [True, True]
@@ -458,7 +462,7 @@ def test_timers_and_queued_calls_go_on_while_a_source_that_was_read_again_is_bus
 def test_a_source_that_asks_for_another_turn_gets_it_while_a_leader_sleeps(reactor: Reactor) -> None:
     """The background thread, which may have taken a turn, must not park while more are wanted."""
     waiter, asleep = Waiter(), threading.Event()
-    pipe, turns = Pipe(reactor), [0]
+    turns = [0]
 
     def read() -> None:
         turns[0] += 1
@@ -467,7 +471,7 @@ def test_a_source_that_asks_for_another_turn_gets_it_while_a_leader_sleeps(react
         else:
             over.set()
 
-    pipe.source._callback = read
+    over, pipe = threading.Event(), Pipe(reactor, on_ready=read)
     reactor.call_soon(asleep.set)
     threads = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
     assert asleep.wait(LIMIT_S)

@@ -63,9 +63,10 @@ def test_a_failing_timer_stops_no_other(reactor: Reactor, caplog: pytest.LogCapt
 
 
 def test_the_thread_ends_with_the_reactor() -> None:
+    before = set(threading.enumerate())
     reactor = Reactor()
     reactor.call_later(1000, print)
-    thread = reactor._timekeeper._thread
+    (thread,) = [new for new in set(threading.enumerate()) - before if new.name == "tfmini-timekeeper"]
     assert thread.is_alive()
     reactor.close()
     assert not thread.is_alive()

@@ -110,7 +110,7 @@ def test_large_blocks_stay_warm() -> None:
 def test_idle_blocks_are_bounded_when_they_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks may be in use beyond the limit of a process. They do not stay when they return."""
     monkeypatch.setattr(shared_blocks, "TOTAL_LIMIT", 8 << 20)
-    monkeypatch.setattr(shared_blocks, "_MUCH_IDLE", 1 << 20)
+    monkeypatch.setattr(shared_blocks, "MUCH_IDLE", 1 << 20)
     pools = [BlockPool() for _ in range(3)]
     lent = [(pool, block) for pool in pools for _ in range(3) if (block := pool.take(2 << 20)) is not None]
     assert sum(pool.lent_bytes for pool in pools) == 18 << 20
@@ -157,17 +157,22 @@ def shared_one(sender: LaneMemory, part: bytes) -> int:
     return shared.places[0][0]
 
 
-def test_both_sides_let_go_of_what_no_message_uses() -> None:
+def test_both_sides_let_go_of_what_no_message_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[int] = []
+    forget = BlockCache.forget
+    monkeypatch.setattr(
+        BlockCache, "forget", lambda cache, block_id: (forgotten.append(block_id), forget(cache, block_id))
+    )
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reactor = _Later()
     sender = LaneMemory(mine, cast(Any, reactor), lambda: receiver.read_notes(sender.pop_notes()))
     receiver = LaneMemory(theirs, cast(Any, _AtOnce()), lambda: sender.read_notes(receiver.pop_notes()))
     block_id = shared_one(sender, bytes(1 << 20))
     receiver.borrow(block_id)
-    assert sender.statistics()["idle_blocks"] == 1 and block_id in receiver._cache
+    assert sender.statistics()["idle_blocks"] == 1 and not forgotten
     while reactor.later:
         reactor.later.pop()()
-    assert sender.statistics()["idle_blocks"] == 0 and block_id not in receiver._cache
+    assert sender.statistics()["idle_blocks"] == 0 and forgotten == [block_id]
     sender.close()
     receiver.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from tfmini import errors
 from tfmini.rpc import messages as m
@@ -24,6 +25,7 @@ from tfmini.rpc.send_queue import ReceiveBuffers
 from tfmini.rpc.shared_blocks import KEEP_S
 from tfmini.rpc.stream_lane import SealedLane, StreamListener, StreamOpening, lane_name
 from tfmini.rpc.waiter import Waiter
+from tfmini.rpc.zmq_pump import Pump
 
 LIMIT_S = 60.0  # limit of waits for events that are certain
 PS = "/job:ps/replica:0/task:0"
@@ -73,11 +75,19 @@ def test_a_link_moves_to_a_stream_that_is_encrypted_if_there_are_keys(make: Any)
 
 
 @pytest.mark.parametrize("side", ["server", "client"])
-def test_either_side_may_refuse_a_stream(make: Any, side: str) -> None:
+def test_either_side_may_refuse_a_stream(make: Any, side: str, monkeypatch: Any) -> None:
+    listening: list[str] = []
+    listen = StreamListener.__init__
+
+    def listen_noted(self: Any, interface: str, *args: Any) -> None:
+        listening.append(interface)
+        listen(self, interface, *args)
+
+    monkeypatch.setattr(StreamListener, "__init__", listen_noted)
     server, client = make(PS), make()
     (server if side == "server" else client).streams = False
     peer = status(client, serve(server))
-    assert server.lanes._listeners == {}
+    assert not listening
     assert not isinstance(peer.link.connection, LaneConnection)
 
 
@@ -95,14 +105,16 @@ def test_a_lane_that_is_late_before_its_timer_is_noted_fails() -> None:
     )  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        opening = StreamOpening("127.0.0.1", port, b"", reactor, lambda lane: None, False)  # type: ignore[arg-type]
-    assert opening._over and unwatched == ["source"] and opening._sock.fileno() == -1
+        opened: list[Any] = []
+        opening = StreamOpening("127.0.0.1", port, b"", reactor, opened.append, False)  # type: ignore[arg-type]
+        with listener.accept()[0] as accepted:
+            accepted.settimeout(LIMIT_S)
+            assert accepted.recv(1) == b""  # the other end is closed
+    assert opening is not None and unwatched == ["source"] and not opened
 
 
-def test_an_unreachable_port_leaves_the_link_on_zeromq(make: Any, monkeypatch: Any) -> None:
-    failed: list[str] = []
-    fail = StreamOpening._fail
-    monkeypatch.setattr(StreamOpening, "_fail", lambda self, why: (failed.append(why), fail(self, why)))
+def test_an_unreachable_port_leaves_the_link_on_zeromq(make: Any, monkeypatch: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", "tfmini.rpc")
     listen = StreamListener.__init__
 
     def listen_nowhere(self: Any, interface: str, reactor: Any, sealed: bool) -> None:
@@ -112,8 +124,9 @@ def test_an_unreachable_port_leaves_the_link_on_zeromq(make: Any, monkeypatch: A
     monkeypatch.setattr(StreamListener, "__init__", listen_nowhere)
     client = make()
     peer = status(client, serve(make(PS)))
-    until(lambda: failed)
-    assert failed == ["Connection refused"]
+    until(lambda: "no stream lane" in caplog.text)
+    (line,) = [record.getMessage() for record in caplog.records if "no stream lane" in record.getMessage()]
+    assert line.endswith(": Connection refused")
     assert status(client, peer.address) is peer
     assert not isinstance(peer.link.connection, LaneConnection)
 
@@ -128,7 +141,7 @@ def test_wrong_tokens_are_refused(shown: bytes, sealed: bool) -> None:
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setblocking(False)
     sock.send(shown)
-    until(lambda: not listener._pending and _is_closed(sock))
+    until(lambda: _is_closed(sock))
     assert not opened
     sock.close()
     good = socket.create_connection(("127.0.0.1", port))
@@ -164,7 +177,7 @@ def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, 
     if lane:
         until(lambda: client.counters["lanes"] == 1)
     link = peer.link
-    other = next(iter(server._links))
+    other = server.links()[0]
     other.post(Heartbeat(1, ""))
     until(lambda: link.connection.activity > 0)
     before = link.connection.activity
@@ -173,10 +186,10 @@ def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, 
     limit = time.monotonic() + LIMIT_S
     while link.connection.activity == before:
         assert time.monotonic() < limit
-    link.watch._liveness.tick(TICK_S, link.received + link.connection.activity, link.sent)
-    assert link.watch._liveness.silence_s == 0
+    link.watch.liveness.tick(TICK_S, link.received + link.connection.activity, link.sent)
+    assert link.watch.liveness.silence_s == 0
     ticks = [
-        link.watch._liveness.tick(TICK_S, link.received + link.connection.activity, i).name
+        link.watch.liveness.tick(TICK_S, link.received + link.connection.activity, i).name
         for i in range(int(LOST_AFTER_S / TICK_S) + 1)
     ]
     assert "LOST" in ticks[-2:]
@@ -289,7 +302,7 @@ def test_numpy_views_of_a_buffer_keep_it() -> None:
 
 def test_messages_queued_on_the_old_connection_arrive(make: Any, monkeypatch: Any) -> None:
     """A message was sent before the lane was there, and ZeroMQ takes longer over it than it lingers."""
-    monkeypatch.setattr("tfmini.rpc.zmq_pump._RETRY_S", 0.02)
+    monkeypatch.setattr("tfmini.rpc.zmq_pump.RETRY_S", 0.02)
     server, client = make(PS), make()
     got: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: got.append(message.step_id)})
@@ -299,10 +312,17 @@ def test_messages_queued_on_the_old_connection_arrive(make: Any, monkeypatch: An
     def established(peer: Any) -> None:
         """From now on ZeroMQ takes nothing for a while, so the LaneSwitch waits behind the message."""
         ready_at.append(time.monotonic())
-        outbox = peer.link.connection._outbox
-        push = outbox._push
-        outbox._push = lambda parts: time.monotonic() > ready_at[0] + 1.5 and push(parts)
         peer.send(m.SendTensors(2, "", 0, b"", ()))
+
+    send = Pump.send
+
+    def send_late(pump: Pump, parts: Any) -> bool:
+        is_clients = pump.sock.type == zmq.DEALER
+        if is_clients and ready_at and time.monotonic() <= ready_at[0] + 1.5:
+            return False
+        return send(pump, parts)
+
+    monkeypatch.setattr(Pump, "send", send_late)
 
     client.on_peer_ready(established)
     peer.send(m.SendTensors(1, "", 0, b"", ()))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import tempfile
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import zmq
@@ -13,11 +15,13 @@ import zmq
 from tests.rpc.conformance import End, LaneTransport, TransportConformance
 from tests.rpc.task_processes import until
 from tfmini import errors
+from tfmini.rpc import zmq_router
 from tfmini.rpc.keys import Keys
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.stream_lane import SealedLane, StreamListener, lane_name
 from tfmini.rpc.transport import RefusedConnection, Transport
+from tfmini.rpc.zmq_pump import Pump
 from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing import SimulatedNetwork
 
@@ -159,7 +163,37 @@ def test_an_unknown_host_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     assert "was not found" in end.wait_end()
 
 
-def test_nothing_is_delivered_after_a_close_that_follows_a_failed_send() -> None:
+class NotedPump(Pump):
+    """A pump of a listener; the test makes some of its calls itself."""
+
+    def __init__(self, sock: Any, reactor: Any, on_message: Any, after: Any, may_read: Any, at_end: Any) -> None:
+        super().__init__(sock, reactor, self._noted, after, may_read, at_end)
+        self.on_message, self.deliver, self.end_turn = on_message, after, at_end
+        self.routing_ids: list[bytes] = []
+
+    def start(self, on_event: Any) -> None:
+        self.on_event = on_event
+        super().start(on_event)
+
+    def _noted(self, parts: list[Any]) -> None:
+        self.routing_ids.append(parts[0])
+        self.on_message(parts)
+
+
+@pytest.fixture
+def pumps(monkeypatch: pytest.MonkeyPatch) -> list[NotedPump]:
+    """The pumps of the listeners that the test makes."""
+    made: list[NotedPump] = []
+
+    def make(*args: Any) -> NotedPump:
+        made.append(NotedPump(*args))
+        return made[-1]
+
+    monkeypatch.setattr(zmq_router, "Pump", make)
+    return made
+
+
+def test_nothing_is_delivered_after_a_close_that_follows_a_failed_send(pumps: list[NotedPump]) -> None:
     """The client has gone, and its messages wait."""
     transport = ZmqTransport(get_reactor())
     accepted: list[End] = []
@@ -169,10 +203,12 @@ def test_nothing_is_delivered_after_a_close_that_follows_a_failed_send() -> None
     near = End(transport.connect(listener.address), get_reactor()).start()
     near.connection.send([b"hello"])
     until(lambda: accepted and accepted[0].messages, "the connection")
-    connection = accepted[0].connection
-    connection._fail("a send failed")
+    connection, (pump,) = accepted[0].connection, pumps
+    pump.send = Mock(side_effect=zmq.ZMQError(errno.EHOSTUNREACH))  # type: ignore[method-assign]
+    connection.send([b"for nobody"])
     connection.close()
-    connection._deliver([b"late"])
+    pump.on_message([pump.routing_ids[0], Frame(b"late")])
+    pump.deliver()
     accepted[0].wait_end()
     assert accepted[0].messages == [[b"hello"]]
     near.connection.close()
@@ -188,26 +224,31 @@ class Frame(bytes):
         return 10_000 if option == zmq.SRCFD else ""
 
 
-def test_a_connection_ends_after_its_last_messages_although_another_one_has_its_descriptor() -> None:
+def test_a_connection_ends_after_its_last_messages_although_another_one_has_its_descriptor(
+    pumps: list[NotedPump],
+) -> None:
     """Its end is among the events that are read when the first message of the other one comes."""
     transport = ZmqTransport(get_reactor())
     accepted: list[End] = []
     listener: Any = transport.listen(
         "tcp://127.0.0.1:0", lambda connection: accepted.append(End(connection, get_reactor()).start())
     )
-    listener._on_event(zmq.EVENT_ACCEPTED, 10_000)
-    listener._on_message([b"old", Frame(b"one")])
+    (pump,) = pumps
+    pump.on_event(zmq.EVENT_ACCEPTED, 10_000)
+    pump.on_message([b"old", Frame(b"one")])
     events = [(zmq.EVENT_DISCONNECTED, 10_000), (zmq.EVENT_ACCEPTED, 10_000)]
     messages = [[b"old", Frame(b"two")], [b"new", Frame(b"more")]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listener._pump, "read_monitor", lambda: [listener._on_event(*events.pop(0)) for _ in events[:]])
-        patch.setattr(listener._pump, "drain", lambda: [listener._on_message(messages.pop(0)) for _ in messages[:]])
-        listener._on_message([b"new", Frame(b"one")])
-        listener._end_gone()
-    listener._deliver_inboxes()
+        patch.setattr(pump, "read_monitor", lambda: [pump.on_event(*events.pop(0)) for _ in events[:]])
+        patch.setattr(pump, "drain", lambda: [pump.on_message(messages.pop(0)) for _ in messages[:]])
+        pump.on_message([b"new", Frame(b"one")])
+        pump.end_turn()
+    pump.deliver()
     old, new = accepted
     assert old.messages == [[b"one"], [b"two"]] and old.wait_end() == "the connection was closed"
     assert new.messages == [[b"one"], [b"more"]]
-    assert listener._accepted[10_000] is new.connection.accepted
-    new.connection._end("over")
+    pump.on_event(zmq.EVENT_DISCONNECTED, 10_000)  # now the descriptor is the other one's
+    pump.end_turn()
+    pump.deliver()
+    assert new.wait_end() == "the connection was closed"
     listener.close()

@@ -119,11 +119,18 @@ def test_a_peer_that_never_says_hello_is_cut_off(server: Endpoint, monkeypatch: 
 
 
 def test_an_admitted_peer_is_not_cut_off(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[Any] = []
+    pop = PendingConnections.pop
+
+    def noted(pending: PendingConnections[Any, Any], key: Any) -> Any:
+        ended.append(pop(pending, key))
+        return ended[-1]
+
+    monkeypatch.setattr(PendingConnections, "pop", noted)
     client = Endpoint(get_reactor(), "", 7, keys=server.keys, insecure=True, lanes=False)
     peer = client.peer(server.address, PS)
     Call(peer, m.GetStatus()).wait()
-    (listener,) = server._listeners
-    until(lambda: not len(listener._pending), "the admission")  # type: ignore[attr-defined]
+    until(lambda: any(item is not None for item in ended), "the admission")
     link = peer.link
     until(lambda: Call(peer, m.GetStatus()).wait() and peer.link is link, "an answer")
     client.close()
@@ -167,9 +174,9 @@ def test_silent_lanes_give_way_to_new_ones(lanes: TokenListener) -> None:
     good = raw_lane(lanes)
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if good.family == socket.AF_UNIX:
-        socket.send_fds(good, [lanes._shown(token)], [theirs.fileno()])
+        socket.send_fds(good, [lanes.shown(token)], [theirs.fileno()])
     else:
-        good.send(lanes._shown(token))
+        good.send(lanes.shown(token))
     until(lambda: opened, "the lane")
     opened[0].close()
     for sock in (*silent, good, mine, theirs):

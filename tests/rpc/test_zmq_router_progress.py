@@ -10,11 +10,13 @@ import pytest
 from tests.rpc.task_processes import Call, until
 from tests.rpc.test_zmq_router_pending import NULL, READY, assert_serves, is_closed, raw, server
 from tfmini.rpc import messages as m
+from tfmini.rpc import zmq_router
 from tfmini.rpc.codec import encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.messages import Hello
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.records import PROTOCOL_VERSION
+from tfmini.rpc.zmq_pump import KernelSocket
 from tfmini.rpc.zmq_router import ADMITTED_BYTES, PENDING_BYTES, MessageProgress
 
 __all__ = ["server"]
@@ -27,7 +29,9 @@ def frame(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("server", ["open"], indirect=True)
 @pytest.mark.parametrize("says_hello", [False, True])
-def test_a_message_of_endless_small_frames_ends_its_connection(server: Endpoint, says_hello: bool) -> None:
+def test_a_message_of_endless_small_frames_ends_its_connection(
+    server: Endpoint, says_hello: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 64 bytes in memory each, before the Hello and after it."""
     sock = raw(server)
     start = NULL + READY
@@ -35,7 +39,6 @@ def test_a_message_of_endless_small_frames_ends_its_connection(server: Endpoint,
         start += frame(encode(Hello(PROTOCOL_VERSION, "", 9, "", b"", False, "", 0, 0), 1)[0])
     sock.send(start)
     sent, block = 0, MORE * (16 << 10)
-    (listener,) = server._listeners
 
     def is_cut() -> bool:
         nonlocal sent
@@ -48,9 +51,12 @@ def test_a_message_of_endless_small_frames_ends_its_connection(server: Endpoint,
             return True
         return is_closed(sock)
 
+    closed: list[KernelSocket] = []
+    close = KernelSocket.close
+    monkeypatch.setattr(KernelSocket, "close", lambda kernel: (closed.append(kernel), close(kernel)))
     until(is_cut, "the end")
     sock.close()
-    until(lambda: not listener._accepted, "the end of the connection")  # type: ignore[attr-defined]
+    until(lambda: closed, "the end of the connection")
     assert_serves(server)
 
 
@@ -88,9 +94,9 @@ def test_messages_that_wait_to_be_read_are_no_fault_of_their_sender(
     server.serve({m.RunGraph: lambda peer, request, respond: respond(m.RunGraphReply(()))})
     Call(peer, m.RunGraph(1, 0, ())).wait()
     link = peer.link
-    (listener,) = server._listeners
+    waiting: list[Call] = []
     with monkeypatch.context() as full:
-        full.setattr(listener, "_is_full", True)
+        full.setattr(zmq_router, "INBOX_LIMIT", -1)
         looks = [0]
         real = MessageProgress.is_endless
 
@@ -99,9 +105,11 @@ def test_messages_that_wait_to_be_read_are_no_fault_of_their_sender(
             real(self, nbytes)
             return True
 
+        waiting += [Call(peer, m.RunGraph(1, step, ())) for step in (1, 2)]  # the second one is not read
         full.setattr(MessageProgress, "is_endless", is_endless)
         until(lambda: looks[0] > 5, "the looks")
-    assert isinstance(Call(peer, m.RunGraph(1, 1, ())).wait(), m.RunGraphReply) and peer.link is link
+    waiting.append(Call(peer, m.RunGraph(1, 3, ())))
+    assert all(isinstance(call.wait(), m.RunGraphReply) for call in waiting) and peer.link is link
     client.close()
 
 

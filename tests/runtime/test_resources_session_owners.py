@@ -230,9 +230,9 @@ def test_a_session_outlasts_a_broken_connection() -> None:
             assert client.stdout is not None and client.stdin is not None
             assert client.stdout.readline() == "1.0\n"
             (handle,) = server.master.sessions
-            for link in list(server._endpoint._links):
+            for link in server.endpoint.links():
                 link.end("cut by a test")
-            until(lambda: server._endpoint._links, "another connection")  # without the client having anything to say
+            until(server.endpoint.links, "another connection")  # without the client having anything to say
             client.stdin.write("go on\n")
             client.stdin.flush()
             assert client.stdout.readline() == "2.0\n"
@@ -278,7 +278,7 @@ def test_a_graph_that_is_registered_too_late_is_withdrawn() -> None:
         held: list[Callable[[], None]] = []
         refused: list[Callable[[Any], None]] = []
         registered: list[int] = []  # how many graphs there were when the answer went out
-        genuine = slow._endpoint.handlers[m.RegisterGraph]
+        genuine = slow.endpoint.handlers[m.RegisterGraph]
 
         def hold(peer: Any, request: Any, respond: Callable[[Any], None]) -> None:
             def answer(reply: Any) -> None:
@@ -296,8 +296,8 @@ def test_a_graph_that_is_registered_too_late_is_withdrawn() -> None:
             if held and refused:
                 refused.pop()(tf.errors.InvalidArgumentError.of("not this one"))
 
-        slow._endpoint.handlers[m.RegisterGraph] = hold
-        refusing._endpoint.handlers[m.RegisterGraph] = refuse
+        slow.endpoint.handlers[m.RegisterGraph] = hold
+        refusing.endpoint.handlers[m.RegisterGraph] = refuse
         with tf.device("/job:ps/task:0"):
             x = tf.random_uniform([2])
         with tf.device("/job:ps/task:1"):

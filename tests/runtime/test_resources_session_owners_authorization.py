@@ -96,11 +96,11 @@ def test_a_server_that_stops_does_not_take_owners_for_strangers(
         graph = [node_of(tf.constant(2.0, name="c").op).to_wire()]
         handle = ask(clients[0], server.target, m.CreateSession(graph, b"", server.target)).session_handle
         with monkeypatch.context() as patch:
-            patch.setattr(server._endpoint, "close", lambda reason: None)
+            patch.setattr(server.endpoint, "close", lambda reason: None)
             server.stop()
         with pytest.raises(tf.errors.UnavailableError, match="is shutting down"):
             ask(clients[0], server.target, m.RunStep(handle, (), (), ("c:0",), (), b""))
-        server._endpoint.close("has stopped")
+        server.endpoint.close("has stopped")
 
 
 def test_a_client_cannot_use_the_session_of_another(clients: list[Endpoint]) -> None:

@@ -16,11 +16,13 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
-from tfmini.launch.local_cluster import _TASK
+from tfmini.launch.local_cluster import TASK_PROGRAM
 from tfmini.launch.supervision import TaskId
+from tfmini.rpc import messages as m
 from tfmini.rpc.keys import generate_keys
+from tfmini.rpc.peer import Peer
 from tfmini.rpc.reactor import get_reactor
-from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master import master_session
 from tfmini.runtime.master.registration import Registration
 from tfmini.runtime.process import current_process
 from tfmini.testing import ProcessCluster
@@ -194,12 +196,15 @@ def test_join_ends_by_sigterm_where_the_exception_is_swallowed() -> None:
 
     def swallow() -> None:
         with contextlib.suppress(BaseException):
-            server._terminate(signal.SIGTERM, None)
+            handler: Any = signal.getsignal(signal.SIGTERM)  # which `join` has set
+            handler(signal.SIGTERM, None)
 
     get_reactor().call_later(0.05, swallow)
     with pytest.raises(SystemExit) as ended:
         server.join()
-    assert ended.value.code == 0 and server._stopped
+    assert ended.value.code == 0
+    with pytest.raises(tf.errors.FailedPreconditionError, match="has stopped"):
+        server.start()
 
 
 def press_ctrl_c_in_join(server: tf.train.Server) -> None:
@@ -251,7 +256,7 @@ def test_at_a_prompt_ctrl_c_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_ps_ended_by_a_signal_does_not_run_the_code_after_join() -> None:
-    program = _TASK.replace("server.join()", "server.join()\nprint('went on', flush=True)")
+    program = TASK_PROGRAM.replace("server.join()", "server.join()\nprint('went on', flush=True)")
     with ProcessCluster(ps=1, workers=0, program=program) as cluster:
         cluster.wait_ready("ps", 0)
         process = cluster.processes[TaskId("ps", 0)]
@@ -273,8 +278,7 @@ def test_a_step_that_was_aborted_before_it_came_runs_nothing() -> None:
         assert session.run(v) == 1.0
 
 
-def test_requests_before_the_start_are_handled_in_order_and_one_by_one() -> None:
-    server = tf.train.Server.create_local_server(start=False)
+def test_requests_before_the_start_are_handled_in_order_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     handled: list[Any] = []
     failures: list[Any] = []
     link = types.SimpleNamespace(handler_failed=lambda message, respond, error: failures.append((message, str(error))))
@@ -286,7 +290,9 @@ def test_requests_before_the_start_are_handled_in_order_and_one_by_one() -> None
             raise ValueError("a bug")
         handled.append(request)
 
-    handle = server._deferred(handler)
+    monkeypatch.setattr("tfmini.runtime.server.trace_handlers", lambda master: {m.TraceStep: handler})
+    server = tf.train.Server.create_local_server(start=False)
+    handle: Any = server.endpoint.handlers[m.TraceStep]
     with server:
         handle(peer, "first", None)
         handle(peer, "second", None)
@@ -300,15 +306,14 @@ def test_closing_a_session_while_a_plan_is_made_ends_its_run(monkeypatch: pytest
     workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
     with tf.device("/job:ps/task:0"):
         fetched = tf.random_uniform([2])
-    original = MasterSession._build
 
-    def and_close(self: MasterSession, *args: object) -> object:
-        result = original(self, *args)
-        self.close()
-        return result
+    def closed_before(*args: Any) -> Registration:
+        (opened,) = workers[0].master.sessions.values()
+        opened.close()
+        return Registration(*args)
 
     session = tf.Session(workers[0].target)
-    monkeypatch.setattr(MasterSession, "_build", and_close)
+    monkeypatch.setattr(master_session, "Registration", closed_before)
     with pytest.raises(tf.errors.CancelledError, match="Session::Close"):
         session.run(fetched)
     for server in [*workers, *servers]:
@@ -319,14 +324,19 @@ def test_a_task_that_opens_a_session_after_it_was_closed_ends_the_run(monkeypatc
     workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
     with tf.device("/job:ps/task:0"):
         fetched = tf.random_uniform([2])
-    original = Registration._session_opened
+    call = Peer.call
 
-    def after_the_close(self: Registration, *args: object) -> None:
-        self.session.book.closed = True  # as `close` does before it looks for registrations
-        original(self, *args)
+    def call_late(peer: Peer, request: Any, on_reply: Any, *args: Any, **options: Any) -> Any:
+        def answered(reply: Any) -> None:
+            if isinstance(request, m.CreateWorkerSession):
+                (opened,) = workers[0].master.sessions.values()
+                opened.book.closed = True  # as `close` does before it looks for registrations
+            on_reply(reply)
+
+        return call(peer, request, answered, *args, **options)
 
     session = tf.Session(workers[0].target)
-    monkeypatch.setattr(Registration, "_session_opened", after_the_close)
+    monkeypatch.setattr(Peer, "call", call_late)
     with pytest.raises(tf.errors.CancelledError, match="Session::Close"):
         session.run(fetched)
     for server in [*workers, *servers]:

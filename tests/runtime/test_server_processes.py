@@ -227,8 +227,8 @@ def test_a_deadline_ends_a_step_that_waits_for_a_stopped_task() -> None:
 
 def test_a_task_that_is_not_up_is_waited_for_and_named(caplog: pytest.LogCaptureFixture) -> None:
     cluster = ProcessCluster(ps=1, workers=1, local=("worker", 0))
-    cluster._reserved.listeners[cluster._ids[0]].close()
-    cluster._start_local()
+    cluster.refuse("ps", 0)
+    cluster.start_local()
     try:
         with tf.Graph().as_default():
             with tf.device("/job:ps/task:0"):
@@ -240,14 +240,13 @@ def test_a_task_that_is_not_up_is_waited_for_and_named(caplog: pytest.LogCapture
                 text = str(info.value)
                 assert "/job:ps/replica:0/task:0" in text and cluster.spec.task_address("ps", 0) in text
     finally:
-        cluster.server.stop()
-        cluster._reserved.close()
+        cluster.stop()
 
 
 def test_sessions_need_only_the_tasks_they_use() -> None:
     cluster = ProcessCluster(ps=1, workers=2, local=("worker", 0))
     cluster.start_task("ps", 0)  # /job:worker/task:1 is never started
-    cluster._start_local()
+    cluster.start_local()
     try:
         with tf.Graph().as_default():
             with tf.device("/job:ps/task:0"):

@@ -96,10 +96,10 @@ def test_an_untraced_step_runs_code_that_knows_no_clock() -> None:
     with tf.Session() as session:
         traced(session, y, {x: 0.0})
         assert session.run(y, {x: 0.0}) == 2.0
-        call, _ = session._find_call(y, {x: 0.0})
-        for segment in call.plan.local.program.segments:
+        program = session.master.prepare(((x.name,), (y.name,), ())).local.program
+        for segment in program.segments:
             assert not {"clock", "note", "trace"} & set(segment.run.__code__.co_names)
-        assert call.plan.local.program.trace is None
+        assert program.trace is None
 
 
 # ---- what is recorded -----------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_without_a_cluster_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_job_is_found_by_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    monkeypatch.setattr(dashboard, "_serve", lambda listener, where, *args, **kwargs: served.append(where))
+    monkeypatch.setattr(dashboard, "serve", lambda listener, where, *args, **kwargs: served.append(where))
     tasks = {"/job:ps/replica:0/task:0": "localhost:1"}
     monkeypatch.setattr(cluster_target, "running_jobs", lambda: [Job("train-12", 12, 1, "train.py", 0.0, tasks)])
     for target in (["train"], []):
@@ -83,7 +83,7 @@ def test_a_job_is_found_by_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_taken_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
+    monkeypatch.setattr(dashboard, "serve", lambda *args, **kwargs: None)
     with dashboard.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         done = CliRunner().invoke(main, ["dashboard", "--port", str(port), "localhost:1"])
@@ -92,14 +92,14 @@ def test_a_taken_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_of_another_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
+    monkeypatch.setattr(dashboard, "serve", lambda *args, **kwargs: None)
     done = CliRunner().invoke(main, ["dashboard", "--host", "192.0.2.77", "localhost:1"])
     assert done.exit_code == 1
     assert ": Cannot assign requested address. Give an address of this machine as --host.\n" in done.output
 
 
 def test_the_address_has_a_token_that_differs_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "_serve", lambda *args, **kwargs: None)
+    monkeypatch.setattr(dashboard, "serve", lambda *args, **kwargs: None)
     monkeypatch.delenv(dashboard.TOKEN_ENV, raising=False)
     told = [CliRunner().invoke(main, ["dashboard", "localhost:1"]).output for _ in range(2)]
     tokens = [re.findall(r"http://127\.0\.0\.1:\d+/\?token=([\w-]{32})\n", text) for text in told]

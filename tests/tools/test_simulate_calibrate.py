@@ -18,15 +18,15 @@ from tfmini.tools.cli import main
 def test_a_profile_has_what_a_simulation_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "MODELS", (dense(32, 200, 1), table(500, 12, 24, 0)))
     monkeypatch.setattr(calibration, "limit_threads", lambda threads: None)  # of this process, which runs other tests
-    monkeypatch.setattr(calibration_tasks, "_SECONDS", 0.05)
+    monkeypatch.setattr(calibration_tasks, "SECONDS", 0.05)
     trained = {name: TRAINED[name] for name in ("long two", "short sync", "short allreduce")}
     neighbours = {"beside 0": NEIGHBOURS["beside 0"]}
     monkeypatch.setattr(calibration, "TRAINED", trained)
     monkeypatch.setattr(calibration, "NEIGHBOURS", neighbours)
     reduced = {name: WORKLOADS[name] for name in REDUCED.values()}
     monkeypatch.setattr(calibration, "WORKLOADS", {**MESSAGES, **neighbours, **reduced, **trained})
-    monkeypatch.setattr(calibration, "_TURNS", 2)
-    monkeypatch.setattr(calibration, "_TRIALS", 12)  # beside other load each takes seconds; others test what is found
+    monkeypatch.setattr(calibration, "TURNS", 2)
+    monkeypatch.setattr(calibration, "TRIALS", 12)  # beside other load each takes seconds; others test what is found
     path = tmp_path / "p.toml"
     done = CliRunner().invoke(main, ["calibrate", "-o", str(path), "--name", "mine"])
     assert done.exit_code == 0, done.output

@@ -277,18 +277,26 @@ def test_a_listener_can_end_training(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_hook_finds_its_saver(tmp_path: Path) -> None:
-    counting()
+    step, _ = counting()
+
+    def begin() -> None:
+        hook = tf.train.CheckpointSaverHook(str(tmp_path), 1)
+        hook.begin()
+        with tf.Session() as session:
+            session.run(step.initializer)
+            hook.after_create_session(session, None)
+
     with pytest.raises(ValueError, match="You cannot provide both saver and scaffold."):
         tf.train.CheckpointSaverHook("x", 1, saver=object(), scaffold=tf.train.Scaffold())
-    hook = tf.train.CheckpointSaverHook("x", 1)
     with pytest.raises(RuntimeError, match="No items in collection savers"):
-        hook._get_saver()
-    for saver in (one := tf.train.Saver()), tf.train.Saver():
-        tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
-        if saver is one:
-            assert tf.train.CheckpointSaverHook("x", 1)._get_saver() is one
+        begin()
+    saver = tf.train.Saver()
+    tf.add_to_collection(tf.GraphKeys.SAVERS, saver)
+    begin()
+    assert saver.last_checkpoints == [str(tmp_path / "model.ckpt-0")]
+    tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
     with pytest.raises(RuntimeError, match="More than one item in collection savers"):
-        hook._get_saver()
+        begin()
 
 
 def test_a_hook_waits_for_a_global_step() -> None:

@@ -13,7 +13,8 @@ from tfmini.dtypes import cpp_name
     ("dtype", "name"),
     [
         (tf.float16, "half"), (tf.float32, "float"), (tf.float64, "double"), (tf.bfloat16, "bfloat16"),
-        (tf.int32, "int32"), (tf.string, "string"), (tf.float64._as_ref, "double_ref"), (np.dtype("f2"), "half"),
+        (tf.int32, "int32"), (tf.string, "string"), (tf.as_dtype("float64_ref"), "double_ref"),
+        (np.dtype("f2"), "half"),
     ],
 )  # fmt: skip
 def test_names_in_messages_are_those_of_tensorflows_runtime(dtype: object, name: str) -> None:

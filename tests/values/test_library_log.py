@@ -20,7 +20,7 @@ def formatted(record: logging.LogRecord) -> str:
     return logging.Formatter("%(levelname)s %(message)s").format(record)
 
 
-@pytest.mark.parametrize("name", library_log._RUNTIME)
+@pytest.mark.parametrize("name", library_log.RUNTIME_LOGGERS)
 def test_an_argument_cannot_forge_a_record(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     with caplog.at_level(logging.WARNING, name):
@@ -47,4 +47,4 @@ def test_every_logger_of_the_runtime_is_guarded() -> None:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         found |= set(re.findall(r"""_log = logging\.getLogger\("(tfmini\.\w+)"\)""", path.read_text()))
-    assert found == set(library_log._RUNTIME)
+    assert found == set(library_log.RUNTIME_LOGGERS)

@@ -14,17 +14,17 @@ from tfmini import memory
 @pytest.mark.parametrize("text, is_limit", [("1000000\n", True), ("max\n", False), (f"{1 << 62}\n", False)])
 def test_a_container_has_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, is_limit: bool) -> None:
     (tmp_path / "max").write_text(text)
-    monkeypatch.setattr(memory, "_LIMIT_FILES", ())
+    monkeypatch.setattr(memory, "LIMIT_FILES", ())
     machine = memory.machine_memory()
-    monkeypatch.setattr(memory, "_LIMIT_FILES", (str(tmp_path / "none"), str(tmp_path / "max")))
+    monkeypatch.setattr(memory, "LIMIT_FILES", (str(tmp_path / "none"), str(tmp_path / "max")))
     assert memory.machine_memory() == (1_000_000 if is_limit else machine)
 
 
 def test_what_a_container_uses_is_not_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, text in {"max": "1000000", "current": "700000", "memory.stat": "anon 5\ninactive_file 200000\n"}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "_LIMIT_FILES", (str(tmp_path / "max"),))
-    monkeypatch.setattr(memory, "_USED_FILES", (str(tmp_path / "current"),))
+    monkeypatch.setattr(memory, "LIMIT_FILES", (str(tmp_path / "max"),))
+    monkeypatch.setattr(memory, "USED_FILES", (str(tmp_path / "current"),))
     assert memory.free_memory() == 500_000
 
 

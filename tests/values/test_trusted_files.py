@@ -147,7 +147,7 @@ def test_nothing_above_the_home_folder_is_checked(file: Path, folder: Path, monk
     home.mkdir()
     (home / "file").write_text("x")
     assert str(folder) in refusal(home / "file")
-    monkeypatch.setattr(trusted_files, "_home", lambda uid: str(home))
+    monkeypatch.setattr(trusted_files, "home_of", lambda uid: str(home))
     open_trusted(str(home / "file")).close()
     assert str(folder) in refusal(file)
 

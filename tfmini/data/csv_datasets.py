@@ -41,7 +41,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Format:
+class CsvFormat:
     """The format of CSV records.
 
     Attributes:
@@ -87,7 +87,7 @@ def lines_of(path: bytes, compression: str) -> Iterator[bytes]:
         file.close()
 
 
-def _records(path: bytes, compression: str, form: _Format) -> Iterator[bytes]:
+def records_of(path: bytes, compression: str, form: CsvFormat) -> Iterator[bytes]:
     """Records without line ends; a quoted line end joins two lines into one record."""
     parts: list[bytes] = []
     size, is_open = 0, False
@@ -130,7 +130,7 @@ def _closed(line: bytes, at: int) -> int:
     return end + 1
 
 
-def _fields(record: bytes, form: _Format) -> list[bytes]:
+def _fields(record: bytes, form: CsvFormat) -> list[bytes]:
     """The fields of a record.
 
     Raises:
@@ -172,7 +172,7 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
     return b"".join(parts), end + 1
 
 
-def _element(record: bytes, form: _Format) -> Element:
+def _element(record: bytes, form: CsvFormat) -> Element:
     fields = _fields(record, form)
     count = len(form.types)
     if form.columns is not None:
@@ -186,7 +186,7 @@ def _element(record: bytes, form: _Format) -> Element:
     return tuple(_component(f, field, form) for f, field in enumerate(fields))
 
 
-def _component(f: int, field: bytes, form: _Format) -> Any:
+def _component(f: int, field: bytes, form: CsvFormat) -> Any:
     dtype = form.types[f]
     if not field or field == form.na:
         if not form.defaults[f]:
@@ -200,14 +200,14 @@ def _component(f: int, field: bytes, form: _Format) -> Any:
 class _Elements:
     """The elements of all files; reading continues after a malformed record."""
 
-    def __init__(self, paths: list[bytes], compression: str, header: bool, form: _Format) -> None:
+    def __init__(self, paths: list[bytes], compression: str, header: bool, form: CsvFormat) -> None:
         self._records = self._read(paths, compression, header, form)
         self._form = form
 
     @staticmethod
-    def _read(paths: list[bytes], compression: str, header: bool, form: _Format) -> Iterator[bytes]:
+    def _read(paths: list[bytes], compression: str, header: bool, form: CsvFormat) -> Iterator[bytes]:
         for path in paths:
-            records = _records(path, compression, form)
+            records = records_of(path, compression, form)
             if header and next(records, None) is None:
                 raise _invalid("Can't read header of file")
             yield from records
@@ -247,7 +247,7 @@ def _csv(
     if columns is not None and (columns[0] < 0 or any(a >= b for a, b in zip(columns, columns[1:]))):
         raise _invalid("select_cols should be strictly increasing indices and all indices should be nonnegative")
     defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, output_types)]
-    form = _Format(
+    form = CsvFormat(
         delim, bool(use_quote_delim), np.asarray(na_value, object).item(), columns, defaults, list(output_types)
     )
     paths, compression = paths_of(filenames), compression_of(compression_type)

@@ -44,7 +44,7 @@ _INTERVAL_S = 1.0  # between two looks of the page at the cluster
 
 # ---- the tasks in processes of their own ----------------------------------------------------------------
 
-_TASK = """
+TASK_PROGRAM = """
 import json, signal, sys
 import tfmini as tf
 cluster = json.loads(sys.argv[1])
@@ -80,7 +80,7 @@ class ProcessCluster:
         ps: int = 1,
         workers: int = 1,
         local: tuple[str, int] | None = None,
-        program: str = _TASK,
+        program: str = TASK_PROGRAM,
         arguments: Sequence[str] = (),
     ) -> None:
         self._program, self.arguments = program, tuple(arguments)
@@ -97,10 +97,11 @@ class ProcessCluster:
             if task != self._local:
                 self.start_task(task.job, task.task)
         if self._local is not None:
-            self._start_local()
+            self.start_local()
         return self
 
-    def _start_local(self) -> None:
+    def start_local(self) -> None:
+        """Starts the server of the local task in this process; `start` does so, too."""
         assert self._local is not None
         # This process can bind the port after the listener is closed.
         self._reserved.listeners[self._local].close()
@@ -120,6 +121,10 @@ class ProcessCluster:
         if inherited:
             listener.close()
         self.processes[TaskId(job, task)] = process
+
+    def refuse(self, job: str, task: int) -> None:
+        """Frees the port of a task that has not been started, so that connections to it are refused."""
+        self._reserved.listeners[TaskId(job, task)].close()
 
     def wait_ready(self, job: str, task: int) -> None:
         """Blocks until the task's server is up; raises RuntimeError if it ended instead."""

@@ -19,7 +19,7 @@ from tfmini.numerics import onednn_kernels
 from tfmini.numerics.windows import Axes, padded, patches, scratch
 
 # A block's patch matrix: small enough for the cache, large enough that products are few.
-_BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20
 # Below this many contiguous elements per patch row it is quicker to copy along the image's last spatial axis.
 _SHORT_RUN = 16
 
@@ -82,7 +82,7 @@ def _patch_matrices(image: Array, axes: Axes) -> Iterator[tuple[tuple[slice, sli
     batch, lines = image.shape[0], axes[0].out
     pixels = math.prod(axes.out)
     elements = math.prod(axes.window) * image.shape[-1]
-    most = _BLOCK_BYTES // max(1, elements * image.dtype.itemsize)
+    most = BLOCK_BYTES // max(1, elements * image.dtype.itemsize)
     step = max(1, most // max(1, pixels))
     run = max(1, lines if pixels <= most else most * lines // pixels)
     for start in range(0, batch, step):

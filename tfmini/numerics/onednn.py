@@ -54,8 +54,8 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def limit_threads(threads: int) -> None:
-    """Sets how many threads a primitive uses; without a call OpenMP's default, the number of cores."""
+def limit_threads(threads: int | None) -> None:
+    """Sets how many threads a primitive uses; None, or no call: OpenMP's default, the number of cores."""
     global _threads
     _threads = threads
 

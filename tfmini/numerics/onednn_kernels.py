@@ -230,14 +230,14 @@ def _operand(value: Array | float) -> Array:
 
 
 @functools.lru_cache(_MOST_CHAINS)
-def _chain(size: int, kinds: tuple[Any, ...], threads: int) -> _Chain:
+def _chain(size: int, kinds: tuple[Any, ...], threads: int) -> OperationChain:
     """``threads`` is part of the key: a primitive divides its work among that many when it is made."""
     library = onednn.library()
     assert library is not None
-    return _Chain(library, size, kinds)
+    return OperationChain(library, size, kinds)
 
 
-class _Chain:
+class OperationChain:
     """The primitive of one chain.
 
     Args:

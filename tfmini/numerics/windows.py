@@ -178,7 +178,7 @@ def arranged(shape: tuple[Any, ...], data_format: bytes) -> RawShape:
 
 # ---- scratch memory -----------------------------------------------------------------------------
 
-_LOCAL = threading.local()
+SCRATCH = threading.local()
 
 
 def scratch(use: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -187,7 +187,7 @@ def scratch(use: str, shape: tuple[int, ...], dtype: Any) -> Array:
     Fresh multi-megabyte arrays cost a page fault per 4 KiB; patch matrices need them in every
     step. A kernel must not return this memory.
     """
-    buffers: dict[str, Array] = _LOCAL.__dict__
+    buffers: dict[str, Array] = SCRATCH.__dict__
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     buffer = buffers.get(use)
     if buffer is None or buffer.nbytes < size:

@@ -89,14 +89,14 @@ _FILES = {
         "example": "Example SequenceExample",
     },
 }
-_MODULE_OF = {name: module for module, files in _FILES.items() for names in files.values() for name in names.split()}
+MODULE_OF = {name: module for module, files in _FILES.items() for names in files.values() for name in names.split()}
 
-__all__ = list(_MODULE_OF)
+__all__ = list(MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
     """Imports the message or enum ``name`` on first use (PEP 562) and keeps it as a plain attribute."""
-    module = _MODULE_OF.get(name)
+    module = MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{module}"), name)

@@ -132,6 +132,6 @@ from tfmini.protos.summary_pb2 import WorkerHeartbeatRequest as WorkerHeartbeatR
 from tfmini.protos.summary_pb2 import WorkerHeartbeatResponse as WorkerHeartbeatResponse
 from tfmini.protos.summary_pb2 import WorkerShutdownMode as WorkerShutdownMode
 
-_MODULE_OF: dict[str, str]
+MODULE_OF: dict[str, str]
 
 def module_with(file: str) -> ModuleType | None: ...

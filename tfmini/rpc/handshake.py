@@ -93,11 +93,11 @@ def _seconds(variable: str, default: float, least: float) -> float:
 
 BEAT_AFTER_S = 1.0
 LOST_AFTER_S = _seconds(LOST_AFTER_ENV, 4, least=2)
-# A peer reports its progress every `_REPORT_AFTER_S`, and what holds it up within a few seconds.
+# A peer reports its progress every `REPORT_AFTER_S`, and what holds it up within a few seconds.
 WEDGED_AFTER_S = max(_seconds(WEDGED_AFTER_ENV, 60, least=20), LOST_AFTER_S)
 TICK_S = 0.25
 KEEP_IDS_S = 10.0  # for which a request's id is known at least, unless 100,000 others come
-_REPORT_AFTER_S = 10.0  # a side that always has something else to send sends a heartbeat so often
+REPORT_AFTER_S = 10.0  # a side that always has something else to send sends a heartbeat so often
 _BULK = 4096  # bytes per tick: a message that is this fast under way is not waited for in vain
 
 
@@ -190,7 +190,7 @@ class Attention:
         self._unreported_s += elapsed_s
         if self.ignored_s >= WEDGED_AFTER_S:
             return Verdict.WEDGED
-        return Verdict.BEAT if self._unreported_s >= _REPORT_AFTER_S else Verdict.FINE
+        return Verdict.BEAT if self._unreported_s >= REPORT_AFTER_S else Verdict.FINE
 
     def reported(self) -> None:
         """This side has sent a heartbeat."""
@@ -231,6 +231,9 @@ class RecentIds:
         self._age_s = 0.0
         self._new: set[int] = set()
         self._old: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
 
     def is_new(self, request_id: int) -> bool:
         """Adds an id; returns False when it is known already."""

@@ -29,7 +29,7 @@ from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.send_queue import SendQueue, memory_for
 from tfmini.rpc.transport import Connection, OnClosed, OnParts, deliver
 
-_READ = 32 << 10
+READ_BYTES = 32 << 10
 _TURN = 32 << 20  # bytes received before the reactor serves other sources
 _LINGER_S = 1.0
 _INT, _CREDENTIALS = struct.Struct("i"), struct.Struct("3i")
@@ -190,7 +190,7 @@ class LaneConnection(Connection):
 
     def _receive(self) -> bool:
         """Reads once and delivers the complete messages; returns True when the socket is empty."""
-        data = self._sock.recv(_READ)
+        data = self._sock.recv(READ_BYTES)
         size = len(data)
         self._received += size
         if size >= 32 and not self._rest:
@@ -198,12 +198,12 @@ class LaneConnection(Connection):
             if total == size and count == 1 and not notes and length <= size - 32:  # exactly one usual message
                 if self._end_reason is None:
                     deliver(self._on_parts, [data[32 : 32 + length]])
-                return size < _READ and not self._source.hung_up
+                return size < READ_BYTES and not self._source.hung_up
         elif not size:
             raise ConnectionResetError("end of file")
         self._rest = self._rest + data if self._rest else data
         self._deliver_rest()
-        return size < _READ and not self._source.hung_up
+        return size < READ_BYTES and not self._source.hung_up
 
     def _receive_partial(self, memory: memoryview, view: Any) -> bool:
         received = self._sock.recv_into(memory[self._have :])

@@ -70,14 +70,14 @@ class TokenListener(Listener):
     def issue_token(self, on_connection: OnLane, once: bool = True) -> bytes:
         """Returns a new token; ``on_connection`` gets the lane of the peer that sends it."""
         token = secrets.token_bytes(TOKEN_BYTES)
-        self._expected[self._shown(token)] = (token, once, on_connection)
+        self._expected[self.shown(token)] = (token, once, on_connection)
         return token
 
     def revoke_token(self, token: bytes) -> None:
         """Makes a token invalid."""
-        self._expected.pop(self._shown(token), None)
+        self._expected.pop(self.shown(token), None)
 
-    def _shown(self, token: bytes) -> bytes:
+    def shown(self, token: bytes) -> bytes:
         """What the peer sends to show that it has the token."""
         return token
 

@@ -175,7 +175,7 @@ class LinkWatch:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._liveness = PeerLiveness(self._peer_computes)
+        self.liveness = PeerLiveness(self._peer_computes)
         self._attention = Attention()
         self._process: ProcessWatch | None = None
         self.doing = ""
@@ -194,12 +194,12 @@ class LinkWatch:
     def tick(self, elapsed_s: float, in_handshake: bool) -> None:
         """Looks at the counters of the link, ``elapsed_s`` seconds after the last look."""
         link, arrived = self._link, self._link.arrived
-        lost = self._liveness.tick(elapsed_s, link.received + arrived, link.sent)
+        lost = self.liveness.tick(elapsed_s, link.received + arrived, link.sent)
         wedged = self._attention.tick(elapsed_s, link.received, arrived)
         if in_handshake or not link.endpoint.expects_heartbeats:
             return
         if lost is Verdict.LOST:
-            silence_s = self._liveness.silence_s
+            silence_s = self.liveness.silence_s
             self._tell(f"sent nothing for {silence_s:.0f} s")
             link.end(
                 f"silent: it sent nothing for {silence_s:.0f} s, and should send a heartbeat "

@@ -59,7 +59,7 @@ class Peer:
         self.why = ""
         self._ended_ready = False  # whether the latest connection had been established when it ended
         self.calls: dict[int, CallHandle] = {}
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._link: Link | None = None
         self._lock = threading.RLock()  # guards everything below and changes of state
         self._waiting = WaitingMessages()
@@ -77,7 +77,7 @@ class Peer:
     def describe(self) -> str:
         """Who it is, for logs and errors: its task, from where it has connected and with whose key."""
         name = self.task or "a client"
-        keys = self._endpoint.keys
+        keys = self.endpoint.keys
         known = keys.name_of(self.key) if keys is not None and self.key else ""
         return name + (f" at {self.host}" if self.host else "") + (f" with {known}" if known else "")
 
@@ -161,7 +161,7 @@ class Peer:
           wait_for_ready: keep trying to connect instead of failing with UnavailableError; a `Retry.SAFE`
             request is also sent again after a connection that breaks.
         """
-        request_id = self._endpoint.next_id()
+        request_id = self.endpoint.next_id()
         parts = encode(request, request_id)
         kept = parts if wait_for_ready else None
         handle = CallHandle(self, type(request), request_id, on_reply, incarnation, kept)
@@ -169,7 +169,7 @@ class Peer:
         # before the state is read, so that a concurrent loss finds it.
         self.calls[request_id] = handle
         if timeout_s is not None:
-            handle.expire_after(timeout_s, self._endpoint.reactor)
+            handle.expire_after(timeout_s, self.endpoint.reactor)
         link = self._link
         if link is None or self.state is not State.READY:
             self._enqueue(parts, handle)
@@ -215,11 +215,11 @@ class Peer:
 
     def _drop(self, handle: CallHandle | OnDropped | None, error: errors.OpError) -> None:
         if isinstance(handle, CallHandle):
-            self._endpoint.reactor.call_soon(self._fail, handle, error)
+            self.endpoint.reactor.call_soon(self._fail, handle, error)
             return
-        self._endpoint.counters["dropped"] += 1
+        self.endpoint.counters["dropped"] += 1
         if handle is not None:
-            self._endpoint.reactor.call_soon(handle, error)
+            self.endpoint.reactor.call_soon(handle, error)
 
     def _fail(self, handle: CallHandle, error: errors.OpError) -> None:
         if self.calls.pop(handle.request_id, None) is not None:
@@ -248,12 +248,12 @@ class Peer:
         if self.found_incarnation in (0, incarnation):
             return ""
         return (
-            f"{task or 'a client'} answers, but as another process than the one that {self._endpoint.book} says is "
+            f"{task or 'a client'} answers, but as another process than the one that {self.endpoint.book} says is "
             f"there: it is being restarted, or the address belongs to another cluster now"
         )
 
     def _attempt_soon(self) -> None:
-        reactor = self._endpoint.reactor
+        reactor = self.endpoint.reactor
         wait = self._last_attempt + _MIN_ATTEMPT_INTERVAL_S - reactor.now()
         if self._retry is not None:
             self._retry.cancel()
@@ -269,8 +269,8 @@ class Peer:
             if self.state in (State.CONNECTING, State.READY, State.CLOSED):
                 return
             self.state = State.CONNECTING
-            self._last_attempt = self._endpoint.reactor.now()
-            self._endpoint.dial(self)  # its link may be over by now
+            self._last_attempt = self.endpoint.reactor.now()
+            self.endpoint.dial(self)  # its link may be over by now
 
     def dialled(self, link: Link) -> None:
         """A connection is being made, as `dial` was asked for."""
@@ -291,13 +291,13 @@ class Peer:
                     if handle.request_id not in self.calls:
                         continue  # cancelled
                     if handle.incarnation is not None and handle.incarnation != incarnation:
-                        self._endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation))
+                        self.endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation))
                         continue
                 self._transmit(link, parts, handle)
             self.state, self.why = State.READY, ""
             self._refused = False
             self._backoff.succeeded()
-        self._endpoint.peer_ready(self)
+        self.endpoint.peer_ready(self)
 
     @property
     def trouble(self) -> str:
@@ -346,7 +346,7 @@ class Peer:
             self._waiting.append(parts, handle, must=True)
         waiting = {handle.request_id for handle, _ in staying}
         if staying and self._retry is None:
-            self._retry = self._endpoint.reactor.call_later(self._backoff.failed(), self._attempt)
+            self._retry = self.endpoint.reactor.call_later(self._backoff.failed(), self._attempt)
         return [handle for request_id, handle in list(self.calls.items()) if request_id not in waiting]
 
     def close(self, reason: str) -> None:

@@ -179,9 +179,14 @@ _LONG_PARK = 1.0  # seconds; the leader ends it when it gets an event
 
 
 class Reactor:
-    """The event loop; see the module. All methods may be called from any thread."""
+    """The event loop; see the module. All methods may be called from any thread.
 
-    def __init__(self) -> None:
+    Args:
+      has_background: whether a thread runs the loop while no other does; else only `drive` does.
+    """
+
+    def __init__(self, has_background: bool = True) -> None:
+        self._has_background = has_background
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Edge-triggered, so that a write wakes one thread and needs no read.
@@ -443,7 +448,7 @@ class Reactor:
         return self._background is threading.current_thread()
 
     def _start_background(self) -> None:
-        if self._background is None and not self._closed:
+        if self._background is None and self._has_background and not self._closed:
             with self._timers.lock:
                 if self._background is None:
                     self._background = threading.Thread(target=self._run_background, name="tfmini-reactor", daemon=True)

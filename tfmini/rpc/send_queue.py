@@ -183,6 +183,11 @@ class ReceiveBuffers:
         """Bytes of idle buffers."""
         return sum(buffer.raw.nbytes for buffer in tuple(self._idle))
 
+    @property
+    def lent(self) -> int:
+        """How many buffers are in use."""
+        return len(self._loans)
+
     def take(self, nbytes: int) -> tuple[memoryview, np.ndarray[Any, Any]]:
         """Returns memory to receive ``nbytes`` into, and a read-only array of it; users get slices of the array.
 

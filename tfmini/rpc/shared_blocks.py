@@ -58,7 +58,7 @@ GET_SEALS = getattr(fcntl, "F_GET_SEALS", 1034)
 
 TOTAL_LIMIT = kept_limit()  # bytes of a process's blocks, idle and lent, beyond which idle ones are dropped
 LENT_LIMIT, TOTAL_LENT_LIMIT = 2 << 30, 16 << 30  # bytes in use by a receiver, by all; beyond, no more blocks are made
-_MUCH_IDLE, _LARGE = 256 << 20, 1 << 20  # bytes: a pool with more idle ones looks at all pools when a large one returns
+MUCH_IDLE, _LARGE = 256 << 20, 1 << 20  # bytes: a pool with more idle ones looks at all pools when a large one returns
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
 _POPULATE_UP_TO = 256 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
@@ -237,7 +237,7 @@ class BlockPool:
             self._idle_bytes += block.capacity
             while self._idle_bytes > self._idle_limit or len(self._idle) > BLOCK_LIMIT // 2:
                 dropped.append(self._drop_oldest())
-            is_much = self._idle_bytes > _MUCH_IDLE and block.capacity >= _LARGE
+            is_much = self._idle_bytes > MUCH_IDLE and block.capacity >= _LARGE
         if is_much:
             _limit_total()
         return dropped

@@ -293,7 +293,7 @@ class StreamListener(TokenListener):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock.recv(TOKEN_BYTES), None
 
-    def _shown(self, token: bytes) -> bytes:
+    def shown(self, token: bytes) -> bytes:
         return lane_name(token)
 
     def _make_lane(self, sock: socket.socket, fd_sock: socket.socket | None, token: bytes) -> LaneConnection:

@@ -186,9 +186,9 @@ FAIR_SHARE = 64 << 20  # bytes that may be queued for each of them even then
 _STALLED_S = 4.0
 _SLOW_FACTOR = 8  # multiplies the limit for a peer that reads slowly
 SMALL_BYTES = 64 << 10  # up to here a message is queued beyond the limits: the error or the end of a step
-_SMALL_LIMIT = 64 << 20  # bytes of such messages; beyond it the connection ends
+SMALL_LIMIT = 64 << 20  # bytes of such messages; beyond it the connection ends
 
-_large_queues: set[Backlog] = set()  # those of this process that hold more than their share
+large_queues: set[Backlog] = set()  # those of this process that hold more than their share
 
 
 class Backlog:
@@ -213,7 +213,7 @@ class Backlog:
         self.bytes += nbytes
         if self.bytes > FAIR_SHARE and not self._is_large:
             self._is_large = True
-            _large_queues.add(self)
+            large_queues.add(self)
 
     def take(self, nbytes: int) -> None:
         """Counts bytes that were sent."""
@@ -230,7 +230,7 @@ class Backlog:
 
     def _shrink(self) -> None:
         self._is_large = False
-        _large_queues.discard(self)
+        large_queues.discard(self)
 
     def refusal(self, nbytes: int) -> str:
         """Checks a message that would have to be queued.
@@ -250,7 +250,7 @@ class Backlog:
                 " asks for more than it reads: read the answers of steps before you start others."
             )
         self._small += nbytes
-        return reason if self._small > _SMALL_LIMIT else ""
+        return reason if self._small > SMALL_LIMIT else ""
 
     def _excess(self) -> str:
         if self.bytes <= FAIR_SHARE:
@@ -261,7 +261,7 @@ class Backlog:
             return ""
         if self.bytes > BACKLOG_LIMIT:
             return f"the peer does not read: {self.bytes} bytes are queued for it"
-        total = sum(queue.bytes for queue in list(_large_queues) if queue._is_stalled(now))
+        total = sum(queue.bytes for queue in list(large_queues) if queue._is_stalled(now))
         if total <= STALLED_LIMIT:
             return ""
         return f"the peer does not read: {self.bytes} bytes are queued for it, and {total} for all peers that do not"

@@ -33,7 +33,7 @@ from tfmini.rpc.waiter import EventSource
 PIECE_BYTES = 256 << 10
 FRAME_LIMIT = PIECE_BYTES + 4096  # bytes of a frame, with what encryption adds
 LINGER_MS = 1000
-_RETRY_S = 0.002
+RETRY_S = 0.002
 TURN = 32  # messages received before the reactor serves other sources
 _EVENT, _INT = struct.Struct("=hi"), struct.Struct("i")
 _RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received of Linux's tcp_info
@@ -345,7 +345,7 @@ class Outbox:
         self._queue.append((parts, size))
         self._backlog.add(size)
         if len(self._queue) == 1:
-            self._reactor.call_later(_RETRY_S, self.flush)
+            self._reactor.call_later(RETRY_S, self.flush)
 
     def flush(self) -> None:
         """Sends the queued messages that ZeroMQ accepts."""
@@ -358,7 +358,7 @@ class Outbox:
                 self._backlog.clear()  # the connection may have ended before these messages were queued
                 self._fail(_lost(error))
             if self._queue:
-                self._reactor.call_later(_RETRY_S, self.flush)
+                self._reactor.call_later(RETRY_S, self.flush)
 
     def clear(self) -> None:
         with self._lock:

@@ -169,7 +169,7 @@ def _network(host: str) -> str:
 
 # ---- The ROUTER socket and its clients -----------------------------------------------------------------------------
 
-_INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
+INBOX_LIMIT = 256 << 20  # bytes in all inboxes of a listener
 INTERVAL_S = 0.1  # between two looks for endless messages; ZeroMQ reads some 10 MB of empty frames in this time
 PENDING_BYTES = 128 << 10  # of a connection that is not admitted: the handshake
 ADMITTED_BYTES = 1 << 20  # a message, and what ZeroMQ reads ahead
@@ -406,14 +406,14 @@ class RouterListener(Listener):
     def may_read(self) -> bool:
         """Whether the inboxes are below their limit, so that more messages may be read."""
         self._is_full = True  # set before the check, so that a concurrent `on_dequeued` sees it
-        if self._inbox_bytes <= _INBOX_LIMIT:
+        if self._inbox_bytes <= INBOX_LIMIT:
             self._is_full = False
         return not self._is_full
 
     def on_dequeued(self, item: list[Any] | str) -> None:
         """Counts a message that has left its inbox; reads on if there is room again."""
         self._count(-_size(item))
-        if self._is_full and self._inbox_bytes <= _INBOX_LIMIT:
+        if self._is_full and self._inbox_bytes <= INBOX_LIMIT:
             self._pump.again()
 
     def _relieve(self) -> None:

@@ -100,7 +100,7 @@ class Server:
         reactor, process = self._reactor, self._process
         incarnation = process.randbits(62) | 1
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
-        self._endpoint = process.endpoint(self._task, incarnation, tasks)
+        self.endpoint = process.endpoint(self._task, incarnation, tasks)
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         devices = [
             DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
@@ -111,13 +111,13 @@ class Server:
         self._owners = SessionOwners(reactor, self._task)
         losses = LossReports(self._task, self._owners.peers_of, lambda *lost: self.master.tensors_undelivered(*lost))
         leader = self._config.experimental.collective_group_leader if self._config is not None else ""
-        ranks = RankCluster(tasks, self._peer, reactor.call_later, leader, self._endpoint.peers, self._met)
+        ranks = RankCluster(tasks, self._peer, reactor.call_later, leader, self.endpoint.peers, self._met)
         self.worker = Worker(self._task, devices, self._peer, pool_size, reactor, process, losses, ranks)
         self.master = Master(self.worker, tasks, self._peer, reactor, self._config)
-        self._endpoint.on_peer_ready(self._watch)
-        self._endpoint.on_peer_ready(self._owners.peer_ready)
-        status = TaskStatus(self.worker, self.master, self._owners, self._endpoint)
-        self._endpoint.serve(status_handlers(status, process.now))  # also before `start`
+        self.endpoint.on_peer_ready(self._watch)
+        self.endpoint.on_peer_ready(self._owners.peer_ready)
+        status = TaskStatus(self.worker, self.master, self._owners, self.endpoint)
+        self.endpoint.serve(status_handlers(status, process.now))  # also before `start`
         handlers = {
             **worker_handlers(self.worker, self._owners),
             **collective_handlers(self.worker.collectives),
@@ -125,9 +125,9 @@ class Server:
             **trace_handlers(self.master),
         }
         # Before listening: a task that was waiting for this one sends its requests at once.
-        self._endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
+        self.endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
         others = [address for task, address in tasks.items() if task != self._task]
-        reached = process.listen(self._endpoint, own, others)
+        reached = process.listen(self.endpoint, own, others)
         self.master.set_address(self._task, str(reached))
         self._address = f"localhost:{reached.port}"
         targets.register(self._address, self)
@@ -155,7 +155,7 @@ class Server:
         return handle
 
     def _peer(self, task: str, address: str) -> Any:
-        return self._endpoint.peer(address, task or None)
+        return self.endpoint.peer(address, task or None)
 
     # ---- TensorFlow's interface -------------------------------------------------------------
 
@@ -258,13 +258,13 @@ class Server:
         self._stopped = True
         self._part("its server has been stopped", is_final=False)
         targets.unregister(self._address)
-        self._endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
+        self.endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
         self._owners.close()
         self.master.close()
         self.worker.close()
-        self._endpoint.close("has stopped")
-        if self._endpoint.book is not None:
-            self._endpoint.book.withdraw(self._task, self._endpoint.incarnation)
+        self.endpoint.close("has stopped")
+        if self.endpoint.book is not None:
+            self.endpoint.book.withdraw(self._task, self.endpoint.incarnation)
         self._ended.set()
 
     def _met(self, elastic: bool) -> None:
@@ -307,7 +307,7 @@ def _flush_all() -> None:
     for server in list(_running):
         if server._pid == os.getpid() and not server._stopped:
             server._part(why, is_final=True)
-            server._endpoint.flush()
+            server.endpoint.flush()
 
 
 def _ending_signals() -> list[signal.Signals]:

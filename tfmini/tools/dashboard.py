@@ -58,7 +58,7 @@ def dashboard(port: int, host: str, interval: float, listen_fd: int | None, targ
     with listen(host, port) if listen_fd is None else socket.socket(fileno=listen_fd) as listener:
         if listen_fd is None:
             click.echo(f"the page of the cluster is at {address_of(listener, token)}\n(end with Ctrl-C)")
-        _serve(listener, where, token, interval, has_launcher=listen_fd is not None)
+        serve(listener, where, token, interval, has_launcher=listen_fd is not None)
 
 
 def check_installed() -> None:
@@ -91,7 +91,8 @@ def address_of(listener: socket.socket, token: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
 
 
-def _serve(listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool) -> None:
+def serve(listener: socket.socket, where: ClusterTarget, token: str, interval: float, *, has_launcher: bool) -> None:
+    """Serves the page until Ctrl-C, or until the launcher that has started it ends."""
     from tfmini.show.dashboard.server import ClusterReader, Dashboard, PageServer
     from tfmini.show.status.explanation import to_prometheus
     from tfmini.show.status.gather import Gatherer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tfmini.train.replicas.elastic import Ranks
 
 
 def test_collectives_have_horovods_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_worlds", [World(["localhost"] * 2, 0, None)])
+    monkeypatch.setattr(world, "worlds", [World(["localhost"] * 2, 0, None)])
     with tf.Graph().as_default() as graph:
         x, y = tf.placeholder(tf.float32, [3], "x"), tf.placeholder(tf.float32, [3], "y")
         rows = tf.IndexedSlices(y, tf.placeholder(tf.int64, [3], "i"))
@@ -38,7 +39,7 @@ def test_collectives_have_horovods_names(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_horovods_factors_truncate_integers_and_round_halves_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_worlds", [World(["localhost"], 0, None)])
+    monkeypatch.setattr(world, "worlds", [World(["localhost"], 0, None)])
     rows = tf.IndexedSlices(tf.fill([1, 2], tf.constant(7, tf.uint8)), tf.constant([0]), tf.constant([4, 2]))
     third = tf.constant([3.0], tf.float16)
     values = [
@@ -53,7 +54,7 @@ def test_horovods_factors_truncate_integers_and_round_halves_once(monkeypatch: p
 
 
 def test_one_worker_gets_its_own_values_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_worlds", [World(["localhost"], 0, None)])
+    monkeypatch.setattr(world, "worlds", [World(["localhost"], 0, None)])
     x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     several = [*horovod.grouped_allreduce([x, x]), *horovod.grouped_allgather([x]), *horovod.grouped_reducescatter([x])]
     several += [horovod.alltoall(x), horovod.reducescatter(x, op=horovod.Sum), horovod.broadcast(x, 0)]
@@ -149,12 +150,19 @@ def test_a_session_may_be_opened_before_horovods_init_and_end_after_a_collective
     assert done.stdout.count("sum 3.0") == 2
 
 
-def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def target_of_sessions() -> Iterator[Callable[[str], None]]:
+    """Sets whose server runs the sessions that name no target, as `hvd.init` does, until the end of the test."""
+    yield process.set_default_target
+    process.set_default_target("")
+
+
+def test_a_used_session_does_not_follow_horovods_init(target_of_sessions: Callable[[str], None]) -> None:
     server = tf.train.Server.create_local_server()
     ranks = Ranks(2, 0)
     with tf.Session() as used, tf.Session() as unused:
         used.run(tf.constant(1))
-        monkeypatch.setattr(process, "_default_target", [server.target])
+        target_of_sessions(server.target)
         unused.run(tf.constant(1))
         assert "/job:local/" in unused.list_devices()[0].name and "/job:localhost/" in used.list_devices()[0].name
         reduced = ranks.all_reduce(tf.ones([2]), "x")
@@ -163,9 +171,11 @@ def test_a_used_session_does_not_follow_horovods_init(monkeypatch: pytest.Monkey
     server.stop()
 
 
-def test_sessions_without_a_target_have_variables_and_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_without_a_target_have_variables_and_queues_of_their_own(
+    target_of_sessions: Callable[[str], None],
+) -> None:
     with tf.train.Server.create_local_server() as server, tf.Graph().as_default():
-        monkeypatch.setattr(process, "_default_target", [server.target])
+        target_of_sessions(server.target)
         ref = tf.get_variable("w", initializer=1.0)
         resource = tf.get_variable("r", initializer=1.0, use_resource=True)
         queue = tf.FIFOQueue(3, tf.float32, shared_name="q")

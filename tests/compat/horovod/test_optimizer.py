@@ -16,7 +16,7 @@ from tfmini.compat.horovod.world import World
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_worlds", [World(["localhost"], 0, None)])
+    monkeypatch.setattr(world, "worlds", [World(["localhost"], 0, None)])
 
 
 def test_steps_between_two_reductions_change_no_variable() -> None:

@@ -14,7 +14,7 @@ from tfmini.compat.horovod.world import World
 
 @pytest.fixture(autouse=True)
 def _rank_1_of_4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(world, "_worlds", [World(["localhost"] * 4, 1, None)])
+    monkeypatch.setattr(world, "worlds", [World(["localhost"] * 4, 1, None)])
     return
 
 

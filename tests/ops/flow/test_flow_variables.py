@@ -67,7 +67,7 @@ def test_the_condition_of_a_loop_sees_assignments_of_its_body() -> None:
 def test_ref_select_and_ref_identity_pass_references_on() -> None:
     a, b = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
     index = tf.placeholder(tf.int32, [])
-    chosen = tf.raw_ops.RefSelect(index=index, inputs=[a._ref(), b._ref()])
+    chosen = tf.raw_ops.RefSelect(index=index, inputs=[a.op.outputs[0], b.op.outputs[0]])
     assert chosen.shape == [2]
     change = tf.raw_ops.AssignAdd(ref=tf.raw_ops.RefIdentity(input=chosen), value=[1.0, 1.0])
     with tf.Session() as session:

@@ -67,7 +67,7 @@ def test_ten_thousand_waiting_dequeues_need_little_memory_and_no_threads() -> No
         get, close, size = queue.dequeue(), queue.close(), queue.size()
         with tf.Session(cluster.server.target) as session:
             session.run(size)
-            master = session._master
+            master = session.master
             plan = master.prepare(((), (get.name,), ()))
             (server,) = cluster.processes.values()
             memory, threads = _status(server.pid, "VmRSS"), _status(server.pid, "Threads")

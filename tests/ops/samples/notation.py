@@ -225,5 +225,5 @@ def _flat(value: Any) -> list[Any]:
 
 def _fetchable(item: Any) -> Any:
     """A tensor or op; of a handle, which no client may see, its op."""
-    element = item._as_graph_element() if hasattr(item, "_as_graph_element") else item
+    element = item.graph.as_graph_element(item)
     return element.op if getattr(element, "dtype", None) in ("resource", "variant") else element

@@ -91,7 +91,7 @@ def run(tf: Any, op_type: str, index: int, dtype: str) -> list[Any]:
     resource, sparse = op_type.startswith("Resource"), "Sparse" in op_type
     with tf.Graph().as_default(), tf.Session() as session:
         variables = [tf.Variable(v, use_resource=resource) for v in initial_values(index, dtype)]
-        states = [v.handle if resource else v._ref() for v in variables]
+        states = [v.handle if resource else v.op.outputs[0] for v in variables]
         grad = tf.placeholder(dtype, None)
         inputs = dict(zip(["var", *slots], states))
         inputs[gradient_name(op_type)] = grad

@@ -20,13 +20,16 @@ def test_a_scope_that_is_left_too_early_stays_open() -> None:
 
 
 def test_a_creator_scope_that_is_left_too_early_is_refused() -> None:
+    calls: list[str] = []
+
     def creator(following: Any, **options: Any) -> Any:
+        calls.append("made")
         return following(**options)
 
-    graph = tf.get_default_graph()
-    scope = tf.variable_creator_scope(creator)
-    scope.__enter__()
-    with tf.variable_creator_scope(creator), pytest.raises(RuntimeError, match="without proper nesting"):
-        scope.__exit__(None, None, None)
-    assert graph._variable_creator_stack == [creator]
-    graph._variable_creator_stack = []
+    with tf.Graph().as_default():
+        scope = tf.variable_creator_scope(creator)
+        scope.__enter__()
+        with tf.variable_creator_scope(creator), pytest.raises(RuntimeError, match="without proper nesting"):
+            scope.__exit__(None, None, None)
+        tf.Variable(1.0)
+    assert calls == ["made"]  # by one scope

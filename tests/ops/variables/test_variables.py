@@ -80,8 +80,8 @@ def test_a_variable_is_made_again_from_its_proto(resource: bool, graph: Any) -> 
     assert definition.variable_name == "s/v:0" and definition.is_resource is resource
     twin = tf.Variable.from_proto(definition)
     assert type(twin) is type(v) and not twin.trainable
-    assert (twin.name, twin.initializer, twin.initial_value, twin._as_graph_element()) == (
-        v.name, v.initializer, v.initial_value, v._as_graph_element(),
+    assert (twin.name, twin.initializer, twin.initial_value, graph.as_graph_element(twin)) == (
+        v.name, v.initializer, v.initial_value, graph.as_graph_element(v),
     )  # fmt: skip
     assert twin._get_save_slice_info().spec == "4 0,2"
     assert v.to_proto("s").variable_name == "v:0" and v.to_proto("other") is None

@@ -16,7 +16,6 @@ import pytest
 
 import tfmini as tf
 from tfmini.runtime.client import answer
-from tfmini.runtime.client.answer import Answer
 from tfmini.runtime.master.step import describe_parts
 
 
@@ -140,14 +139,14 @@ def test_a_step_that_waits_for_room_and_for_an_element_is_reported(
 
 
 def test_an_interrupt_says_what_it_interrupted(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    sleep = Answer._sleep
+    thread = answer.this_thread
 
-    def interrupted(self: Answer[Any], seconds: float | None) -> bool:
+    def interrupted(gate: Any, is_over: Callable[[], bool], seconds: float | None) -> bool:
         if seconds is None:  # not a step: what prepares for it
-            return sleep(self, seconds)
+            return thread().sleep(gate, is_over, seconds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Answer, "_sleep", interrupted)
+    monkeypatch.setattr(answer, "this_thread", lambda: SimpleNamespace(sleep=interrupted))
     queue = tf.FIFOQueue(2, tf.float32, shapes=[()], name="empty")
     with tf.Session() as session, pytest.raises(KeyboardInterrupt):
         session.run(queue.dequeue())

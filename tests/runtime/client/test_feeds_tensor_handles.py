@@ -30,9 +30,8 @@ def test_handles_that_are_dropped_free_their_tensors(session) -> None:
     for _ in range(40):
         handle = session.run(following, {holder: handle.handle})
     assert handle.eval() == 40
-    worker = session._master._master.worker
-    kept = [r for named in worker.resources._containers.values() for (kind, _), r in named.items()
-            if kind == "session tensors"]  # fmt: skip
+    worker = session.master.master.worker
+    kept = [resource for _, kind, _, resource in worker.resources.contents() if kind == "session tensors"]
     assert len(kept) == 1 and len(kept[0]) < 20
 
 

@@ -15,6 +15,7 @@ import tfmini as tf
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
 from tfmini.rpc import messages as m
+from tfmini.rpc.peer import Peer
 from tfmini.runtime.client import answer as wait_reports
 from tfmini.runtime.client import master_clients
 from tfmini.runtime.client.master_clients import RemoteMaster
@@ -50,7 +51,7 @@ def test_two_threads_open_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = Meeting(master_clients.open_session)
     monkeypatch.setattr(master_clients, "open_session", meeting)
     with tf.Session() as session:
-        master: Any = session._master
+        master: Any = session.master
         together(lambda: master.session, lambda: master.session)
     assert meeting.calls == 1
 
@@ -58,18 +59,18 @@ def test_two_threads_open_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_listing_beside_the_first_graph_opens_one_remote_session(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
 
-    def answer(request: m.Message, *args: Any, **options: Any) -> Any:
+    def answer(peer: Peer, request: m.Message, on_reply: Callable[[Any], None], **options: Any) -> None:
         sent.append(request)
         replies: dict[type[m.Message], m.Message] = {
             m.CreateSession: m.CreateSessionReply("h", 0),
             m.ExtendSession: m.ExtendSessionReply(1),
             m.ListDevices: m.ListDevicesReply([]),
         }
-        options.get("on_answer", lambda reply: None)(replies[type(request)])
-        return replies[type(request)]
+        on_reply(replies[type(request)])
 
+    meeting = Meeting(answer)
+    monkeypatch.setattr(Peer, "call", lambda *args, **options: meeting(*args, **options))
     master = RemoteMaster("localhost:1", b"", SessionOptions())
-    monkeypatch.setattr(master, "_call", Meeting(answer))
     together(lambda: master.extend([]), master.list_devices)
     assert len([request for request in sent if isinstance(request, m.CreateSession)]) == 1
 
@@ -87,7 +88,7 @@ def test_the_operation_timeout_ends_an_extension_if_the_master_is_stopped() -> N
     with ProcessCluster(ps=0, workers=1) as cluster, tf.Session(cluster.target("worker", 0)) as session:
         one = tf.constant(1.0) + 1.0
         assert session.run(one) == 2.0
-        session._master._options = SessionOptions(operation_timeout_s=0.3)  # not before: the task may start slowly
+        session.master.options = SessionOptions(operation_timeout_s=0.3)  # not before: the task may start slowly
         cluster.kill("worker", 0, signal.SIGSTOP)
         with pytest.raises(tf.errors.DeadlineExceededError, match="ExtendSession to .* had no answer within 0.3 s"):
             session.run(one + 1.0)

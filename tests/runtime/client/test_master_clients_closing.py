@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -14,7 +15,10 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
-from tfmini.runtime.client import master_clients
+from tfmini.locks import made_by
+from tfmini.rpc.messages import CreateSession
+from tfmini.rpc.peer import Peer
+from tfmini.runtime.client import answer, master_clients
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.worker.worker import Worker
 from tfmini.testing import ProcessCluster
@@ -46,6 +50,29 @@ class Interrupting:
         return np.zeros([], dtype or np.float32)
 
 
+class MadeLocks:
+    """Makes the locks of the library and remembers them by name."""
+
+    def __init__(self) -> None:
+        self._locks: list[tuple[str, Any]] = []
+
+    def __call__(self, name: str, reentrant: bool) -> Any:
+        made = threading.RLock() if reentrant else threading.Lock()
+        self._locks.append((name, made))
+        return made
+
+    @contextlib.contextmanager
+    def held(self, *names: str) -> Iterator[None]:
+        """Holds the locks of those names, in the order in which a thread may take them."""
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                found = [lock for own, lock in self._locks if own == name]
+                assert found, f"no lock {name!r} was made"
+                for lock in found:
+                    stack.enter_context(lock)
+            yield
+
+
 def waiting_step() -> tuple[Any, Any]:
     fed = tf.placeholder(tf.float32, [])
     with tf.control_dependencies([fed + 1.0]):
@@ -74,9 +101,14 @@ def test_a_session_that_opens_after_it_was_closed_is_closed_at_its_master(
     session = session_at(place, server, monkeypatch)
     opened: list[Any] = []
     if place == "another process":
-        master = session._master
-        on_opened = master._opened
-        monkeypatch.setattr(master, "_opened", lambda reply: (opened.append(1), session.close(), on_opened(reply)))
+        call = Peer.call
+
+        def call_late(peer: Peer, request: Any, on_reply: Any, *args: Any, **options: Any) -> Any:
+            if not isinstance(request, CreateSession):
+                return call(peer, request, on_reply, *args, **options)
+            return call(peer, request, lambda reply: (opened.append(1), session.close(), on_reply(reply)), **options)
+
+        monkeypatch.setattr(Peer, "call", call_late)
     else:
         open_session = master_clients.open_session
 
@@ -130,11 +162,14 @@ def test_a_first_run_says_why_its_session_has_ended_whenever_that_was(
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(is_remote: bool) -> None:
+def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
+    is_remote: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answer, "FIRST_S", 0.2)
     cluster = ProcessCluster(ps=1, workers=2, local=("worker", 0))
     try:
         cluster.start_task("worker", 1)
-        cluster._start_local()
+        cluster.start_local()
         with tf.device("/job:ps/task:0/device:CPU:1"):  # a task that is never started
             result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
         session = tf.Session(cluster.target("worker", 1) if is_remote else cluster.server.target)
@@ -148,7 +183,7 @@ def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
 
         thread = threading.Thread(target=run)
         thread.start()
-        poll(lambda: session._master._pending._answers, "the question")  # type: ignore[attr-defined]
+        poll(lambda: "asks tasks for devices" in caplog.text, "the question")
         session.close()
         thread.join(60)
         assert [type(error) for error in ended] == [tf.errors.CancelledError]
@@ -173,25 +208,25 @@ def test_a_session_that_is_dropped_is_closed_at_its_master(
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
-def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(
-    place: str, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A garbage collection may come in the middle of everything, also of the opening of another session."""
-    session = session_at(place, server, monkeypatch)
-    session.run(tf.constant(1.0))
-    endpoint = master_clients.client_endpoint()
-    with server.master._lock, server.worker._state.lock, endpoint._lock, session._master._pending._lock:
-        del session
-    poll(lambda: not server.master.sessions, "the end of the session")
+    with made_by(made := MadeLocks()), tf.train.Server.create_local_server() as server:
+        session = session_at(place, server, monkeypatch)
+        session.run(tf.constant(1.0))
+        endpoint = master_clients.client_endpoint()
+        with made.held("client pending", "master", "task"), endpoint._lock:
+            del session
+        poll(lambda: not server.master.sessions, "the end of the session")
 
 
 def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
     """The thread of a Python function, say, outlives the step that has waited for it."""
-    session = tf.Session()
-    session.run(tf.constant(1.0))
-    worker, master = session._master._master.worker, session._master._master  # type: ignore[attr-defined]
-    worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
-    with worker._state.lock:
+    with made_by(made := MadeLocks()):
+        session = tf.Session()
+        session.run(tf.constant(1.0))
+    master = session.master.master  # type: ignore[attr-defined]
+    master.worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
+    with made.held("task"):
         del session
     poll(lambda: not master.sessions, "the end of the session")
 

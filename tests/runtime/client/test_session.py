@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 import logging
 import threading
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.runtime.client import session as session_module
 
 
 def test_results_mirror_the_fetch_structure() -> None:
@@ -228,11 +231,24 @@ def test_threads_share_a_session() -> None:
 def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
     x = tf.constant(1.0) + 1.0
     with tf.Session() as session:
-        with session._extend_lock:  # held while a master waits for a task
-            thread = threading.Thread(target=session._find_call, args=(x, None), daemon=True)
-            thread.start()
-            thread.join(10)
-            assert not thread.is_alive()
+        extend = session.master.extend
+        asked, go_on = threading.Event(), threading.Event()
+
+        def extend_late(nodes: Any) -> None:  # as a master that waits for a task
+            asked.set()
+            assert go_on.wait(60)
+            extend(nodes)
+
+        session.master.extend = extend_late  # type: ignore[method-assign]
+        first = threading.Thread(target=session.run, args=(x,))
+        first.start()
+        assert asked.wait(60)
+        second = threading.Thread(target=session.run, args=([],), daemon=True)  # a call that needs no step
+        second.start()
+        second.join(10)
+        assert not second.is_alive()
+        go_on.set()
+        first.join(60)
         assert session.run(x) == 2.0
 
 
@@ -288,18 +304,20 @@ def test_a_kernel_error_names_its_node_and_line() -> None:
     assert info.value.op is y.op and "bad_product" in info.value.message
 
 
-def test_nested_fetches_are_analysed_once() -> None:
+def test_nested_fetches_are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = tf.constant(1), tf.constant(2)
     pair = collections.namedtuple("pair", ["x", "y"])
+    analyse = Mock(side_effect=session_module.Call)
+    monkeypatch.setattr(session_module, "Call", analyse)
     with tf.Session() as session:
         for _ in range(3):
             assert session.run({"k": [a, (b,)], "l": a}) == {"k": [1, (2,)], "l": 1}
-        assert len(session._calls) == 1
+        assert analyse.call_count == 1
         assert session.run({"l": a, "k": [a, (b,)]}) == {"k": [1, (2,)], "l": 1}
         assert session.run({"k": [a, [b]], "l": a}) == {"k": [1, [2]], "l": 1}
         assert session.run({"k": [pair(a, b)]}) == {"k": [pair(1, 2)]}
         assert session.run({"k": [(a, b)]})["k"][0].__class__ is tuple
-        assert len(session._calls) == 5
+        assert analyse.call_count == 5
 
 
 def test_seeding_python_does_not_repeat_step_ids() -> None:

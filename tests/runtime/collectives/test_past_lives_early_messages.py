@@ -109,7 +109,7 @@ def test_a_group_that_is_never_joined_is_dropped(world: World) -> None:
 def test_the_groups_of_a_task_that_is_gone_are_dropped(world: World) -> None:
     world.receive()
     world.executor.peer_lost(OTHER, "it was killed")
-    world.fire(executor._LAST_MESSAGE_S)
+    world.fire(executor.LAST_MESSAGE_S)
     assert world.executor.table.state.early.count == 0
     error = world.enter().error
     assert isinstance(error, errors.UnavailableError) and error.task == OTHER and "it was killed" in error.message
@@ -130,7 +130,7 @@ def test_a_leader_forgets_groups_that_nobody_joins_any_more() -> None:
     respond: Callable[[Any], None] = lambda answer: None  # noqa: E731
     leader.join(1, 2, f"{TASK}/device:CPU:0", "", respond)
     leader.withdraw(1, f"{TASK}/device:CPU:0", respond)
-    assert not leader._joining
+    assert not leader.all_present()
     own.close()
 
 

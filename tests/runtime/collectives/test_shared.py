@@ -16,6 +16,7 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.runtime.collectives import memory as collective_memory
 from tfmini.runtime.collectives import shared as collective_shared
+from tfmini.runtime.collectives import watch
 from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
 from tfmini.runtime.collectives.memory import other_memory
 from tfmini.runtime.process import current_process
@@ -201,7 +202,7 @@ def test_a_rank_that_stops_leaves_its_memory_to_readers(tasks: Tasks) -> None:
     assert slow.error is None and slow.result().tolist() == [5.0]
 
 
-def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks) -> None:
+def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     in_step(tasks)
     waiting = tasks.begin(0, [1.0], step_id=2)
     member = tasks[1].member_of(*next(iter(tasks[1].table.state.by_epoch)))
@@ -209,18 +210,19 @@ def test_a_rank_that_waits_in_an_abandoned_group_gets_an_error(tasks: Tasks) -> 
     tasks[1].fail(member, errors.AbortedError.of("the end"))  # tells nobody
     tasks.deliver()
     assert waiting.error is None
-    mine = tasks[0].waiting()[0]
-    tasks[0]._watch._ask(mine, next(iter(mine.exchanges.values())))
+    monkeypatch.setattr(watch, "TICK_S", 0.0)
+    for _, function, *arguments in tuple(tasks.timers):  # the watches look
+        function(*arguments)
     tasks.deliver()
     assert isinstance(waiting.error, errors.AbortedError) and "the end" in waiting.error.message
 
 
-def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks) -> None:
+def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(tasks[0].leader, "join", lambda *join: answered.append(join[4]))
     late = tasks.begin(0, [1.0])
-    member = tasks[0].members[1, f"{tasks.names[0]}/device:CPU:0"]
-    [epoch] = {message.epoch for _, message in tasks.posted} or {77}
-    tasks[0].failed(epoch, errors.InvalidArgumentError.of("they differ"))
-    tasks[0]._enter(member, m.CollectiveGroup(epoch, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0))
+    tasks[0].failed(77, errors.InvalidArgumentError.of("they differ"))
+    answered[0](m.CollectiveGroup(77, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0))
     assert isinstance(late.error, errors.InvalidArgumentError) and "they differ" in late.error.message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,7 +37,8 @@ class Rank:
         self.time = 0.0
         self.stuck = True
         self.failure: errors.OpError | None = None
-        self.watch = Watch(self, lambda *_: None)
+        self._timers: list[Callable[[], None]] = []
+        self.watch = Watch(self, lambda _, call: self._timers.append(call))
         self.table = Guarded("collectives", GroupTable(self.task, {}, "", self.now))
         self.member = GroupMember(1, 4, f"{self.task}/device:CPU:0", 0.0)
         self.member.enter(_EPOCH, [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(4)], 0)
@@ -51,6 +53,12 @@ class Rank:
 
     def now(self) -> float:
         return self.time
+
+    def tick(self) -> None:
+        """Makes the calls of the watch that are due."""
+        due, self._timers = self._timers, []
+        for call in due:
+            call()
 
     def look(self, member: GroupMember, instance: int) -> None:
         """Shared memory is not in use."""
@@ -70,11 +78,13 @@ class Rank:
 
 def failures(ranks: list[Rank]) -> list[str]:
     """The errors of the ranks after some time; a rank that is stopped has no watch that ticks."""
+    for each in ranks:
+        each.watch.start()
     for second in range(1, 7):
         for each in ranks:
             each.time = float(second)
         for each in ranks:
-            each.watch._tick()
+            each.tick()
     return [each.failure.message for each in ranks if each.failure is not None]
 
 
@@ -120,7 +130,7 @@ def test_a_member_that_begins_to_wait_when_the_watch_has_stopped_starts_it_again
     rank.watch.start()
     assert len(timers) == 1
     rank.member.exchanges.clear()
-    rank.watch._tick()
+    timers[0][1]()
     assert len(timers) == 1 and not rank.table.state.is_watched
     rank.watch.start()
     assert len(timers) == 2

@@ -19,7 +19,7 @@ def test_an_iteration_has_no_segment_that_does_nothing() -> None:
     loop = tf.while_loop(lambda i, _: i < 9, body, [0, 0])
     with tf.Session() as session:
         assert session.run(loop) == (9, 36)
-        (graph,) = session._master._master.worker.graphs.values()  # type: ignore[attr-defined]
+        (graph,) = session.master.master.worker.graphs.values()  # type: ignore[attr-defined]
         (waiting,) = graph.program.loops.values()
     segments = waiting.level.segments
     assert len(segments) == 3 and all(segment.run is not nothing for segment in segments)

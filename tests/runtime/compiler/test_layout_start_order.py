@@ -106,7 +106,7 @@ def test_control_edges_hold_from_device_to_device() -> None:
 def test_a_variable_that_decides_is_looked_at_before_all_that_it_decides() -> None:
     with tf.Graph().as_default() as graph, tf.device(_HERE):
         x = tf.placeholder(F, [], "x")
-        decides = tf.Variable(True, use_resource=False)._ref()
+        decides = tf.Variable(True, use_resource=False).op.outputs[0]
         for i in (1.0, 2.0):
             left, right = tf.raw_ops.Switch(data=x, pred=decides)
             result = tf.raw_ops.Merge(inputs=[left * i, right + i])[0]

@@ -21,7 +21,7 @@ def test_a_segment_may_fail_while_somebody_asks_for_its_end(monkeypatch: pytest.
     def fails_after_the_look(run: DataflowRun) -> bool:
         found: bool = look(run)
         if not threads:
-            threads.append(threading.Thread(target=run._leave, args=(0, dataflow_run._BROKEN)))
+            threads.append(threading.Thread(target=run._leave, args=(0, dataflow_run.BROKEN)))
             threads[0].start()
             threads[0].join(0.2)  # it may wait for the lock
         return found
@@ -29,7 +29,7 @@ def test_a_segment_may_fail_while_somebody_asks_for_its_end(monkeypatch: pytest.
     monkeypatch.setattr(DataflowRun, "is_settled", property(fails_after_the_look))
     run = DataflowRun.__new__(DataflowRun)
     run.lock, run.asked = threading.Lock(), []
-    run.unfinished, run.pending = {0}, [dataflow_run._RUNS]
+    run.unfinished, run.pending = {0}, [dataflow_run.RUNS]
     told = threading.Event()
     run.when_settled(told.set)
     assert told.wait(10.0) and not run.asked

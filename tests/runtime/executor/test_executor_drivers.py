@@ -178,5 +178,5 @@ def test_an_interrupted_function_leaves_no_run_behind(options: Any) -> None:
     with tf.Session() as session:
         with pytest.raises(BaseException, match=r"KeyboardInterrupt|^$"):
             session.run(value, options=options, run_metadata=tf.RunMetadata())
-        master: Any = session._master
-        assert not master._master.worker.runs and not master.session.steps()
+        master: Any = session.master
+        assert not master.master.worker.runs and not master.session.steps()

@@ -15,7 +15,7 @@ from tfmini.graph.node import RECEIVE, Node
 from tfmini.graph.operation import node_of
 from tfmini.placement.task_graph import End, TaskGraph
 from tfmini.runtime.client.answer import Answer
-from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.client.session import local_master
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.master import open_session
 from tfmini.runtime.options import SessionOptions
@@ -24,7 +24,7 @@ from tfmini.runtime.options import SessionOptions
 def foreign_session(nodes: list[Node]) -> Any:
     """A session as a client in another process opens it, without that client's checks."""
     options = SessionOptions()
-    master, opened = _local_master(options), Answer[Any](None)
+    master, opened = local_master(options), Answer[Any](None)
     open_session(master, [Node.from_wire(node.to_wire()) for node in nodes], options, "", opened.done)
     return opened.result()
 

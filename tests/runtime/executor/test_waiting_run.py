@@ -55,7 +55,7 @@ def test_what_comes_when_the_time_is_up_goes_to_the_next_step(make: Any) -> None
     """The answer comes after the deadline and before anybody has noticed that it has passed."""
     put, get = make()
     with tf.Session() as session:
-        master = session._master
+        master = session.master
         clock = [0.0]
         master.session.cluster.worker.now = lambda: clock[0]
         ended: list[Any] = []
@@ -83,6 +83,6 @@ def test_a_deadline_that_has_passed_before_the_run_begins_speaks_of_no_loop() ->
     result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
     with tf.Session() as session:
         assert session.run(result) == 2.0
-        session._master.session.cluster.worker.now = itertools.count().__next__  # a second goes by between two looks
+        session.master.session.cluster.worker.now = itertools.count().__next__  # a second goes by between two looks
         with pytest.raises(tf.errors.DeadlineExceededError, match="localhost/replica:0/task:0 has not begun"):
             session.run(result, options=tf.RunOptions(timeout_in_ms=1))

@@ -46,7 +46,7 @@ def test_a_task_that_is_not_up_is_waited_for(spec: tf.train.ClusterSpec) -> None
         found: list[str] = []
         asking = threading.Thread(target=lambda: found.extend(names(session)))
         asking.start()
-        peer = worker._peer("/job:ps/replica:0/task:0", spec.task_address("ps", 0))
+        peer = worker.endpoint.peer(spec.task_address("ps", 0), "/job:ps/replica:0/task:0")
         peer.call(m.GetStatus(), lambda answer: None)
         lost = threading.Event()
         while peer.state is not State.LOST:  # the first attempt has failed

@@ -9,7 +9,7 @@ import pytest
 
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.client.session import local_master
 from tfmini.runtime.master import master_service
 from tfmini.runtime.master.master_service import master_handlers
 from tfmini.runtime.options import SessionOptions
@@ -33,7 +33,7 @@ class Respond:
 
 def test_a_step_that_its_client_has_cancelled_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Any] = []
-    master, respond = _local_master(SessionOptions()), Respond()
+    master, respond = local_master(SessionOptions()), Respond()
     session = master.create_session((), SessionOptions())
     monkeypatch.setattr(session, "prepare", lambda signature, on_plan, *rest: plans.append(on_plan))
     owners: Any = types.SimpleNamespace(check=lambda handle, peer: None)
@@ -48,7 +48,7 @@ def test_a_step_that_its_client_has_cancelled_is_not_started(monkeypatch: pytest
 def test_a_session_that_its_client_has_cancelled_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(master_service, "open_session", lambda *args: opened.append(args[-1]))
-    master, respond = _local_master(SessionOptions()), Respond()
+    master, respond = local_master(SessionOptions()), Respond()
     owners = SessionOwners(types.SimpleNamespace(call_later=None))  # type: ignore[arg-type]
     master_handlers(master, owners)[m.CreateSession](CLIENT, m.CreateSession([], b"", ""), respond)
     respond.cancelled = True

@@ -10,14 +10,14 @@ import pytest
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.placement.placer import place
-from tfmini.runtime.client.session import _local_master
+from tfmini.runtime.client.session import local_master
 from tfmini.runtime.master import master_session
 from tfmini.runtime.options import SessionOptions
 
 
 def test_waits_are_told_without_the_lock_of_the_session() -> None:
     """The callback may send, or call into another session."""
-    session = _local_master(SessionOptions()).create_session((), SessionOptions())
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
     waiting: Any = type("Waiting", (), {"describe_wait": lambda self: "it waits"})()
     session.book.registrations[waiting] = None
     told: list[str] = []
@@ -33,7 +33,7 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
 
 def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that adds an op per run takes linear time; an op that cannot be placed leaves nothing behind."""
-    session = _local_master(SessionOptions()).create_session((), SessionOptions())
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
     sizes: list[int] = []
 
     def counting(nodes: Any, *args: Any, **options: Any) -> Any:

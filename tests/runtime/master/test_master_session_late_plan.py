@@ -21,7 +21,7 @@ def test_a_step_whose_task_is_not_up_ends_at_its_deadline(is_remote: bool) -> No
     cluster = ProcessCluster(ps=1, workers=2, local=("worker", 0))
     try:
         cluster.start_task("worker", 1)
-        cluster._start_local()
+        cluster.start_local()
         with tf.device("/job:ps/task:0"):  # which is never started
             result = tf.constant(1.0) + tf.placeholder_with_default(1.0, [])
         target = cluster.target("worker", 1) if is_remote else cluster.server.target

@@ -31,7 +31,7 @@ def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number_of_plans(
     calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(master_session, "PLAN_LIMIT", LIMIT)
-    monkeypatch.setattr(session_module, "_CALL_LIMIT", calls)
+    monkeypatch.setattr(session_module, "CALL_LIMIT", calls)
     spec = free_cluster(("ps", 0), ("worker", 0))
     with tf.train.Server(spec, "ps", 0) as ps, tf.train.Server(spec, "worker", 0) as worker:
         fetches = values()
@@ -57,5 +57,5 @@ def test_plans_of_a_local_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         for _ in range(2):
             for i, fetch in enumerate(fetches):
                 assert session.run(fetch) == i
-        (master,) = session._master._master.sessions.values()
+        (master,) = session.master.master.sessions.values()
         assert len(master.book.plans) == len(master.cluster.worker.graphs) == LIMIT

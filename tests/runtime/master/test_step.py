@@ -35,7 +35,7 @@ class Running:
 
 
 def the_step(session: Any) -> Any:
-    return poll(lambda: session._master.session.steps(), "a step")[0]
+    return poll(lambda: session.master.session.steps(), "a step")[0]
 
 
 def test_a_local_step_that_has_its_element_comes_to_its_end() -> None:
@@ -44,7 +44,7 @@ def test_a_local_step_that_has_its_element_comes_to_its_end() -> None:
     with tf.Session() as session:
         session.run(put)
         assert session.run(get) == 8.0
-        (graph,) = [g for g in session._master._master.worker.graphs.values() if g.program.waits and g.program.fetches]
+        (graph,) = [g for g in session.master.master.worker.graphs.values() if g.program.waits and g.program.fetches]
         segment = graph.program.segments[-1]
         compute = segment.run
 
@@ -64,7 +64,7 @@ def test_a_step_that_waits_for_an_element_ends_at_once() -> None:
     with tf.Session() as session:
         running = Running(session, get)
         step = the_step(session)
-        poll(lambda: session._master._master.worker.runs[step.step_id].awaited(), "the wait")
+        poll(lambda: session.master.master.worker.runs[step.step_id].awaited(), "the wait")
         step.expire()
         assert isinstance(running.result(), tf.errors.DeadlineExceededError)
 
@@ -86,7 +86,7 @@ def test_an_element_on_its_way_from_another_task_arrives_with_its_step(is_there:
             receive = worker.worker.receive
 
             def late(*args: Any, **kwargs: Any) -> None:
-                for step in session._master.session.steps():
+                for step in session.master.session.steps():
                     step.expire()
                 receive(*args, **kwargs)
 

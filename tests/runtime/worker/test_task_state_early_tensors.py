@@ -16,6 +16,7 @@ from tests.runtime.task_graphs import F, receive, task_graph
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.runtime.client import session as session_module
+from tfmini.runtime.client.call import Call
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.worker.task_state import ENTRY_BYTES, KEEP_S, ORPHAN_S, EarlyTensors
 from tfmini.runtime.worker.worker import Worker
@@ -235,12 +236,23 @@ def test_a_fed_value_that_is_fetched_is_a_copy() -> None:
 
 
 def test_a_loop_of_ever_new_fetches_keeps_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "_CALL_LIMIT", 5)
+    monkeypatch.setattr(session_module, "CALL_LIMIT", 5)
+    kept: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class NotedCall(Call):
+        __slots__ = ("__weakref__",)
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            kept.add(self)
+
+    monkeypatch.setattr(session_module, "Call", NotedCall)
     values = [tf.constant(i) for i in range(20)]
     with tf.Session() as session:
         for i, value in enumerate(values):
             assert session.run(value) == i
-        assert len(session._calls) == 5
+        gc.collect()
+        assert len(kept) == 5
         assert session.run(values[0]) == 0
 
 
@@ -258,7 +270,7 @@ def test_the_tensors_of_a_step_are_freed_at_its_end() -> None:
             ended = threading.Event()
             worker = server.worker
             session.run(y, {x: fed})
-            plan = session._calls.popitem()[1].plan
+            plan = session.master.prepare(((x.name,), (y.name,), ()))
             worker.run_graph(plan.parts[0].graph, 123, [fed], lambda error, values: ended.set())
             del fed
             assert ended.wait(60)

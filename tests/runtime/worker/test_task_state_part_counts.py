@@ -48,7 +48,7 @@ def test_without_updates_there_is_a_summary() -> None:
 def test_runs_of_a_graph_that_is_forgotten_still_count() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         assert session.run(tf.constant(1) + tf.constant(2)) == 3
-        worker = session._master._master.worker
+        worker = session.master.master.worker
         (graph,) = worker.graphs.values()
         worker.deregister_graph(graph.handle)
     assert worker.counts.executed == 1

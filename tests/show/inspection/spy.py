@@ -17,7 +17,7 @@ from typing import Any
 
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.master import master_session
 from tfmini.runtime.worker.worker import Worker
 
 FOLDER = ""  # where the files go
@@ -40,13 +40,17 @@ def rows(graph: TaskGraph) -> list[list[Any]]:
     ]
 
 
-def spied_build(self: MasterSession, signature: Any, *options: Any) -> Any:
-    first_number = int(repr(self._names)[len("count(") : -1])
-    plan = BUILD(self, signature, *options)
-    feeds, fetches, targets = signature
-    graph_def = nodes_to_graph_def(list(self.nodes.values())).SerializeToString()
+def spied_build(
+    nodes: Any, placement: Any, feeds: Any, fetches: Any, targets: Any, *, client_device: str, name_counter: Any,
+    **options: Any,
+) -> Any:  # fmt: skip
+    first_number = int(repr(name_counter)[len("count(") : -1])
+    plan = BUILD(
+        nodes, placement, feeds, fetches, targets, client_device=client_device, name_counter=name_counter, **options
+    )
+    graph_def = nodes_to_graph_def(list(nodes.values())).SerializeToString()
     note("plan", {
-        "graph_def": base64.b64encode(graph_def).decode(), "master": self.cluster.default_device,
+        "graph_def": base64.b64encode(graph_def).decode(), "master": client_device,
         "feeds": list(feeds), "fetches": list(fetches), "targets": list(targets), "first_number": first_number,
     })  # fmt: skip
     return plan
@@ -58,8 +62,8 @@ def spied_register(self: Worker, session_handle: str, graph: TaskGraph, *options
 
 
 if __name__ == "__main__":
-    BUILD, REGISTER = MasterSession._build, Worker.register_graph
-    MasterSession._build, Worker.register_graph = spied_build, spied_register  # type: ignore[method-assign]
+    BUILD, REGISTER = master_session.build_plan, Worker.register_graph
+    master_session.build_plan, Worker.register_graph = spied_build, spied_register  # type: ignore[method-assign]
     FOLDER, script = sys.argv[1:3]
     sys.argv[:] = sys.argv[2:]
     sys.path.insert(0, os.path.dirname(script))

@@ -22,7 +22,7 @@ def _flops(make: Any) -> int | None:
 
 def _update(resource: bool, sparse: bool) -> Any:
     variables = [tf.get_variable(name, [1000, 8], use_resource=resource) for name in ("weights", "slot")]
-    weights, slot = [v.handle if resource else v._ref() for v in variables]
+    weights, slot = [v.handle if resource else v.op.outputs[0] for v in variables]
     rows = {"grad": tf.zeros([3, 8]), "indices": tf.constant([1, 2, 3])} if sparse else {"grad": tf.zeros([1000, 8])}
     op_type = ("Resource" if resource else "") + ("SparseApplyAdagrad" if sparse else "ApplyAdagrad")
     return getattr(tf.raw_ops, op_type)(var=weights, accum=slot, lr=tf.constant(0.1), **rows)

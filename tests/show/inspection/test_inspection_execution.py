@@ -82,8 +82,8 @@ def test_inspection_equals_registration_on_random_graphs(servers, registered, se
     fetched = network(random.Random(seed), flow)
     found = inspect(cluster=servers[0].server_def.cluster, fetches=fetched, feeds=["x:0"])
     with tf.Session(servers[-1].target) as session:
-        session._master.extend(list(found.nodes.values()))
-        session._master.prepare((("x:0",), tuple(t.name for t in fetched), ()))
+        session.master.extend(list(found.nodes.values()))
+        session.master.prepare((("x:0",), tuple(t.name for t in fetched), ()))
     shown = {task: rows(graph) for task, graph in found.partitions.tasks.items()}
     assert json.dumps(shown, sort_keys=True) == json.dumps(registered, sort_keys=True)
     sends = {n[0] for nodes in registered.values() for n in nodes if n[1] == "_Send"}

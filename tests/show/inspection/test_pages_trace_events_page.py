@@ -9,8 +9,7 @@ import pytest
 from tests.show.inspection.browser import Browser
 from tests.show.inspection.test_pages_page_html_notebook import traced
 from tfmini.show.inspection import pages as module
-from tfmini.show.inspection.pages import _trace_events_data as _data
-from tfmini.show.inspection.pages import sentences, trace_page
+from tfmini.show.inspection.pages import sentences, trace_page, trace_page_data
 from tfmini.show.inspection.trace import ClockFit, Span, StepTrace
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
@@ -39,8 +38,8 @@ def test_what_is_worth_knowing_is_said() -> None:
 
 
 def test_of_very_many_spans_the_longest_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BARS", 3)
-    data = _data(made())
+    monkeypatch.setattr(module, "MOST_BARS", 3)
+    data = trace_page_data(made())
     bars = [bar["title"] for task in data["tasks"] for track in task["tracks"] for bar in track["bars"]]
     assert bars == ["step 1", "Mul", "waits for w from ps/0"] and data["arrows"] == []
     assert data["sentences"][-1] == "The 4 shortest spans are not shown."

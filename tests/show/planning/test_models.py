@@ -41,11 +41,11 @@ def test_the_graph_of_a_plan_is_the_one_that_was_predicted(tmp_path: Path) -> No
     text = mlp(scope=f"__import__('tfmini').placement.plan({str(tmp_path / 'plan.json')!r})")
     (tmp_path / "planned.py").write_text(text)
     placed = tf.inspect(str(tmp_path / "planned.py"), ps=2, workers=1).placement
-    built, _ = models._model((("dense/kernel", 2),))
-    exact = build(models.script, {"dense/kernel": [2, 1]}, models._tasks(built, arrangement)).found.placement
+    built, _ = models.model_of((("dense/kernel", 2),))
+    exact = build(models.script, {"dense/kernel": [2, 1]}, models.tasks_of(built, arrangement)).found.placement
     assert _on_ps(exact.devices()) == _on_ps(placed.devices())
     # With stand-ins, tf.group makes other NoOps.
-    devices = models._devices(built, arrangement)
+    devices = models.devices_of(built, arrangement)
     assert all(devices[op] == device for op, device in _on_ps(placed.devices()).items() if "NoOp" not in op)
     assert models.cost(arrangement) == pytest.approx(models.exact(arrangement), rel=0.05)
     assert [parse(placed[f"dense/kernel/part_{i}"].device).task for i in (0, 1)] == [0, 1]

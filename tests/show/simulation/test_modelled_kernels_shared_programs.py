@@ -36,7 +36,7 @@ def _predicted(found: Inspection, workers: int) -> Prediction:
 
 @pytest.mark.parametrize("nodes", [1000, 5])  # of a block; a segment of more has several blocks
 def test_shared_programs_run_as_programs_of_their_own(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_BLOCK_NODES", nodes)
+    monkeypatch.setattr(layout, "BLOCK_NODES", nodes)
     found = _synchronous(3)
     shared = _predicted(found, 3)
     monkeypatch.setattr(_Simulation, "shares_programs", False)

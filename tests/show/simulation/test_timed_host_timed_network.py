@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ import tfmini as tf
 from tests.show.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.placement.task_graph import Route
+from tfmini.runtime.compiler.levels import Segment
 from tfmini.show.inspection.findings import Inspection
 from tfmini.show.simulation.cores import Cores
-from tfmini.show.simulation.modelled_kernels import _TimedSegment
+from tfmini.show.simulation.modelled_kernels import KernelTimes
 from tfmini.show.simulation.prediction import Event, Nics, Topology
 from tfmini.show.simulation.predictor import StepModel, tasks_of
 from tfmini.show.simulation.timed_host import TimedConnection
@@ -47,7 +49,7 @@ class Seen:
 def watched() -> Iterator[Seen]:
     """Notes what cores and NICs do."""
     seen = Seen()
-    run, pass_, receive, segment = Cores.run, Nics._pass, TimedConnection._receive, _TimedSegment._run
+    run, reserve, receive, make_segment = Cores.run, Nics.reserve, TimedConnection.receive, KernelTimes.segment
 
     def noted_run(self: Cores, seconds: float, done: Any) -> None:
         begin = self._clock.now()
@@ -58,8 +60,8 @@ def watched() -> Iterator[Seen]:
 
         run(self, seconds, over)
 
-    def noted_pass(self: Nics, usage: Any, direction: Any, nbytes: int, messages: int, seconds: float) -> float:
-        wait_s = pass_(self, usage, direction, nbytes, messages, seconds)
+    def noted_reserve(self: Nics, usage: Any, direction: Any, nbytes: int, messages: int, seconds: float) -> float:
+        wait_s = reserve(self, usage, direction, nbytes, messages, seconds)
         seen.carried[id(self), direction].append((self.clock.now() + wait_s, seconds))
         return wait_s
 
@@ -67,19 +69,28 @@ def watched() -> Iterator[Seen]:
         seen.messages.append((event, nbytes, self.host.network.now()))
         receive(self, parts, nbytes, event)
 
-    def noted_segment(self: Any, step: Any, slots: list[Any]) -> None:
+    def noted_segment(self: KernelTimes, segment: Segment, units: Any) -> Segment:
+        return watch(make_segment(self, segment, units))
+
+    def watch(made: Any) -> Segment:
+        run, with_text = made.run, type(made).with_text
+        made.run = partial(noted_segment_run, made, run)
+        made.with_text = lambda moved: watch(with_text(made, moved))  # its copies for other tasks
+        return made  # type: ignore[no-any-return]
+
+    def noted_segment_run(made: Segment, run: Any, step: Any, slots: list[Any]) -> None:
         program = step.run.program
-        index = [each is self for each in program.segments].index(True)
+        index = [each is made for each in program.segments].index(True)
         for key, (_, needs) in program.arrivals.items():
             assert needs != index or key < 0 or key not in step.run.missing  # the group is here
         seen.segments += 1
-        segment(self, step, slots)
+        run(step, slots)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Cores, "run", noted_run)
-        patched.setattr(Nics, "_pass", noted_pass)
-        patched.setattr(TimedConnection, "_receive", noted_receive)
-        patched.setattr(_TimedSegment, "_run", noted_segment)
+        patched.setattr(Nics, "reserve", noted_reserve)
+        patched.setattr(TimedConnection, "receive", noted_receive)
+        patched.setattr(KernelTimes, "segment", noted_segment)
         yield seen
 
 

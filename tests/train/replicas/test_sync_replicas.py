@@ -326,7 +326,7 @@ def test_unequal_data_ends_the_run_for_all(lengths: tuple[int, int]) -> None:
 def test_worker_that_comes_after_the_end_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sync_replicas, "_REOPEN_WAIT_S", 0.2)
+    monkeypatch.setattr(sync_replicas, "REOPEN_WAIT_S", 0.2)
     x, y = shards(2)
 
     def train(worker: Worker, session: Any) -> None:

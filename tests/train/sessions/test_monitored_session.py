@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.train import hooks as hooks_module
+from tfmini.train import saving_hooks
+from tfmini.train.sessions import monitored_session
 from tfmini.train.sessions.wrapped_session import _CoordinatedSession, _RecoverableSession
 
 
@@ -125,9 +128,9 @@ def test_other_errors_are_raised_without_calling_end() -> None:
 def test_a_closed_session_refuses_to_run() -> None:
     graph = tf.get_default_graph()
     session = tf.train.MonitoredSession()
-    assert graph.finalized and session.graph is graph and not session._is_closed()
+    assert graph.finalized and session.graph is graph and not session.should_stop()
     session.close()
-    assert session.should_stop() and session.graph is None and not graph.finalized and session._is_closed()
+    assert session.should_stop() and session.graph is None and not graph.finalized
     with pytest.raises(RuntimeError, match="Session is already closed."):
         session.close()
 
@@ -369,11 +372,25 @@ def test_a_step_function_sees_the_new_session() -> None:
 def hooks_of(**arguments: Any) -> list[tuple[str, Any, Any]]:
     """(kind, steps, seconds) of the hooks that a chief gets."""
     tf.train.get_or_create_global_step()
-    with tf.train.MonitoredTrainingSession(**arguments) as session:
-        return [
-            (type(h).__name__, h._timer._every_steps, h._timer._every_secs) if hasattr(h, "_timer") else (h.name, 0, 0)
-            for h in session._hooks
-        ]
+    periods: list[tuple[Any, Any]] = []  # of the timers, in the order of their hooks
+    hooks: list[Any] = []
+
+    def timer(every_secs: Any = None, every_steps: Any = None) -> Any:
+        periods.append((every_steps, every_secs))
+        return make_timer(every_secs=every_secs, every_steps=every_steps)
+
+    def session_with(creator: Any, given: list[Any], *rest: Any) -> Any:
+        hooks.extend(given)
+        return make_session(creator, given, *rest)
+
+    make_timer, make_session = tf.train.SecondOrStepTimer, tf.train.MonitoredSession
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (hooks_module, saving_hooks):
+            patch.setattr(module, "SecondOrStepTimer", timer)
+        patch.setattr(monitored_session, "MonitoredSession", session_with)
+        tf.train.MonitoredTrainingSession(**arguments).close()
+    timed = iter(periods)
+    return [(h.name, 0, 0) if isinstance(h, Recorder) else (type(h).__name__, *next(timed)) for h in hooks]
 
 
 def test_the_default_hooks_log_save_and_summarize(tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ def test_a_wait_ends_when_the_chief_has_gone_and_names_it() -> None:
 
 def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:
     tasks = ProcessCluster(ps=1, workers=2, local=("worker", 1))
-    for task in tasks._ids[:2]:
-        tasks._reserved.listeners[task].close()
-    tasks._start_local()
+    tasks.refuse("ps", 0)
+    tasks.refuse("worker", 0)
+    tasks.start_local()
     try:
         with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
             tf.get_variable("w", initializer=1.0)
@@ -93,5 +93,4 @@ def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:
             part = "no connection to /job:ps/replica:0/task:0"
             assert part in said_after_a_wait(manager, tasks.server.target, part)
     finally:
-        tasks.server.stop()
-        tasks._reserved.close()
+        tasks.stop()

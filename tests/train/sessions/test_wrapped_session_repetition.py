@@ -61,7 +61,7 @@ class Cut:
 
     def now(self) -> None:
         self.is_due = False
-        for link in list(self._server._endpoint._links):
+        for link in self._server.endpoint.links():
             if link.peer.task == self._client:
                 link.end("cut by a test")
 

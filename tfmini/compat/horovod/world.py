@@ -121,7 +121,7 @@ def _group_key(members: tuple[int, ...]) -> int:
     return _GROUP_KEY << 32 | zlib.crc32(",".join(map(str, members)).encode())
 
 
-_worlds: list[World] = []  # empty before `init`, then one
+worlds: list[World] = []  # empty before `init`, then one
 
 
 def start(comm: Sequence[Any] | None = None) -> None:
@@ -137,8 +137,8 @@ def start(comm: Sequence[Any] | None = None) -> None:
         raise ValueError(
             "hvd.init(comm=...) is not supported: the workers are those of TF_CONFIG. Use hvd.init(process_sets=[…])."
         )
-    if not _worlds:
-        _worlds.append(_world_of(cluster_from_tf_config()))
+    if not worlds:
+        worlds.append(_world_of(cluster_from_tf_config()))
 
 
 def _world_of(config: TfConfig) -> World:
@@ -166,15 +166,15 @@ def world() -> World:
     Raises:
       ValueError: before `init`.
     """
-    if not _worlds:
+    if not worlds:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
-    return _worlds[0]
+    return worlds[0]
 
 
 def stop() -> None:
     """Stops this worker's server."""
-    if _worlds:
-        server = _worlds.pop().server
+    if worlds:
+        server = worlds.pop().server
         if server is not None:
             process.set_default_target("")
             server.stop()
@@ -182,7 +182,7 @@ def stop() -> None:
 
 def is_initialized() -> bool:
     """Whether `init` has been called."""
-    return bool(_worlds)
+    return bool(worlds)
 
 
 def rank() -> int:

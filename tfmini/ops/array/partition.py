@@ -168,12 +168,12 @@ def _unique_shape(node: Operation) -> list[RawShape]:
 
 
 # Integers below this, or below four times their number, are found in a table instead of sorted.
-_TABLE = 1 << 17
+TABLE_SIZE = 1 << 17
 
 
 def _first_seen(x: Array) -> tuple[Any, Any]:
     """Distinct elements in order of first appearance, and the position of each element among them."""
-    if x.dtype.kind in "iu" and x.size and x.min() >= 0 and (most := int(x.max())) < max(_TABLE, 4 * x.size):
+    if x.dtype.kind in "iu" and x.size and x.min() >= 0 and (most := int(x.max())) < max(TABLE_SIZE, 4 * x.size):
         seen = first_positions(x, most + 1)
         is_first = seen == np.arange(x.size)
         return x[is_first], (np.cumsum(is_first) - 1)[seen]

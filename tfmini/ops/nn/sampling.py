@@ -68,7 +68,7 @@ def _sampler_shape(node: Operation) -> list[RawShape]:
     return [(count,), (batch, node.attrs["num_true"]), (count,)]
 
 
-_MANY_TRIES = 1 << 20
+MANY_TRIES = 1 << 20
 
 
 class _Distribution:
@@ -100,7 +100,7 @@ def _sample(distribution: _Distribution, random: Callable[[int], Any], count: in
     chosen: dict[int, None] = {}
     tries = 0
     while len(chosen) < count:
-        if tries > _MANY_TRIES:  # the rest is so rare that drawing would not end; these draws are not counted
+        if tries > MANY_TRIES:  # the rest is so rare that drawing would not end; these draws are not counted
             rest = distribution.probabilities.copy()
             rest[list(chosen)] = 0.0
             distribution = _Distribution(rest / rest.sum())

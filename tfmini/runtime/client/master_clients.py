@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
 
 
-_TARGET_TIMEOUT_S = 60.0
+TARGET_TIMEOUT_S = 60.0
 _ANSWER_S = 10.0
 _GRACE_S = 1.0  # a master that answers ends a step at its deadline, and says better what it waited for
 
@@ -63,7 +63,7 @@ class DirectMaster:
     """A master in this process: plain calls, and no message for what stays on its task."""
 
     def __init__(self, master: Master, options: SessionOptions, target: str = "") -> None:
-        self._master = master
+        self.master = master
         self._target = target
         self._options = options
         self._session: MasterSession | None = None
@@ -95,7 +95,7 @@ class DirectMaster:
                     session.close()
                 answer.done(_closed() if is_late else error)
 
-            open_session(self._master, (), self._options, self._target, opened, in_process=True)
+            open_session(self.master, (), self._options, self._target, opened, in_process=True)
             answer.result(describe=_describe_listing)
 
     def extend(self, nodes: Sequence[Node]) -> None:
@@ -109,7 +109,7 @@ class DirectMaster:
         self._check()
         plan = None if omitted else self.session.find_plan(signature)
         if plan is None:
-            answer: Answer[Plan] = Answer(self._master.reactor)
+            answer: Answer[Plan] = Answer(self.master.reactor)
             self.session.prepare(signature, answer.done, False, timeout_s, omitted)
             plan = answer.result()
         return plan
@@ -120,13 +120,13 @@ class DirectMaster:
         if session.book.closed or self._pid and self._pid != os.getpid():
             self._check()
         timeout_s = timeout_s or session.options.operation_timeout_s
-        request = self._master.trace_request
+        request = self.master.trace_request
         if request is not None and request.wants(session, plan):
             signature = plan.feeds, plan.fetches, plan.targets
             begin = partial(session.run, signature, values, timeout_s, timeout_s, True, request)
             return self._run_step(begin, timeout_s)[0]
         if plan.local is not None:
-            return self._master.worker.execute(plan.local, values, timeout_s)
+            return self.master.worker.execute(plan.local, values, timeout_s)
         return self._run_step(partial(session.start_step, plan, values, timeout_s), timeout_s)[0]
 
     def run_with_metadata(self, signature: Signature, values: list[Any], options: RunOptions) -> tuple[list[Any], Any]:
@@ -146,7 +146,7 @@ class DirectMaster:
         self, begin: Callable[[OnDone, Callable[[Step], None]], None], timeout_s: float | None
     ) -> tuple[list[Any], Plan, GatheredTrace | None]:
         """Begins a step and waits for it; returns the fetched values, its plan and the trace."""
-        answer: Answer[tuple[list[Any], GatheredTrace | None]] = Answer(self._master.reactor)
+        answer: Answer[tuple[list[Any], GatheredTrace | None]] = Answer(self.master.reactor)
         steps: list[Step] = []  # none as long as the plan is made
 
         def done(error: errors.OpError | None, found: list[Any], trace: GatheredTrace | None) -> None:
@@ -170,7 +170,7 @@ class DirectMaster:
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client will not take the values
-            wait_reports.report_interrupt(describe, self._master.reactor)
+            wait_reports.report_interrupt(describe, self.master.reactor)
             for step in steps:
                 step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
             raise
@@ -178,7 +178,7 @@ class DirectMaster:
 
     def _check_own(self) -> None:
         if self._pid:
-            check_own(self._pid, f"This session of {self._master.worker.task}")
+            check_own(self._pid, f"This session of {self.master.worker.task}")
 
     def _check(self) -> None:
         self._check_own()
@@ -190,7 +190,7 @@ class DirectMaster:
 
     def list_devices(self) -> list[DeviceAttributes]:
         self._check_own()
-        cluster = self.session.cluster if self._options.cluster else self._master
+        cluster = self.session.cluster if self._options.cluster else self.master
         with self._pending.new() as answer:
             cluster.list_devices(answer.done, self._options.device_filters, self._options.patience_s)
             found: list[DeviceAttributes] = answer.result(describe=_describe_listing)
@@ -199,7 +199,7 @@ class DirectMaster:
     def reset(self, containers: Sequence[str]) -> None:
         """Clears containers of the master's own task, unless the session's are its own, and closes the session."""
         if not self._options.isolate_session_state:
-            self._master.worker.cleanup_all(containers)
+            self.master.worker.cleanup_all(containers)
         if self._session is not None:
             self._session.close("This session was reset by its own process. Make a new one.", errors.AbortedError.of)
 
@@ -210,10 +210,10 @@ class DirectMaster:
                 self._session.close()
 
     def drop(self) -> None:
-        if self._master.reactor is not None:
-            is_own = self._master.worker.process.is_real and self._pid == os.getpid()
-            _drop_soon(is_own, self._master.reactor, self.close)
-        elif not self._master.worker.runs:
+        if self.master.reactor is not None:
+            is_own = self.master.worker.process.is_real and self._pid == os.getpid()
+            _drop_soon(is_own, self.master.reactor, self.close)
+        elif not self.master.worker.runs:
             self.close()
         else:  # this may be the thread that runs one of its steps, and be inside one of its locks
             with contextlib.suppress(RuntimeError):  # the interpreter is about to exit
@@ -269,14 +269,14 @@ class RemoteMaster:
         self._pid, self._is_real = os.getpid(), current_process().is_real
         self._address = address
         self._config = config
-        self._options = options
+        self.options = options
         self._handle = ""
         self._nodes: Nodes = {}
         self._opening = lock("client open")
         self._pending = PendingAnswers(self._reactor, _closed)
         self._let_go: Callable[[], None] = lambda: None
         self._version = 0
-        self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, _TARGET_TIMEOUT_S)
+        self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, TARGET_TIMEOUT_S)
 
     def _call(
         self, request: m.Message, timeout_s: float | None = None, first: bool = False,
@@ -313,7 +313,7 @@ class RemoteMaster:
             raise
 
     def _run_step(self, request: m.RunStep, timeout_s: float | None) -> m.RunStepReply:
-        limit_s = timeout_s or self._options.operation_timeout_s
+        limit_s = timeout_s or self.options.operation_timeout_s
         question = m.DescribeWait(self._handle, request.feeds, request.fetches, request.targets)
 
         def describe(told: Told) -> None:
@@ -341,7 +341,7 @@ class RemoteMaster:
         graph = [n.to_wire() for n in nodes]
         if not self._open(graph):
             request = m.ExtendSession(self._handle, graph, self._version)
-            reply = self._call(request, self._options.operation_timeout_s, describe=_describe_extension)
+            reply = self._call(request, self.options.operation_timeout_s, describe=_describe_extension)
             self._version = reply.new_graph_version
 
     def _open(self, graph: list[Any]) -> bool:
@@ -393,7 +393,7 @@ class RemoteMaster:
     def list_devices(self) -> list[DeviceAttributes]:
         self._open([])  # the session's filters count
         # The master gives up first, and says which task is missing.
-        limit_s = self._options.patience_s + _ANSWER_S
+        limit_s = self.options.patience_s + _ANSWER_S
         reply = self._call(m.ListDevices(self._handle), limit_s, describe=_describe_listing)
         return [DeviceAttributes(*fields) for fields in reply.devices]
 

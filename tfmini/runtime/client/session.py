@@ -37,7 +37,7 @@ _log = logging.getLogger("tensorflow")
 _LOCAL_TASK = "/job:localhost/replica:0/task:0"
 # After so many runs that each found new ops, the loop is told that it grows the graph.
 _GROWTH_WARNING = 8
-_CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
+CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
 _local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sessions without a target
 
 
@@ -69,13 +69,13 @@ class BaseSession:
         self._handles = SessionHandles(self)
         self._calls_lock = lock("session calls")
         self._extend_lock = lock("session extend")  # held while the master answers
-        self._master: MasterClient = self._connect()
+        self.master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
         server = targets.server_at(targets.address_of_target(self._host)) if self._host else None
         if not self._target:  # its variables are its own, even where its collectives are a server's
             options = replace(self._options, cluster=(), isolate_session_state=server is not None)
-            master = DirectMaster(_local_master(options) if server is None else server.master, options, self._host)
+            master = DirectMaster(local_master(options) if server is None else server.master, options, self._host)
             _local_masters.add(master)
             return master
         address = targets.address_of_target(self._host)
@@ -168,7 +168,7 @@ class BaseSession:
         """Keeps a call for the next run; the oldest go when a loop makes ever new ones."""
         with self._calls_lock:
             self._calls[key] = call
-            while len(self._calls) > _CALL_LIMIT:
+            while len(self._calls) > CALL_LIMIT:
                 del self._calls[next(iter(self._calls))]
 
     def _execute(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
@@ -184,8 +184,8 @@ class BaseSession:
                 found = self._run_with_metadata(call, values, options, run_metadata)
             else:
                 if call.plan is None:
-                    call.plan = self._master.prepare(call.signature, timeout_s)
-                found = self._master.run(call.plan, values, timeout_s)
+                    call.plan = self.master.prepare(call.signature, timeout_s)
+                found = self.master.run(call.plan, values, timeout_s)
                 if run_metadata is not None:
                     run_metadata.Clear()
         except errors.OpError as error:
@@ -195,7 +195,7 @@ class BaseSession:
     def _run_with_metadata(
         self, call: Call, values: list[Any], options: RunOptions, run_metadata: RunMetadata
     ) -> list[Any]:
-        found, metadata = self._master.run_with_metadata(call.signature, values, options)
+        found, metadata = self.master.run_with_metadata(call.signature, values, options)
         if isinstance(run_metadata, type(metadata)):
             run_metadata.CopyFrom(metadata)
         else:  # real TensorFlow's message, in a process that has both
@@ -221,11 +221,11 @@ class BaseSession:
                 self._graph.check_input_types()
                 nodes = nodes_of(operations, as_node)
             if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
-                self._master.close()
+                self.master.close()
                 self._host = targets.default_target()
-                self._master = self._connect()
+                self.master = self._connect()
             try:
-                self._master.extend(nodes)
+                self.master.extend(nodes)
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)
@@ -308,7 +308,7 @@ class BaseSession:
         """
         if self._closed:
             raise errors.CancelledError.of("Session has been closed.")
-        return self._master.list_devices()
+        return self.master.list_devices()
 
     def as_default(self) -> AbstractContextManager[Any]:
         """A context in which this session is the thread's default; leaving does not close it."""
@@ -318,13 +318,13 @@ class BaseSession:
         """Closes the session; steps that are running are cancelled. Idempotent."""
         if not self._closed:
             self._closed = True
-            self._master.close()
+            self.master.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not getattr(self, "_closed", True) and hasattr(self, "_master"):  # a constructor may have failed
+        if not getattr(self, "_closed", True) and hasattr(self, "master"):  # a constructor may have failed
             self._closed = True
             try:
-                self._master.drop()
+                self.master.drop()
             except Exception:
                 if not is_finalizing():  # then modules are gone, and so is everything else of the process soon
                     raise
@@ -412,7 +412,7 @@ class InteractiveSession(BaseSession):
         super().close()
 
 
-def _local_master(options: SessionOptions) -> Master:
+def local_master(options: SessionOptions) -> Master:
     """A worker and a master of one session, in this process and without a network."""
     process = current_process()
     devices = [
@@ -428,7 +428,7 @@ def _local_master(options: SessionOptions) -> Master:
 def of_finished(session: BaseSession, fetches: Any, feed_dict: Any, omitted: frozenset[str]) -> Any:
     """The `FinishedStep` or `RemoteStep` of a step that has come to its end."""
     call = session._find_call(fetches, feed_dict)[0]
-    remote = getattr(session._master, "unknown_step", None)
+    remote = getattr(session.master, "unknown_step", None)
     return FinishedStep(call.plan, omitted) if remote is None else remote(call.signature, "a hook failed after it")
 
 
@@ -438,7 +438,7 @@ def run_without(
     """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
     call, values = session._find_call(fetches, feed_dict)
     plan = call.plan
-    call.plan = session._master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
+    call.plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
     try:
         return call.result(session._execute(call, values, options, None), values)
     finally:

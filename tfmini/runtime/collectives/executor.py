@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
-_LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
+LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ class CollectiveExecutor:
 
     def _later(self, action: Callable[..., None], *args: object) -> None:
         if self._call_later is not None:  # else this task has no peers
-            self._call_later(_LAST_MESSAGE_S, action, *args)
+            self._call_later(LAST_MESSAGE_S, action, *args)
 
     def _fail_lost(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> None:
         for member in members:  # what the lost task has laid into shared memory may be all that is wanted from it
@@ -395,7 +395,7 @@ class CollectiveExecutor:
             return
         # Not at once: what it sent before may still be on its way, by another link or by way of another rank.
         self._later(self._fail_lost, news.task, f"it has ended: {news.why}", members, [])
-        self._call_later(rest_s + _LAST_MESSAGE_S, self._fail_joining)
+        self._call_later(rest_s + LAST_MESSAGE_S, self._fail_joining)
         if self.leader_task == self.task:
             self._spread(news)
 

@@ -17,7 +17,7 @@ from tfmini.rpc import messages as m
 from tfmini.runtime.collectives.exchange import Exchange, Executor, GroupMember, GroupTable
 
 _log = logging.getLogger("tfmini.runtime")
-_TICK_S = 1.0
+TICK_S = 1.0
 _SKIPPED_S = 3.0  # two ranks that wait for each other so long in different exchanges will never meet
 _SLOW_S = 4.5
 _CALLED, _STUCK, _NOT_YET = 0, -1, -2  # what an answer says
@@ -37,18 +37,18 @@ class Watch:
     def start(self) -> None:
         """Looks after the members from now on, as long as any waits."""
         if self._call_later is not None and self._executor.table(GroupTable.watch):
-            self._call_later(_TICK_S, self._tick)
+            self._call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         assert self._call_later is not None
         waiting = self._executor.table(GroupTable.look)
         if waiting and not self._executor.table.state.closed:
-            self._call_later(_TICK_S, self._tick)
+            self._call_later(TICK_S, self._tick)
         for member, exchanges in waiting:
             if member.queued:
                 self._warn_incomplete(member)
             for exchange in exchanges:
-                if exchange.waited_s >= _TICK_S / 2:
+                if exchange.waited_s >= TICK_S / 2:
                     self._executor.look(member, exchange.call.instance)
                     self._ask(member, exchange)
 

@@ -18,7 +18,7 @@ from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.
-_BLOCK_NODES = 1000
+BLOCK_NODES = 1000
 # A segment with such an op goes to the pool from its first run on: a save of gigabytes in the reactor would leave the
 # task deaf, and its peers would take it for lost.
 _SLOW_IO = ops_with("slow_io")
@@ -131,7 +131,7 @@ class _Layout:
         number = 0
         blocks: dict[Wave, list[list[Unit]]] = {}
         for wave, units in by_wave.items():
-            blocks[wave] = [units[i : i + _BLOCK_NODES] for i in range(0, len(units), _BLOCK_NODES)] or [[]]
+            blocks[wave] = [units[i : i + BLOCK_NODES] for i in range(0, len(units), BLOCK_NODES)] or [[]]
             for block in blocks[wave]:
                 number += 1
                 for unit in block:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
     from tfmini.runtime.executor.registered_graph import RegisteredGraph
 
-_RUNS, _BROKEN = -1, -2  # `pending` of a segment that runs, or has run and is in `unfinished` no more; that has failed
+RUNS, BROKEN = -1, -2  # `pending` of a segment that runs, or has run and is in `unfinished` no more; that has failed
 _TURN = 64  # iterations of a loop in one handler
 _OVER = Aborted(errors.CancelledError.of("The step has ended.", derived=True))
 
@@ -103,7 +103,7 @@ class Activation(RunContext):
     def run_segment(self, index: int) -> list[int]:
         """Runs one segment; returns the segments that are ready now."""
         run = self.run
-        self.pending[index] = _RUNS  # before the look at `is_running`, so that `outcome` misses no segment that begins
+        self.pending[index] = RUNS  # before the look at `is_running`, so that `outcome` misses no segment that begins
         if not run.is_running:
             self._leave(index, 0)
             return []
@@ -113,7 +113,7 @@ class Activation(RunContext):
             segment.run(self, self.slots)
         except BaseException as error:  # whatever a kernel raises ends this step, not the server
             run.note_broken(self, index, error)
-            self._leave(index, _BROKEN)
+            self._leave(index, BROKEN)
             if not isinstance(error, Exception):
                 raise
             run.abort(kernel_error(error, run.owner.task))
@@ -290,7 +290,7 @@ class DataflowRun(WaitingRun, Activation):
 
     @property
     def is_settled(self) -> bool:
-        return not any(self.pending[index] == _RUNS for index in list(self.unfinished))
+        return not any(self.pending[index] == RUNS for index in list(self.unfinished))
 
     def when_settled(self, call: Callable[[], None]) -> None:
         self.asked.append(call)  # before the look: a segment that ends looks for it afterwards

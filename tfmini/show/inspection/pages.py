@@ -153,7 +153,7 @@ def _transfer(t: Transfer) -> dict[str, Any]:
 # Each task is a process, with tracks for its ops (per thread), sends, tensors in flight to it, receives and waits.
 # The tensors of one message are one bar. An arrow leads from each Send over the wire to its Recv.
 
-_MOST_BARS = 20_000  # of a page
+MOST_BARS = 20_000  # of a page
 # Tracks from top to bottom: title, and the kinds of spans on it.
 _TRACKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("step", (STEP, TASK)),
@@ -262,13 +262,13 @@ def trace_page(trace: StepTrace) -> str:
 
     Of a step with very many spans it shows the longest ones and says so.
     """
-    return assembled("trace.html", ("timeline.js",), data=_trace_events_data(trace))
+    return assembled("trace.html", ("timeline.js",), data=trace_page_data(trace))
 
 
-def _trace_events_data(trace: StepTrace) -> dict[str, Any]:
+def trace_page_data(trace: StepTrace) -> dict[str, Any]:
     tracks = list(_tracks(trace))
     bars = sorted((bar for track in tracks for bar in track.bars), key=lambda bar: -bar.first.duration)
-    shown, hidden, places = set(map(id, bars[:_MOST_BARS])), len(bars) - _MOST_BARS, _places(tracks)
+    shown, hidden, places = set(map(id, bars[:MOST_BARS])), len(bars) - MOST_BARS, _places(tracks)
     return {
         "duration": trace.duration,
         "tasks": [

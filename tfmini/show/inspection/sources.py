@@ -76,7 +76,7 @@ def of_session(session: BaseSession) -> Subject:
     subject = of_graph(session.graph)
     subject.devices = list(session.list_devices())
     subject.soft_placement = session._options.allow_soft_placement
-    placed = getattr(session._master, "_session", None)
+    placed = getattr(session.master, "_session", None)
     if placed is not None:
         subject.decided = dict(placed.decisions)
         subject.master = placed.cluster.default_device

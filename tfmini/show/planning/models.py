@@ -504,7 +504,7 @@ class Models:
         if most < 2 or not considered:
             return item
         try:
-            self._model(((item.name, 2),))
+            self.model_of(((item.name, 2),))
         except (ValueError, OpError) as error:
             return replace(item, whole_because=f"the script fails with it in parts: {str(error).splitlines()[0]}")
         return replace(item, most=most)
@@ -520,7 +520,8 @@ class Models:
         """The number of parts per axis: always along the first one, of which parts are contiguous in memory."""
         return [pieces, *[1] * (len(self.whole.found.nodes[name].attrs["shape"]) - 1)]
 
-    def _model(self, cuts: tuple[tuple[str, int], ...]) -> tuple[Built, StepModel]:
+    def model_of(self, cuts: tuple[tuple[str, int], ...]) -> tuple[Built, StepModel]:
+        """The graph whose variables are cut into so many parts, with stand-ins as tasks, and its model."""
         known = self._built.get(cuts)
         if known is None:
             built = build(self.script, {name: self._counts(name, pieces) for name, pieces in cuts})
@@ -533,8 +534,8 @@ class Models:
     def cost(self, arrangement: Arrangement) -> float:
         """The predicted seconds of a step; infinite where the script or its graph cannot be cut like that."""
         try:
-            built, model = self._model(self._cuts(arrangement))
-            return model.predict(self._devices(built, arrangement)).step_s
+            built, model = self.model_of(self._cuts(arrangement))
+            return model.predict(self.devices_of(built, arrangement)).step_s
         except (ValueError, OpError):
             return math.inf
 
@@ -542,9 +543,9 @@ class Models:
         """The same for the very graph of the arrangement; slower, since the script builds it."""
         try:
             cuts = self._cuts(arrangement)
-            stand_ins, _ = self._model(cuts)
+            stand_ins, _ = self.model_of(cuts)
             counts = {name: self._counts(name, pieces) for name, pieces in cuts}
-            built = build(self.script, counts, self._tasks(stand_ins, arrangement))
+            built = build(self.script, counts, self.tasks_of(stand_ins, arrangement))
             model = self._step_model(built)
             moved = self._moved(stand_ins, arrangement)
             return model.predict({op: device_name(self.script.job, task) for op, task in moved.items()}).step_s
@@ -558,16 +559,16 @@ class Models:
             return None
         return Arrangement(tuple((task,) for task in own if task is not None))
 
-    def _devices(self, built: Built, arrangement: Arrangement) -> dict[str, str]:
+    def devices_of(self, built: Built, arrangement: Arrangement) -> dict[str, str]:
         """Op -> full device, for ops on stand-ins and moved ops."""
-        tasks = self._tasks(built, arrangement)
+        tasks = self.tasks_of(built, arrangement)
         real = {stand_in: device_name(self.script.job, tasks[names[0]]) for stand_in, names in built.followers.items()}
         placed = {name: real[d.device] for name, d in built.found.placement.items() if d.device in real}
         for op, task in self._moved(built, arrangement).items():
             placed[op] = device_name(self.script.job, task)
         return placed
 
-    def _tasks(self, built: Built, arrangement: Arrangement) -> dict[str, int]:
+    def tasks_of(self, built: Built, arrangement: Arrangement) -> dict[str, int]:
         """Variable op, or part of one, -> task."""
         found: dict[str, int] = {}
         for item, tasks in zip(self.problem.items, arrangement.tasks):
@@ -589,8 +590,8 @@ class Models:
 
     def plan(self, arrangement: Arrangement, predicted: Mapping[str, object]) -> PlacementPlan:
         """The plan of an arrangement."""
-        built, _ = self._model(self._cuts(arrangement))
-        tasks = self._tasks(built, arrangement)
+        built, _ = self.model_of(self._cuts(arrangement))
+        tasks = self.tasks_of(built, arrangement)
         return PlacementPlan(
             tasks=len(self.limits),
             variables={name: tasks[name] for names in built.followers.values() for name in names},

@@ -57,7 +57,7 @@ from tfmini.show.simulation.profile import Curve, LinkProfile, Machine, Profile
 _STEPS = 20
 _ROUNDS, _FINER = 4, 0.6  # of the search, and how much smaller its steps are in the next one
 _BETTER = 1e-6  # of the error: less is no reason to move
-_TRIALS = 400  # a bound: what was measured beside other load may be far from all that the model can say
+TRIALS = 400  # a bound: what was measured beside other load may be far from all that the model can say
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class _Cost:
     least: float
 
 
-def _with_machine(profile: Profile, **changes: Any) -> Profile:
+def with_machine(profile: Profile, **changes: Any) -> Profile:
+    """Changes what a profile says of its machine."""
     machine = replace(profile.machine, **changes)
     return replace(profile, machines={machine.name: machine})
 
@@ -109,17 +110,17 @@ def _with_machine(profile: Profile, **changes: Any) -> Profile:
 def _of_machine(name: str, step: float, least: float = 0.0) -> _Cost:
     return _Cost(
         lambda profile: float(getattr(profile.machine, name)),
-        lambda profile, value: _with_machine(profile, **{name: value}), step, least,
+        lambda profile, value: with_machine(profile, **{name: value}), step, least,
     )  # fmt: skip
 
 
-def _scaled(profile: Profile, factor: float) -> Profile:
-    """The profile with kernels that take that many times longer."""
+def with_slower_kernels(profile: Profile, factor: float) -> Profile:
+    """Makes the kernels of a profile take that many times longer."""
     kernels = {
         name: Curve(tuple((work, factor * seconds) for work, seconds in curve.points))
         for name, curve in profile.machine.kernels.items()
     }
-    return _with_machine(profile, kernels=kernels)
+    return with_machine(profile, kernels=kernels)
 
 
 def _scaled_link(*names: str) -> Callable[[Profile, float], Profile]:
@@ -136,7 +137,7 @@ def _factor(scaled: Callable[[Profile, float], Profile], step: float) -> _Cost:
 
 
 _COSTS: Mapping[str, _Cost] = {
-    "kernels": _factor(_scaled, 0.08),
+    "kernels": _factor(with_slower_kernels, 0.08),
     "messages": _factor(_scaled_link("send_s", "receive_s"), 0.1),
     "bytes": _factor(_scaled_link("copy_s_per_byte"), 0.15),
     "overload": _of_machine("overload", 0.08, least=1.0),
@@ -153,8 +154,8 @@ def fitted(profile: Profile, clusters: Sequence[Trained]) -> Profile:
       clusters: they trained on `CORES` cores.
     """
     cores = profile.machine.cores
-    own = _with_machine(profile, cores=min(CORES, cores))
-    return _with_machine(_moved(own, _search(own, clusters)), cores=cores)
+    own = with_machine(profile, cores=min(CORES, cores))
+    return with_machine(_moved(own, _search(own, clusters)), cores=cores)
 
 
 def _search(profile: Profile, clusters: Sequence[Trained]) -> dict[str, float]:
@@ -165,7 +166,7 @@ def _search(profile: Profile, clusters: Sequence[Trained]) -> dict[str, float]:
         return sum(each.error(tried) for each in clusters)
 
     best = {name: cost.start(profile) for name, cost in _COSTS.items()}
-    least, trials = error(best), iter(range(_TRIALS))
+    least, trials = error(best), iter(range(TRIALS))
     for number in range(_ROUNDS):
         for name, cost in _COSTS.items():
             for step in (cost.step * _FINER**number, -cost.step * _FINER**number):
@@ -188,7 +189,7 @@ def _moved(profile: Profile, values: Mapping[str, float]) -> Profile:
 
 # ---- calibration ------------------------------------------------------------
 
-_TURNS = 5
+TURNS = 5
 _RANKS = 2  # that reduce
 _TCP = LinkProfile("tcp", 1.25e9, 50e-6)  # what cannot be measured on one machine: 10 Gbit/s, a switch between
 _CROWDED_S = 150e-6  # what fits had found: the clusters do not tell it well apart from `overload`
@@ -209,8 +210,8 @@ def calibrate(tf: Any, name: str = "here") -> Profile:
     with ExitStack() as stack:
         with work("starting what is measured"):
             calibration = Calibration(tf, stack)
-        with work("measuring", _TURNS, "turns") as advance:
-            for _ in range(_TURNS):
+        with work("measuring", TURNS, "turns") as advance:
+            for _ in range(TURNS):
                 calibration.take_turn()
                 advance(1)
     with work("fitting costs to what was measured"):

@@ -21,7 +21,7 @@ from tfmini.show.simulation.calibration_kernels import Steps, convolutions, dens
 
 CORES = 2  # of those that train: they and their ps must take turns
 TRAIN, ALONE, BESIDE = "train", "alone", "beside"
-_SECONDS, _WARM_UP = 0.4, 20
+SECONDS, _WARM_UP = 0.4, 20
 _DEADLINE_S = 120.0  # for a start or a turn of some seconds
 _LANE_ENV = "TFMINI_LANE"
 _TASK = (
@@ -202,7 +202,7 @@ class Running:
             workers = self._workers[: measure.workers]
             self._signal("SIGCONT", workers)
             for worker in workers:
-                _tell(worker, json.dumps([measure.step, _SECONDS, measure.gap_s]))
+                _tell(worker, json.dumps([measure.step, SECONDS, measure.gap_s]))
             rates = [MeasuredRates(*json.loads(_answer(worker))) for worker in workers]
             self._pause(workers)
             times = [seconds for each in rates for seconds in each.times]

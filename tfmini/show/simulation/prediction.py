@@ -91,15 +91,15 @@ class Nics:
             self.clock.call_later(link.latency_s, arrived)
             return
         seconds = nbytes / link.bytes_per_s
-        wait_s = self._pass(self.sent[here], (here, "out"), nbytes, messages, seconds) + link.latency_s
+        wait_s = self.reserve(self.sent[here], (here, "out"), nbytes, messages, seconds) + link.latency_s
         self.clock.call_later(wait_s, self._receive, there, nbytes, messages, seconds, arrived)
 
     def _receive(self, host: str, nbytes: int, messages: int, seconds: float, arrived: Callable[[], None]) -> None:
         """The first byte has come."""
-        wait_s = self._pass(self.received[host], (host, "in"), nbytes, messages, seconds)
+        wait_s = self.reserve(self.received[host], (host, "in"), nbytes, messages, seconds)
         self.clock.call_later(wait_s + seconds, arrived)
 
-    def _pass(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
+    def reserve(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
         """Takes the next free time of a direction; returns how long it is until then."""
         now = self.clock.now()
         begin = max(now, self._free[direction])

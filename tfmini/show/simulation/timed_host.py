@@ -137,9 +137,10 @@ class TimedConnection(SimulatedConnection):
         self.host.network.under_way -= counts
         event.end = self.host.network.now()
         if self.host.alive:
-            self.host.submit(self._receive, (parts, nbytes, event), event)
+            self.host.submit(self.receive, (parts, nbytes, event), event)
 
-    def _receive(self, parts: list[Any], nbytes: int, event: Event) -> None:
+    def receive(self, parts: list[Any], nbytes: int, event: Event) -> None:
+        """Handles a message that has arrived, as an event of its host."""
         recording = self.host.recording
         assert recording is not None
         link = self.host.network.cluster.between(event.task.partition(" -> ")[0], self.host.name)

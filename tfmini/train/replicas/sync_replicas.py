@@ -51,7 +51,7 @@ from tfmini.train.sessions.wrapped_session import PREEMPTION_ERRORS, add_run_sta
 # ---- The hook of `SyncReplicasOptimizer`, which starts and ends a synchronous run ----------------------------------
 
 _log = logging.getLogger("tensorflow")
-_REOPEN_WAIT_S = 10.0
+REOPEN_WAIT_S = 10.0
 _POLL_S = 0.1
 _LEAVE_MS = 2000
 # Errors at a worker's end that mean that other tasks have ended before.
@@ -136,14 +136,14 @@ class SyncReplicasHook(SessionRunHook):
             session.run(self._reopen_op())
             return
         process = current_process()
-        deadline = process.now() + _REOPEN_WAIT_S
+        deadline = process.now() + REOPEN_WAIT_S
         while process.now() < deadline:
             process.sleep(_POLL_S)
             if not session.run(self._is_closed):
                 return
         _log.warning(
             "The synchronous run that this worker wants to join has ended or failed, and no chief has started another"
-            " within %.0f s. The worker's first step says which.", _REOPEN_WAIT_S,
+            " within %.0f s. The worker's first step says which.", REOPEN_WAIT_S,
         )  # fmt: skip
 
     def _reopen_op(self) -> Any:
