@@ -108,7 +108,7 @@ def decode_png(data: bytes, channels: int = 0, wide: bool = False) -> Array:
 
     Raises:
       ValueError: when the data are not a PNG file, or a checksum of a critical chunk does not match.
-      ResourceExhaustedError: see `inflation.check_inflated`.
+      ResourceExhaustedError: see `check_inflated`.
     """
     file = _read(data)
     samples = _samples(file)
@@ -281,7 +281,7 @@ def decode_bmp(data: bytes) -> np.ndarray[Any, Any]:
 
     Raises:
       ValueError, struct.error: when the data are not an uncompressed BMP file.
-      ResourceExhaustedError: see `inflation.check_inflated`.
+      ResourceExhaustedError: see `check_inflated`.
     """
     start, _, columns, rows, _, bits = struct.unpack_from("<IIiiHH", data, 10)
     channels = bits // 8
