@@ -1,7 +1,7 @@
-"""Decodes PNG files as libpng does for TensorFlow.
+"""Decodes PNG (as libpng does for TensorFlow) and BMP files, encodes PNG and WAV; the limit of what is inflated.
 
-The chunks and their checksums are read here, so that the image's size is known before memory is taken and nothing but
-the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
+The chunks of a PNG file are read and checked here, so that the image's size is known before memory is taken and nothing
+but the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
 """
 
 from __future__ import annotations
