@@ -64,6 +64,21 @@ def test_a_call_whose_time_is_up_before_its_timer_is_noted_ends(monkeypatch: pyt
     assert not peer.calls
 
 
+def test_a_call_that_ends_before_it_is_sent_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller may have sent meanwhile what undoes it."""
+    host = SimulatedNetwork().host("w")
+    peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
+    sent: list[Any] = []
+    link: Any = SimpleNamespace(send=sent.append, post=lambda *_: None, watch=SimpleNamespace(doing=""))
+    peer.state, peer._link = State.READY, link
+    _hasty(monkeypatch, host, 0.001)
+    answers: list[Any] = []
+    peer.call(m.GetStatus(), answers.append, timeout_s=0.001)
+    assert [type(answer) for answer in answers] == [errors.DeadlineExceededError] and sent == []
+    peer.call(m.GetStatus(), answers.append)
+    assert len(sent) == 1
+
+
 def test_a_link_whose_handshake_is_late_before_its_timer_is_noted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     host = SimulatedNetwork().host("w")
     endpoint = Endpoint(host, "/job:w", 7, transports={"sim": host.transport})

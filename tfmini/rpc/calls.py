@@ -82,18 +82,23 @@ class CallHandle:
         """Asks the peer to give up a request; the callback still gets the peer's answer, whichever it is."""
         if self.parts is not None:  # it has not been sent
             self.cancel()
-        else:
+        elif self.is_open:
             self.peer.send_if_ready(Cancel(self.request_id))
 
     def expire(self, timeout_s: float) -> None:
         """Fails the request with `DeadlineExceededError`."""
+        self._give_up(errors.DeadlineExceededError.of(self.describe_wait(timeout_s)))
+
+    def describe_wait(self, waited_s: float) -> str:
+        """The sentence that it has had no answer for so long, and why if that is known."""
         peer = self.peer
         state = f"; {peer.why}" if peer.why else f"; it {peer.doing}" if peer.doing else ""
-        self._give_up(
-            errors.DeadlineExceededError.of(
-                f"{self.request.__name__} to {peer} had no answer within {timeout_s:g} s{state}."
-            )
-        )
+        return f"{self.request.__name__} to {peer} had no answer within {waited_s:g} s{state}."
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the callback is still to be called."""
+        return self.request_id in self.peer.calls
 
     def _give_up(self, error: errors.OpError) -> None:
         if self.peer.calls.pop(self.request_id, None) is not None:

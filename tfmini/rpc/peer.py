@@ -182,6 +182,9 @@ class Peer:
     def _transmit(self, link: Link, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         if isinstance(handle, CallHandle):
             handle.begins()
+            # One that has ended here is not sent: what its caller has sent since, to undo it, would be overtaken.
+            if handle.request_id not in self.calls:
+                return
         try:
             link.send(parts)
         except errors.ResourceExhaustedError as error:
@@ -287,12 +290,9 @@ class Peer:
             self.task, self.incarnation = task, incarnation
             self.identity = task, incarnation, self.key
             for parts, handle in self._waiting.drain():
-                if isinstance(handle, CallHandle):
-                    if handle.request_id not in self.calls:
-                        continue  # cancelled
-                    if handle.incarnation is not None and handle.incarnation != incarnation:
-                        self.endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation))
-                        continue
+                if isinstance(handle, CallHandle) and handle.incarnation not in (None, incarnation):
+                    self.endpoint.reactor.call_soon(self._fail, handle, self._restarted(handle.incarnation or 0))
+                    continue
                 self._transmit(link, parts, handle)
             self.state, self.why = State.READY, ""
             self._refused = False

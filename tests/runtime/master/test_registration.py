@@ -10,8 +10,16 @@ import pytest
 
 from tfmini import errors
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.rpc.messages import DeregisterGraph, RegisterGraph, RegisterGraphReply
-from tfmini.runtime.master.registration import Registration
+from tfmini.rpc.calls import CallHandle
+from tfmini.rpc.messages import (
+    Acknowledged,
+    CreateWorkerSession,
+    DeleteWorkerSession,
+    DeregisterGraph,
+    RegisterGraph,
+    RegisterGraphReply,
+)
+from tfmini.runtime.master.registration import Registration, SessionOnTasks
 
 HERE, THERE = "/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"
 
@@ -109,3 +117,80 @@ def test_a_failure_there_while_this_task_compiles_withdraws_the_part_here() -> N
     world.registration.start()
     assert [error.message for error in world.outcomes if error] == ["gone"]
     assert world.log[-1] == "forget 5 here"
+
+
+class Slow:
+    """A registration on a task that has not opened the session when the time is up.
+
+    Args:
+      is_sent: whether the task has got the request, and answers too late.
+    """
+
+    def __init__(self, is_sent: bool) -> None:
+        self.is_sent = is_sent
+        self.sent: list[type] = []
+        self.outcomes: list[errors.OpError | None] = []
+        self.timers: list[Callable[[], Any]] = []
+        self.calls: dict[int, CallHandle] = {}
+        self.peer: Any = types.SimpleNamespace(
+            calls=self.calls, call=self._call, incarnation=3, address="there", why="", doing="", state=None,
+            send_if_ready=lambda message: None, on_lost=lambda callback: lambda: None,
+        )  # fmt: skip
+        self.reactor: Any = types.SimpleNamespace(call_later=self._call_later)
+        worker = types.SimpleNamespace(now=lambda: 0.0, incarnation=1, delete_session=lambda *_: None)
+        cluster: Any = types.SimpleNamespace(
+            task=HERE, worker=worker, reactor=self.reactor, peer=lambda task: self.peer, addresses=dict,
+            worker_name=lambda task: "",
+        )  # fmt: skip
+        options: Any = types.SimpleNamespace(
+            isolate_session_state=False, operation_timeout_s=0.2, connect_timeout_s=9.0, fold_constants=True
+        )
+        self.session = SessionOnTasks(cluster, "s", options)
+        plan: Any = types.SimpleNamespace(parts=[World._part(THERE)], traced=False, local=None)
+        self.registration = Registration(self.session, plan, self.outcomes.append)
+
+    def _call(self, request: Any, on_reply: Any, timeout_s: float | None = None, **_: Any) -> CallHandle:
+        self.sent.append(type(request))
+        parts = None if self.is_sent else [b"waits for the connection"]
+        call = CallHandle(self.peer, type(request), len(self.sent), on_reply, None, parts)
+        self.calls[call.request_id] = call
+        if timeout_s is not None:
+            call.expire_after(timeout_s, self.reactor)
+        return call
+
+    def _call_later(self, seconds: float, call: Callable[..., Any], *args: Any) -> Any:
+        if seconds == 0.2:
+            self.timers.append(lambda: call(*args))
+        return types.SimpleNamespace(cancel=lambda: None)
+
+    def time_is_up(self) -> None:
+        self.registration.start()
+        for fire in self.timers:
+            fire()
+        (error,) = self.outcomes
+        assert isinstance(error, errors.DeadlineExceededError)
+        assert "had no answer within 0.2 s" in error.message and f"{THERE} at there could not be" in error.message
+
+
+def test_a_session_that_a_task_opens_after_it_was_closed_is_deleted_there() -> None:
+    """The request to delete it may have overtaken the one to open it, which another thread sends."""
+    slow = Slow(is_sent=True)
+    slow.time_is_up()
+    slow.session.close(lambda: errors.CancelledError.of("closed"))
+    assert slow.sent == [CreateWorkerSession, DeleteWorkerSession]
+    slow.calls.pop(1).finish(Acknowledged())
+    assert slow.sent == [CreateWorkerSession, DeleteWorkerSession, DeleteWorkerSession]
+
+
+def test_a_session_that_a_task_opens_late_and_that_is_open_stays_open_there() -> None:
+    slow = Slow(is_sent=True)
+    slow.time_is_up()
+    slow.calls.pop(1).finish(Acknowledged())
+    assert slow.session.registered_tasks == {THERE: 3} and slow.sent == [CreateWorkerSession]
+
+
+def test_a_task_that_cannot_be_reached_is_not_asked_any_more_when_the_time_is_up() -> None:
+    """A call that waits would let its peer connect again and again, for ever."""
+    slow = Slow(is_sent=False)
+    slow.time_is_up()
+    assert slow.calls == {}

@@ -21,9 +21,10 @@ from tfmini.graph.prune import step_graph
 from tfmini.memory import collector_at_rest
 from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.rpc.calls import Outcome
+from tfmini.rpc.calls import CallHandle, Outcome
 from tfmini.rpc.fan_out import FanOut, first_error
 from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
+from tfmini.rpc.waiter import Timer
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.options import SessionOptions
@@ -206,6 +207,7 @@ class Registration:
         self.plan = plan
         self._on_done = on_done
         self._progress: Any = None
+        self._openings: dict[str, tuple[CallHandle, Timer]] = {}
         self._waited = 0.0
         self._began = session.cluster.worker.now()
         self._is_limited = False
@@ -251,16 +253,31 @@ class Registration:
         session.asked_tasks[part.task] = None  # also one that answers too late or never
         isolate, name = session.options.isolate_session_state, cluster.worker_name(part.task)
         request = CreateWorkerSession(session.handle, isolate, cluster.addresses(), name)
-        part.peer.call(
-            request,
-            partial(self._session_opened, part, answered),
-            timeout_s=session.options.operation_timeout_s or session.options.connect_timeout_s,
-            wait_for_ready=True,
-        )
+        # Without a deadline of its own: a task that opens the session too late must be heard, to delete it there.
+        call = part.peer.call(request, partial(self._session_opened, part, answered), wait_for_ready=True)
+        limit_s = session.options.operation_timeout_s or session.options.connect_timeout_s
+        timer = cluster.reactor.call_later(limit_s, self._open_late, part, call, limit_s, answered)
+        self._openings[part.task] = call, timer
+        if self.is_over:  # perhaps since before there was a call to withdraw
+            self._end_openings()
+
+    def _open_late(self, part: Part, call: CallHandle, limit_s: float, answered: Answered) -> None:
+        if call.is_open:
+            answered(errors.DeadlineExceededError.of(
+                f"{call.describe_wait(limit_s)} {part.task} at {part.peer.address} could not be reached. Start that"
+                " task, or check its address in the ClusterSpec; tasks that a session does not use need not run.",
+                task=part.task,
+            ))  # fmt: skip
+
+    def _end_openings(self) -> None:
+        """Withdraws the requests that have no answer. One that was sent may still get an answer."""
+        for call, timer in list(self._openings.values()):
+            timer.cancel()
+            call.withdraw()
 
     def _session_opened(self, part: Part, answered: Answered, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
-            answered(self._unreachable(part, answer))
+            answered(answer)
             return
         if self.session.closing_error is not None:
             self.session.delete(part.task)
@@ -304,14 +321,6 @@ class Registration:
         text = f"RegisterGraph to {peers} had no answer within {limit_s:g} s."
         return errors.DeadlineExceededError.of(text, task=parts[0].task if parts else "")
 
-    def _unreachable(self, part: Part, error: errors.OpError) -> errors.OpError:
-        if error.error_code != errors.DEADLINE_EXCEEDED:
-            return error
-        return errors.DeadlineExceededError.of(
-            f"{error.message} {part.task} at {part.peer.address} could not be reached. Start that task, or check its"
-            " address in the ClusterSpec; tasks that a session does not use need not run.", task=part.task,
-        )  # fmt: skip
-
     def _report(self) -> None:
         if self.is_over:
             return
@@ -350,6 +359,7 @@ class Registration:
     def _finish(self, answers: dict[str, Outcome[Any]]) -> None:
         if self._progress is not None:
             self._progress.cancel()
+        self._end_openings()
         error = first_error(answers)
         for task, answer in answers.items():
             if error is not None:
