@@ -16,10 +16,13 @@ import pytest
 import tfmini as tf
 from tests.polling import poll
 from tfmini.locks import made_by
-from tfmini.rpc.messages import CreateSession
+from tfmini.rpc.calls import CallHandle
+from tfmini.rpc.messages import CloseSession, CreateSession, CreateSessionReply
 from tfmini.rpc.peer import Peer
 from tfmini.runtime.client import answer, master_clients
+from tfmini.runtime.client.master_clients import RemoteMaster
 from tfmini.runtime.master.master_session import MasterSession
+from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.worker.worker import Worker
 from tfmini.testing import ProcessCluster
 
@@ -121,6 +124,37 @@ def test_a_session_that_opens_after_it_was_closed_is_closed_at_its_master(
         session.run(wait, {fed: 0.0})
     assert opened == [1]
     poll(lambda: not server.master.sessions, "the end of the session")
+
+
+@pytest.mark.parametrize("end", ["deadline", "Ctrl-C"])
+def test_a_session_that_its_master_creates_too_late_is_closed_there(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of the master is on its way when the client gives up."""
+    sent: list[Any] = []
+
+    def call(
+        peer: Peer, request: Any, on_reply: Any, timeout_s: float | None = None, wait_for_ready: bool = False
+    ) -> CallHandle:
+        sent.append(request)
+        handle = peer.calls[len(sent)] = CallHandle(peer, type(request), len(sent), on_reply, None, None)
+        if timeout_s is not None:
+            handle.expire_after(timeout_s, peer.endpoint.reactor)
+        return handle
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Peer, "call", call)
+    if end == "Ctrl-C":
+        monkeypatch.setattr(answer.Answer, "result", interrupt)
+    master = RemoteMaster("localhost:1", b"", SessionOptions(operation_timeout_s=0.05))
+    with pytest.raises(tf.errors.UnavailableError if end == "deadline" else KeyboardInterrupt):
+        master.extend([])
+    (created,) = master._peer.calls.values()
+    del master._peer.calls[1]
+    created.finish(CreateSessionReply("h", 0))
+    assert [type(request) for request in sent] == [CreateSession, CloseSession] and sent[1].session_handle == "h"
+    assert not master._handle
+    master._peer.calls.clear()
 
 
 MOMENTS = ["extend", "prepare", "find_plan", "create_session", "new_step", "add_step"]

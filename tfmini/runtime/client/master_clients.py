@@ -17,7 +17,9 @@ from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import RunOptions
 from tfmini.rpc import messages as m
+from tfmini.rpc.calls import CallHandle
 from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.fan_out import FanOut
 from tfmini.rpc.peer import State
 from tfmini.runtime import process as targets
 from tfmini.runtime.client import answer as wait_reports
@@ -279,31 +281,19 @@ class RemoteMaster:
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, TARGET_TIMEOUT_S)
 
     def _call(
-        self, request: m.Message, timeout_s: float | None = None, first: bool = False,
-        describe: wait_reports.Describe | None = None, on_answer: Callable[[Any], None] = lambda answer: None,
-    ) -> Any:  # fmt: skip
-        """Sends a request and waits for its answer, or until the session is closed; ``on_answer`` gets it also then."""
+        self, request: m.Message, timeout_s: float | None = None, describe: wait_reports.Describe | None = None
+    ) -> Any:
+        """Sends a request and waits for its answer, or until the session is closed."""
         check_own(self._pid, f"This session with {self._address}")
         with self._pending.new() as answer:
-
-            def answered(found: Any) -> None:
-                on_answer(found)
-                answer.answered(found)
-
-            return self._answer(request, answer, answered, timeout_s, first, describe)
+            return self._answer(request, answer, timeout_s, describe)
 
     def _answer(
-        self, request: m.Message, answer: Answer[Any], answered: Callable[[Any], None], timeout_s: float | None,
-        first: bool, describe: wait_reports.Describe | None,
-    ) -> Any:  # fmt: skip
-        handle = self._peer.call(request, answered, timeout_s=timeout_s, wait_for_ready=first)
+        self, request: m.Message, answer: Answer[Any], timeout_s: float | None, describe: wait_reports.Describe | None
+    ) -> Any:
+        handle = self._peer.call(request, answer.answered, timeout_s=timeout_s)
         try:
             return answer.result(describe=describe)
-        except errors.DeadlineExceededError as error:
-            if first:
-                remedy = "Start a tf.train.Server there, or correct the session's target."
-                raise errors.UnavailableError.of(f"{error.message} {remedy}") from None
-            raise
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client does not wait for the answer any more
@@ -349,9 +339,39 @@ class RemoteMaster:
         with self._opening:
             if self._handle:
                 return False
-            request = m.CreateSession(graph, self._config, self._address)
-            self._call(request, self._timeout_s, first=True, describe=self._describe_opening, on_answer=self._opened)
+            check_own(self._pid, f"This session with {self._address}")
+            with self._pending.new() as answer:
+                self._create(m.CreateSession(graph, self._config, self._address), answer)
             return True
+
+    def _create(self, request: m.CreateSession, answer: Answer[Any]) -> None:
+        """Waits until the master has created the session. One that it creates later is closed."""
+        calls: list[CallHandle] = []
+
+        def ask(answered: Callable[[Any], None]) -> None:
+            # Without a deadline of its own, so that an answer that comes late is heard.
+            calls.append(self._peer.call(request, answered, wait_for_ready=True))
+
+        def late() -> errors.OpError:
+            remedy = "Start a tf.train.Server there, or correct the session's target."
+            return errors.UnavailableError.of(f"{calls[0].describe_wait(self._timeout_s)} {remedy}")
+
+        def over(outcomes: dict[str, Any]) -> None:
+            self._opened(outcomes["session"])
+            answer.answered(outcomes["session"])
+
+        wait = FanOut({"session": ask}, over, late=lambda _, reply: self._close_late(reply))
+        try:
+            wait.begin()
+            wait.limit(self._reactor, self._timeout_s, late)
+            answer.result(describe=self._describe_opening)
+        except BaseException as error:
+            if not isinstance(error, errors.OpError):  # Ctrl-C
+                wait_reports.report_interrupt(self._describe_opening, self._reactor)
+            wait.cancel(_closed())
+            for call in calls:
+                call.withdraw()
+            raise
 
     def _opened(self, reply: Any) -> None:
         if isinstance(reply, errors.OpError):
@@ -363,6 +383,11 @@ class RemoteMaster:
 
         if not self._pending.unless_over(keep):
             let_go()
+            self._close_late(reply)
+
+    def _close_late(self, reply: Any) -> None:
+        """Closes a session that was created when nobody waited for it any more."""
+        if not isinstance(reply, errors.OpError):
             self._peer.call(m.CloseSession(reply.session_handle), lambda _: None, _ANSWER_S)
 
     def _describe_opening(self, told: Told) -> None:
@@ -408,7 +433,7 @@ class RemoteMaster:
         self._let_go()
         answer: Answer[Any] = Answer(self._reactor)
         try:
-            self._answer(m.CloseSession(handle), answer, answer.answered, _ANSWER_S, False, None)
+            self._answer(m.CloseSession(handle), answer, _ANSWER_S, None)
         except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError):
             return  # a master that is gone has no session either
         finally:
