@@ -1,10 +1,20 @@
-"""Sessions whose tasks cannot be reached when they end: they are closed there as soon as the link returns."""
+"""Sessions whose tasks cannot be reached when they end are closed there as soon as the link returns.
+
+A server that stops leaves no session that is created at the same time.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import tfmini as tf
+from tfmini.runtime.client.session import local_master
+from tfmini.runtime.master import master as master_module
+from tfmini.runtime.master.cluster import ClusterView
+from tfmini.runtime.master.master import open_session
+from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.testing import Drop, FaultPlan, Sever, SimulatedNetwork
 
@@ -52,3 +62,25 @@ def test_a_session_that_a_task_opened_too_late_is_closed_there() -> None:
     """The master has no answer in time, and does not count the session as open on that task."""
     before, after = _sessions_left(Drop(("ps0", "w0"), "Acknowledged", 1), timeout_in_ms=2000)
     assert len(before) == 1 and after == []
+
+
+def test_a_session_that_is_created_while_its_server_stops_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    master = local_master(SessionOptions())
+    name = master_module.random_name
+    monkeypatch.setattr(master_module, "random_name", lambda process: (master.close(), name(process))[1])
+    with pytest.raises(tf.errors.UnavailableError, match="has been stopped"):
+        open_session(master, (), SessionOptions(), "", lambda *found: None)
+    assert not master.sessions
+
+
+def test_a_server_that_stops_while_a_session_asks_for_its_cluster_opens_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    master = local_master(SessionOptions())
+    asked: list[Any] = []
+    monkeypatch.setattr(ClusterView, "list_devices", lambda self, on_done, *filters: asked.append(on_done))
+    found: list[Any] = []
+    options = SessionOptions(cluster=(("/job:w/replica:0/task:0", "localhost:1"),))
+    open_session(master, (), options, "grpc://localhost:1", lambda *outcome: found.append(outcome))
+    master.close()
+    asked[0](None, [])
+    ((error, session),) = found
+    assert isinstance(error, tf.errors.UnavailableError) and session is None and not master.sessions

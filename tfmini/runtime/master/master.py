@@ -84,6 +84,7 @@ class Master(ClusterView):
 
         Raises:
           InvalidArgumentError: when the graph cannot be placed.
+          UnavailableError: when the server has been stopped.
         """
         handle = random_name(self.worker.process)
         options = options.merged_with(self.config)
@@ -91,6 +92,9 @@ class Master(ClusterView):
         if nodes:
             session.extend(nodes)
         self.sessions[session.handle] = session
+        if self.closed:  # perhaps `close` was too early to find it there
+            self._end(session)
+            raise self.stopped()
         return session
 
     def open_trace_request(self, request: TraceRequest) -> bool:
@@ -176,7 +180,14 @@ class Master(ClusterView):
         """Closes all sessions, and opens no more."""
         self.closed = True
         for session in list(self.sessions.values()):
-            session.close(f"{self.task} is shutting down.")
+            self._end(session)
+
+    def _end(self, session: MasterSession) -> None:
+        session.close(f"{self.task} is shutting down.")
+
+    def stopped(self) -> errors.UnavailableError:
+        """The error of a session that comes too late."""
+        return errors.UnavailableError.of(f"The server of {self.task} has been stopped: make another one.")
 
 
 # ---- RunOptions as the runtime reads them, and RunMetadata as it fills it -------------------------------------------
@@ -270,7 +281,7 @@ def open_session(
       UnavailableError: when the server has been stopped.
     """
     if server.closed:
-        raise errors.UnavailableError.of(f"The server of {server.task} has been stopped: make another one.")
+        raise server.stopped()
     if not options.cluster:
         session = server.create_session((), options, in_process)
 
