@@ -13,7 +13,7 @@ import tfmini as tf
 from tfmini.runtime.client.session import local_master
 from tfmini.runtime.master import master as master_module
 from tfmini.runtime.master.cluster import ClusterView
-from tfmini.runtime.master.master import open_session
+from tfmini.runtime.master.master import Master, open_session
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import current_process
 from tfmini.testing import Drop, FaultPlan, Sever, SimulatedNetwork
@@ -75,12 +75,28 @@ def test_a_session_that_is_created_while_its_server_stops_is_closed(monkeypatch:
 
 def test_a_server_that_stops_while_a_session_asks_for_its_cluster_opens_none(monkeypatch: pytest.MonkeyPatch) -> None:
     master = local_master(SessionOptions())
+    found, listed = _asks_for_its_cluster(master, monkeypatch)
+    master.close()
+    listed(None, [])
+    ((error, session),) = found
+    assert isinstance(error, tf.errors.UnavailableError) and session is None and not master.sessions
+
+
+def test_a_bug_while_a_session_with_its_own_cluster_is_created_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    master = local_master(SessionOptions())
+    found, listed = _asks_for_its_cluster(master, monkeypatch)
+    monkeypatch.setattr(master, "create_session", None)
+    with pytest.raises(TypeError):
+        listed(None, [])
+    ((error, session),) = found
+    assert isinstance(error, tf.errors.InternalError) and "TypeError: " in error.message and session is None
+
+
+def _asks_for_its_cluster(master: Master, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:
+    """A session that asks the tasks of its own cluster: where its outcome goes, and what takes their answer."""
     asked: list[Any] = []
     monkeypatch.setattr(ClusterView, "list_devices", lambda self, on_done, *filters: asked.append(on_done))
     found: list[Any] = []
     options = SessionOptions(cluster=(("/job:w/replica:0/task:0", "localhost:1"),))
     open_session(master, (), options, "grpc://localhost:1", lambda *outcome: found.append(outcome))
-    master.close()
-    asked[0](None, [])
-    ((error, session),) = found
-    assert isinstance(error, tf.errors.UnavailableError) and session is None and not master.sessions
+    return found, asked[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.errors import InvalidArgumentError
+from tfmini.errors import InternalError, InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.placement.placer import place
 from tfmini.runtime.client.session import local_master
@@ -29,6 +29,23 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
 
     session.describe_wait(((), (), ()), tell)
     assert told == ["it waits"]
+
+
+def test_a_bug_while_a_graph_is_placed_after_a_question_to_tasks_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised where nobody waits for it: the client waits for the answer."""
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
+    asked: list[Any] = []
+    monkeypatch.setattr(session.cluster, "learn_devices", lambda nodes, options, known: asked.append(known))
+
+    def place(*_: Any, **__: Any) -> Any:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(master_session, "place", place)
+    outcomes: list[Any] = []
+    session.extend_when_known([Node("c", "NoOp")], outcomes.append)
+    with pytest.raises(RecursionError):
+        asked[0]()
+    assert [(type(error), error.message) for error in outcomes] == [(InternalError, "RecursionError: too deep")]
 
 
 def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

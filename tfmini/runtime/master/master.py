@@ -300,6 +300,10 @@ def open_session(
             session = server.create_session(nodes, isolated, in_process, cluster)
         except errors.OpError as error:
             on_done(error, None)
+        except BaseException as error:
+            # Without an answer the client would wait for ever.
+            on_done(errors.InternalError.of(f"{type(error).__name__}: {error}"), None)
+            raise
         else:
             on_done(None, session)
 

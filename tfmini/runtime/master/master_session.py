@@ -203,6 +203,10 @@ class MasterSession:
                     self.extend(nodes)
             except errors.OpError as failure:
                 error = failure
+            except BaseException as failure:
+                # Without an answer the client would wait for ever.
+                on_done(errors.InternalError.of(f"{type(failure).__name__}: {failure}"))
+                raise
             on_done(error)
 
         self.cluster.learn_devices(nodes, self.options, known)
