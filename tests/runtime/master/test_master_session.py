@@ -31,6 +31,21 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
     assert told == ["it waits"]
 
 
+def test_a_placement_is_printed_without_the_lock_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output may be a pipe that nobody reads, and every step needs that lock for its plan."""
+    session = local_master(SessionOptions()).create_session((), SessionOptions(log_device_placement=True))
+    printed: list[str] = []
+    held: list[bool] = []
+
+    def note(line: str) -> None:
+        printed.append(line)
+        held.append(session._graph_lock.locked())
+
+    monkeypatch.setattr("builtins.print", note)
+    session.extend([Node("c", "NoOp")])
+    assert printed == ["c: (NoOp): /job:localhost/replica:0/task:0/device:CPU:0"] and held == [False]
+
+
 def test_a_bug_while_a_graph_is_placed_after_a_question_to_tasks_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is raised where nobody waits for it: the client waits for the answer."""
     session = local_master(SessionOptions()).create_session((), SessionOptions())

@@ -183,7 +183,10 @@ class MasterSession:
             self.nodes.update((node.name, node) for node in nodes)
             self._leaders.add(nodes)
             self.graph_version += 1
-            return self.graph_version
+            version = self.graph_version
+        if self.options.log_device_placement:
+            self._log_placement(nodes)  # without the lock: whoever reads the output may be slow
+        return version
 
     def _check(self, nodes: Sequence[Node]) -> None:
         """Refuses what a client's own checks exclude."""
@@ -226,11 +229,12 @@ class MasterSession:
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
         self.placement.update({name: d.device for name, d in new.items()})
-        if self.options.log_device_placement:
-            for name, decision in new.items():
-                line = printable(f"{name}: ({nodes[name].op}): {decision.device}")  # the graph may be a client's
-                print(line)
-                _log.info("%s", line)
+
+    def _log_placement(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            line = printable(f"{node.name}: ({node.op}): {self.placement[node.name]}")  # the graph may be a client's
+            print(line)
+            _log.info("%s", line)
 
     def _check_open(self) -> None:
         if self.closed:
