@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
+from tfmini.runtime.master.step import Step
 
 MINUTES = tf.RunOptions(timeout_in_ms=300_000)
 
@@ -103,3 +105,20 @@ def test_an_element_on_its_way_from_another_task_arrives_with_its_step(is_there:
                 session.run(put)
             worker.worker.receive = receive  # type: ignore[method-assign]
             assert session.run(size) == (0 if is_there else 1)
+
+
+def test_a_step_that_is_cancelled_before_its_timer_is_noted_leaves_none() -> None:
+    """A timer of minutes would keep its values."""
+    cancelled: list[bool] = []
+
+    def call_later(seconds: float, call: Any) -> Any:
+        step.cancel(tf.errors.CancelledError.of("closed"))
+        return SimpleNamespace(cancel=lambda: cancelled.append(True))
+
+    worker = SimpleNamespace(new_step_id=lambda: 1, now=lambda: 0.0)
+    cluster = SimpleNamespace(worker=worker, reactor=SimpleNamespace(call_later=call_later))
+    session: Any = SimpleNamespace(cluster=cluster, add_step=lambda step: True, remove_step=lambda step, failed: None)
+    plan: Any = SimpleNamespace(fetches=(), parts=[])
+    step = Step(session, plan, lambda *outcome: None, 300.0)
+    step.start(())
+    assert cancelled == [True]

@@ -217,7 +217,7 @@ class Step:
             return
         reactor = self.session.cluster.reactor
         if self._timeout_s is not None and reactor is not None:
-            self._timer = reactor.call_later(self._timeout_s, self.expire)
+            self._expire_after(self._timeout_s, reactor)
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
             if self._state.state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
@@ -228,6 +228,11 @@ class Step:
                 self._guarded(self._call, index, part, values)
         if local is not None and not self._state.state.over:
             self._guarded(self._run_local, *local, values)
+
+    def _expire_after(self, seconds: float, clock: Clock) -> None:
+        self._timer = clock.call_later(seconds, self.expire)
+        if self._state.state.over:  # perhaps since before there was a timer to cancel, which would keep the step alive
+            self._timer.cancel()
 
     def cancel(self, error: errors.OpError) -> None:
         """Ends the step for the reason given."""
@@ -251,7 +256,7 @@ class Step:
         self._own_waits = pending_parts(self.step_id, own, self.session.cluster.worker.runs)
         reactor = self.session.cluster.reactor
         if reactor is not None:
-            self._timer = reactor.call_later(_ENDING_S, self.expire)
+            self._expire_after(_ENDING_S, reactor)
         for part in parts:
             if part.graph is None:  # it answers that it has ended, or ends now
                 part.peer.send(AbortStep(self.step_id, f"The step failed elsewhere: {error.message}"))
