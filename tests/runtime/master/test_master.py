@@ -92,6 +92,15 @@ def test_a_bug_while_a_session_with_its_own_cluster_is_created_is_an_answer(monk
     assert isinstance(error, tf.errors.InternalError) and "TypeError: " in error.message and session is None
 
 
+def test_a_reset_with_a_wrong_filter_closes_nothing() -> None:
+    master = local_master(SessionOptions())
+    session = master.create_session((), SessionOptions())
+    with pytest.raises(ValueError, match="Malformed device"):
+        master.reset((), ["/job:("], lambda error: None)
+    assert not session.closed and master.resets == 0
+    session.close()
+
+
 def _asks_for_its_cluster(master: Master, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:
     """A session that asks the tasks of its own cluster: where its outcome goes, and what takes their answer."""
     asked: list[Any] = []

@@ -159,7 +159,11 @@ class Master(ClusterView):
 
         Args:
           who: asks for it, for the log and the errors; "": a client in this process.
+
+        Raises:
+          ValueError: a filter is no device.
         """
+        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}  # first: a filter may be wrong
         who = who or f"a client in the process of {self.task}"
         sessions = list(self.sessions.values())
         self.resets += 1
@@ -168,7 +172,6 @@ class Master(ClusterView):
             text = f"Session {session.handle} was reset by {who}: tf.Session.reset closes all sessions of {self.task}."
             session.close(f"{text} Make a new session.", errors.AbortedError.of)
         self.worker.cleanup_all(containers, who)
-        tasks = {task_of_device(d.name) for d in self.devices(filters)} - {self.task}
         request = CleanupAll(tuple(containers))
 
         def ask(task: str, answered: Callable[[Any], None]) -> None:
