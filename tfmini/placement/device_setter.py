@@ -65,7 +65,6 @@ class VariableDeviceChooser:
 
 _log = logging.getLogger(__name__)
 _FORMAT = "tfmini placement plan 1"
-_ON_PS = ops_with("on_ps")
 _LIST = re.compile(r"\[([^\[\]{}\"]+)\]")  # of numbers
 _REMEDY = "Run `tfmini place` again."
 
@@ -104,7 +103,7 @@ class PlacementPlan:
     def __call__(self, op: Any) -> str:
         """The device of an op: that of its variable or move; else what it requests already, "" for nothing."""
         requested = op.device or ""
-        task = self.task_of(op) if op.type in _ON_PS else self.ops.get(op.name)
+        task = self.task_of(op) if op.type in STANDARD_PS_OPS else self.ops.get(op.name)
         return requested if task is None else merge_device(f"/job:{self.job}/task:{task}", requested)
 
     def task_of(self, op: Any) -> int:
@@ -173,8 +172,6 @@ def plan(path: str | PathLike[str]) -> PlacementPlan:
 
 
 # ---- device setter ------------------------------------------------------------
-
-_device_setter_log = logging.getLogger(__name__)
 
 STANDARD_PS_OPS = ops_with("on_ps")
 """The op types that go to a parameter server by default. Queues are not among them."""
@@ -281,7 +278,7 @@ def replica_device_setter(
     if ps_tasks == 0:
         return None
     if not merge_devices:
-        _device_setter_log.warning("DEPRECATION: It is recommended to set merge_devices=true in replica_device_setter")
+        _log.warning("DEPRECATION: It is recommended to set merge_devices=true in replica_device_setter")
     strategy = _RoundRobin(ps_tasks) if ps_strategy is None else ps_strategy
     if not callable(strategy):
         raise TypeError("ps_strategy must be callable")

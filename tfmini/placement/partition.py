@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # whose Switch receives the condition in every iteration. TensorFlow's partitioner makes the same nodes, its control
 # loop.
 
-_NOTHING = np.zeros((), np.float32)
-_NOTHING.flags.writeable = False
+_DRIVER_VALUE = np.zeros((), np.float32)
+_DRIVER_VALUE.flags.writeable = False
 _T = {"T": dtypes.float32}
 
 
@@ -140,7 +140,7 @@ class LoopDrivers:
             raise UnimplementedError.of(text)
         base = f"{path[-1]}/driver"
         outer = (self._merge(path[:-1], device),) if len(path) > 1 else ()
-        attrs = {"dtype": dtypes.float32, "value": _NOTHING}
+        attrs = {"dtype": dtypes.float32, "value": _DRIVER_VALUE}
         const = self._consts[path, device] = self._add(f"{base}/Const", "Const", device, [], attrs, outer)
         attrs = {**_T, "frame_name": path[-1].encode(), "is_constant": False, "parallel_iterations": 10}
         enter = self._add(f"{base}/Enter", "Enter", device, [(const, 0)], attrs)
@@ -166,8 +166,8 @@ class LoopDrivers:
 CONTROL_SLOT = -1
 """The output index of control edges, as in TensorFlow."""
 
-_partition_NOTHING = np.zeros((0,), np.float32)
-_partition_NOTHING.flags.writeable = False
+_EMPTY = np.zeros((0,), np.float32)
+_EMPTY.flags.writeable = False
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ class _Cutter:
 
     def _carry_control(self, source: Endpoint, src: str, dst: str) -> str:
         name = source[0]
-        attrs = {"dtype": dtypes.float32, "value": _partition_NOTHING}
+        attrs = {"dtype": dtypes.float32, "value": _EMPTY}
         const = Node(self._fresh(name), "Const", src, (), (name,), attrs)
         self.parts[src][const.name] = const
         pair = self._join(source, (const.name, 0), dtypes.float32, src, dst)

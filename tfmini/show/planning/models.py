@@ -22,7 +22,7 @@ from tfmini.placement.wire_table import Transfer
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import Jobs, client_device, devices_of
 from tfmini.show.inspection.findings import Inspection, state_bytes
-from tfmini.show.inspection.findings import size as models_size
+from tfmini.show.inspection.findings import size as element_count
 from tfmini.show.inspection.sources import assume_batch, of_script
 from tfmini.show.inspection.study import Subject, study
 from tfmini.show.simulation.prediction import Topology
@@ -679,5 +679,5 @@ def _bytes_of_others(found: Inspection, op: str, transfer: Transfer) -> int:
 
 def _bytes(found: Inspection, endpoint: tuple[str, int]) -> int:
     """The bytes of a tensor, with 4 per element; a large number if its shape is unknown."""
-    count = models_size(found.shapes.get(endpoint))
+    count = element_count(found.shapes.get(endpoint))
     return 1 << 40 if count is None else 4 * count
