@@ -37,9 +37,7 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import OpHandle, Tensor, control_dependencies, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import get_seed
-from tfmini.ops import debugging
-from tfmini.ops import string_ops as string_conversions
-from tfmini.ops import string_ops as strings
+from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.io import files as file_ops
@@ -58,8 +56,8 @@ def matching_files(file_pattern: TensorLike) -> Tensor:
     pattern = convert_to_tensor(file_pattern, dtype=dtypes.string, name="file_pattern")
     files = file_ops.matching_files(pattern)
     found = math_comparison.greater(array_shape.shape(files)[0], 0, name="match_not_empty")
-    patterns = string_conversions.reduce_join(array_shape.reshape(pattern, [-1]), separator=", ", name="message")
-    message = strings.string_join(["No files matched pattern: ", patterns])
+    patterns = string_ops.reduce_join(array_shape.reshape(pattern, [-1]), separator=", ", name="message")
+    message = string_ops.string_join(["No files matched pattern: ", patterns])
     with control_dependencies([debugging.Assert(found, [message], summarize=1, name="assert_not_empty")]):
         return array_identity.identity(files)
 

@@ -17,8 +17,8 @@ from tfmini.export import export
 from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection, get_collection_ref, get_graph_from_inputs
-from tfmini.ops.variables import base as variable_kind
 from tfmini.ops.variables.base import (
+    SCOPES_KEY,
     VariableAggregation,
     VariableSynchronization,
     disable_resource_variables,
@@ -237,7 +237,7 @@ class _Scopes(threading.local):
 
 
 def _scopes() -> _Scopes:
-    scopes: _Scopes = get_default_graph().attachments.setdefault(variable_kind.SCOPES_KEY, _Scopes())
+    scopes: _Scopes = get_default_graph().attachments.setdefault(SCOPES_KEY, _Scopes())
     return scopes
 
 

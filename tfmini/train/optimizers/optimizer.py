@@ -34,7 +34,7 @@ from tfmini.graph.scoping import (
 )
 from tfmini.ops import control
 from tfmini.ops.array import filling as array_filling
-from tfmini.ops.array import partition as array_sets
+from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.gradients import gradients
 from tfmini.ops.math import segments as math_segments
@@ -198,7 +198,7 @@ _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64
 
 def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     """Sums the rows that have the same index, so that every index occurs once."""
-    unique_indices, positions = array_sets.unique(slices.indices)
+    unique_indices, positions = array_partition.unique(slices.indices)
     count = array_shape.shape(unique_indices)[0]
     summed = math_segments.unsorted_segment_sum(slices.values, positions, count)
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
