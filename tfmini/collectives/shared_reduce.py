@@ -410,7 +410,7 @@ def moves_for(nbytes: int, size: int, can_pull: bool) -> type[Moves]:
     return PullMoves if can_pull and nbytes >= PULL_FROM * size else WindowMoves
 
 
-# ---- shared reduce ------------------------------------------------------------
+# ---- `SharedReduce`: one all-reduce, step by step ------------------------------------------------------------------
 
 _CORES = len(os.sched_getaffinity(0))
 _SPIN_S = 100e-6  # how long a rank polls before it sleeps, if every rank has a core

@@ -171,7 +171,7 @@ class _LocalSession(Session):
         """Its graph grows with each value that is asked for."""
 
 
-# ---- py function ------------------------------------------------------------
+# ---- The function that an op calls, and the op ---------------------------------------------------------------------
 
 
 class EagerFunction:

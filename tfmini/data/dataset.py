@@ -77,7 +77,7 @@ def matching_names(file_pattern: object) -> list[str]:
     return names
 
 
-# ---- dataset ------------------------------------------------------------
+# ---- The class `Dataset`: its sources and transformations ----------------------------------------------------------
 
 _INT64_MAX = 2**63 - 1
 

@@ -263,7 +263,7 @@ def evaluate_until_end(evaluator: CheckpointEvaluator) -> None:
             process.sleep(rest)
 
 
-# ---- cluster training ------------------------------------------------------------
+# ---- ``tf.estimator.train_and_evaluate``: what each task of a cluster does -----------------------------------------
 
 # Workers start one after the other, so that the first updates are not all made from the initial values.
 _DELAY_PER_WORKER_S, _MAX_DELAY_S = 5, 60

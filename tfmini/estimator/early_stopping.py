@@ -46,7 +46,7 @@ def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
     return evaluations(os.path.join(eval_dir, "*.tfevents.*"))
 
 
-# ---- early stopping ------------------------------------------------------------
+# ---- Hooks that stop all workers when the evaluations say so -------------------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 _Better = Callable[[Any, Any], bool]

@@ -203,7 +203,7 @@ class ModeKeys:
     TRAIN, EVAL, PREDICT = "train", "eval", "infer"
 
 
-# ---- model spec ------------------------------------------------------------
+# ---- ``tf.estimator.EstimatorSpec``, and the checks of what it is given --------------------------------------------
 
 
 class _EstimatorSpec(NamedTuple):

@@ -142,7 +142,7 @@ def _checked_task(cluster: ClusterSpec, task: Mapping[str, Any], chief: str) -> 
     return task_type, task_id
 
 
-# ---- run config ------------------------------------------------------------
+# ---- ``tf.estimator.RunConfig``, and the session config for the task -----------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 # Default of arguments for which None means "never".

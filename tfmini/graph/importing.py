@@ -214,7 +214,7 @@ def _quoted(value: Any) -> str:
     return f'"{value.decode(errors="replace")}"' if isinstance(value, bytes) else str(value)
 
 
-# ---- importing ------------------------------------------------------------
+# ---- ``tf.import_graph_def`` ---------------------------------------------------------------------------------------
 
 _LOC = b"loc:@"
 # Up to this producer version, a placeholder of unknown shape was stored with the shape of a scalar.
@@ -282,7 +282,7 @@ def _refusing() -> Iterator[None]:
         raise ValueError(error.message) from error
 
 
-# ---- arguments ------------------------------------------------------------------------------
+# ---- Its arguments: which GraphDef, names and replacements are meant -----------------------------------------------
 
 
 def _as_graph_def(graph_def: Any) -> Any:
@@ -361,7 +361,7 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
                 del node_def.attr[attr]
 
 
-# ---- the import -----------------------------------------------------------------------------
+# ---- The import: nodes become operations, loops included -----------------------------------------------------------
 
 
 class _Importer:

@@ -254,7 +254,7 @@ def _redirect(node: Node, leaves: dict[str, Endpoint]) -> Node:
     return node.replace(inputs=tuple(inputs), controls=tuple(controls))
 
 
-# ---- liveness ------------------------------------------------------------
+# ---- The conditions under which each node runs ---------------------------------------------------------------------
 
 Atom = tuple[Endpoint, "bool | None"]
 """One condition: an endpoint and the value that it must have; with None, it must be alive, with any value."""

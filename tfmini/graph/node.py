@@ -146,7 +146,7 @@ def _arg_dtypes(arg: ArgDef, node: TypedNode) -> list[dtypes.DType]:
     return [dtype._as_ref for dtype in found] if arg.is_ref else found
 
 
-# ---- node ------------------------------------------------------------
+# ---- `Node` and `FunctionBody`, and their form in messages ---------------------------------------------------------
 
 Endpoint = tuple[str, int]
 Nodes = dict[str, "Node"]

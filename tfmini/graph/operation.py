@@ -47,7 +47,7 @@ class ObjectReference:
         return f"<Reference wrapping {self._wrapped!r}>"
 
 
-# ---- operation ------------------------------------------------------------
+# ---- `Operation` and `Tensor` --------------------------------------------------------------------------------------
 
 
 @export("tf.Operation")

@@ -155,7 +155,7 @@ class LoopCalls:
         self._write.close()
 
 
-# ---- hub ------------------------------------------------------------
+# ---- The engine whose tasks run where its agents are ---------------------------------------------------------------
 
 
 @dataclass

@@ -230,7 +230,7 @@ def _bind(task: TaskId, port: int, listens: bool = False) -> socket.socket:
     return bound
 
 
-# ---- local ------------------------------------------------------------
+# ---- The engine whose tasks are child processes --------------------------------------------------------------------
 
 
 class LocalTask:

@@ -190,7 +190,7 @@ def standard_sinks() -> tuple[Sink, Sink]:
     return out, out if os.path.samestat(os.fstat(1), os.fstat(2)) else Sink(2)
 
 
-# ---- output ------------------------------------------------------------
+# ---- Lines of tasks on a terminal, or as JSON ----------------------------------------------------------------------
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _LAST_LINES = 20

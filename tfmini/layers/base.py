@@ -84,7 +84,7 @@ def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
             raise ValueError(f"{start}expected shape={spec.shape}, found shape={sizes}")
 
 
-# ---- base ------------------------------------------------------------
+# ---- The class `Layer` ---------------------------------------------------------------------------------------------
 
 _NAMES_KEY = "tfmini.layers.names"
 

@@ -317,7 +317,7 @@ def _last_axis_off(tensor: Tensor) -> Tensor:
     return squeeze(tensor, [-1]) if tensor.shape.ndims is None or _may_be_one(tensor) else tensor
 
 
-# ---- losses ------------------------------------------------------------
+# ---- The losses of ``tf.losses`` -----------------------------------------------------------------------------------
 
 _LOSSES = GraphKeys.LOSSES
 _MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS

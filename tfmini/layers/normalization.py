@@ -114,7 +114,7 @@ class Renorm:
         return smart_cond(training, update, lambda: identity(moving_variance))
 
 
-# ---- normalization ------------------------------------------------------------
+# ---- The layer, which normalizes in one fused op or in many --------------------------------------------------------
 
 _ZEROS, _ONES = Zeros(), Ones()
 

@@ -223,7 +223,7 @@ def _decode_one(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of text: case, joins, substrings, patterns, base64 -------------------------------------------
 
 
 @export("tf.strings.lower")
@@ -478,7 +478,7 @@ def _reduce_join(value: Array, axes: Array, *, keep_dims: bool, separator: bytes
     return out.reshape(shape) if shape else out[0]
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of conversions -------------------------------------------------------------------------------
 
 
 @export("tf.as_string", "tf.dtypes.as_string", "tf.strings.as_string")

@@ -171,7 +171,7 @@ def plan(path: str | PathLike[str]) -> PlacementPlan:
         return PlacementPlan(**found)
 
 
-# ---- device setter ------------------------------------------------------------
+# ---- `replica_device_setter`, and the strategies that choose a ps task ---------------------------------------------
 
 STANDARD_PS_OPS = ops_with("on_ps")
 """The op types that go to a parameter server by default. Queues are not among them."""

@@ -161,7 +161,7 @@ class LoopDrivers:
         self._parts.setdefault(node.device, {})[node.name] = node
 
 
-# ---- partition ------------------------------------------------------------
+# ---- `partition`: cuts the graph, and joins the parts by pairs of send and receive ---------------------------------
 
 CONTROL_SLOT = -1
 """The output index of control edges, as in TensorFlow."""

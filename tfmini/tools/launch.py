@@ -79,7 +79,7 @@ def command_again(context: click.Context, left_out: Sequence[str]) -> list[str]:
     return words
 
 
-# ---- launch ------------------------------------------------------------
+# ---- `tfmini launch`: starts a cluster, watches it, and reports how it ended ---------------------------------------
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end

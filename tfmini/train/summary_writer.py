@@ -237,7 +237,7 @@ class SessionEventWriter:
             self._session.run(self._init)
 
 
-# ---- summary writer ------------------------------------------------------------
+# ---- ``tf.summary.FileWriter``, and the cache of writers by folder -------------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 

@@ -90,7 +90,7 @@ def _restored(code: int, data: bytes) -> Any:
     return array.copy() if code == _ARRAY else array[()]
 
 
-# ---- functions ------------------------------------------------------------
+# ---- Broadcast and gathering of objects (``hvd.broadcast_object``, ``hvd.allgather_object``) -----------------------
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_object_fn", "broadcast_variables"]
 

@@ -118,7 +118,7 @@ def _local(name: str, shape: ShapeLike, dtype: DTypeLike) -> Any:
     )
 
 
-# ---- optimizer ------------------------------------------------------------
+# ---- The optimizer whose gradients are reduced over the ranks ------------------------------------------------------
 
 Groups = int | list[list[Any]] | None
 

@@ -209,7 +209,7 @@ def _diag_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [part_op(grad, k, np.zeros((), grad.dtype.base_dtype.numpy)), None, None, None, None]
 
 
-# ---- diagonals ------------------------------------------------------------
+# ---- Diagonals of whole tensors: ``Diag`` and ``DiagPart``; and the declarations for matrices ----------------------
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
 _tensor_diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")

@@ -74,7 +74,7 @@ def values_of(vals: TensorLike | Mapping[str, TensorLike]) -> list[Any]:
     return list(vals) if isinstance(vals, (list, tuple)) else [vals]
 
 
-# ---- queues ------------------------------------------------------------
+# ---- The classes of queues -----------------------------------------------------------------------------------------
 
 
 @export("tf.QueueBase", "tf.io.QueueBase", "tf.queue.QueueBase")

@@ -140,7 +140,7 @@ def flat_positions(indices: Array, shape: Any) -> Any:
     return indices @ strides
 
 
-# ---- layout ------------------------------------------------------------
+# ---- The declarations of the ops -----------------------------------------------------------------------------------
 
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"

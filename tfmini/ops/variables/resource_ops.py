@@ -104,7 +104,7 @@ def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
     return None, None
 
 
-# ---- shapes ---------------------------------------------------------------------------------
+# ---- shapes of reads and assignments -------------------------------------------------------------------------------
 
 
 @resource_count_up_to.shape
@@ -161,7 +161,7 @@ def _gather_nd_shape(node: Operation) -> list[RawShape]:
     return [indices[:-1] + params[indices[-1] :]]
 
 
-# ---- kernels --------------------------------------------------------------------------------
+# ---- kernels of reads and assignments ------------------------------------------------------------------------------
 
 
 @var_handle.state_kernel("CPU")
@@ -262,7 +262,7 @@ _OPERATIONS = {"Update": "type", "Add": "numbertype", "Sub": "numbertype", "Mul"
                "Div": "numbertype", "Min": _ORDERED, "Max": _ORDERED}  # fmt: skip
 
 
-# ---- shapes ---------------------------------------------------------------------------------
+# ---- shapes of scatter ops -----------------------------------------------------------------------------------------
 
 
 def _check_row_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> None:
@@ -291,7 +291,7 @@ def _shape_of(check: Callable[..., None], by_handle: bool) -> Callable[[Operatio
     return shape
 
 
-# ---- kernels --------------------------------------------------------------------------------
+# ---- kernels of scatter ops ----------------------------------------------------------------------------------------
 
 
 def _update_rows(buffer: Array, operation: str, indices: Array, updates: Array) -> None:

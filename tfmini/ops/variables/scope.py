@@ -197,7 +197,7 @@ def _check_types_agree(dtype: DTypeLike | None, initializer: Callable[..., Any] 
         raise ValueError(f"Initializer type '{found}' and explicit dtype '{wanted}' don't match.")
 
 
-# ---- scope ------------------------------------------------------------
+# ---- ``tf.get_variable`` and ``tf.variable_scope`` -----------------------------------------------------------------
 
 __all__ = [
     "AUTO_REUSE", "VariableScope", "disable_resource_variables", "enable_resource_variables", "get_local_variable",

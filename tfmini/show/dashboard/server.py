@@ -86,7 +86,7 @@ class Timelines:
         return self._kept.get(name)
 
 
-# ---- server ------------------------------------------------------------
+# ---- The reading of the cluster, and the server that sends it to pages ---------------------------------------------
 
 STRANGERS, STRANGER_S = 256, 8.0  # connections without the token, and for how long each: as of a server's listener
 _BACKLOG = 128  # connections that are accepted at once, before those too many are ended

@@ -355,7 +355,7 @@ def _unfed(found: Inspection) -> Iterator[Finding]:
 WAITING_CHECKS: tuple[Check, ...] = (_gradients, _groups, _empty_queues, _unfed)
 
 
-# ---- lint ------------------------------------------------------------
+# ---- All checks ----------------------------------------------------------------------------------------------------
 
 
 def lint(found: Inspection) -> list[Finding]:

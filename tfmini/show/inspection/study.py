@@ -245,7 +245,7 @@ def _best_sink(nodes: Nodes, updates: Sequence[str]) -> str | None:
     return best if best is not None and needs.get(best) else None
 
 
-# ---- study ------------------------------------------------------------
+# ---- The inspection of a graph: placement, partition, and the step's costs -----------------------------------------
 
 
 @dataclass

@@ -422,7 +422,7 @@ def size_text(nbytes: float) -> str:
     return "any size" if math.isinf(nbytes) else size(nbytes)
 
 
-# ---- models ------------------------------------------------------------
+# ---- `Models`: a graph for each way to cut, what is predicted for it, and the ops that may move --------------------
 
 _STEPS = 5  # of each worker, in a prediction
 _CONSIDERED = 0.1  # the least share of all load, or of a ps's memory, of a variable that may be worth cutting

@@ -187,7 +187,7 @@ def _moved(profile: Profile, values: Mapping[str, float]) -> Profile:
     return profile
 
 
-# ---- calibration ------------------------------------------------------------
+# ---- `calibrate`: measures this machine and fits its profile -------------------------------------------------------
 
 TURNS = 5
 _RANKS = 2  # that reduce

@@ -230,7 +230,7 @@ def _random(*shape: int) -> Any:
     return np.random.RandomState(0).rand(*shape).astype(np.float32)
 
 
-# ---- calibration kernels ------------------------------------------------------------
+# ---- The measured steps, and the curves through their ops' times ---------------------------------------------------
 
 _WARM_UP, _RUNS = 2, 5  # of each turn
 _SHORTEST_S = 50e-9

@@ -345,7 +345,7 @@ def _in_turn(functions: list[Callable[..., None]]) -> Callable[..., None]:
     return run
 
 
-# ---- modelled kernels ------------------------------------------------------------
+# ---- Programs in which ops take the time that the profile's curves say ---------------------------------------------
 
 _COLLECTIVES = ops_with("collective")
 _WRITES = ops_with("writes")

@@ -174,7 +174,7 @@ class SimulatedConnection(Connection):
             on_closed(item)
 
 
-# ---- simulated process ------------------------------------------------------------
+# ---- Hosts and threads in virtual time: each runs only in its turn -------------------------------------------------
 
 _EPOCH_S = 4e9  # the wall clock at the start of each simulation, after the times of all real files
 

@@ -151,7 +151,7 @@ class TimedConnection(SimulatedConnection):
         self._deliver()
 
 
-# ---- timed host ------------------------------------------------------------
+# ---- Hosts and pools of threads that take CPU time -----------------------------------------------------------------
 
 
 class TimedHost(SimulatedHost):

@@ -191,7 +191,7 @@ def increment_op(global_step: Any, name: str) -> Operation:
     return raw_ops.AssignAdd(reference, 1, name=name).op
 
 
-# ---- optimizer ------------------------------------------------------------
+# ---- `Optimizer` ---------------------------------------------------------------------------------------------------
 
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 

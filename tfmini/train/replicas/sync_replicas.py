@@ -177,7 +177,7 @@ class SyncReplicasHook(SessionRunHook):
             _log.debug("The worker could not return its token: %s", error)
 
 
-# ---- sync replicas ------------------------------------------------------------
+# ---- `SyncReplicasOptimizer`, and the queue runner of its chief ----------------------------------------------------
 
 # The attr of an accumulator's update that names the contributor of the gradient for the ledger.
 _CONTRIBUTOR = "_contributor"
