@@ -14,7 +14,7 @@ from tfmini.launch.engine import EngineError, EngineOptions, Resources
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EngineError, match=r"--on ray needs the package ray: pip install 'tfmini\[ray\]'"):
+    with pytest.raises(EngineError, match=r"--on ray needs the package ray: pip install 'tfmini-cluster\[ray\]'"):
         ray.run(lambda: None)
 
 

@@ -183,7 +183,8 @@ def test_closing_ends_the_wait_for_a_task_that_a_first_run_asks_for_its_devices(
 
         thread = threading.Thread(target=run)
         thread.start()
-        poll(lambda: "asks tasks for devices" in caplog.text, "the question")
+        waits = "its session has not been created" if is_remote else "asks tasks for devices"
+        poll(lambda: waits in caplog.text, "the question")
         session.close()
         thread.join(60)
         assert [type(error) for error in ended] == [tf.errors.CancelledError]
