@@ -30,7 +30,6 @@ OTHER_PACKAGES = {
     *("absl", "array", "compat", "horovod", "hvd", "learn", "ndarray", "np", "slim", "tensorflow", "ufunc"),
     *sys.stdlib_module_names,
 }
-HEADING = re.compile(r"^# -{2,} (.+?) *-*$", re.MULTILINE)
 NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "admitted", "key_secret"}
 # What the documents name because it does not exist, or does so no longer.
 ABSENT = {
@@ -197,6 +196,20 @@ def test_the_lookup_tells_names_from_typos(name: str, is_there: bool) -> None:
     assert exists(name) is is_there
 
 
+HEADING = re.compile(r"^# -{2,} (.+?) *-*$", re.MULTILINE)
+
+
+def test_a_heading_says_what_its_section_holds() -> None:
+    """Not the name of the file, under which the reader has found it, and no two sections by one name."""
+    wrong = []
+    for path in SOURCES:
+        headings = HEADING.findall(path.read_text())
+        own = path.parent.name if path.stem == "__init__" else path.stem
+        wrong += [f"{path.relative_to(ROOT)}: {heading}" for heading in headings
+                  if heading.lower().replace(" ", "_") == own or headings.count(heading) > 1]  # fmt: skip
+    assert wrong == []
+
+
 # TensorFlow and Horovod have each of them twice, in different namespaces.
 TWICE = {"Dataset", "DenseHashTable", "MutableHashTable", "ReduceOp", "TFRecordWriter"}
 
@@ -215,14 +228,3 @@ def test_a_term_has_one_meaning_in_the_glossary() -> None:
     terms = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.MULTILINE)
     listed = [term for row in terms for term in row.strip().split(", ") if term not in ("term", "---")]
     assert sorted(term for term in set(listed) if listed.count(term) > 1) == []
-
-
-def test_a_heading_says_what_its_section_holds() -> None:
-    """Not the name of the file, under which the reader has found it, and no two sections by one name."""
-    wrong = []
-    for path in SOURCES:
-        headings = HEADING.findall(path.read_text())
-        own = path.parent.name if path.stem == "__init__" else path.stem
-        wrong += [f"{path.relative_to(ROOT)}: {heading}" for heading in headings
-                  if heading.lower().replace(" ", "_") == own or headings.count(heading) > 1]  # fmt: skip
-    assert wrong == []
