@@ -45,6 +45,17 @@ def test_paths_in_backticks_are_files(page: Path) -> None:
     assert [path for path in sorted(paths(page)) if not any((place / path).exists() for place in places)] == []
 
 
+def test_the_table_of_new_things_names_files_and_each_once_in_a_cell() -> None:
+    page = (ROOT / "docs" / "guides" / "contributing.md").read_text()
+    text = page.partition("\n## Where a new thing goes\n")[2].partition("\n## ")[0]
+    table = re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    assert len(table) > 40
+    cells = [re.findall(r"`([\w./]+(?:/|\.(?:py|md|txt)))`", cell) for row in table for cell in row.split(" | ")]
+    assert [names for names in cells if len(set(names)) < len(names)] == []
+    places = ROOT, ROOT / "tfmini"
+    assert [name for names in cells for name in names if not any((place / name).exists() for place in places)] == []
+
+
 def test_the_architecture_lists_every_package_and_room() -> None:
     package = ROOT / "tfmini"
     folders = {file.parent.relative_to(package).as_posix() for file in package.rglob("__init__.py")} - {"."}

@@ -2,8 +2,9 @@
 
 In docstrings, TensorFlow's own names stand in double backticks; of these only `tf.…` is checked. The names are looked
 up in the source text: a name exists if its class, one of the base classes, or its module defines it. A name that begins
-with a variable (`server.join()`) must end with a name that some class or module defines. Names of Python, numpy and
-other packages are not checked.
+with a variable (`server.join()`) must end with a name that some class or module defines. A name of one word is checked
+if it has an underscore and stands in a module or a page of concepts. Names of Python, numpy and other packages are not
+checked.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ SOURCES = sorted(path for path in (ROOT / "tfmini").rglob("*.py") if not path.na
 PAGES = sorted(page for place in ("*", "docs/**/*", "examples/*", "benchmarks/*") for page in ROOT.glob(place + ".md"))
 NAME = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`|``(tf\.[\w.]*\w)(?:\(\))?``")
 FILE = re.compile(r"`((?:[\w.-]+/)*\w+\.py)`")
+PATH = re.compile(r"(?<!`)`((?:tfmini/)?(\w+)/[\w./-]*)`")  # (path, its first folder below tfmini)
+WORD = re.compile(r"(?<!`)`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`")
 VARIABLE = re.compile(r"\bTFMINI_[A-Z_]*[A-Z]\b")
 OTHER_PACKAGES = {
     *("absl", "array", "compat", "horovod", "hvd", "learn", "ndarray", "np", "slim", "tensorflow", "ufunc"),
     *sys.stdlib_module_names,
 }
-NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "admitted", "key_secret"}
+NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "typed", "admitted", "key_secret"}
 # What the documents name because it does not exist, or does so no longer.
 ABSENT = {
     *("Saver._add_collection_def", "nn_conv.py", "session_fetches.py"),
@@ -86,6 +89,12 @@ def modules() -> dict[str, set[str]]:
         found.setdefault(path.parent.name, set()).update({path.stem, *found[name]})
         found.setdefault(path.parents[1].name, set()).add(path.parent.name)
     return found
+
+
+@functools.cache
+def identifiers() -> set[str]:
+    """What the sources define anywhere, and the names of the folders, modules and fields of messages."""
+    return set(modules()).union(*modules().values(), *message_fields().values())
 
 
 @functools.cache
@@ -150,7 +159,7 @@ def exists(name: str) -> bool:
     fields = set().union(*message_fields().values())
     if owner in fields and last in fields:
         return True
-    return owner not in modules() and owner[0].islower() and any(last in names for names in modules().values())
+    return owner not in modules() and owner[0].islower() and {owner, last} <= identifiers()
 
 
 def missing(found: Iterator[tuple[str, str]]) -> list[str]:
@@ -176,6 +185,21 @@ def test_named_files_exist() -> None:
                    if not any(f"/{file}".endswith(f"/{n}") for file in files)) == []  # fmt: skip
 
 
+def test_named_folders_exist() -> None:
+    """Of paths that begin with a folder of tfmini, with or without a suffix; history names folders of its time."""
+    rooms = {"tfmini", *(path.parent.name for path in (ROOT / "tfmini").glob("*/__init__.py"))}
+    now = {place: text for place, text in texts().items() if not place.startswith(("CHANGELOG", "docs/decisions"))}
+    found = {(place, path, room) for place, text in now.items() for path, room in PATH.findall(text)}
+    assert missing((place, path) for place, path, room in found if room in rooms and not any(
+        (ROOT / base / path).exists() for base in ("", "tfmini", "tests"))) == []  # fmt: skip
+
+
+def test_named_words_exist() -> None:
+    """A module that has been renamed or merged is named no more."""
+    places = {place: text for place, text in texts().items() if place.startswith(("tfmini/", "docs/concepts/"))}
+    assert missing((p, n) for p, text in places.items() for n in WORD.findall(text) if n not in identifiers()) == []
+
+
 def test_named_environment_variables_are_read() -> None:
     used = set()
     others = [path for place in ("tests", "benchmarks") for path in (ROOT / place).rglob("*.py")]
@@ -190,7 +214,7 @@ def test_named_environment_variables_are_read() -> None:
     ("tf.Session.run", True), ("tf.Session.rum", False), ("tf.train.Servant", False), ("tfmini.rpc", True),
     ("tfmini.rpc.gone", False), ("Reactor.drive", True), ("Reactor.dive", False), ("server.join", True),
     ("server.joyn", False), ("ConfigProto.device_count", True), ("ConfigProto.devices_count", False),
-    ("sys.argv", True), ("codec.encode", True), ("codec.encore", False),
+    ("sys.argv", True), ("codec.encode", True), ("codec.encore", False), ("gone_module.join", False),
 ])  # fmt: skip
 def test_the_lookup_tells_names_from_typos(name: str, is_there: bool) -> None:
     assert exists(name) is is_there

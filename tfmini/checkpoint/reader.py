@@ -1,4 +1,4 @@
-"""Reads checkpoints: `BundleReader`."""
+"""Reads checkpoints: `BundleReader`; slices of tensors and their keys; the sorted string tables of index files."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ reduce-scatter       N−1                        (N−1)/N·S
 ===================  =========================  ==================
 
 The direct exchange is for tensors of at most `schedules.DIRECT_LIMIT`/(N−1) bytes, and for two ranks
-it sends no more than the ring. In shared memory (`shared_moves`) the figure counts a byte once for each
+it sends no more than the ring. In shared memory (`shared_reduce`) the figure counts a byte once for each
 rank that reads it, and is (N−1)·S for tensors of at most 64 KB. A parameter server instead sends and
 receives S once per worker: 2·N·S pass through it in each step.
 """

@@ -1,6 +1,6 @@
 """All-reduce between ranks that share memory: each rank reads the data that the others publish.
 
-`shared_moves` defines a rank's moves; this module runs them when their conditions hold. A rank that must wait
+A class of `Moves` defines what a rank does, and `SharedReduce` does it when its conditions hold. A rank that must wait
 records the condition in its stage. The rank that completes the data wakes it: with a bell (a message), or with a
 futex if it sleeps on a word of the stage.
 """

@@ -1,6 +1,6 @@
-"""``tf.flags`` and ``tf.app.flags``: absl's flags, as in TensorFlow.
+"""``tf.flags`` (absl's flags, as in TensorFlow), ``tf.app.run``, ``tf.resource_loader`` and ``tf.sysconfig``.
 
-They are absl's own flags, so a script may mix ``tf.flags`` and ``absl.flags``. tfmini adds two things:
+The flags are absl's own, so a script may mix ``tf.flags`` and ``absl.flags``. tfmini adds two things:
 the old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.argv`` when it is first read.
 """
 

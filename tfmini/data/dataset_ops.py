@@ -119,7 +119,7 @@ concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, 
 
 
 def _own(component: object) -> Any:
-    """`kept_values.own`, also of the arrays of a sparse tensor."""
+    """`waiting_line.own`, also of the arrays of a sparse tensor."""
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 

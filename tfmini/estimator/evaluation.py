@@ -1,4 +1,4 @@
-"""The evaluation of an `Estimator`: metrics over a data set, as values and as summaries."""
+"""The evaluation of an `Estimator` (metrics as values and summaries), its predictions, its training, its checks."""
 
 from __future__ import annotations
 

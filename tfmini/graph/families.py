@@ -1,7 +1,7 @@
 """What a family of ops takes from the graph, in one place: its modules import these names from here.
 
-`registry` declares ops, `conversion` makes tensors of arguments, `scoping` gives names and places, and
-`shape_functions` has the rules of shapes that families share.
+`registry` declares ops, `conversion` makes tensors of arguments, and `scoping` gives names and places. The rules of
+shapes that families share stand here.
 """
 
 from __future__ import annotations

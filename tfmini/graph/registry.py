@@ -6,7 +6,7 @@ A family file in ``tfmini/ops`` declares an op and attaches its rules to the han
 
     @matmul.shape
     def _shape(node): ...                     # Operation -> list of raw shapes, one per output
-                                              # (shared ones: `shape_functions`, as ``op(..., shape=...)``)
+                                              # (shared ones: `graph/families.py`, as ``op(..., shape=...)``)
 
     @matmul.gradient
     def _gradient(node, grad): ...            # Operation, grads of outputs -> grads of inputs

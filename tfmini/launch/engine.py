@@ -30,7 +30,7 @@ ENGINES: dict[str, str] = {
 }
 
 MEMBERS: dict[str, str] = {
-    # name: "module:function" that returns this process's `Member` or `NamedRole`, for `tfmini run --cluster NAME`
+    # name: "module:function" that returns the `SchedulerMember` or `NamedRole` of a `tfmini run --cluster NAME`
     "kubernetes": "tfmini.launch.kubernetes:member",
     "mpi": "tfmini.launch.mpi:member",
     "slurm": "tfmini.launch.mpi:slurm_member",
@@ -214,7 +214,7 @@ def engine_class(name: str) -> type:
 
 
 def member_of(name: str) -> Any:
-    """This process as one that the scheduler of `MEMBERS` has started: a `Member`, or a `NamedRole`.
+    """This process as one that the scheduler of `MEMBERS` has started: a `SchedulerMember`, or a `NamedRole`.
 
     Raises:
       EngineError: it has not.

@@ -27,7 +27,7 @@ from tfmini.rpc.keys import KEYS_ENV
 # Each task is the leader of a session and process group, so that a signal reaches all processes of the script and no
 # others. When the leader ends, the rest of its group is killed. If the launcher is killed, the guardian (`guardian.py`)
 # kills the groups; each task registers with it before exec. A task starts with SIGINT's default action, and SIGINT
-# blocked; `script_run` unblocks it after its imports, so that Ctrl-C shows no traceback of them.
+# blocked; `tools/script.py` unblocks it after its imports, so that Ctrl-C shows no traceback of them.
 
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 

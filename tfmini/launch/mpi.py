@@ -1,6 +1,6 @@
-"""Tasks as processes of an MPI launcher: mpirun of Open MPI and MPICH, and others that speak PMIx or PMI.
+"""Tasks as processes of an MPI launcher (mpirun of Open MPI and MPICH, others with PMIx or PMI), or of Slurm.
 
-The tasks do not talk by MPI. The launcher only starts them, and passes the invitation from rank 0 to the others: by
+The tasks do not talk by MPI. Its launcher only starts them, and passes the invitation from rank 0 to the others: by
 mpi4py if it is installed, else by the launcher's PMI connection, else by a shared directory.
 """
 

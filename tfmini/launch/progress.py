@@ -258,7 +258,7 @@ class LaunchProgress:
             self._phases["start"] = self._bars.begin(f"starting {self._count} tasks", None)
 
     def told(self, task: TaskId, words: str) -> None:
-        """A task has sent a line of `launch_report.send_progress`."""
+        """A task has sent a line of `library_log.send_progress`."""
         if self._bars is None:
             return
         kind, *rest = words.split(" ", 4)

@@ -133,7 +133,7 @@ class BatchNormalization(Layer):
       center, scale: whether to add ``beta`` and multiply by ``gamma``.
       beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer,
         beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: arguments of the variables.
-      renorm, renorm_clipping, renorm_momentum: batch renormalization (see `batch_renorm`).
+      renorm, renorm_clipping, renorm_momentum: batch renormalization (see `Renorm`).
       fused: whether to use the fused op; None uses it for images with channels in axis 1 or 3, unless
         another argument excludes it.
       virtual_batch_size: normalize groups of that many examples separately.

@@ -1,6 +1,6 @@
 """Convolution over any number of spatial axes, channels last: patch matrices and matrix products.
 
-oneDNN is used where it is installed (`onednn_convolution`); the rest of this file is numpy. The patch matrix is built
+oneDNN is used where it is installed (`onednn_kernels`); the rest of this file is numpy. The patch matrix is built
 block by block, so that it is still in cache when the product reads it. Measured on 32x14x14x32 with a 5x5x32x64
 filter (two cores): one copy and one product per block beats the 25 products of a loop over kernel offsets by a factor
 of two.

@@ -1,6 +1,6 @@
-"""The sum over all alignments of a label sequence with a sequence of class scores (Graves et al., 2006).
+"""The sum over all alignments of labels with class scores (Graves et al., 2006); the buckets of histograms.
 
-All values are logarithms, and all arrays hold a whole batch, with the axes (time, batch, state),
+In the sum all values are logarithms, and all arrays hold a whole batch, with the axes (time, batch, state),
 where the states of an item are its labels with a blank before, between and after them.
 """
 

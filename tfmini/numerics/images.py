@@ -1,7 +1,7 @@
-"""Decodes PNG files as libpng does for TensorFlow.
+"""Decodes PNG (as libpng does for TensorFlow) and BMP files, encodes PNG and WAV; the limit of what is inflated.
 
-The chunks and their checksums are read here, so that the image's size is known before memory is taken and nothing but
-the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
+The chunks of a PNG file are read and checked here, so that the image's size is known before memory is taken and nothing
+but the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def decode_png(data: bytes, channels: int = 0, wide: bool = False) -> Array:
 
     Raises:
       ValueError: when the data are not a PNG file, or a checksum of a critical chunk does not match.
-      ResourceExhaustedError: see `inflation.check_inflated`.
+      ResourceExhaustedError: see `check_inflated`.
     """
     file = _read(data)
     samples = _samples(file)
@@ -281,7 +281,7 @@ def decode_bmp(data: bytes) -> np.ndarray[Any, Any]:
 
     Raises:
       ValueError, struct.error: when the data are not an uncompressed BMP file.
-      ResourceExhaustedError: see `inflation.check_inflated`.
+      ResourceExhaustedError: see `check_inflated`.
     """
     start, _, columns, rows, _, bits = struct.unpack_from("<IIiiHH", data, 10)
     channels = bits // 8

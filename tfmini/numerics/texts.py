@@ -1,4 +1,4 @@
-"""Text of values as TensorFlow prints them in ``tf.Print``, ``tf.Assert`` and ``tf.print``."""
+"""Text of values as TensorFlow prints them, regular expressions of string ops (RE2's), and hashes of strings."""
 
 from __future__ import annotations
 

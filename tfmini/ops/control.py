@@ -1,4 +1,4 @@
-"""Control dependencies: ``NoOp``, ``ControlTrigger``, ``tf.group``, ``tf.tuple``, ``with_dependencies``."""
+"""Control dependencies (``NoOp``, ``tf.group``, ``tf.tuple``, ``with_dependencies``), and ``tf.timestamp``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that stay on their device between steps: ``tf.get_session_handle`` and related functions.
+"""Tensors that stay on their device between steps (``tf.get_session_handle``, …); ops that only tests build.
 
 A handle is a string of three parts: the node's name, a number and a device. The task of that device
 keeps the tensor until the session closes.

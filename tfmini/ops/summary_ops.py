@@ -1,7 +1,6 @@
-"""Ops whose value is a serialized Summary message: scalars, histograms, tensors, and their merge.
+"""Ops whose value is a serialized Summary message: scalars, histograms, tensors, images, sounds, and their merge.
 
-The bytes equal those of TensorFlow's kernels. The first op that runs imports protobuf. Images and audio
-are in `media_ops`.
+The bytes equal those of TensorFlow's kernels. The first op that runs imports protobuf.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The result of the placer: for every op its device and the reasons for it."""
+"""The result of the placer: for every op its device and the reasons for it, or the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`replica_device_setter` and the strategies that choose a parameter server task for a variable.
+"""Who chooses a task for a variable: `replica_device_setter`, its strategies, contrib's chooser, and plans.
 
 The device function reads only `op.type` and `op.device` of an operation; strategies may read more. It runs for every
 operation, so it must be fast: merged device strings are cached.

@@ -124,7 +124,7 @@ class Responder:
     def __init__(self, link: AskingLink, request: type[Message], request_id: int) -> None:
         self.request_id = request_id
         self.cancelled = self.is_refused = False
-        self.nbytes = 0  # of a large request; see `request_budget`
+        self.nbytes = 0  # of a large request; see `count_bytes`
         self._link: AskingLink | None = link
         self._request = request
         self._callbacks: list[Callable[[], Any]] = []

@@ -335,7 +335,7 @@ class Endpoint:
             callback(peer)
 
     def report(self, event: str, error: Exception) -> None:
-        """Counts an error that has been handled, and logs it unless there are very many; see `report_limit`."""
+        """Counts an error that has been handled, and logs it unless there are very many; see `ReportLimit`."""
         self.counters["errors"] += 1
         more = self._reports.passes(self.reactor.now())
         if more is not None:

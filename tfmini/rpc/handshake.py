@@ -1,4 +1,4 @@
-"""What two sides of a connection compare in the Hello, and how each notices that the other is lost. Pure."""
+"""What two sides compare in the Hello; how each notices a lost peer, waits before it dials, knows duplicates. Pure."""
 
 from __future__ import annotations
 

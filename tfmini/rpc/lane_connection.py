@@ -5,7 +5,7 @@ faster (neither side wakes an I/O thread), large parts are copied once less, and
 huge message is visible. There are two kinds:
 
 * the *local* lane, on one host: a Unix-domain socket, and shared memory (`lane_memory`);
-* the *stream* lane, between hosts: a TCP socket, encrypted if there are keys (`sealed_lane`).
+* the *stream* lane, between hosts: a TCP socket, encrypted if there are keys (`stream_lane`).
 
 `lane_listener` describes how a lane is opened and authenticated, `lane_wire` the format of its bytes. The
 death of a peer is detected at once, as end of file.

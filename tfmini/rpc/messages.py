@@ -481,7 +481,7 @@ def error_of(status: Status | CollectiveFailure) -> errors.OpError:
 
 
 # ---- The message kinds by which anybody whom a cluster admits asks a task what it does -----------------------------
-# They have a way of their own through a busy task: see `relief`.
+# They have a way of their own through a busy task: see `Relief`.
 
 
 @message(kind=39, direction=MASTER, is_reply=True)

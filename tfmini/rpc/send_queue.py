@@ -141,7 +141,7 @@ class SendQueue:
 # ---- A pool of receive buffers for large messages on a stream, reused while their pages are warm -------------------
 # Faulting in fresh pages costs more than receiving into them (64 MB over loopback tcp: 85 ms into
 # fresh memory, 35 ms into warm memory). So a buffer returns to the pool when the last view of its
-# message is gone, as blocks of shared memory do. It stays as long as blocks do, see `kept_memory`.
+# message is gone, as blocks of shared memory do. It stays as long as blocks do, see `kept_limit`.
 
 POOL_FROM = 1 << 20  # bytes; for smaller messages the allocator reuses warm memory
 

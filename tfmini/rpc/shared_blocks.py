@@ -3,13 +3,13 @@
 The sender owns memfd blocks in a few size classes and reuses them, so their pages stay warm (a
 fresh 64 MB block costs more in page faults than the copy). The sender passes a block's descriptor once;
 the receiver maps it once and keeps the mapping. All large parts of one message share a block, except those that
-were computed in blocks of their own (`part_memory`). Every
+were computed in blocks of their own (`PartMemory` of `lane_memory`). Every
 transfer is one read-only numpy array over the mapping, and the parts are views of it; when the last
 view is gone, the receiver returns the block's id to the sender. Blocks are sealed against resizing, so
 a faulty sender cannot cause a SIGBUS in the receiver.
 
 Idle blocks stay warm for the next step, whatever their size, within a share of the machine's memory; a block that no
-message has used for a while is dropped (`kept_memory`). With a fixed limit of bytes, a larger tensor would take new
+message has used for a while is dropped (after `KEEP_S`). With a fixed limit of bytes, a larger tensor would take new
 memory in every step, which makes it 7 times as slow per byte.
 
 Python's mmap keeps a descriptor per mapping, so the number of blocks is bounded, too.

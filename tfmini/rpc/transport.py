@@ -8,7 +8,7 @@ order, in both directions. All transports keep this contract, and one conformanc
 * ``on_parts(parts)`` is called once per message, in order, never by two threads at once. The
   parts are read-only and stay valid as long as they are referenced.
 * `Connection.send` never blocks. Messages that the peer does not accept yet are queued. The queue is
-  bounded (`backlog`): beyond the bound a large message is refused with ResourceExhaustedError.
+  bounded (`Backlog`): beyond the bound a large message is refused with ResourceExhaustedError.
 * ``on_closed(reason)`` is called exactly once, after the last ``on_parts``, whatever ended the
   connection. Messages that the peer sent before it closed are delivered first; after a `close` on
   this side, no message is delivered.

@@ -201,7 +201,7 @@ class EventSource:
                 self._after()
 
     def look(self) -> None:
-        """Runs the callback without ``after``, from a thread that does not run the loop; see `relief`."""
+        """Runs the callback without ``after``, from a thread that does not run the loop; see `Relief`."""
         if self._lock.acquire(False):
             try:
                 self._callback()

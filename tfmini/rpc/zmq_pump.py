@@ -211,7 +211,7 @@ class Pump:
         return not self._use(self._has_message, True)
 
     def look(self) -> None:
-        """Reads the socket in a thread that does not run the loop; see `relief`."""
+        """Reads the socket in a thread that does not run the loop; see `Relief`."""
         if self._source is not None:
             self._source.look()
 

@@ -7,9 +7,9 @@ The inboxes of a listener have a common limit; beyond it, reading stops, which i
 ZeroMQ is open to whoever can connect. What a listener adds keeps the promises about doors (docs/reference/promises.md):
 
 * ZeroMQ ends a handshake that takes too long, and not a connection that never says Hello, and it has no limit of their
-  number (`pending`). It cannot end a connection that it has accepted, either. So the listener has a descriptor of its
-  own of each (`KernelSocket`), by which it shuts the connection down.
-* A handshake costs an operation with the server's key, also one that fails (`failed_handshakes`).
+  number (`PendingConnections`). It cannot end a connection that it has accepted, either. So the listener has a
+  descriptor of its own of each (`KernelSocket`), by which it shuts the connection down.
+* A handshake costs an operation with the server's key, also one that fails (`FailedHandshakes`).
 * ZeroMQ limits the bytes of a frame and not the number of frames of a message, and it holds 64 bytes per frame until
   the message is complete. So an endless message of empty frames, which cost two bytes each on the wire, would fill the
   memory. What the kernel has received for a connection tells: our messages have at most `PIECE_BYTES`.
@@ -258,7 +258,7 @@ class _RouterConnection(ZmqConnection):
         return done
 
     def deliver_urgent(self) -> None:
-        """Delivers the first queued messages that are urgent, unless another thread is delivering; see `relief`."""
+        """Delivers the first queued messages that are urgent, unless another thread is delivering; see `Relief`."""
         while self._inbox and self._delivering.acquire(False):
             try:
                 item = self._inbox[0] if self._inbox else ""

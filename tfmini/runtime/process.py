@@ -96,7 +96,7 @@ class Process:
           The address at which others reach it.
 
         Raises:
-          errors.UnknownError, errors.InvalidArgumentError: see `rpc.interfaces.listen`.
+          errors.UnknownError, errors.InvalidArgumentError: see `rpc.addresses.listen`.
         """
         from tfmini.rpc.addresses import TaskEntry, listen
 

@@ -1,9 +1,9 @@
 """The snapshot of a running cluster: plain values, and their form in JSON.
 
-`gather.gather` makes a `ClusterSnapshot`. The command line, the live page and the metrics show the same one. Field
-names are stable: they are the keys of ``tfmini status --json``. Times are in seconds, sizes in bytes. Counters grow
-from the start of the task and begin at 0 when it restarts (its incarnation tells). Numbers of more than 53 bits
-(incarnations, step ids) are text, because JavaScript would round them.
+`gather.gather` makes a `ClusterSnapshot`; it stands above this room, in `show/status`. The command line, the live page
+and the metrics show the same one. Field names are stable: they are the keys of ``tfmini status --json``. Times are in
+seconds, sizes in bytes. Counters grow from the start of the task and begin at 0 when it restarts (its incarnation
+tells). Numbers of more than 53 bits (incarnations, step ids) are text, because JavaScript would round them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Python objects between workers (``hvd.broadcast_object``, ``hvd.allgather_object``).
 
-An object travels as data (`object_codec`), in two collectives: its size, then its bytes.
+An object travels as data (`encode`), in two collectives: its size, then its bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Losses of sequences (``tf.contrib.seq2seq``), and the losses and decoder of ``tf.contrib.legacy_seq2seq``."""
+"""Losses of sequences, losses with old signatures, metrics and conditional random fields of ``tf.contrib``.
+
+They are those of ``tf.contrib.seq2seq``, ``legacy_seq2seq`` (with its decoder), ``nn``, ``metrics`` and ``crf``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regularizers, and the Xavier and variance scaling initializers (``tf.contrib.layers``)."""
+"""Regularizers, initializers, embeddings and summaries of ``tf.contrib.layers``; the summaries and sizes of slim."""
 
 from __future__ import annotations
 

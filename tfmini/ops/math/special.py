@@ -1,4 +1,4 @@
-"""Ops of special functions: incomplete gamma and beta, Bessel, log beta, cumulative log-sum-exp."""
+"""Special functions: incomplete gamma and beta, Bessel, log beta, cumulative log-sum-exp; Fourier transforms."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Element-wise functions of one tensor: roots, exponentials, trigonometry, rounding, special functions.
 
-Complex parts are in `complex`.
+Below them stand the parts of complex numbers, ``tf.abs``, and functions of two operands: powers, angles, ``nextafter``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fused batch normalisation: ``FusedBatchNorm``, V2 and V3, and their gradients."""
+"""Fused batch normalisation (``FusedBatchNorm``, V2, V3); bias addition, the L2 loss, and layers in one call."""
 
 from __future__ import annotations
 

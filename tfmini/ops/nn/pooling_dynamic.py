@@ -1,4 +1,4 @@
-"""Max pooling whose window and strides are tensors: ``MaxPoolV2`` and its gradients."""
+"""Max pooling whose window and strides are tensors (``MaxPoolV2``); dilation and erosion of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which thread runs segments that have become ready.
+"""Which thread runs segments that have become ready; the run of a partition that waits for all-reduces alone.
 
 * In the thread of a running segment (a node answers another step's wait, a loop begins): the same thread, when that
   segment has ended, so that neither the stack nor the set of held locks grows with the length of the chain.

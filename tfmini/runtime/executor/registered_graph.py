@@ -209,7 +209,7 @@ class PartitionRun:
 
         Args:
           path: of the iteration that receives them.
-          arrived_ns: when they arrived, on `trace.record.clock`, if that was before the run was made.
+          arrived_ns: when they arrived, on `trace.clock`, if that was before the run was made.
 
         Raises:
           InternalError: when the run does not expect the group.

@@ -1,9 +1,9 @@
 """Measures this machine: what kernels cost, and what steps and messages cost between processes of it.
 
-Kernels are measured by traced steps of `calibration_models`, with one BLAS thread, as the tasks of a cluster on one
+Kernels are measured by traced steps of `calibration_kernels`, with one BLAS thread, as the tasks of a cluster on one
 machine have (`runtime.options`). Steps and messages follow from the workloads of `calibration_tasks`: from the
 differences between steps with a round trip, a part or a megabyte more. Times of CPU are those of the worker and the ps;
-what a round trip takes beyond them is latency. What neither tells is fitted to clusters that train (`calibration_fit`).
+what a round trip takes beyond them is latency. What neither tells is fitted to clusters that train (`fitted`).
 All of it is measured in turns: the speed of a machine may change from second to second, as that of a virtual one does
 whose neighbours share its cores.
 """

@@ -1,6 +1,6 @@
 """The kernel model of the simulator: ops take the time of a profile's curves, and most of them compute nothing.
 
-The compiler's segments are as in the runtime. In their text, an op whose value decides nothing (see `deciding`) is
+The compiler's segments are as in the runtime. In their text, an op whose value decides nothing (see `Deciding`) is
 replaced by its time, and its outputs by phantoms. The times of neighbours are added up until something happens: a send,
 the begin of an op that answers later, or the end of the segment.
 """

@@ -9,7 +9,7 @@
 
 Each task has a server with its master and its worker; each worker's client opens a session, extends its graph, and
 runs steps. Kernels are replaced by their cost (`modelled_kernels`), messages take CPU time and pass NICs
-(`timed_transport`).
+(`timed_host`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand::
     [ops]                 # measured times of single ops of a model, in microseconds
     "conv1/Conv2D" = 812.0
 
-Classes of ops are those of `kernel_costs`. Times between two points are interpolated (both axes logarithmic). Below
+Classes of ops are those of `class_of`. Times between two points are interpolated (both axes logarithmic). Below
 the first point the time is constant, beyond the last one it is proportional to the work.
 """
 

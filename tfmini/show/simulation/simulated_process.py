@@ -418,7 +418,7 @@ _FOREVER = float("inf")
 
 
 class LinkCut(Protocol):
-    """What cuts a link: see `testing.simulated.Sever`."""
+    """What cuts a link: see `testing.Sever`."""
 
     @property
     def silent(self) -> bool: ...

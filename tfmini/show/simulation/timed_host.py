@@ -1,7 +1,7 @@
 """A task whose code runs in virtual time and takes the CPU time of a profile.
 
 One thread handles messages, timers and the client, one after the other, as the interpreter's lock has it; the pool
-runs long segments. Each call runs at once in Python and is then played on the machine's cores (see `recordings`). The
+runs long segments. Each call runs at once in Python and is then played on the machine's cores (see `Recording`). The
 next call of the same task begins after its last piece, so no code sees the result of work that has not been done.
 """
 

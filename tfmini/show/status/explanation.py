@@ -1,6 +1,6 @@
-"""Why steps do not end: who waits for whom through a whole cluster, the deadlocks, and the culprits.
+"""Why steps do not end: who waits for whom, deadlocks, culprits, the bottleneck; in words, and a snapshot as metrics.
 
-`explain` is a pure function of a snapshot. Steps and their waits become the nodes of a wait-for graph (`wait_graph`).
+`explain` is a pure function of a snapshot. Steps and their waits become the nodes of a wait-for graph (`deadlocked`).
 A step leads to the waits of all its parts; a tensor that has not arrived only says that another part waits, or that a
 task is gone. A wait for an element leads to the steps that have still to enqueue one, and to the tasks that could begin
 such a step. What leads nowhere is a culprit: a kernel that computes, a silent task, a client that runs no step.

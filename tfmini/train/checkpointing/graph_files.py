@@ -1,4 +1,4 @@
-"""Graphs in files: writing GraphDefs and MetaGraphDefs, and reading MetaGraphDefs."""
+"""Files around checkpoints: GraphDefs and MetaGraphDefs, the state file, waiting for new ones, reading tensors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Data-parallel training without parameter servers: every worker keeps all variables and all-reduces gradients.
 
-Each worker builds the same graph and runs it in its own session (`ranks`). Gradients are packed into *buckets*, in
+Each worker builds the same graph and runs it in its own session (`Ranks`). Gradients are packed into *buckets*, in
 the order in which back-propagation computes them. The all-reduce of a bucket starts when its gradients are computed
 and overlaps with the computation of the others: see `tfmini.runtime.compiler.levels`.
 """

@@ -264,7 +264,7 @@ class _MonitoredSession:
         """As `tf.Session.run`, with hooks.
 
         Raises:
-          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `leaving`.
+          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `Left`.
         """
         self._check_leaving()
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
