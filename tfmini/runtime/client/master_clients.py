@@ -21,9 +21,7 @@ from tfmini.rpc.calls import CallHandle
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import FanOut
 from tfmini.rpc.peer import State
-from tfmini.runtime import process as targets
-from tfmini.runtime.client import answer as wait_reports
-from tfmini.runtime.client.answer import Answer, PendingAnswers
+from tfmini.runtime.client.answer import Answer, Describe, PendingAnswers, report_interrupt
 from tfmini.runtime.client.call import RemoteStep, UnfinishedStep
 from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.gathered_trace import GatheredTrace
@@ -32,7 +30,7 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan, Signature
 from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions, check_own
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import address_of_target, current_process, server_at
 from tfmini.runtime.resources import hold
 
 if TYPE_CHECKING:
@@ -172,7 +170,7 @@ class DirectMaster:
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client will not take the values
-            wait_reports.report_interrupt(describe, self.master.reactor)
+            report_interrupt(describe, self.master.reactor)
             for step in steps:
                 step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
             raise
@@ -280,16 +278,14 @@ class RemoteMaster:
         self._version = 0
         self._timeout_s = options.operation_timeout_s or min(options.connect_timeout_s, TARGET_TIMEOUT_S)
 
-    def _call(
-        self, request: m.Message, timeout_s: float | None = None, describe: wait_reports.Describe | None = None
-    ) -> Any:
+    def _call(self, request: m.Message, timeout_s: float | None = None, describe: Describe | None = None) -> Any:
         """Sends a request and waits for its answer, or until the session is closed."""
         check_own(self._pid, f"This session with {self._address}")
         with self._pending.new() as answer:
             return self._answer(request, answer, timeout_s, describe)
 
     def _answer(
-        self, request: m.Message, answer: Answer[Any], timeout_s: float | None, describe: wait_reports.Describe | None
+        self, request: m.Message, answer: Answer[Any], timeout_s: float | None, describe: Describe | None
     ) -> Any:
         handle = self._peer.call(request, answer.answered, timeout_s=timeout_s)
         try:
@@ -298,7 +294,7 @@ class RemoteMaster:
             raise
         except BaseException:  # Ctrl-C: the client does not wait for the answer any more
             if describe is not None:
-                wait_reports.report_interrupt(describe, self._reactor)
+                report_interrupt(describe, self._reactor)
             handle.cancel()
             raise
 
@@ -367,7 +363,7 @@ class RemoteMaster:
             answer.result(describe=self._describe_opening)
         except BaseException as error:
             if not isinstance(error, errors.OpError):  # Ctrl-C
-                wait_reports.report_interrupt(self._describe_opening, self._reactor)
+                report_interrupt(self._describe_opening, self._reactor)
             wait.cancel(_closed())
             for call in calls:
                 call.withdraw()
@@ -516,7 +512,7 @@ def unreachable(target: str) -> list[Reachability]:
 
 
 def _master_of(target: str) -> Any:
-    server = targets.server_at(targets.address_of_target(target)) if target else None
+    server = server_at(address_of_target(target)) if target else None
     return None if server is None else server.master
 
 
