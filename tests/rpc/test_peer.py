@@ -70,7 +70,8 @@ def test_a_call_that_ends_before_it_is_sent_is_not_sent(monkeypatch: pytest.Monk
     peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
     sent: list[Any] = []
     link: Any = SimpleNamespace(send=sent.append, post=lambda *_: None, watch=SimpleNamespace(doing=""))
-    peer.state, peer._link = State.READY, link
+    peer.dialled(link)
+    peer.state = State.READY
     _hasty(monkeypatch, host, 0.001)
     answers: list[Any] = []
     peer.call(m.GetStatus(), answers.append, timeout_s=0.001)

@@ -130,6 +130,7 @@ def test_a_session_that_opens_after_it_was_closed_is_closed_at_its_master(
 def test_a_session_that_its_master_creates_too_late_is_closed_there(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of the master is on its way when the client gives up."""
     sent: list[Any] = []
+    calls: list[CallHandle] = []
 
     def call(
         peer: Peer, request: Any, on_reply: Any, timeout_s: float | None = None, wait_for_ready: bool = False
@@ -138,6 +139,7 @@ def test_a_session_that_its_master_creates_too_late_is_closed_there(end: str, mo
         handle = peer.calls[len(sent)] = CallHandle(peer, type(request), len(sent), on_reply, None, None)
         if timeout_s is not None:
             handle.expire_after(timeout_s, peer.endpoint.reactor)
+        calls.append(handle)
         return handle
 
     def interrupt(*_: Any, **__: Any) -> None:
@@ -149,12 +151,10 @@ def test_a_session_that_its_master_creates_too_late_is_closed_there(end: str, mo
     master = RemoteMaster("localhost:1", b"", SessionOptions(operation_timeout_s=0.05))
     with pytest.raises(tf.errors.UnavailableError if end == "deadline" else KeyboardInterrupt):
         master.extend([])
-    (created,) = master._peer.calls.values()
-    del master._peer.calls[1]
-    created.finish(CreateSessionReply("h", 0))
+    (peer,) = {created.peer for created in calls}
+    peer.calls.pop(1).finish(CreateSessionReply("h", 0))
     assert [type(request) for request in sent] == [CreateSession, CloseSession] and sent[1].session_handle == "h"
-    assert not master._handle
-    master._peer.calls.clear()
+    peer.calls.clear()
 
 
 MOMENTS = ["extend", "prepare", "find_plan", "create_session", "new_step", "add_step"]

@@ -9,9 +9,11 @@ import pytest
 
 from tfmini.errors import InternalError, InvalidArgumentError
 from tfmini.graph.node import Node
+from tfmini.locks import made_by
 from tfmini.placement.placer import place
 from tfmini.runtime.client.session import local_master
 from tfmini.runtime.master import master_session
+from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.options import SessionOptions
 
 
@@ -33,17 +35,15 @@ def test_waits_are_told_without_the_lock_of_the_session() -> None:
 
 def test_a_placement_is_printed_without_the_lock_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard output may be a pipe that nobody reads, and every step needs that lock for its plan."""
-    session = local_master(SessionOptions()).create_session((), SessionOptions(log_device_placement=True))
-    printed: list[str] = []
-    held: list[bool] = []
-
-    def note(line: str) -> None:
-        printed.append(line)
-        held.append(session._graph_lock.locked())
-
-    monkeypatch.setattr("builtins.print", note)
+    locks: dict[str, Any] = {}
+    with made_by(lambda name, reentrant: locks.setdefault(name, threading.Lock())):
+        session = MasterSession(
+            local_master(SessionOptions()), "s", SessionOptions(log_device_placement=True), bool, lambda closed: None
+        )
+    printed: list[tuple[str, bool]] = []
+    monkeypatch.setattr("builtins.print", lambda line: printed.append((line, locks["session graph"].locked())))
     session.extend([Node("c", "NoOp")])
-    assert printed == ["c: (NoOp): /job:localhost/replica:0/task:0/device:CPU:0"] and held == [False]
+    assert printed == [("c: (NoOp): /job:localhost/replica:0/task:0/device:CPU:0", False)]
 
 
 def test_a_bug_while_a_graph_is_placed_after_a_question_to_tasks_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
