@@ -332,7 +332,7 @@ class BlockWriter:
             if kernel_checks.ENABLED:
                 call = kernel_checks.checked(call, facts.kernel, node)
             if facts.kernel.is_factory and facts.op_def.is_stateful:
-                kernels[node.name] = call
+                return kernels.setdefault(node.name, call)  # another thread may have made it meanwhile
         return call
 
     def _grouped(self, unit: Unit) -> list[str]:
