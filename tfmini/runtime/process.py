@@ -153,10 +153,11 @@ class SpareThreads:
                 self._calls.append((function, args))
                 self._changed.notify()
         if starts:
-            threading.Thread(target=self._run, args=(function, args), name=self._name, daemon=True).start()
+            threading.Thread(target=self._run, args=([(function, args)],), name=self._name, daemon=True).start()
 
-    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def _run(self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
         while True:
+            function, args = calls.pop()  # a `Thread` keeps its arguments as long as it runs: this list, then empty
             function(*args)
             del function, args  # they hold a step, with its tensors
             with self._changed:
@@ -165,7 +166,7 @@ class SpareThreads:
                 self._waiting -= 1
                 if not self._calls:
                     return
-                function, args = self._calls.popleft()
+                calls.append(self._calls.popleft())
 
 
 def submitted(pool: Any, function: Callable[..., None], *args: object) -> bool:
