@@ -220,6 +220,20 @@ def test_the_lookup_tells_names_from_typos(name: str, is_there: bool) -> None:
     assert exists(name) is is_there
 
 
+HEADING = re.compile(r"^# -{2,} (.+?) *-*$", re.MULTILINE)
+
+
+def test_a_heading_says_what_its_section_holds() -> None:
+    """Not the name of the file, under which the reader has found it, and no two sections by one name."""
+    wrong = []
+    for path in SOURCES:
+        headings = HEADING.findall(path.read_text())
+        own = path.parent.name if path.stem == "__init__" else path.stem
+        wrong += [f"{path.relative_to(ROOT)}: {heading}" for heading in headings
+                  if heading.lower().replace(" ", "_") == own or headings.count(heading) > 1]  # fmt: skip
+    assert wrong == []
+
+
 # TensorFlow and Horovod have each of them twice, in different namespaces.
 TWICE = {"Dataset", "DenseHashTable", "MutableHashTable", "ReduceOp", "TFRecordWriter"}
 

@@ -163,7 +163,7 @@ def dimension_value(dimension: int | Dimension | None) -> int | None:
     return dimension.value if isinstance(dimension, Dimension) else dimension
 
 
-# ---- shapes ------------------------------------------------------------
+# ---- Arithmetic of raw shapes, and ``tf.TensorShape`` --------------------------------------------------------------
 
 RawShape = tuple[int | None, ...] | None
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.polling import poll
 
 
 def train(task: Any, steps: int = 20) -> float:
@@ -66,7 +70,7 @@ def test_a_call_that_takes_too_long_is_named() -> None:
         tf.LocalCluster(ps=1, workers=1) as cluster,
         pytest.raises(tf.errors.DeadlineExceededError, match=r"worker 0 did not return within 0\.2 s"),
     ):
-        cluster.run(wait_for_ever, timeout=0.2)
+        cluster.run(wait_for_ever, timeout_s=0.2)
 
 
 def test_a_cluster_is_shown_with_its_tasks() -> None:
@@ -106,3 +110,62 @@ def test_what_cannot_be_a_cluster_is_refused() -> None:
         pytest.raises(tf.errors.FailedPreconditionError, match="no workers"),
     ):
         cluster.run(train)
+
+
+def test_a_closed_cluster_says_so() -> None:
+    with tf.LocalCluster(ps=0, workers=1) as cluster:
+        pass
+    with pytest.raises(tf.errors.FailedPreconditionError, match="closed"):
+        cluster.run(train)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="closed"):
+        _ = cluster.dashboard
+
+
+def ends(program: str) -> tuple[int, str]:
+    """The exit code and the output of a program that must end by itself."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout
+
+
+def test_a_call_that_goes_on_does_not_keep_the_process() -> None:
+    code, said = ends(
+        "import threading, tfmini as tf\n"
+        "cluster = tf.LocalCluster(ps=1, workers=2)\n"
+        "try:\n"
+        "    cluster.run(lambda task: threading.Event().wait() if task.index else 1 / 0)\n"
+        "except ZeroDivisionError:\n"
+        "    print('told')\n"
+    )
+    assert (code, said) == (0, "told\n")
+
+
+@pytest.mark.cluster
+def test_processes_end_with_a_program_that_forgets_them() -> None:
+    code, said = ends(
+        "import tfmini as tf\n"
+        "cluster = tf.LocalCluster(ps=1, workers=1, processes=True)\n"
+        "print(*cluster.cluster_spec.job_tasks('ps'), *cluster.cluster_spec.job_tasks('worker'))\n"
+    )
+    assert code == 0
+    for address in said.split():
+        host, _, port = address.rpartition(":")
+        where = host, int(port)
+        poll(lambda where=where: not answers(*where), "the end of a task")
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.cluster
+def test_a_task_that_prints_much_goes_on() -> None:
+    with tf.LocalCluster(ps=0, workers=1, processes=True) as cluster:
+        config = tf.ConfigProto(log_device_placement=True, operation_timeout_in_ms=60_000)
+        total = tf.add_n([tf.Variable(1.0, name=f"a_long_name_of_a_variable_{i}") for i in range(600)])
+        with tf.Session(cluster.target, config=config) as session:
+            session.run(tf.global_variables_initializer())
+            assert session.run(total) == 600.0

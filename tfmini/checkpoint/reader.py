@@ -369,7 +369,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         position += length
 
 
-# ---- reader ------------------------------------------------------------
+# ---- `BundleReader`: finds and reads the tensors of a checkpoint ---------------------------------------------------
 
 _CHUNK = 1 << 20
 _LARGEST_RANK = 64  # numpy's

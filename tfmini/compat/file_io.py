@@ -196,7 +196,7 @@ class FastGFile(GFile):
     """`GFile` under an older name (``tf.gfile.FastGFile``)."""
 
 
-# ---- file io ------------------------------------------------------------
+# ---- The functions of ``tf.gfile`` and ``tf.io.gfile``: look, make, move and remove --------------------------------
 
 
 @dataclass(frozen=True)

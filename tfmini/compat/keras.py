@@ -18,7 +18,7 @@ from tfmini.compat import mnist
 from tfmini.core_types import TensorLike
 from tfmini.export import export
 
-_FOLDER = os.path.join("~", ".keras", "datasets")
+_DATA_FOLDER = os.path.join("~", ".keras", "datasets")
 _Pair = tuple[np.ndarray, np.ndarray]
 
 
@@ -33,14 +33,14 @@ def load_data(path: str = "mnist.npz") -> tuple[_Pair, _Pair]:
     Raises:
       NotFoundError: it is in neither; tfmini downloads no data.
     """
-    for place in (path, os.path.join(os.path.expanduser(_FOLDER), path)):
+    for place in (path, os.path.join(os.path.expanduser(_DATA_FOLDER), path)):
         if os.path.isdir(place):
             return _from_folder(place)
         if os.path.exists(place):
             with errors.reading(f"{place} is no file of MNIST", ValueError), np.load(place, allow_pickle=False) as data:
                 return (data["x_train"], data["y_train"]), (data["x_test"], data["y_test"])
     raise errors.NotFoundError.of(
-        f"{path} is missing here and in {_FOLDER}, and tfmini downloads no data. Put mnist.npz there, or give the"
+        f"{path} is missing here and in {_DATA_FOLDER}, and tfmini downloads no data. Put mnist.npz there, or give the"
         " folder of the four IDX files."
     )
 
@@ -55,7 +55,7 @@ def _from_folder(folder: str) -> tuple[_Pair, _Pair]:
 
 # ---- ``tf.keras.utils.get_file`` and ``to_categorical``: programs without Keras use them to get their data ---------
 
-_keras_files_FOLDER = os.path.join("~", ".keras")
+_CACHE_FOLDER = os.path.join("~", ".keras")
 _SHA256_LENGTH = 64
 
 
@@ -91,7 +91,7 @@ def get_file(
       Exception: the download failed; the message names the URL.
       ValueError: it has another digest.
     """
-    folder = os.path.join(os.path.expanduser(cache_dir or _keras_files_FOLDER), cache_subdir)
+    folder = os.path.join(os.path.expanduser(cache_dir or _CACHE_FOLDER), cache_subdir)
     os.makedirs(folder, exist_ok=True)
     digest = file_hash or md5_hash
     algorithm = "sha256" if hash_algorithm == "sha256" or digest and len(digest) == _SHA256_LENGTH else "md5"

@@ -19,8 +19,8 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collections
 from tfmini.layers import binary_metrics, convolutional, normalization
-from tfmini.layers import metrics as state
 from tfmini.layers.losses import matched
+from tfmini.layers.metrics import metric_variable as metric_variable
 from tfmini.layers.rnn_cells import RNNCell, _zeros
 from tfmini.layers.rnn_unrolling import _batch_major as _transpose_batch_time
 from tfmini.layers.rnn_unrolling import check_cell
@@ -163,7 +163,6 @@ export_names("tf.contrib.rnn", "LayerRNNCell transpose_batch_time")
 
 # ---- python.ops.metrics_impl ----------------------------------------------------------------
 
-metric_variable = state.metric_variable
 _remove_squeezable_dimensions = matched
 _streaming_sparse_average_precision_at_top_k = binary_metrics.average_precision_at_top_k
 

@@ -37,49 +37,13 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import OpHandle, Tensor, control_dependencies, convert_to_tensor, get_default_graph
 from tfmini.graph.scoping import get_seed
-from tfmini.ops import debugging
-from tfmini.ops import string_ops as string_conversions
-from tfmini.ops import string_ops as strings
+from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.py_func import functions
-
-# ---- Lookup of the files that match a pattern, in a step or at once ------------------------------------------------
-
-
-def matching_files(file_pattern: TensorLike) -> Tensor:
-    """The sorted names, a string vector, of the files that match one or more patterns when a step runs.
-
-    Running it raises `InvalidArgumentError` when nothing matches.
-    """
-    pattern = convert_to_tensor(file_pattern, dtype=dtypes.string, name="file_pattern")
-    files = file_ops.matching_files(pattern)
-    found = math_comparison.greater(array_shape.shape(files)[0], 0, name="match_not_empty")
-    patterns = string_conversions.reduce_join(array_shape.reshape(pattern, [-1]), separator=", ", name="message")
-    message = strings.string_join(["No files matched pattern: ", patterns])
-    with control_dependencies([debugging.Assert(found, [message], summarize=1, name="assert_not_empty")]):
-        return array_identity.identity(files)
-
-
-def matching_names(file_pattern: object) -> list[str]:
-    """The sorted names of the files that match one or more patterns now.
-
-    Raises:
-      ValueError: when nothing matches.
-    """
-    patterns = list(file_pattern) if isinstance(file_pattern, (list, tuple)) else [file_pattern]
-    if not patterns:
-        raise ValueError("File pattern is empty.")
-    names = sorted(name for pattern in patterns for name in glob(local_path(str(pattern))))
-    if not names:
-        raise ValueError(f"No files match {file_pattern}.")
-    return names
-
-
-# ---- dataset ------------------------------------------------------------
 
 _INT64_MAX = 2**63 - 1
 
@@ -448,3 +412,35 @@ def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attr
     """Applies an op that takes ``output_types`` and ``output_shapes``."""
     made = handle(*inputs, **structure.attrs, **attrs)
     return Dataset(made, structure)
+
+
+# ---- Lookup of the files that match a pattern, in a step or at once ------------------------------------------------
+
+
+def matching_files(file_pattern: TensorLike) -> Tensor:
+    """The sorted names, a string vector, of the files that match one or more patterns when a step runs.
+
+    Running it raises `InvalidArgumentError` when nothing matches.
+    """
+    pattern = convert_to_tensor(file_pattern, dtype=dtypes.string, name="file_pattern")
+    files = file_ops.matching_files(pattern)
+    found = math_comparison.greater(array_shape.shape(files)[0], 0, name="match_not_empty")
+    patterns = string_ops.reduce_join(array_shape.reshape(pattern, [-1]), separator=", ", name="message")
+    message = string_ops.string_join(["No files matched pattern: ", patterns])
+    with control_dependencies([debugging.Assert(found, [message], summarize=1, name="assert_not_empty")]):
+        return array_identity.identity(files)
+
+
+def matching_names(file_pattern: object) -> list[str]:
+    """The sorted names of the files that match one or more patterns now.
+
+    Raises:
+      ValueError: when nothing matches.
+    """
+    patterns = list(file_pattern) if isinstance(file_pattern, (list, tuple)) else [file_pattern]
+    if not patterns:
+        raise ValueError("File pattern is empty.")
+    names = sorted(name for pattern in patterns for name in glob(local_path(str(pattern))))
+    if not names:
+        raise ValueError(f"No files match {file_pattern}.")
+    return names

@@ -256,7 +256,7 @@ class _ReadingStop:
         self._reading.check()
 
 
-# ---- pipeline ------------------------------------------------------------
+# ---- Sources and stages, and the functions of transformations ------------------------------------------------------
 
 Element = tuple[Any, ...]
 

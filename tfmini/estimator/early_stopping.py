@@ -26,28 +26,6 @@ from tfmini.train.session_run_hook import (
 )
 from tfmini.train.summary_writer import summary_iterator
 
-# ---- The metrics of earlier evaluations, read from their event files -----------------------------------------------
-
-
-def evaluations(pattern: str) -> dict[int, dict[str, float]]:
-    """Global step -> metrics that are numbers, of the event files whose paths match a pattern."""
-    found: dict[int, dict[str, float]] = {}
-    for path in sorted(glob.glob(pattern)):
-        for event in summary_iterator(path):
-            numbers = {v.tag: v.simple_value for v in event.summary.value if v.HasField("simple_value")}
-            if numbers:
-                found.setdefault(event.step, {}).update(numbers)
-    return dict(sorted(found.items()))
-
-
-@export("tf.contrib.estimator.read_eval_metrics")
-def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
-    """`evaluations` of a directory (``tf.contrib.estimator.read_eval_metrics``)."""
-    return evaluations(os.path.join(eval_dir, "*.tfevents.*"))
-
-
-# ---- early stopping ------------------------------------------------------------
-
 _log = logging.getLogger("tensorflow")
 _Better = Callable[[Any, Any], bool]
 
@@ -219,3 +197,23 @@ def stop_if_no_decrease_hook(
     """A hook that stops when a metric has not decreased for so many global steps; see `stop_if_higher_hook`."""
     steps, period = max_steps_without_decrease, (run_every_secs, run_every_steps)
     return _improvement_hook(estimator, metric_name, steps, eval_dir, min_steps, *period, operator.lt, "decrease")
+
+
+# ---- The metrics of earlier evaluations, read from their event files -----------------------------------------------
+
+
+def evaluations(pattern: str) -> dict[int, dict[str, float]]:
+    """Global step -> metrics that are numbers, of the event files whose paths match a pattern."""
+    found: dict[int, dict[str, float]] = {}
+    for path in sorted(glob.glob(pattern)):
+        for event in summary_iterator(path):
+            numbers = {v.tag: v.simple_value for v in event.summary.value if v.HasField("simple_value")}
+            if numbers:
+                found.setdefault(event.step, {}).update(numbers)
+    return dict(sorted(found.items()))
+
+
+@export("tf.contrib.estimator.read_eval_metrics")
+def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
+    """`evaluations` of a directory (``tf.contrib.estimator.read_eval_metrics``)."""
+    return evaluations(os.path.join(eval_dir, "*.tfevents.*"))

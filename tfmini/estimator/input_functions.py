@@ -186,7 +186,7 @@ def known_arguments(function: Callable[..., Any], offered: Mapping[str, Any]) ->
     return {name: value for name, value in offered.items() if name in names}
 
 
-# ---- input functions ------------------------------------------------------------
+# ---- The call of an input function, and what it returned -----------------------------------------------------------
 
 
 class DatasetInitializerHook(SessionRunHook):

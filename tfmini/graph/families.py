@@ -92,7 +92,7 @@ def _size_of(node: Operation, word: str, known: dict[str, int | None]) -> int | 
     return int(word) if word.isdigit() else known.get(word)
 
 
-# ---- families ------------------------------------------------------------
+# ---- The names that the modules of ops take from here --------------------------------------------------------------
 
 __all__ = [
     "IndexedSlices", "OpHandle", "Operation", "ShapeRule", "Tensor", "all_of", "broadcast_shape", "colocate_with",

@@ -267,7 +267,7 @@ class GraphScopes(GraphElements):
         return self.unique_name(name)
 
 
-# ---- graph ------------------------------------------------------------
+# ---- `Graph`, the stack of default graphs, and the shapes of new operations ----------------------------------------
 
 _log = logging.getLogger("tensorflow")
 _LOOK_S = 0.5  # seconds between two looks whether a wait is over, for a session that is closed meanwhile

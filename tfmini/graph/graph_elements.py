@@ -76,7 +76,7 @@ class CollectionStore:
             self._collections.pop(name, None)
 
 
-# ---- graph elements ------------------------------------------------------------
+# ---- The lookup of operations and tensors by name ------------------------------------------------------------------
 
 
 class GraphElements(CollectionStore):

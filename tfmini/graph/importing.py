@@ -17,7 +17,6 @@ from tfmini import devices, errors, protos
 from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.export import export
-from tfmini.graph import node as node_types
 from tfmini.graph.attr_checks import drop_later_attrs
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
@@ -29,7 +28,7 @@ from tfmini.graph.graph_def import (
     graph_def_to_nodes,
     parse_endpoint,
 )
-from tfmini.graph.node import Endpoint, Node, Nodes
+from tfmini.graph.node import Endpoint, Node, Nodes, input_dtypes, output_dtypes
 from tfmini.graph.op_def import MISSING, ArgDef, AttrDef, OpDef
 from tfmini.graph.op_types import MERGE_OPS, NEXT_OPS, OPS, OpType
 from tfmini.graph.operation import Operation, Tensor, op_of
@@ -215,7 +214,7 @@ def _quoted(value: Any) -> str:
     return f'"{value.decode(errors="replace")}"' if isinstance(value, bytes) else str(value)
 
 
-# ---- importing ------------------------------------------------------------
+# ---- ``tf.import_graph_def`` ---------------------------------------------------------------------------------------
 
 _LOC = b"loc:@"
 # Up to this producer version, a placeholder of unknown shape was stored with the shape of a scalar.
@@ -283,7 +282,7 @@ def _refusing() -> Iterator[None]:
         raise ValueError(error.message) from error
 
 
-# ---- arguments ------------------------------------------------------------------------------
+# ---- Its arguments: which GraphDef, names and replacements are meant -----------------------------------------------
 
 
 def _as_graph_def(graph_def: Any) -> Any:
@@ -362,7 +361,7 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
                 del node_def.attr[attr]
 
 
-# ---- the import -----------------------------------------------------------------------------
+# ---- The import: nodes become operations, loops included -----------------------------------------------------------
 
 
 class _Importer:
@@ -474,11 +473,11 @@ class _Importer:
             attrs["shape"] = None
         typed = node.replace(attrs=attrs)
         inputs, pending = self._inputs(node)
-        check_inputs(handle.op_def, full_name, node_types.input_dtypes(typed), inputs)
+        check_inputs(handle.op_def, full_name, input_dtypes(typed), inputs)
         groups = _groups(attrs)
         if "_class" in attrs:
             attrs["_class"] = [self._renamed_group(group) for group in attrs["_class"]]
-        output_types = node_types.output_dtypes(typed)
+        output_types = output_dtypes(typed)
         # What comes back from the loop's end is not known yet, so neither is the shape of the merge.
         shapes: list[RawShape] | None = [None] * len(output_types) if pending else None
         with _device_of_import(self.graph, node.device, colocated=any(g != node.name for g in groups)):

@@ -21,35 +21,6 @@ if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
 
 
-# ---- object reference ----------------------------------------
-# References to objects that compare and hash by identity, for sets and dictionaries (``Tensor.experimental_ref``).
-
-
-class ObjectReference:
-    """Refers to an object, compares and hashes by its identity, and keeps it alive."""
-
-    __slots__ = ("_wrapped",)
-
-    def __init__(self, wrapped: Any) -> None:
-        self._wrapped = wrapped
-
-    def deref(self) -> Any:
-        """Returns the object itself."""
-        return self._wrapped
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectReference) and self._wrapped is other._wrapped
-
-    def __hash__(self) -> int:
-        return id(self._wrapped)
-
-    def __repr__(self) -> str:
-        return f"<Reference wrapping {self._wrapped!r}>"
-
-
-# ---- operation ------------------------------------------------------------
-
-
 @export("tf.Operation")
 class Operation:
     """A node of a `Graph` (``tf.Operation``). Op functions make operations; user code never does so directly.
@@ -493,3 +464,29 @@ def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Nod
     """Converts many operations."""
     with collector_at_rest():
         return [convert(operation) for operation in operations]
+
+
+# ---- object reference ----------------------------------------
+# References to objects that compare and hash by identity, for sets and dictionaries (``Tensor.experimental_ref``).
+
+
+class ObjectReference:
+    """Refers to an object, compares and hashes by its identity, and keeps it alive."""
+
+    __slots__ = ("_wrapped",)
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def deref(self) -> Any:
+        """Returns the object itself."""
+        return self._wrapped
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectReference) and self._wrapped is other._wrapped
+
+    def __hash__(self) -> int:
+        return id(self._wrapped)
+
+    def __repr__(self) -> str:
+        return f"<Reference wrapping {self._wrapped!r}>"

@@ -32,131 +32,6 @@ from tfmini.rpc.keys import new_keys
 from tfmini.rpc.peer import Peer
 from tfmini.rpc.records import Message
 
-# ---- command ----------------------------------------
-# The command of a scheduler that starts agents, such as srun and mpirun, as a child process of the launcher.
-
-_LAST_LINES = 10
-_END_S = 15.0  # for the scheduler to notice that its processes have ended
-
-
-class EngineCommand:
-    """A running scheduler's command. What it prints is shown; if it ends too early, the run is broken.
-
-    Args:
-      argv: its command line; the agents inherit its environment, with the invitation.
-
-    Raises:
-      EngineError: there is no such program.
-    """
-
-    def __init__(
-        self, argv: Sequence[str], invitation: Invitation, events: Events, selector: selectors.BaseSelector
-    ) -> None:
-        self.name = os.path.basename(argv[0])
-        self._events, self._selector = events, selector
-        self._partial = b""
-        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                env={**os.environ, AGENT_ENV: invitation.to_word()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the launcher, which tells the tasks in order
-            )
-        except OSError as error:
-            raise EngineError(f"Cannot run {argv[0]}: {error.strerror}. Is it installed, and in PATH?") from None
-        assert self._process.stdout is not None
-        self._output = self._process.stdout
-        os.set_blocking(self._output.fileno(), False)
-        selector.register(self._output, selectors.EVENT_READ, self._take_output)
-
-    def has_ended(self) -> bool:
-        """Whether it has ended; if so, its last words have been shown."""
-        if self._process.poll() is None:
-            return False
-        self._take_output()
-        return True
-
-    def complaint(self) -> str:
-        """Why it ended, for an error."""
-        said = " ".join(line for line in self._last if line.strip(" -=*")) or "it printed nothing"
-        return f"{self.name} ended with exit code {self._process.returncode} before all tasks had a place: {said}"
-
-    def close(self) -> None:
-        """Waits for its end, since its agents have ended or are about to; asks for it, and then insists."""
-        for ask in (lambda: None, self._process.terminate, self._process.kill):
-            ask()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
-                break
-        self._take_output()
-        if self._output in self._selector.get_map():
-            self._selector.unregister(self._output)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._output.close()
-
-    def _take_output(self) -> None:
-        try:
-            data = os.read(self._output.fileno(), 65536)
-        except BlockingIOError:
-            return
-        if not data:
-            if self._output in self._selector.get_map():
-                self._selector.unregister(self._output)
-            return
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            text = line.decode(errors="replace")
-            self._last.append(text)
-            self._events.note(f"{self.name}: {text}" if not text.startswith(self.name) else text)
-
-
-# ---- Calls that other threads want made in the thread of a loop with a selector ------------------------------------
-
-
-class LoopCalls:
-    """Hands what other threads learn to the one thread that decides.
-
-    An engine and an agent have their state in one thread, which waits in a selector; rpc, a scheduler's client and
-    threads that read output report to it by `put`. All else is called by that thread.
-    """
-
-    def __init__(self, selector: selectors.BaseSelector) -> None:
-        self._selector = selector
-        self._calls: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
-        self._read, self._write = socket.socketpair()
-        for end in (self._read, self._write):  # the writing end, too: a full buffer wakes as well
-            end.setblocking(False)
-        selector.register(self._read, selectors.EVENT_READ, self._make)
-
-    def put(self, call: Callable[..., Any], *args: object) -> None:
-        """Makes a call in the loop's thread, after those that were put before. From any thread."""
-        self._calls.append((call, args))
-        with contextlib.suppress(OSError):  # the loop is over, or has not read enough wakes yet
-            self._write.send(b"x")
-
-    def _make(self) -> None:
-        # What was written is read first: a call that is put from now on wakes the loop again.
-        with contextlib.suppress(BlockingIOError):
-            self._read.recv(4096)
-        while self._calls:
-            call, args = self._calls.popleft()
-            call(*args)
-
-    def close(self) -> None:
-        """Makes no call any more."""
-        self._calls.clear()
-        if self._read in self._selector.get_map():
-            self._selector.unregister(self._read)
-        self._read.close()
-        self._write.close()
-
-
-# ---- hub ------------------------------------------------------------
-
 
 @dataclass
 class _Place:
@@ -395,3 +270,126 @@ _HANDLERS: dict[type[Message], Callable[[AgentEngine, TaskId, Any], None]] = {
     m.AgentSignalled: AgentEngine._take_signal,
 }
 """What an agent tells of its task, and what the launcher does then. rpc refuses every other message with a reason."""
+
+
+# ---- command ----------------------------------------
+# The command of a scheduler that starts agents, such as srun and mpirun, as a child process of the launcher.
+
+_LAST_LINES = 10
+_END_S = 15.0  # for the scheduler to notice that its processes have ended
+
+
+class EngineCommand:
+    """A running scheduler's command. What it prints is shown; if it ends too early, the run is broken.
+
+    Args:
+      argv: its command line; the agents inherit its environment, with the invitation.
+
+    Raises:
+      EngineError: there is no such program.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], invitation: Invitation, events: Events, selector: selectors.BaseSelector
+    ) -> None:
+        self.name = os.path.basename(argv[0])
+        self._events, self._selector = events, selector
+        self._partial = b""
+        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                env={**os.environ, AGENT_ENV: invitation.to_word()},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the launcher, which tells the tasks in order
+            )
+        except OSError as error:
+            raise EngineError(f"Cannot run {argv[0]}: {error.strerror}. Is it installed, and in PATH?") from None
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        selector.register(self._output, selectors.EVENT_READ, self._take_output)
+
+    def has_ended(self) -> bool:
+        """Whether it has ended; if so, its last words have been shown."""
+        if self._process.poll() is None:
+            return False
+        self._take_output()
+        return True
+
+    def complaint(self) -> str:
+        """Why it ended, for an error."""
+        said = " ".join(line for line in self._last if line.strip(" -=*")) or "it printed nothing"
+        return f"{self.name} ended with exit code {self._process.returncode} before all tasks had a place: {said}"
+
+    def close(self) -> None:
+        """Waits for its end, since its agents have ended or are about to; asks for it, and then insists."""
+        for ask in (lambda: None, self._process.terminate, self._process.kill):
+            ask()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+                break
+        self._take_output()
+        if self._output in self._selector.get_map():
+            self._selector.unregister(self._output)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._output.close()
+
+    def _take_output(self) -> None:
+        try:
+            data = os.read(self._output.fileno(), 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            if self._output in self._selector.get_map():
+                self._selector.unregister(self._output)
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace")
+            self._last.append(text)
+            self._events.note(f"{self.name}: {text}" if not text.startswith(self.name) else text)
+
+
+# ---- Calls that other threads want made in the thread of a loop with a selector ------------------------------------
+
+
+class LoopCalls:
+    """Hands what other threads learn to the one thread that decides.
+
+    An engine and an agent have their state in one thread, which waits in a selector; rpc, a scheduler's client and
+    threads that read output report to it by `put`. All else is called by that thread.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._calls: collections.deque[tuple[Callable[..., Any], tuple[Any, ...]]] = collections.deque()
+        self._read, self._write = socket.socketpair()
+        for end in (self._read, self._write):  # the writing end, too: a full buffer wakes as well
+            end.setblocking(False)
+        selector.register(self._read, selectors.EVENT_READ, self._make)
+
+    def put(self, call: Callable[..., Any], *args: object) -> None:
+        """Makes a call in the loop's thread, after those that were put before. From any thread."""
+        self._calls.append((call, args))
+        with contextlib.suppress(OSError):  # the loop is over, or has not read enough wakes yet
+            self._write.send(b"x")
+
+    def _make(self) -> None:
+        # What was written is read first: a call that is put from now on wakes the loop again.
+        with contextlib.suppress(BlockingIOError):
+            self._read.recv(4096)
+        while self._calls:
+            call, args = self._calls.popleft()
+            call(*args)
+
+    def close(self) -> None:
+        """Makes no call any more."""
+        self._calls.clear()
+        if self._read in self._selector.get_map():
+            self._selector.unregister(self._read)
+        self._read.close()
+        self._write.close()

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from html import escape
@@ -39,18 +39,28 @@ from tfmini.placement.device_setter import replica_device_setter
 from tfmini.runtime.server import Server
 
 _STOP_S = 60.0  # long, since stopping may be slow on a loaded machine
+_LAST_S = 2.0  # for calls to notice that their cluster is closed
 _INTERVAL_S = 1.0  # between two looks of the page at the cluster
 
 
 # ---- the tasks in processes of their own ----------------------------------------------------------------
 
+# The output after "ready" goes where errors go: nobody reads the pipe, and a task that fills it would stand still.
+# Standard input is a pipe that the starter holds. It ends with the starter, however that ends, and the task with it.
 TASK_PROGRAM = """
-import json, signal, sys
+import json, os, signal, sys, threading
 import tfmini as tf
 cluster = json.loads(sys.argv[1])
 server = tf.train.Server(cluster, job_name=sys.argv[2], task_index=int(sys.argv[3]))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until join handles it
 print("ready", flush=True)
+os.dup2(2, 1)
+
+def end_with_the_starter():
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=end_with_the_starter, daemon=True).start()
 server.join()
 """
 
@@ -92,12 +102,16 @@ class ProcessCluster:
         self.server: Any = None
 
     def start(self) -> ProcessCluster:
-        """Starts all tasks, the local one in this process."""
-        for task in self._ids:
-            if task != self._local:
-                self.start_task(task.job, task.task)
-        if self._local is not None:
-            self.start_local()
+        """Starts all tasks, the local one in this process. If one cannot be started, the others end."""
+        try:
+            for task in self._ids:
+                if task != self._local:
+                    self.start_task(task.job, task.task)
+            if self._local is not None:
+                self.start_local()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def start_local(self) -> None:
@@ -117,7 +131,8 @@ class ProcessCluster:
             inherited = [listener.fileno()]
         arguments = [json.dumps(self.spec.as_dict()), job, str(task), *self.arguments]
         command = [sys.executable, "-c", self._program, *arguments]
-        process = subprocess.Popen(command, pass_fds=inherited, env=environment, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, pass_fds=inherited, env=environment, stdin=pipe, stdout=pipe, text=True)
         if inherited:
             listener.close()
         self.processes[TaskId(job, task)] = process
@@ -160,8 +175,9 @@ class ProcessCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 codes[task] = process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+            for end in (process.stdin, process.stdout):
+                if end is not None:
+                    end.close()
         self._reserved.close()
         return codes
 
@@ -246,7 +262,7 @@ class LocalCluster:
             raise ValueError("A config applies to servers of this process; leave it out with processes=True.")
         self._workers, self._config = workers, config
         self._open = ExitStack()
-        self._page = ""
+        self._page, self._is_closed = "", False
         self.servers: dict[tuple[str, int], Server] = {}
         with self._open:  # if a task cannot be started
             self.cluster_spec = self._started_processes(ps) if processes else self._started_servers(ps)
@@ -283,29 +299,46 @@ class LocalCluster:
     def _target(self, job: str, index: int) -> str:
         return f"zmq://{self.cluster_spec.task_address(job, index)}"
 
-    def run(self, fn: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
+    def run(self, fn: Callable[..., Any], *args: Any, timeout_s: float | None = None, **kwargs: Any) -> list[Any]:
         """Calls ``fn(task, *args, **kwargs)`` once for each worker, at the same time, and returns the results in order.
 
         Each call has a thread, a default graph of its own, and the devices of `tf.train.replica_device_setter`:
         variables go to the ps and ops to the worker.
 
         Raises:
-          DeadlineExceededError: a call has not returned within ``timeout`` seconds. The cluster is closed.
+          DeadlineExceededError: a call has not returned within ``timeout_s`` seconds. The cluster is closed.
           Exception: the error of the first call that fails. The cluster is closed, since the others could wait for
-            that worker for ever.
+            that worker for ever. What does not notice, because it computes or sleeps, goes on in its thread, but
+            does not keep the process.
+          FailedPreconditionError: the cluster is closed, or has no workers.
         """
+        self._check_open()
         if not self._workers:
             raise errors.FailedPreconditionError.of("This cluster has no workers that could run a function.")
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="tfmini-worker")
-        calls = [pool.submit(self._call, task, fn, args, kwargs) for task in self.tasks]
+        calls = [self._begin(task, fn, args, kwargs) for task in self.tasks]
         try:
-            self._wait(calls, timeout)
-        except BaseException:  # Ctrl-C too: no call goes on behind its back
+            self._wait(calls, timeout_s)
+        except BaseException:  # Ctrl-C too
             self.close()
+            wait(calls, _LAST_S)
             raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
         return [call.result() for call in calls]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise errors.FailedPreconditionError.of("This cluster is closed; make another tf.LocalCluster.")
+
+    def _begin(self, task: LocalWorker, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Future[Any]:
+        call: Future[Any] = Future()
+
+        def answer() -> None:
+            try:
+                call.set_result(self._call(task, fn, args, kwargs))
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                call.set_exception(error)
+
+        threading.Thread(target=answer, name=f"tfmini-worker-{task.index}", daemon=True).start()
+        return call
 
     def _call(self, task: LocalWorker, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         has_ps = "ps" in self.cluster_spec.jobs
@@ -313,14 +346,14 @@ class LocalCluster:
         with Graph().as_default() as graph, graph.device(setter):
             return fn(task, *args, **kwargs)
 
-    def _wait(self, calls: Sequence[Future[Any]], timeout: float | None) -> None:
-        done, unfinished = wait(calls, timeout, FIRST_EXCEPTION)
+    def _wait(self, calls: Sequence[Future[Any]], timeout_s: float | None) -> None:
+        done, unfinished = wait(calls, timeout_s, FIRST_EXCEPTION)
         failed = [call for call in calls if call in done and call.exception() is not None]
         if failed:
             failed[0].result()
         if unfinished:
             late = [f"worker {i}" for i, call in enumerate(calls) if call in unfinished]
-            raise errors.DeadlineExceededError.of(f"{', '.join(late)} did not return within {timeout:g} s.")
+            raise errors.DeadlineExceededError.of(f"{', '.join(late)} did not return within {timeout_s:g} s.")
 
     @property
     def dashboard(self) -> str:
@@ -328,7 +361,9 @@ class LocalCluster:
 
         Raises:
           ImportError: the extra ``dashboard`` is not installed.
+          FailedPreconditionError: the cluster is closed.
         """
+        self._check_open()
         if not self._page:
             self._page = self._serve_page()
         return self._page
@@ -352,6 +387,7 @@ class LocalCluster:
 
     def close(self) -> None:
         """Ends the page and all servers; sessions that wait get an error. Later calls have no effect."""
+        self._is_closed = True
         self._open.close()
 
     def __enter__(self) -> Self:

@@ -93,7 +93,7 @@ def known_padding(padding: str) -> str:
     return padding.lower()
 
 
-# ---- convolutional ------------------------------------------------------------
+# ---- Convolution layers: plain, separable and transposed -----------------------------------------------------------
 
 _ZEROS = Zeros()
 

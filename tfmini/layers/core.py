@@ -17,7 +17,7 @@ from tfmini.layers.base import InputSpec, Layer, to_snake_case
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.layout import transpose
-from tfmini.ops.array.shape import reshape, shape
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.math.contraction import tensordot
@@ -100,7 +100,7 @@ class KernelLayer(Layer):
         with name_scope("ActivityRegularizer"):
             loss = self.activity_regularizer(outputs)
             if loss is not None:
-                self.add_loss(loss / cast(shape(outputs)[0], loss.dtype), inputs=self._called_with)
+                self.add_loss(loss / cast(shape_of(outputs)[0], loss.dtype), inputs=self._called_with)
 
 
 # ---- functional ----------------------------------------
@@ -214,7 +214,7 @@ def sharing(
     return decorate
 
 
-# ---- core ------------------------------------------------------------
+# ---- The layers, and `flatten` -------------------------------------------------------------------------------------
 
 
 @export("tf.layers.Dense")

@@ -20,7 +20,7 @@ from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.identity import cast, stop_gradient
 from tfmini.ops.array.partition import where
-from tfmini.ops.array.shape import expand_dims, rank, size, squeeze
+from tfmini.ops.array.shape import expand_dims, size, squeeze
 from tfmini.ops.array.shape import rank as rank_of
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.control import no_op
@@ -77,7 +77,7 @@ def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
 def _checked_in_the_step(weights: TensorLike, values: TensorLike) -> Any:
     """Checks shapes whose ranks are known only when the step runs."""
     sizes, wanted = shape_of(weights), shape_of(values)
-    scalar = equal(rank(weights), 0)
+    scalar = equal(rank_of(weights), 0)
     same = equal(size(sizes), size(wanted))
 
     def fits() -> Any:
@@ -198,7 +198,7 @@ def pairwise_loss(labels: Tensor, predictions: Tensor, weights: Tensor, loss_col
     """The loss of `tfmini.layers.losses.mean_pairwise_squared_error` for float32 tensors."""
     with control_dependencies((assert_broadcastable(weights, labels),)):
         diffs = subtract(predictions, labels)
-        axes = range_of(1, rank(diffs))
+        axes = range_of(1, rank_of(diffs))
         count = _present(diffs, weights, axes)
         squares = reduce_sum(square(diffs), axis=axes, keepdims=True)
         sums = reduce_sum(diffs, axis=axes, keepdims=True)
@@ -317,7 +317,7 @@ def _last_axis_off(tensor: Tensor) -> Tensor:
     return squeeze(tensor, [-1]) if tensor.shape.ndims is None or _may_be_one(tensor) else tensor
 
 
-# ---- losses ------------------------------------------------------------
+# ---- The losses of ``tf.losses`` -----------------------------------------------------------------------------------
 
 _LOSSES = GraphKeys.LOSSES
 _MEAN = Reduction.SUM_BY_NONZERO_WEIGHTS

@@ -297,7 +297,6 @@ def decode_bmp(data: bytes) -> np.ndarray[Any, Any]:
 
 # ---- Encodes arrays as PNG images and WAV sounds, in the forms that summaries and image ops need -------------------
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by number of channels: grey, grey + alpha, RGB, RGBA
 _SUB_FILTER = 1
 _UINT32_MAX = 2**32 - 1
@@ -323,7 +322,7 @@ def encode_png(pixels: np.ndarray[Any, Any], compression: int = -1) -> bytes:
     np.subtract(rows[:, step:], rows[:, :-step], out=lines[:, 1 + step :])
     header = struct.pack(">IIBBBBB", width, height, 8 * depth, _COLOR_TYPES[channels], 0, 0, 0)
     body = zlib.compress(lines.tobytes(), compression)
-    return _PNG_SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    return SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

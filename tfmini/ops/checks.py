@@ -22,7 +22,7 @@ from tfmini.ops.debugging import Assert
 from tfmini.ops.math import comparison as compare
 from tfmini.ops.math.comparison import equal, less, less_equal
 from tfmini.ops.math.elementwise import add, multiply, subtract
-from tfmini.ops.math.reductions import reduce_all as shape_checks_reduce_all
+from tfmini.ops.math.reductions import reduce_all
 
 Test = Callable[[Any, Any], Any]
 
@@ -33,7 +33,7 @@ _STATIC_OPS = _OF_SHAPES | {
 }  # fmt: skip
 
 
-def reduce_all(x: Tensor) -> Tensor:
+def all_true(x: Tensor) -> Tensor:
     """Whether all elements are true."""
     if x.raw_shape is not None:
         axes = constant(np.arange(len(x.raw_shape), dtype=np.int32), name="Const")
@@ -57,7 +57,7 @@ def _binary(
             ]  # fmt: skip
         if message is not None:
             data = [message, *data]
-        condition = reduce_all(test(x, y))
+        condition = all_true(test(x, y))
         x_value, y_value = _static_value(x), _static_value(y)
         if x_value is not None and y_value is not None and not np.all(static_test(x_value, y_value)):
             refuse("\n".join(map(_static_text, data)))
@@ -163,7 +163,7 @@ def assert_near(
         absolute = raw_ops.Abs
         tolerance = add(atol, multiply(rtol, absolute(y), name="mul"), name="add")
         close = compare.less(absolute(subtract(x, y, name="sub")), tolerance)
-        return Assert(reduce_all(close), data, summarize=summarize)
+        return Assert(all_true(close), data, summarize=summarize)
 
 
 # ---- types ----------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether no element is less than the one before it, in row-major order (``tf.is_non_decreasing``)."""
     with name_scope(name, "is_non_decreasing", [x]):
         before, after = _neighbours(convert_to_tensor(x, name="x"))
-        return shape_checks_reduce_all(less_equal(before, after))
+        return reduce_all(less_equal(before, after))
 
 
 @export("tf.is_strictly_increasing", "tf.debugging.is_strictly_increasing", "tf.math.is_strictly_increasing")
@@ -484,4 +484,4 @@ def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Whether each element exceeds the one before it, in row-major order (``tf.is_strictly_increasing``)."""
     with name_scope(name, "is_strictly_increasing", [x]):
         before, after = _neighbours(convert_to_tensor(x, name="x"))
-        return shape_checks_reduce_all(less(before, after))
+        return reduce_all(less(before, after))

@@ -17,7 +17,8 @@ from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op, same_shape
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
-from tfmini.numerics import texts as regular_expressions
+from tfmini.numerics.texts import PatternError, replaced
+from tfmini.numerics.texts import compiled as compiled_pattern
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
@@ -171,8 +172,8 @@ def _checked_start(text: bytes, size: int, start: int, index: int) -> int:
 def _compile(pattern: TensorLike) -> Any:
     pattern = _scalar(pattern)
     try:
-        return regular_expressions.compiled(pattern)
-    except regular_expressions.PatternError as error:
+        return compiled_pattern(pattern)
+    except PatternError as error:
         raise InvalidArgumentError.of(f"Invalid pattern: {pattern.decode(errors='replace')}, error: {error}") from None
 
 
@@ -182,7 +183,7 @@ def _scalar(value: Any) -> bytes:
 
 def _replace(value: Array, pattern: Array, rewrite: Array, replace_global: bool) -> Any:
     compiled, text = _compile(pattern), _scalar(rewrite)
-    return each(lambda s: regular_expressions.replaced(compiled, s, text, replace_global), value)
+    return each(lambda s: replaced(compiled, s, text, replace_global), value)
 
 
 @full_match_op.kernel("CPU")
@@ -222,7 +223,7 @@ def _decode_one(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of text: case, joins, substrings, patterns, base64 -------------------------------------------
 
 
 @export("tf.strings.lower")
@@ -477,7 +478,7 @@ def _reduce_join(value: Array, axes: Array, *, keep_dims: bool, separator: bytes
     return out.reshape(shape) if shape else out[0]
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of conversions -------------------------------------------------------------------------------
 
 
 @export("tf.as_string", "tf.dtypes.as_string", "tf.strings.as_string")

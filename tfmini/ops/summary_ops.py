@@ -155,9 +155,9 @@ audio_summary_v2 = op(
 )
 
 
-for _media_ops_handle in (image_summary, audio_summary, audio_summary_v2):
-    _media_ops_handle.shape([()])
-    _media_ops_handle.not_differentiable()
+for _handle in (image_summary, audio_summary, audio_summary_v2):
+    _handle.shape([()])
+    _handle.not_differentiable()
 
 # An image whose largest value is smaller is black instead of scaled.
 _ZERO_THRESHOLD = np.float32(1e-6)

@@ -126,7 +126,7 @@ def _hash(key: Any) -> int:
     return found
 
 
-# ---- table state ------------------------------------------------------------
+# ---- `TableState`: the keys and values of one table ----------------------------------------------------------------
 
 Shape = tuple[int, ...]
 WHOLE_LINE, LINE_NUMBER = -2, -1

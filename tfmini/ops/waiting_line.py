@@ -92,7 +92,7 @@ def find_or_create(
     )
 
 
-# ---- waiting line ------------------------------------------------------------
+# ---- Attempts, and the line in which they wait for a change of the state -------------------------------------------
 
 # The outcome of trying an attempt: no progress, some progress, or finished (with an answer or an error).
 STUCK, MOVED, OVER = 0, 1, 2

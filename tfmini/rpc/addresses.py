@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.cluster import HostPort
-from tfmini.cluster import parse_address as interfaces_parse_address
+from tfmini.cluster import parse_address as parse_host_port
 from tfmini.trusted_files import make_folder, open_trusted, write_trusted
 
 _log = logging.getLogger("tfmini.rpc")
@@ -571,8 +571,6 @@ def _host_for_others(bound: str, own: str, others: Iterable[str]) -> str:
         return own
     if bound not in _WILDCARDS:
         return bound
-    sources = list(
-        dict.fromkeys(filter(None, (source_towards(interfaces_parse_address(other).host) for other in others)))
-    )
+    sources = list(dict.fromkeys(filter(None, (source_towards(parse_host_port(other).host) for other in others))))
     outside = [source for source in sources if not _is_loopback(source)]
     return (outside or sources or ["127.0.0.1"])[0]

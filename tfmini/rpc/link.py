@@ -659,12 +659,12 @@ class Link:
             self.peer.link_ended(self, reason, permanent)
 
 
-_link_Handle = Callable[[Link, Any, int], None]
-_OF_HANDSHAKE: dict[LinkPhase, dict[type[Message], _link_Handle]] = {
+_OnMessage = Callable[[Link, Any, int], None]
+_OF_HANDSHAKE: dict[LinkPhase, dict[type[Message], _OnMessage]] = {
     LinkPhase.AWAITS_HELLO: {Hello: Link._on_hello, Goodbye: Link._on_refused},
     LinkPhase.AWAITS_REPLY: {HelloReply: Link._on_hello_reply, Goodbye: Link._on_refused},
 }
-_OF_CONNECTION: dict[type[Message], _link_Handle] = {
+_OF_CONNECTION: dict[type[Message], _OnMessage] = {
     Heartbeat: Link._on_heartbeat,
     Cancel: Link._on_cancel,
     Goodbye: Link._on_goodbye,

@@ -21,7 +21,6 @@ from tfmini.locks import Once, lock
 from tfmini.memory import call_imports_old
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
-from tfmini.runtime import process as targets
 from tfmini.runtime.collectives.exchange import CollectiveTraffic
 from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
 from tfmini.runtime.executor.dispatch import Terminated
@@ -29,7 +28,7 @@ from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers, trace_handlers
 from tfmini.runtime.native_libraries import configured_threads, limit_threads, share_of_cores
 from tfmini.runtime.options import check_own
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import current_process, register, unregister
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.task_status import TaskStatus, status_handlers
 from tfmini.runtime.worker.task_state import LossReports
@@ -130,7 +129,7 @@ class Server:
         reached = process.listen(self.endpoint, own, others)
         self.master.set_address(self._task, str(reached))
         self._address = f"localhost:{reached.port}"
-        targets.register(self._address, self)
+        register(self._address, self)
         if process.is_real:
             _running.add(self)
 
@@ -257,7 +256,7 @@ class Server:
             return
         self._stopped = True
         self._part("its server has been stopped", is_final=False)
-        targets.unregister(self._address)
+        unregister(self._address)
         self.endpoint.refuse_all(lambda: errors.shutting_down(self._task))  # what it owns is forgotten in between
         self._owners.close()
         self.master.close()

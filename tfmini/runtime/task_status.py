@@ -11,14 +11,13 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tfmini.journal import journal
 from tfmini.locks import lock
 from tfmini.rpc.endpoint import Endpoint, Peer, State
 from tfmini.rpc.messages import GetTaskStatus, GetTaskStatusReply
 from tfmini.rpc.peer import Traffic, label, plus
-from tfmini.runtime import waits as stores
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import (
@@ -36,13 +35,12 @@ from tfmini.runtime.snapshot import (
     WaitSnapshot,
     to_json,
 )
-from tfmini.runtime.waits import Waits
+from tfmini.runtime.waits import Waits, accumulator_snapshots, queue_snapshots, variable_snapshots
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import describe_computing, innermost, thread_stacks
 
 if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder
-    from tfmini.rpc.peer import Peer as status_service_Peer
 
 
 # ---- What has happened to the other tasks of a cluster, as one task has seen it ------------------------------------
@@ -177,8 +175,6 @@ def link_snapshots(endpoint: Endpoint, traffic: dict[str, Traffic], rates: dict[
     return sorted(found, key=lambda each: -(each.sent_bytes + each.received_bytes))
 
 
-T = TypeVar("T")
-
 LIST_LIMIT = 1000  # entries of each list; a snapshot of 10,000 variables would be megabytes
 _FETCHES = 4
 _STUCK_S = 2.0  # for so long the loop of a busy machine may be late
@@ -206,7 +202,7 @@ class TaskStatus:
         counters = {**as_counters(traffic), "steps": steps, "parts": parts}
         window_s, rates = self._rates.read(worker.now(), counters)
         waits = Waits(worker, self._owner_task)
-        variables = stores.variable_snapshots(worker)
+        variables = variable_snapshots(worker)
         snapshot = TaskSnapshot(
             worker.task, self.tasks().get(worker.task, ""), *self._condition(),
             incarnation=f"{worker.incarnation:016x}",
@@ -228,8 +224,8 @@ class TaskStatus:
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
             links=tuple(link_snapshots(self._endpoint, traffic, rates)),
-            queues=tuple(stores.queue_snapshots(worker)),
-            accumulators=tuple(stores.accumulator_snapshots(worker)),
+            queues=tuple(queue_snapshots(worker)),
+            accumulators=tuple(accumulator_snapshots(worker)),
             staleness=tuple(self._staleness()),
             collectives=tuple(self._collectives()),
             events=(*self._events.all(), *_checkpoints()),
@@ -369,7 +365,7 @@ class StatusService:
         self._lock = lock("status")
         self._latest: dict[bool, tuple[float, Any]] = {}  # with stacks or without: when, answer
 
-    def get_task_status(self, peer: status_service_Peer, request: GetTaskStatus, respond: Responder) -> None:
+    def get_task_status(self, peer: Peer, request: GetTaskStatus, respond: Responder) -> None:
         """The handler."""
         respond(GetTaskStatusReply(self._status.tasks(), self._answer(request.stacks)))
 

@@ -33,54 +33,6 @@ from tfmini.tools.cluster_target import find_job
 from tfmini.tools.dashboard import LaunchedPage
 from tfmini.tools.script import STEP_TIMES_ENV, read_times, run_script
 
-# ---- `tfmini launch --on slurm --sbatch FILE`: a batch script that does the same when Slurm runs it ----------------
-
-_NOTICE_S = 60  # before the time limit; time to save
-
-
-def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> str:
-    """The text of a script for sbatch.
-
-    When one of its nodes fails, Slurm starts the job again. All tasks get SIGTERM a minute before the time limit.
-
-    Args:
-      command: what the job runs.
-      name: of the job.
-    """
-    requests = options.requests()
-    cpus = max(request.resources.cpus or 1 for request in requests)
-    # A directive is a line of a shell script, which the name of a file must not end.
-    label = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
-    lines = [f"--job-name={label}", f"--ntasks={len(requests)}", f"--cpus-per-task={cpus}"]
-    if options.worker_memory is not None:
-        lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
-    if options.worker_gpus:
-        lines.append(f"--gpus={options.worker_gpus * (options.workers + options.chief)}")
-    if options.pack is False:
-        lines.append("--spread-job")
-    if options.restarts:
-        lines.append("--no-kill")  # the launcher starts lost tasks again; if its own node fails, the job starts again
-    lines += ["--requeue", "--open-mode=append", f"--signal=TERM@{_NOTICE_S}"]
-    directives = [f"#SBATCH {line}" for line in lines]
-    return "\n".join(["#!/bin/bash", *directives, "", f"exec {shlex.join(command)}", ""])
-
-
-def command_again(context: click.Context, left_out: Sequence[str]) -> list[str]:
-    """The command line of a click command as the user gave it, without some of its options."""
-    words: list[str] = []
-    for parameter in context.command.params:
-        name, value = parameter.name or "", context.params.get(parameter.name or "")
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if isinstance(parameter, click.Option) and given and name not in left_out:
-            if not parameter.is_flag:
-                words += [parameter.opts[0], shlex.join(value) if isinstance(value, tuple) else str(value)]
-            else:
-                words.append(parameter.opts[0] if value else (parameter.secondary_opts or parameter.opts)[0])
-    return words
-
-
-# ---- launch ------------------------------------------------------------
-
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
 _INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
@@ -300,6 +252,52 @@ def _report(console: Console, finish: RunOver, run: ClusterRun) -> None:
     _say(console, f"{finish.summary}. Its last lines:")
     for line in lines or ["(no output)"]:
         console.print(f"  | {printable(_COLOURS.sub('', line))}", markup=False, emoji=False, highlight=False)
+
+
+# ---- `tfmini launch --on slurm --sbatch FILE`: a batch script that does the same when Slurm runs it ----------------
+
+_NOTICE_S = 60  # before the time limit; time to save
+
+
+def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> str:
+    """The text of a script for sbatch.
+
+    When one of its nodes fails, Slurm starts the job again. All tasks get SIGTERM a minute before the time limit.
+
+    Args:
+      command: what the job runs.
+      name: of the job.
+    """
+    requests = options.requests()
+    cpus = max(request.resources.cpus or 1 for request in requests)
+    # A directive is a line of a shell script, which the name of a file must not end.
+    label = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+    lines = [f"--job-name={label}", f"--ntasks={len(requests)}", f"--cpus-per-task={cpus}"]
+    if options.worker_memory is not None:
+        lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
+    if options.worker_gpus:
+        lines.append(f"--gpus={options.worker_gpus * (options.workers + options.chief)}")
+    if options.pack is False:
+        lines.append("--spread-job")
+    if options.restarts:
+        lines.append("--no-kill")  # the launcher starts lost tasks again; if its own node fails, the job starts again
+    lines += ["--requeue", "--open-mode=append", f"--signal=TERM@{_NOTICE_S}"]
+    directives = [f"#SBATCH {line}" for line in lines]
+    return "\n".join(["#!/bin/bash", *directives, "", f"exec {shlex.join(command)}", ""])
+
+
+def command_again(context: click.Context, left_out: Sequence[str]) -> list[str]:
+    """The command line of a click command as the user gave it, without some of its options."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        name, value = parameter.name or "", context.params.get(parameter.name or "")
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(parameter, click.Option) and given and name not in left_out:
+            if not parameter.is_flag:
+                words += [parameter.opts[0], shlex.join(value) if isinstance(value, tuple) else str(value)]
+            else:
+                words.append(parameter.opts[0] if value else (parameter.secondary_opts or parameter.opts)[0])
+    return words
 
 
 # ---- horovodrun ----------------------------------------

@@ -176,7 +176,7 @@ _KINDS = (
 )  # fmt: skip
 
 
-# ---- status ------------------------------------------------------------
+# ---- `tfmini status`: prints the tables, once or again and again ---------------------------------------------------
 
 
 @click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})

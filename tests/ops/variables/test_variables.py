@@ -16,9 +16,8 @@ from tfmini import dtypes
 from tfmini.graph import conversion, scoping
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
-from tfmini.ops.variables import base as variable_kind
+from tfmini.ops.variables import base, initializers
 from tfmini.ops.variables import functions as variables
-from tfmini.ops.variables import initializers
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +45,11 @@ def test_variables_are_references_or_resources() -> None:
     assert isinstance(reference, tf.Variable) and isinstance(resource, tf.Variable)
     assert isinstance(reference, variables.RefVariable) and isinstance(resource, variables.ResourceVariable)
     assert repr(reference) == "<tf.Variable 'v:0' shape=() dtype=float32_ref>"
-    variable_kind.enable_resource_variables()
+    base.enable_resource_variables()
     try:
         assert isinstance(tf.Variable(1.0), variables.ResourceVariable)
     finally:
-        variable_kind.disable_resource_variables()
+        base.disable_resource_variables()
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         tf.Variable(1.0, nonsense=3)
     with pytest.raises(TypeError, match="not iterable"):

@@ -80,7 +80,7 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
     return product
 
 
-# ---- operations ------------------------------------------------------------
+# ---- The collectives, of one tensor and of groups ------------------------------------------------------------------
 
 
 def allreduce(

@@ -115,7 +115,7 @@ def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
     return func_with_args
 
 
-# ---- model variables ------------------------------------------------------------
+# ---- Creation of variables, and lists of them by kind, scope and name ----------------------------------------------
 
 
 @export("tf.contrib.framework.variable", "tf.contrib.slim.variable")

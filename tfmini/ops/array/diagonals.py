@@ -209,14 +209,14 @@ def _diag_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [part_op(grad, k, np.zeros((), grad.dtype.base_dtype.numpy)), None, None, None, None]
 
 
-# ---- diagonals ------------------------------------------------------------
+# ---- Diagonals of whole tensors: ``Diag`` and ``DiagPart``; and the declarations for matrices ----------------------
 
 _NUMBERS = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"
-_diagonals_diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
-_diagonals_diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
-_diagonals_diag.gradient(lambda node, grad: [_diag_part(grad)])
+_tensor_diag = op(f"Diag(diagonal: T) -> output: T; {_NUMBERS}")
+_tensor_diag.kernel("CPU")(lambda diagonal: np.diag(diagonal.ravel()).reshape(diagonal.shape * 2))
+_tensor_diag.gradient(lambda node, grad: [_diag_part(grad)])
 _diag_part: OpHandle = op(f"DiagPart(input: T) -> diagonal: T; {_NUMBERS}")
-_diag_part.gradient(lambda node, grad: [_diagonals_diag(grad)])
+_diag_part.gradient(lambda node, grad: [_tensor_diag(grad)])
 _matrix_diag = op("MatrixDiag(diagonal: T) -> output: T; T: type")
 _matrix_diag.gradient(lambda node, grad: [_matrix_diag_part(grad)])
 _matrix_diag_part: OpHandle = op("MatrixDiagPart(input: T) -> diagonal: T; T: type")
@@ -229,8 +229,8 @@ _band_part = op(
 _band_part.gradient(lambda node, grad: [_band_part(grad, node.inputs[1], node.inputs[2]), None, None])
 
 
-@_diagonals_diag.shape
-def _diagonals_diag_shape(node: Operation) -> list[RawShape]:
+@_tensor_diag.shape
+def _tensor_diag_shape(node: Operation) -> list[RawShape]:
     raw = at_least_rank(node.inputs[0].raw_shape, 1)
     return [None if raw is None else raw + raw]
 
@@ -352,7 +352,7 @@ def _band_part_kernel(value: Array, num_lower: Array, num_upper: Array) -> Any:
 @export("tf.diag", "tf.linalg.tensor_diag")
 def diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
     """The tensor of shape ``s + s`` with ``diagonal`` (shape s) where both halves of the index agree (``tf.diag``)."""
-    return _diagonals_diag(diagonal, name=name)
+    return _tensor_diag(diagonal, name=name)
 
 
 @export("tf.diag_part", "tf.linalg.tensor_diag_part")

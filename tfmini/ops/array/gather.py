@@ -50,7 +50,7 @@ _gather_nd = op(
 )  # fmt: skip
 
 
-# ---- Gather -------------------------------------------------------------------------------------
+# ---- Gather and GatherV2 -------------------------------------------------------------------------------------------
 
 
 @_gather_v1.shape
@@ -218,7 +218,7 @@ def _gather_nd_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [raw_ops.ScatterNd(indices, grad, whole), None]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of gathers -----------------------------------------------------------------------------------
 
 
 @export("tf.gather")
@@ -383,7 +383,7 @@ def _add_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [grad, None, gather_nd(grad, node.inputs[1])]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of scatters ----------------------------------------------------------------------------------
 
 
 @export("tf.scatter_nd", "tf.manip.scatter_nd")

@@ -136,7 +136,7 @@ _with_default.kernel("CPU")(_pass_on)
 _with_default.gradient(_pass_gradient)
 
 
-# ---- public functions -------------------------------------------------------------------------
+# ---- Public functions of identities, checks and placeholders -------------------------------------------------------
 
 
 @export("tf.identity")
@@ -288,7 +288,7 @@ def _bitcast_kernel(node: Node) -> Any:
     return run
 
 
-# ---- public functions -------------------------------------------------------------------------
+# ---- Public functions of type changes ------------------------------------------------------------------------------
 
 
 @overload

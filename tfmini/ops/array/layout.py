@@ -172,7 +172,7 @@ def _roll_kernel(value: Array, shift: Array, axis: Array) -> Any:
     return np.roll(value, np.ravel(shift).tolist(), axes)
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of tile, reverse, roll, meshgrid and repeat --------------------------------------------------
 
 
 @export("tf.tile", "tf.manip.tile")
@@ -313,7 +313,7 @@ def _conjugate_transpose_kernel(x: Array, perm: Array) -> Any:
     return np.conj(transposed) if transposed.dtype.kind == "c" else transposed
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of transposition -----------------------------------------------------------------------------
 
 
 @export("tf.transpose")

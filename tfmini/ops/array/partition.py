@@ -110,7 +110,7 @@ def _stitch_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [None] * count + [gather(grad, indices) for indices in node.inputs[:count]]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of partition and stitch ----------------------------------------------------------------------
 
 
 @export("tf.dynamic_partition")
@@ -281,7 +281,7 @@ def _unravel_kernel(indices: Array, dims: Array) -> Any:
     return found if np.ndim(indices) else found[:, 0]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of index vectors and sets --------------------------------------------------------------------
 
 
 @export("tf.unique")
@@ -364,7 +364,7 @@ def _where_shape(node: Operation) -> list[RawShape]:
     return [(None, None if raw is None else len(raw))]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of masks -------------------------------------------------------------------------------------
 
 
 @export("tf.where")

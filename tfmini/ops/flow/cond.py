@@ -226,7 +226,7 @@ def _after_controls(value: TensorLike) -> Any:
     return group(value) if isinstance(value, Operation) else identity(value)
 
 
-# ---- cond ------------------------------------------------------------
+# ---- ``tf.cond``: builds both branches and merges what they return -------------------------------------------------
 
 Branch = Callable[[], Any]
 

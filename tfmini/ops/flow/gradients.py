@@ -223,14 +223,11 @@ def _zero_shape(op: Operation, dense_shape: Tensor) -> Tensor:
     return zeros_like(sizes, optimize=False)
 
 
-# ---- gradients ------------------------------------------------------------
-
-
 def _current(op: Operation) -> Any:
     return op.graph._get_control_flow_context()
 
 
-# ---- the ops ----------------------------------------------------------------------------------
+# ---- The gradients of the control flow ops -------------------------------------------------------------------------
 
 
 @all_of(flow.switch_op, flow.ref_switch_op).gradient
@@ -325,7 +322,7 @@ def _enter_gradient(node: Operation, grad: Tensor) -> Any:
 flow.loop_cond.gradient(lambda node, grad: None)
 
 
-# ---- the sweep --------------------------------------------------------------------------------
+# ---- What the sweep of `gradients` does at conds and loops ---------------------------------------------------------
 
 
 def is_loop_switch(op: Operation) -> bool:

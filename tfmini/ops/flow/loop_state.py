@@ -16,7 +16,6 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.control import control_trigger
 from tfmini.ops.flow import flow_ops
-from tfmini.ops.flow import flow_ops as flow
 from tfmini.ops.flow.cond import CondContext
 from tfmini.ops.flow.control_flow_context import inside, outside
 from tfmini.ops.flow.while_loop import WhileContext, is_loop_constant
@@ -90,11 +89,11 @@ class GradLoopState:
             forward.AddName(n.name)
             entered = forward.enter(n, name="f_count")
             forward.loop_enters.append(entered)
-            merged = flow.merge([entered, entered])[0]
-            done, going_on = flow.switch(merged, forward.pivot)
-            following = flow.next_iteration(add(going_on, 1))
+            merged = flow_ops.merge([entered, entered])[0]
+            done, going_on = flow_ops.switch(merged, forward.pivot)
+            following = flow_ops.next_iteration(add(going_on, 1))
             merged.op._update_input(1, following)
-            total = flow.exit(done, name="f_count")
+            total = flow_ops.exit(done, name="f_count")
             forward.loop_exits.append(total)
             forward.ExitResult([total])
         return total, following
@@ -107,15 +106,15 @@ class GradLoopState:
             grad.AddName(count.name)
             entered = grad.enter(count, name="b_count")
             grad.loop_enters.append(entered)
-            merged = flow.merge([entered, entered])[0]
+            merged = flow_ops.merge([entered, entered])[0]
             grad._pivot_for_pred = merged
-            grad._pivot = flow.loop_cond(greater_equal(merged, one), name="b_count")
-            done, going_on = flow.switch(merged, grad.pivot)
+            grad._pivot = flow_ops.loop_cond(greater_equal(merged, one), name="b_count")
+            done, going_on = flow_ops.switch(merged, grad.pivot)
             index = subtract(going_on, one)
             grad._pivot_for_body = index
-            following: Tensor = flow.next_iteration(index)
+            following: Tensor = flow_ops.next_iteration(index)
             merged.op._update_input(1, following)
-            final = flow.exit(done, name="b_count")
+            final = flow_ops.exit(done, name="b_count")
             grad.loop_exits.append(final)
             if self.outer_grad_state is not None:
                 # An execution of the inner loop pops after all later executions have.
@@ -197,7 +196,7 @@ class GradLoopState:
         with control_dependencies(None), inside(self.grad_context):
             if cond is not None:
                 branch = 1 - cond.branch if dead_branch else cond.branch
-                history = flow.switch_beside(history, self._remembered_pred(cond))[branch]
+                history = flow_ops.switch_beside(history, self._remembered_pred(cond))[branch]
             pop: Tensor = flow_ops.pop_op(history, elem_type=value.dtype.base_dtype)
             pop.set_shape(value.shape)
         if self.grad_context.parallel_iterations > 1:

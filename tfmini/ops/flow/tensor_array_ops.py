@@ -189,7 +189,7 @@ class TensorArrayState:
         refuse(start + text)
 
 
-# ---- tensor array ops ------------------------------------------------------------
+# ---- The declarations ----------------------------------------------------------------------------------------------
 
 tensor_array_op: OpHandle[Any] = op(
     """TensorArrayV3(size: int32) -> handle: resource, flow: float

@@ -298,7 +298,7 @@ def is_loop_constant(op: Operation) -> bool:
     return op.type in ENTER_OPS and bool(op.attrs["is_constant"])
 
 
-# ---- while loop ------------------------------------------------------------
+# ---- ``tf.while_loop``: builds the loop, and its back edges --------------------------------------------------------
 
 Function = Callable[..., Any]
 

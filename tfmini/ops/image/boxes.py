@@ -313,7 +313,7 @@ def _crop_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [for_image, crop_grad_boxes_op(grad, image, boxes, box_ind), None, None]
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of crops and suppression ---------------------------------------------------------------------
 
 
 @export("tf.image.crop_and_resize")
@@ -622,7 +622,7 @@ def _outline(image: Array, box: Sequence[int], colour: Array) -> None:
         image[rows, column] = colour
 
 
-# ---- public functions ---------------------------------------------------------------------------
+# ---- Public functions of sampled and drawn boxes -------------------------------------------------------------------
 
 
 @export("tf.image.sample_distorted_bounding_box")

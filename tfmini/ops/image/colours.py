@@ -312,12 +312,12 @@ def psnr(a: TensorLike, b: TensorLike, max_val: TensorLike, name: str | None = N
       max_val: the range of values, such as 255.
     """
     with name_scope(name, "PSNR", [a, b]):
-        peak, a, b = _measures_as_floats(max_val, a, b)
+        peak, a, b = _peak_and_images(max_val, a, b)
         mean = reduce_mean(squared_difference(a, b), [-3, -2, -1])
         return subtract(20 * log(peak) / np.float32(np.log(10)), np.float32(10 / np.log(10)) * log(mean), name="psnr")
 
 
-def _measures_as_floats(max_val: TensorLike, *images: object) -> list[Tensor]:
+def _peak_and_images(max_val: TensorLike, *images: object) -> list[Tensor]:
     first = convert_to_tensor(images[0])
     peak = convert_image_dtype(convert_to_tensor(max_val, dtype=first.dtype), np.float32)
     return [peak, *(convert_image_dtype(convert_to_tensor(image), np.float32) for image in images)]
@@ -337,7 +337,7 @@ def ssim(
       k1, k2: keep the quotients away from 0 / 0.
     """
     with name_scope(None, "SSIM", [img1, img2]):
-        peak, x, y = _measures_as_floats(max_val, img1, img2)
+        peak, x, y = _peak_and_images(max_val, img1, img2)
         sizes = shape_of(x)
         rows_on = concat([[-1], sizes[-3:]], 0)
         x, y = reshape(x, rows_on), reshape(y, rows_on)

@@ -10,12 +10,12 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.checkpoint import files
-from tfmini.checkpoint import reader as slices
-from tfmini.checkpoint import reader as sstable
-from tfmini.checkpoint import writer as merging
 from tfmini.checkpoint.files import checked_array
 from tfmini.checkpoint.reader import FULL, BundleReader, Slice, TensorEntry, checked_entry, encode_key, missing_key
-from tfmini.checkpoint.writer import BundleWriter
+from tfmini.checkpoint.reader import build as build_table
+from tfmini.checkpoint.reader import parse as parse_slice
+from tfmini.checkpoint.reader import read as read_table
+from tfmini.checkpoint.writer import BundleWriter, merge
 from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
@@ -78,7 +78,7 @@ class V1Writer:
         header = protos.SavedTensorSlices()
         header.meta.versions.producer = 1
         header.meta.tensor.extend(self._tensors[name] for name in sorted(self._tensors))
-        table = sstable.build([(b"", header.SerializeToString()), *sorted(self._records.items())])
+        table = build_table([(b"", header.SerializeToString()), *sorted(self._records.items())])
         files.write_atomically(self._path, table, self._disk)
 
 
@@ -106,7 +106,7 @@ class V1Reader(BundleReader):
         except OSError as error:
             raise errors.from_os_error(error, path) from None
         with errors.reading(f"Unable to open table file {path}", remedy=_REMEDY):
-            records = dict(sstable.read(content))
+            records = dict(read_table(content))
             header: Any = protos.SavedTensorSlices.FromString(records.pop(b"", b""))
             self._records.update((key, (path, record)) for key, record in records.items())
         for meta in header.meta.tensor:
@@ -246,7 +246,7 @@ def _check_count(tensor: Tensor, count: int) -> None:
 def _sliced_shape(spec: bytes) -> RawShape:
     if not spec:
         return None
-    shape, part = slices.parse(spec.decode())
+    shape, part = parse_slice(spec.decode())
     return part.shape(shape)
 
 
@@ -301,9 +301,9 @@ def _texts(values: Array, count: int | None = None) -> list[str]:
     return [text.decode() for text in values.tolist()]
 
 
-def _parse(spec: str) -> tuple[tuple[int, ...], slices.Slice]:
+def _parse(spec: str) -> tuple[tuple[int, ...], Slice]:
     try:
-        return slices.parse(spec)
+        return parse_slice(spec)
     except ValueError as error:
         raise errors.InvalidArgumentError.of(str(error)) from None
 
@@ -394,7 +394,7 @@ restore.kernel("CPU")(lambda file_pattern, tensor_name, *, dt: _restore_slice(fi
 
 @merge_v2_checkpoints.kernel("CPU")
 def _merge(checkpoint_prefixes: Array, destination_prefix: Array, *, delete_old_dirs: bool) -> Any:
-    merging.merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
+    merge(_texts(checkpoint_prefixes), _scalar(destination_prefix).decode(), delete_old_dirs)
 
 
 def _check_scalars(**values: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes, errors
-from tfmini.checkpoint import files as varint
+from tfmini.checkpoint.files import encode as encode_varint
 from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.io.record_files import InflatedFile, RecordReader
@@ -254,9 +254,9 @@ class _SerializableReader(ReaderState):
 
     def serialize(self) -> bytes:
         fields = (self.units_started, self.units_finished, self.produced)
-        parts = [bytes([8 * i]) + varint.encode(value) for i, value in enumerate(fields, 1) if value]
+        parts = [bytes([8 * i]) + encode_varint(value) for i, value in enumerate(fields, 1) if value]
         if self.work:
-            parts.append(bytes([34]) + varint.encode(len(self.work)) + self.work)
+            parts.append(bytes([34]) + encode_varint(len(self.work)) + self.work)
         return b"".join(parts)
 
     def restore(self, state: bytes) -> None:

@@ -23,7 +23,7 @@ from tfmini.graph.families import (
 )
 from tfmini.graph.node import Node
 from tfmini.ops.array import filling as array_filling
-from tfmini.ops.array import partition as array_masking
+from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
@@ -253,7 +253,7 @@ def _where(
     if x is None and y is None:
         with name_scope(name, "Where", [condition]) as scope:
             condition = convert_to_tensor(condition, preferred_dtype=dtypes.bool, name="condition")
-            return array_masking.where(condition, name=scope)
+            return array_partition.where(condition, name=scope)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
     return handle(condition, x, y, name=name or default_name)

@@ -139,7 +139,7 @@ def _input_gradient(
     return sum_op(found, stretched, keep_dims=True) if stretched else found
 
 
-# ---- contraction ------------------------------------------------------------
+# ---- ``tf.tensordot``: axes are put in order for one matrix product ------------------------------------------------
 
 
 def _sizes(x: Tensor, axes: list[int]) -> list[Any]:

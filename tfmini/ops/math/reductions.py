@@ -288,7 +288,7 @@ def cumprod(
 # ---- The public reductions: ``tf.reduce_*``, ``tf.argmax``, ``tf.count_nonzero``, ``tf.bincount`` ------------------
 
 
-def _reduce_functions_reduction(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
+def _reduce_function(handle: OpHandle, function_name: str, text: str) -> Callable[..., Tensor]:
     def function(
         input_tensor: TensorLike, axis: AxisLike | None = None, keepdims: bool | None = None, name: str | None = None,
         reduction_indices: AxisLike | None = None, keep_dims: bool | None = None,
@@ -335,13 +335,13 @@ def _old_names(
     return axis, bool(keepdims)
 
 
-reduce_sum = _reduce_functions_reduction(sum_op, "reduce_sum", "The sum")
-reduce_mean = _reduce_functions_reduction(mean_op, "reduce_mean", "The mean")
-reduce_prod = _reduce_functions_reduction(prod_op, "reduce_prod", "The product")
-reduce_max = _reduce_functions_reduction(max_op, "reduce_max", "The largest element")
-reduce_min = _reduce_functions_reduction(min_op, "reduce_min", "The smallest element")
-reduce_all = _reduce_functions_reduction(all_op, "reduce_all", "Whether all elements are true,")
-reduce_any = _reduce_functions_reduction(any_op, "reduce_any", "Whether any element is true,")
+reduce_sum = _reduce_function(sum_op, "reduce_sum", "The sum")
+reduce_mean = _reduce_function(mean_op, "reduce_mean", "The mean")
+reduce_prod = _reduce_function(prod_op, "reduce_prod", "The product")
+reduce_max = _reduce_function(max_op, "reduce_max", "The largest element")
+reduce_min = _reduce_function(min_op, "reduce_min", "The smallest element")
+reduce_all = _reduce_function(all_op, "reduce_all", "Whether all elements are true,")
+reduce_any = _reduce_function(any_op, "reduce_any", "Whether any element is true,")
 
 
 @export("tf.math.reduce_euclidean_norm")

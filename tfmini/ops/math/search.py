@@ -178,7 +178,7 @@ def nth_element(input: TensorLike, n: TensorLike, reverse: bool = False, name: s
     return nth_element_op(input, n, reverse=reverse, name=name)
 
 
-# ---- search ------------------------------------------------------------
+# ---- Declarations of bounds, histograms, buckets and unique slices -------------------------------------------------
 
 _BOUND = "(sorted_inputs: T, values: T) -> output: out_type; T: type; out_type: {int32, int64} = DT_INT32"
 _IDX = "Taxis: {int32, int64} = DT_INT64; out_idx: {int32, int64} = DT_INT32"

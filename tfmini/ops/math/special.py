@@ -158,7 +158,7 @@ def _cumulative_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [swept(positive) - swept(negative), None]
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of gamma, beta, Bessel and cumulative sums ---------------------------------------------------
 
 
 @export("tf.igamma", "tf.math.igamma")
@@ -369,7 +369,7 @@ for _rank in (1, 2):
     _register_real_gradients(_rank)
 
 
-# ---- public functions -----------------------------------------------------------------------
+# ---- Public functions of the Fourier transforms --------------------------------------------------------------------
 
 
 def _complex_function(handle: OpHandle, name: str, what: str) -> Callable[..., Tensor]:

@@ -71,7 +71,7 @@ for _handle in (
 ):  # fmt: skip
     _handle.shape(equal_shapes)
 
-# ---- kernels ------------------------------------------------------------------------------------
+# ---- kernels of activations ----------------------------------------------------------------------------------------
 
 
 def _elu(x: Array) -> Any:
@@ -176,7 +176,7 @@ def _leaky_relu_grad_factory(node: Node) -> Callable[..., Any]:
     return leaky_relu_grad
 
 
-# ---- gradients ----------------------------------------------------------------------------------
+# ---- gradients of activations --------------------------------------------------------------------------------------
 
 
 def _from_output(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
@@ -312,7 +312,7 @@ def _xent_shape(node: Operation) -> list[RawShape]:
     return [shape[:1], shape]
 
 
-# ---- kernels ------------------------------------------------------------------------------------
+# ---- kernels of softmax and the cross-entropies --------------------------------------------------------------------
 
 
 def _scaled(logits: Array) -> Array:
@@ -450,7 +450,7 @@ def _sparse_xent_factory(node: Node) -> Any:
     return kernel
 
 
-# ---- gradients ----------------------------------------------------------------------------------
+# ---- gradients of softmax and the cross-entropies ------------------------------------------------------------------
 
 
 def _last_sum(value: Tensor) -> Tensor:

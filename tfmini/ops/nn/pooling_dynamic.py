@@ -20,7 +20,7 @@ from tfmini.ops.nn.pooling import max_pool_grad_grad_of, max_pool_grad_of, max_p
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
-_ATTRS = "; padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: realnumbertype"
+_POOL_ATTRS = "; padding: {'SAME', 'VALID'}; data_format: {'NHWC', 'NCHW'} = 'NHWC'; T: realnumbertype"
 _GRAD = "(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> output: T"
 
 max_pool_v2_op = op(
@@ -31,9 +31,9 @@ max_pool_v2_op = op(
 max_pool_v2_op.kernel_factory("CPU")(
     lambda node: lambda image, ksize, strides: max_pool_of(_sized(node.attrs, ksize, strides))(image)
 )
-max_pool_grad_v2_op = op("MaxPoolGradV2" + _GRAD + _ATTRS + " = DT_FLOAT")
+max_pool_grad_v2_op = op("MaxPoolGradV2" + _GRAD + _POOL_ATTRS + " = DT_FLOAT")
 max_pool_grad_v2_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
-max_pool_grad_grad_v2_op = op("MaxPoolGradGradV2" + _GRAD + _ATTRS)
+max_pool_grad_grad_v2_op = op("MaxPoolGradGradV2" + _GRAD + _POOL_ATTRS)
 max_pool_grad_grad_v2_op.shape(lambda node: [merge_raw(with_rank(node.inputs[1].raw_shape, 4), None)])
 
 
@@ -95,15 +95,15 @@ def _grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 # ---- Grey-scale dilation and erosion of images ---------------------------------------------------------------------
 
-_morphology_ATTRS = "; T: realnumbertype; strides: list(int) >= 4; rates: list(int) >= 4; padding: {'SAME', 'VALID'}"
-dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _morphology_ATTRS)
+_DILATION_ATTRS = "; T: realnumbertype; strides: list(int) >= 4; rates: list(int) >= 4; padding: {'SAME', 'VALID'}"
+dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _DILATION_ATTRS)
 dilation_input_op = op(
-    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _morphology_ATTRS,
+    "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _DILATION_ATTRS,
     shape=same_shape,
     differentiable=False,
 )
 dilation_filter_op = op(
-    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _morphology_ATTRS,
+    "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _DILATION_ATTRS,
     shape=second_shape,
     differentiable=False,
 )

@@ -107,7 +107,7 @@ class AccumulatorLedger:
         }
 
 
-# ---- accumulator state ------------------------------------------------------------
+# ---- The states of accumulators, for dense and for sparse gradients ------------------------------------------------
 
 _log = logging.getLogger("tfmini.ops")
 

@@ -193,7 +193,7 @@ def _map_clear(*, resources: DeviceResources, node: Node) -> tuple[()]:
     return ()
 
 
-# ---- staging ------------------------------------------------------------
+# ---- The classes of staging areas ----------------------------------------------------------------------------------
 
 
 class BaseStagingArea:

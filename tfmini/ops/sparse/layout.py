@@ -12,7 +12,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.memory import check_room
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
-from tfmini.ops.array import partition as array_sets
+from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
@@ -140,7 +140,7 @@ def flat_positions(indices: Array, shape: Any) -> Any:
     return indices @ strides
 
 
-# ---- layout ------------------------------------------------------------
+# ---- The declarations of the ops -----------------------------------------------------------------------------------
 
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
@@ -205,7 +205,7 @@ def _reorder_gradient(node: Operation, _: object, grad: Tensor) -> list[Any]:
     count = getitem(array_shape.shape(indices), 0)
     numbers = array_filling.range(count)
     _, places = reorder_op(indices, numbers, shape)
-    return [None, array_gather.gather(grad, array_sets.invert_permutation(places)), None]
+    return [None, array_gather.gather(grad, array_partition.invert_permutation(places)), None]
 
 
 @reshape_op.kernel("CPU")

@@ -286,7 +286,7 @@ def _add(
     return np.int64(_map(resources, container, shared_name, node).add(indices, values, shape))
 
 
-_tensors_map_ROW_BYTES = 512  # of a tensor that is kept, without elements
+_KEPT_BYTES = 512  # of a tensor that is kept, without elements
 
 
 @add_many_sparse.kernel("CPU")
@@ -301,7 +301,7 @@ def _add_many(
     rows = indices[:, 0]
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
         refuse(f"Received invalid row {rows.max()}, expected < {shape[0]}")
-    check_room((int(shape[0]),), _tensors_map_ROW_BYTES)
+    check_room((int(shape[0]),), _KEPT_BYTES)
     numbers = np.empty(int(shape[0]), np.int64)
     for row in range(len(numbers)):
         chosen = rows == row

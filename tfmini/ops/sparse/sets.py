@@ -252,7 +252,7 @@ def edit_distance(
 
 # ---- Crosses of features: every combination of one value from each column (``tf.sparse.cross``) --------------------
 
-_crossing_TYPES = "list({int64, string}) >= 0"
+_CROSSED_TYPES = "list({int64, string}) >= 0"
 _HASH_KEY = 0xDECAFCAFFE
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _SHIFT = np.uint64(47)
@@ -265,8 +265,8 @@ cross_op: OpHandle[Any] = op(
     hashed_output: bool
     num_buckets: int >= 0
     hash_key: int
-    sparse_types: {_crossing_TYPES}
-    dense_types: {_crossing_TYPES}
+    sparse_types: {_CROSSED_TYPES}
+    dense_types: {_CROSSED_TYPES}
     out_type: {{int64, string}}
     internal_type: {{int64, string}}""",
     shape=[(None, 2), (None,), (2,)],

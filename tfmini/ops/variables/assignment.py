@@ -27,7 +27,7 @@ from tfmini.graph.families import (
 from tfmini.graph.node import Node
 from tfmini.ops.array.slicing import MASKS, slice_index, strided_slice_assign_op
 from tfmini.ops.math.broadcast import named
-from tfmini.ops.variables import ref_ops as state_ref
+from tfmini.ops.variables import ref_ops
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import beside
 from tfmini.ops.variables.resource_ops import handle_data, read_variable, scatter_nd_ops, scatter_ops
@@ -39,7 +39,7 @@ def variable_op(
     shape: ShapeLike, dtype: DType, name: str = "Variable", container: str = "", shared_name: str = ""
 ) -> Tensor:
     """A reference variable without an initial value (``state_ops.variable_op_v2``)."""
-    return state_ref.variable_v2(
+    return ref_ops.variable_v2(
         shape=as_raw(shape), dtype=dtype, name=name, container=container, shared_name=shared_name
     )
 
@@ -72,7 +72,7 @@ def assign(
         return ref.assign(value, name=name)  # type: ignore[attr-defined]
     validate = True if validate_shape is None else validate_shape
     locking = True if use_locking is None else use_locking
-    return _update(state_ref.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)
+    return _update(ref_ops.assign_op, ref, value, validate_shape=validate, use_locking=locking, name=name)
 
 
 @export("tf.assign_add")
@@ -80,7 +80,7 @@ def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = N
     """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
-    return _update(state_ref.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
+    return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
 @export("tf.assign_sub")
@@ -90,7 +90,7 @@ def assign_sub(
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_sub(value)
-    return _update(state_ref.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
+    return _update(ref_ops.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
 @export("tf.count_up_to")
@@ -98,7 +98,7 @@ def count_up_to(ref: Variable | GraphTensor, limit: int, name: str | None = None
     """Adds one and returns the value before; OutOfRangeError if that is ``limit`` or more (``tf.count_up_to``)."""
     if isinstance(ref, BaseResourceVariable):
         return ref.count_up_to(limit)
-    return _update(state_ref.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
+    return _update(ref_ops.count_up_to_op, ref, limit=limit, name=name)  # type: ignore[no-any-return]
 
 
 @export("tf.is_variable_initialized")
@@ -106,7 +106,7 @@ def is_variable_initialized(variable: GraphTensor, name: str | None = None) -> T
     """Whether the variable has a value, a bool scalar (``tf.is_variable_initialized``)."""
     if isinstance(variable, Variable):
         return variable.is_initialized(name)
-    return _update(state_ref.is_initialized_op, variable, name=name)  # type: ignore[no-any-return]
+    return _update(ref_ops.is_initialized_op, variable, name=name)  # type: ignore[no-any-return]
 
 
 class ScatterFunction(Protocol):

@@ -173,7 +173,7 @@ class SaveSliceInfo:
         )
 
 
-# ---- base ------------------------------------------------------------
+# ---- `Variable`, and how the call of it finds the class to make ----------------------------------------------------
 
 # The class for ``use_resource`` False and True; `ref_variable` and `resource_variable` register theirs.
 KINDS: dict[bool, type[Variable]] = {}

@@ -14,7 +14,7 @@ from tfmini.graph.meta_graph import register_proto_function
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.ops.array import joining as array_joining
-from tfmini.ops.array import partition as array_masking
+from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import group
@@ -135,7 +135,7 @@ def report_uninitialized_variables(
                 return constant([], dtype=dtypes.string)
             without_value = logical_not(array_joining.stack(checks))
             names = constant([v.op.name for v in variables])
-            return array_masking.boolean_mask(names, without_value)
+            return array_partition.boolean_mask(names, without_value)
 
 
 def _to_proto(variable: Variable, export_scope: str | None = None) -> Any:
@@ -213,4 +213,4 @@ def report_uninitialized_resources(
             return constant([], dtype=dtypes.string)
         missing = logical_not(array_joining.stack([resource.is_initialized for resource in found]))
         names = constant([resource.handle.name for resource in found])
-        return array_masking.boolean_mask(names, missing)
+        return array_partition.boolean_mask(names, missing)

@@ -17,12 +17,12 @@ from tfmini.errors import NotFoundError
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.node import Node
 from tfmini.numerics.update_rules import check_nd_indices, check_row_indices, scatter_rows
-from tfmini.ops.array import gather as array_scatter
+from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
-from tfmini.ops.variables import ref_ops as state_ref
+from tfmini.ops.variables import ref_ops
 from tfmini.ops.variables.ref_ops import merged_shape
 from tfmini.ops.variables.state import VariableState
 from tfmini.shapes import RawShape, at_least_rank, format_raw, with_rank
@@ -104,7 +104,7 @@ def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
     return None, None
 
 
-# ---- shapes ---------------------------------------------------------------------------------
+# ---- shapes of reads and assignments -------------------------------------------------------------------------------
 
 
 @resource_count_up_to.shape
@@ -131,7 +131,7 @@ read_variable.shape(lambda node: [_shape_behind(node, "read")])
 
 @all_of(assign_variable, assign_add_variable, assign_sub_variable).shape
 def _assign_shape(node: Operation) -> list[RawShape]:
-    state_ref.merged_shape(_shape_behind(node, "initialize handle for"), node.inputs[1].raw_shape)
+    ref_ops.merged_shape(_shape_behind(node, "initialize handle for"), node.inputs[1].raw_shape)
     return []
 
 
@@ -161,7 +161,7 @@ def _gather_nd_shape(node: Operation) -> list[RawShape]:
     return [indices[:-1] + params[indices[-1] :]]
 
 
-# ---- kernels --------------------------------------------------------------------------------
+# ---- kernels of reads and assignments ------------------------------------------------------------------------------
 
 
 @var_handle.state_kernel("CPU")
@@ -209,13 +209,13 @@ def _assign(state: VariableState, value: Array, *, dtype: DType) -> tuple[()]:
 
 @assign_add_variable.kernel("CPU")
 def _assign_add(state: VariableState, value: Array) -> tuple[()]:
-    state.update(state_ref.add_in_place, value)
+    state.update(ref_ops.add_in_place, value)
     return ()
 
 
 @assign_sub_variable.kernel("CPU")
 def _assign_sub(state: VariableState, value: Array) -> tuple[()]:
-    state.update(state_ref.subtract_in_place, value)
+    state.update(ref_ops.subtract_in_place, value)
     return ()
 
 
@@ -230,7 +230,7 @@ def _destroy(state: VariableState, *, ignore_lookup_error: bool) -> tuple[()]:
 @resource_count_up_to.kernel("CPU")
 def _count_up_to(state: VariableState, *, limit: int, T: DType) -> Any:
     _check_dtype(state, T, "count up")
-    return state_ref.count_up_to(state, limit=limit)
+    return ref_ops.count_up_to(state, limit=limit)
 
 
 @resource_gather.kernel("CPU")
@@ -262,7 +262,7 @@ _OPERATIONS = {"Update": "type", "Add": "numbertype", "Sub": "numbertype", "Mul"
                "Div": "numbertype", "Min": _ORDERED, "Max": _ORDERED}  # fmt: skip
 
 
-# ---- shapes ---------------------------------------------------------------------------------
+# ---- shapes of scatter ops -----------------------------------------------------------------------------------------
 
 
 def _check_row_shapes(shape: RawShape, indices: RawShape, updates: RawShape) -> None:
@@ -291,7 +291,7 @@ def _shape_of(check: Callable[..., None], by_handle: bool) -> Callable[[Operatio
     return shape
 
 
-# ---- kernels --------------------------------------------------------------------------------
+# ---- kernels of scatter ops ----------------------------------------------------------------------------------------
 
 
 def _update_rows(buffer: Array, operation: str, indices: Array, updates: Array) -> None:
@@ -400,4 +400,4 @@ def _gather_nd_gradient(node: Operation, grad: Tensor) -> list[Any]:
     whole = variable_shape(handle, out_type=indices.dtype)
     if indices.shape.ndims == 2 and indices.shape.as_list()[-1] == 1:
         return [IndexedSlices(grad, array_shape.squeeze(indices, axis=-1), whole), None]
-    return [array_scatter.scatter_nd(indices, grad, whole), None]
+    return [array_gather.scatter_nd(indices, grad, whole), None]

@@ -17,8 +17,8 @@ from tfmini.export import export
 from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection, get_collection_ref, get_graph_from_inputs
-from tfmini.ops.variables import base as variable_kind
 from tfmini.ops.variables.base import (
+    SCOPES_KEY,
     VariableAggregation,
     VariableSynchronization,
     disable_resource_variables,
@@ -197,7 +197,7 @@ def _check_types_agree(dtype: DTypeLike | None, initializer: Callable[..., Any] 
         raise ValueError(f"Initializer type '{found}' and explicit dtype '{wanted}' don't match.")
 
 
-# ---- scope ------------------------------------------------------------
+# ---- ``tf.get_variable`` and ``tf.variable_scope`` -----------------------------------------------------------------
 
 __all__ = [
     "AUTO_REUSE", "VariableScope", "disable_resource_variables", "enable_resource_variables", "get_local_variable",
@@ -237,7 +237,7 @@ class _Scopes(threading.local):
 
 
 def _scopes() -> _Scopes:
-    scopes: _Scopes = get_default_graph().attachments.setdefault(variable_kind.SCOPES_KEY, _Scopes())
+    scopes: _Scopes = get_default_graph().attachments.setdefault(SCOPES_KEY, _Scopes())
     return scopes
 
 

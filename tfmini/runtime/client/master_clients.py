@@ -19,9 +19,7 @@ from tfmini.protos import RunOptions
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.peer import State
-from tfmini.runtime import process as targets
-from tfmini.runtime.client import answer as wait_reports
-from tfmini.runtime.client.answer import Answer, PendingAnswers
+from tfmini.runtime.client.answer import Answer, Describe, PendingAnswers, report_interrupt
 from tfmini.runtime.client.call import RemoteStep, UnfinishedStep
 from tfmini.runtime.client.fetches import writable
 from tfmini.runtime.gathered_trace import GatheredTrace
@@ -30,7 +28,7 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan, Signature
 from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions, check_own
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import address_of_target, current_process, server_at
 from tfmini.runtime.resources import hold
 
 if TYPE_CHECKING:
@@ -170,7 +168,7 @@ class DirectMaster:
         except errors.OpError:
             raise
         except BaseException:  # Ctrl-C: the client will not take the values
-            wait_reports.report_interrupt(describe, self.master.reactor)
+            report_interrupt(describe, self.master.reactor)
             for step in steps:
                 step.cancel(errors.CancelledError.of("Step was cancelled by an interrupt of its client."))
             raise
@@ -278,7 +276,7 @@ class RemoteMaster:
 
     def _call(
         self, request: m.Message, timeout_s: float | None = None, first: bool = False,
-        describe: wait_reports.Describe | None = None, on_answer: Callable[[Any], None] = lambda answer: None,
+        describe: Describe | None = None, on_answer: Callable[[Any], None] = lambda answer: None,
     ) -> Any:  # fmt: skip
         """Sends a request and waits for its answer, or until the session is closed; ``on_answer`` gets it also then."""
         check_own(self._pid, f"This session with {self._address}")
@@ -292,7 +290,7 @@ class RemoteMaster:
 
     def _answer(
         self, request: m.Message, answer: Answer[Any], answered: Callable[[Any], None], timeout_s: float | None,
-        first: bool, describe: wait_reports.Describe | None,
+        first: bool, describe: Describe | None,
     ) -> Any:  # fmt: skip
         handle = self._peer.call(request, answered, timeout_s=timeout_s, wait_for_ready=first)
         try:
@@ -306,7 +304,7 @@ class RemoteMaster:
             raise
         except BaseException:  # Ctrl-C: the client does not wait for the answer any more
             if describe is not None:
-                wait_reports.report_interrupt(describe, self._reactor)
+                report_interrupt(describe, self._reactor)
             handle.cancel()
             raise
 
@@ -489,7 +487,7 @@ def unreachable(target: str) -> list[Reachability]:
 
 
 def _master_of(target: str) -> Any:
-    server = targets.server_at(targets.address_of_target(target)) if target else None
+    server = server_at(address_of_target(target)) if target else None
     return None if server is None else server.master
 
 

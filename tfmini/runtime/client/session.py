@@ -21,7 +21,6 @@ from tfmini.graph.scopes import session_scope
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
-from tfmini.runtime import process as targets
 from tfmini.runtime.client.answer import located
 from tfmini.runtime.client.call import Call, FinishedStep, PartialRun, key_to_remember, nested_key
 from tfmini.runtime.client.feeds import SessionHandles, converter, flatten_feed
@@ -30,7 +29,8 @@ from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, Rem
 from tfmini.runtime.compiler import kernels
 from tfmini.runtime.master.master import Master, wants_metadata
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import address_of_target, current_process, default_target, server_at
+from tfmini.runtime.process import reset as reset_server
 from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tensorflow")
@@ -56,7 +56,7 @@ class BaseSession:
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph: Graph = graph if graph is not None else get_default_graph()
         self._target = (target.decode() if isinstance(target, bytes) else target) or ""
-        self._host = self._target or targets.default_target()  # of the master; "": in this process
+        self._host = self._target or default_target()  # of the master; "": in this process
         self._config = config
         self._options = SessionOptions.from_proto(config)
         self._closed = False
@@ -72,13 +72,13 @@ class BaseSession:
         self.master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
-        server = targets.server_at(targets.address_of_target(self._host)) if self._host else None
+        server = server_at(address_of_target(self._host)) if self._host else None
         if not self._target:  # its variables are its own, even where its collectives are a server's
             options = replace(self._options, cluster=(), isolate_session_state=server is not None)
             master = DirectMaster(local_master(options) if server is None else server.master, options, self._host)
             _local_masters.add(master)
             return master
-        address = targets.address_of_target(self._host)
+        address = address_of_target(self._host)
         if server is not None:
             return DirectMaster(server.master, self._options, address)
         config = b"" if self._config is None else self._config.SerializeToString()
@@ -226,9 +226,9 @@ class BaseSession:
                     return
                 self._graph.check_input_types()
                 nodes = nodes_of(operations, as_node)
-            if not (self._sent or self._host) and targets.default_target():  # `hvd.init()` came after `tf.Session()`
+            if not (self._sent or self._host) and default_target():  # `hvd.init()` came after `tf.Session()`
                 self.master.close()
-                self._host = targets.default_target()
+                self._host = default_target()
                 self.master = self._connect()
             try:
                 self.master.extend(nodes)
@@ -383,7 +383,7 @@ class Session(BaseSession):
             for master in list(_local_masters):
                 master.reset(names)
             return
-        targets.reset(targets.address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
+        reset_server(address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
 
 
 @export("tf.InteractiveSession")

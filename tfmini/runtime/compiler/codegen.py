@@ -22,9 +22,11 @@ from tfmini.graph.liveness import Atom
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import MERGE_OPS, OPS
 from tfmini.placement.task_graph import TaskGraph
-from tfmini.runtime.compiler import kernels as kernel_checks
 from tfmini.runtime.compiler.kernels import (
     NODE_LINES,
+    ResultCheck,
+    are_checked,
+    checked,
     grouped,
     in_own_thread,
     list_lengths,
@@ -298,7 +300,7 @@ class BlockWriter:
             text = facts.handle.inline_expression(node)
             if text is not None:
                 text = text.format(*self._arguments(unit))
-                return self._checked(text, node) if kernel_checks.ENABLED else text
+                return self._checked(text, node) if are_checked() else text
         call = self._grouped(unit)
         if facts.kernel.wants_step:
             call = ["step", *call]
@@ -311,7 +313,7 @@ class BlockWriter:
 
     def _checked(self, text: str, node: Node) -> str:
         """An inline expression whose value is checked."""
-        return f"{self.named(kernel_checks.ResultCheck(node))}({text})"
+        return f"{self.named(ResultCheck(node))}({text})"
 
     def starter_of(self, node: Node) -> Callable[..., Any]:
         """The function that starts a node's kernel, which answers later."""
@@ -329,8 +331,8 @@ class BlockWriter:
         if call is None:
             with named_errors(node):
                 call = make_callable(facts.kernel, node, self.context.namespace.get("resources"))
-            if kernel_checks.ENABLED:
-                call = kernel_checks.checked(call, facts.kernel, node)
+            if are_checked():
+                call = checked(call, facts.kernel, node)
             if facts.kernel.is_factory and facts.op_def.is_stateful:
                 return kernels.setdefault(node.name, call)  # another thread may have made it meanwhile
         return call
@@ -435,7 +437,7 @@ def computing_into(unit: Unit, group: int) -> Callable[..., Any]:
     """``call(step, *inputs)`` for one of these units, which computes its result in memory of the group's connection."""
     function = into_rule(unit)
     assert function is not None
-    check = kernel_checks.ResultCheck(unit.node) if kernel_checks.ENABLED else None
+    check = ResultCheck(unit.node) if are_checked() else None
 
     def call(step: Any, *inputs: Any) -> Any:
         result = function(partial(step.sent_array, group), *inputs)

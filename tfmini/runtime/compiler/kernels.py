@@ -167,6 +167,11 @@ _SHAPES = "_checked_shapes"
 _OPAQUE = frozenset({dtypes.resource, dtypes.variant})
 
 
+def are_checked() -> bool:
+    """Whether results are compared with declarations in the programs that are compiled now."""
+    return ENABLED
+
+
 def node_with_shapes(operation: Operation) -> Node:
     """`node_of`, with the shapes that the client knows for the worker to check."""
     node = node_of(operation)

@@ -21,11 +21,12 @@ from tfmini.graph.node import FEED, FETCH, RECEIVE, SEND, Endpoint, Node, Nodes,
 from tfmini.graph.op_types import FLOW_OPS, SWITCH_OPS, ops_with, trait_of
 from tfmini.placement.task_graph import INNER, End, TaskGraph
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler import kernels as kernel_checks
 from tfmini.runtime.compiler.codegen import KernelModel
 from tfmini.runtime.compiler.kernels import (
     OpFacts,
+    are_checked,
     bound_arguments,
+    checked,
     grouped,
     list_lengths,
     make_callable,
@@ -99,8 +100,8 @@ class Folding:
             return False
         try:
             function = make_callable(facts.kernel, node)
-            if kernel_checks.ENABLED:
-                function = kernel_checks.checked(function, facts.kernel, node)
+            if are_checked():
+                function = checked(function, facts.kernel, node)
             with np.errstate(all="ignore"):
                 result = function(*(values if facts.flat else grouped(list_lengths(facts.op_def, node), values)))
         except Exception:  # noqa: BLE001 - any error belongs to the step that runs the node

@@ -23,6 +23,7 @@ from tfmini.placement.decision import Decision
 from tfmini.placement.placer import ColocationLeaders, place, with_neighbours
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut
+from tfmini.rpc.transport import MakeError
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.master.registration import (
@@ -43,7 +44,6 @@ _log = logging.getLogger("tfmini.runtime")
 OnPlan = Callable[[errors.OpError | None, Plan | None], None]
 OnStep = Callable[[Step], Any]
 OnOutcome = Callable[[Outcome[Plan]], None]
-MakeError = Callable[[str], errors.OpError]
 _PlanKey = tuple[Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed

@@ -36,58 +36,6 @@ from tfmini.show.inspection.trace import StepTrace
 from tfmini.show.status.explanation import CONTENT_TYPE
 from tfmini.text import printable
 
-# ---- The page as one document, with all that it needs; the pictures are drawn by cytoscape and uPlot ---------------
-
-_SCRIPTS = ("words.js", "picture.js", "charts.js", "panel.js", "page.js")
-# The inspector's page has the other libraries.
-_LIBRARIES = ("dashboard:LICENSES.txt", "LICENSES.txt", "dashboard:uPlot.iife.min.js", "cytoscape.min.js")
-_STYLES = ("dashboard:uPlot.min.css", "dashboard:dashboard.css")
-
-
-@functools.cache
-def page() -> str:
-    """The page's text."""
-    scripts = [f"dashboard:{name}" for name in _SCRIPTS]
-    return assembled("dashboard:dashboard.html", scripts, _LIBRARIES, _STYLES)
-
-
-# ---- The timelines of the steps that were traced last, each as a page and as a file for Perfetto -------------------
-
-_KEPT = 8
-
-
-@dataclass(frozen=True)
-class TracedTimeline:
-    """``page``: HTML that loads nothing; ``events``: JSON in Chrome's trace format; ``about``: a line on the step."""
-
-    page: str
-    events: str
-    about: str
-
-
-class Timelines:
-    """The timelines that were added last, by a random name. `add` takes long for many ops; it may run in a thread."""
-
-    def __init__(self) -> None:
-        self._kept: collections.OrderedDict[str, TracedTimeline] = collections.OrderedDict()
-
-    def add(self, stats: bytes) -> str:
-        """Keeps the timeline of a serialized StepStats; returns its name."""
-        trace = StepTrace.of(protos.StepStats.FromString(stats))
-        about = f"{trace.duration / 1000:.2f} ms, {len(trace.spans):,} spans"
-        name = secrets.token_urlsafe(8)
-        self._kept[name] = TracedTimeline(trace_page(trace), timeline(trace), about)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return name
-
-    def get(self, name: str) -> TracedTimeline | None:
-        """The timeline of that name, if it is kept."""
-        return self._kept.get(name)
-
-
-# ---- server ------------------------------------------------------------
-
 STRANGERS, STRANGER_S = 256, 8.0  # connections without the token, and for how long each: as of a server's listener
 _BACKLOG = 128  # connections that are accepted at once, before those too many are ended
 _READERS = 32  # open pages
@@ -373,3 +321,53 @@ def _json(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # one number of one task must not keep the others from the page
         return json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+
+
+# ---- The page as one document, with all that it needs; the pictures are drawn by cytoscape and uPlot ---------------
+
+_SCRIPTS = ("words.js", "picture.js", "charts.js", "panel.js", "page.js")
+# The inspector's page has the other libraries.
+_LIBRARIES = ("dashboard:LICENSES.txt", "LICENSES.txt", "dashboard:uPlot.iife.min.js", "cytoscape.min.js")
+_STYLES = ("dashboard:uPlot.min.css", "dashboard:dashboard.css")
+
+
+@functools.cache
+def page() -> str:
+    """The page's text."""
+    scripts = [f"dashboard:{name}" for name in _SCRIPTS]
+    return assembled("dashboard:dashboard.html", scripts, _LIBRARIES, _STYLES)
+
+
+# ---- The timelines of the steps that were traced last, each as a page and as a file for Perfetto -------------------
+
+_KEPT = 8
+
+
+@dataclass(frozen=True)
+class TracedTimeline:
+    """``page``: HTML that loads nothing; ``events``: JSON in Chrome's trace format; ``about``: a line on the step."""
+
+    page: str
+    events: str
+    about: str
+
+
+class Timelines:
+    """The timelines that were added last, by a random name. `add` takes long for many ops; it may run in a thread."""
+
+    def __init__(self) -> None:
+        self._kept: collections.OrderedDict[str, TracedTimeline] = collections.OrderedDict()
+
+    def add(self, stats: bytes) -> str:
+        """Keeps the timeline of a serialized StepStats; returns its name."""
+        trace = StepTrace.of(protos.StepStats.FromString(stats))
+        about = f"{trace.duration / 1000:.2f} ms, {len(trace.spans):,} spans"
+        name = secrets.token_urlsafe(8)
+        self._kept[name] = TracedTimeline(trace_page(trace), timeline(trace), about)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> TracedTimeline | None:
+        """The timeline of that name, if it is kept."""
+        return self._kept.get(name)

@@ -18,7 +18,7 @@ from tfmini.show.inspection.findings import COLLECTIVES, Finding, Inspection
 
 Check = Callable[[Inspection], Iterator[Finding]]
 WORKER_JOBS = ("worker", "chief", "master")
-_FORWARDS = ops_with("forwards", "value")
+_FORWARDS_VALUE = ops_with("forwards", "value")
 
 
 def ps_devices(found: Inspection) -> list[str]:
@@ -53,7 +53,7 @@ def running(found: Inspection) -> set[str]:
 def holder_of(found: Inspection, node: Node, slot: int = 0) -> str:
     """The op that owns the state of an input, found through ops that forward it."""
     name = node.inputs[slot][0] if slot < len(node.inputs) else ""
-    while name in found.nodes and found.nodes[name].op in _FORWARDS:
+    while name in found.nodes and found.nodes[name].op in _FORWARDS_VALUE:
         if not found.nodes[name].inputs:
             break
         name = found.nodes[name].inputs[0][0]
@@ -210,7 +210,7 @@ STATE_CHECKS: tuple[Check, ...] = (
 _LARGE_TABLE = 1 << 20
 _MANY_MESSAGES = 50
 _HEAVY = ops_with("work", "matmul", "convolution")
-_traffic_checks_FORWARDS, _LOOKS_UP = ops_with("forwards"), ops_with("looks_up")
+_FORWARDS, _LOOKS_UP = ops_with("forwards"), ops_with("looks_up")
 
 
 def _round_trips(found: Inspection) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def _round_trips(found: Inspection) -> Iterator[Finding]:
     sent = {(t.tensor, t.src, t.dst) for t in found.transfers if not t.control}
     for t in found.transfers:
         node = found.nodes.get(t.producer)
-        if t.control or node is None or node.op not in _traffic_checks_FORWARDS or not node.inputs:
+        if t.control or node is None or node.op not in _FORWARDS or not node.inputs:
             continue
         source, index = node.inputs[0]
         if (f"{source}:{index}", t.dst, t.src) in sent:
@@ -355,7 +355,7 @@ def _unfed(found: Inspection) -> Iterator[Finding]:
 WAITING_CHECKS: tuple[Check, ...] = (_gradients, _groups, _empty_queues, _unfed)
 
 
-# ---- lint ------------------------------------------------------------
+# ---- All checks ----------------------------------------------------------------------------------------------------
 
 
 def lint(found: Inspection) -> list[Finding]:

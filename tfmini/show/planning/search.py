@@ -135,7 +135,7 @@ def _choices(item: Item, room: list[float]) -> Iterator[list[int]]:
             yield tasks
 
 
-# ---- search ------------------------------------------------------------
+# ---- The local search from a first arrangement ---------------------------------------------------------------------
 
 _GAIN = 1e-3  # a smaller relative gain is none
 NEARLY = 5e-3  # what a plan with fewer cuts and moves may be slower

@@ -110,7 +110,7 @@ class Nics:
         return begin - now
 
 
-# ---- prediction ------------------------------------------------------------
+# ---- The events of a simulation, and the prediction made of them ---------------------------------------------------
 
 _NEAR = 2000  # the steps for which staleness is counted
 

@@ -134,7 +134,7 @@ def paths_to_ends(graph: Graph[N], start: N) -> dict[N, list[N]]:
     return found
 
 
-# ---- explanation ------------------------------------------------------------
+# ---- `explain`: the culprits of steps that do not end, and the chains that lead to them ----------------------------
 
 LEAST_S = 1.0
 """Shorter waits belong to steps that move: the tasks are not asked at exactly the same time."""

@@ -22,7 +22,7 @@ from tfmini.ops.control import no_op
 from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
-from tfmini.train.checkpointing import graph_files as checkpoint_state
+from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing.load_status import LoadStatus, session_or_default, status_of
 from tfmini.train.checkpointing.object_graph import OBJECT_GRAPH_KEY, ObjectGraph, Trackable, is_trackable
 from tfmini.train.checkpointing.saver import Saver
@@ -95,7 +95,7 @@ class Checkpoint(Trackable):
         prefix = os.fsdecode(file_prefix)
         path = self.write(f"{prefix}-{self._next_number(session_or_default(session))}", session)
         directory = os.path.dirname(prefix)
-        checkpoint_state.update_checkpoint_state(directory, path, [path], save_relative_paths=True)
+        graph_files.update_checkpoint_state(directory, path, [path], save_relative_paths=True)
         return path
 
     def _next_number(self, session: BaseSession) -> int:
@@ -188,7 +188,7 @@ class CheckpointManager:
         # One second back, so that checkpoints of a manager that ended just before are later than this time.
         self._last_preserved = current_process().wall_time() - 1.0
         self._kept: dict[str, float] = {}
-        state = checkpoint_state.get_checkpoint_state(self._directory)
+        state = graph_files.get_checkpoint_state(self._directory)
         if state is not None:
             self._recover(state)
 
@@ -251,7 +251,7 @@ class CheckpointManager:
             if self._keep_every_n_hours and made - self._keep_every_n_hours * 3600.0 >= self._last_preserved:
                 self._last_preserved = made
                 continue
-            if not checkpoint_state.is_removable(path, os.path.dirname(self._prefix)):
+            if not graph_files.is_removable(path, os.path.dirname(self._prefix)):
                 continue
             files.DISK.remove(files.index_file(path))
             for data in glob(f"{escape(files.local_path(path))}.data-?????-of-?????"):
@@ -259,7 +259,7 @@ class CheckpointManager:
 
     def _write_state(self) -> None:
         assert self._latest is not None
-        checkpoint_state.update_checkpoint_state(
+        graph_files.update_checkpoint_state(
             self._directory,
             self._latest,
             list(self._kept),

@@ -24,7 +24,6 @@ from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.shapes import format_raw
 from tfmini.train.checkpointing import graph_files
-from tfmini.train.checkpointing import graph_files as checkpoint_state
 from tfmini.train.checkpointing.graph_files import NewCheckpointReader, as_meta_graph
 from tfmini.train.checkpointing.object_graph import keys_by_name, renamed_saveables
 from tfmini.train.checkpointing.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder, all_saveables
@@ -224,7 +223,7 @@ class Saver:
 
     def recover_last_checkpoints(self, checkpoint_paths: list[str]) -> None:
         """Takes over the existing checkpoints of ``checkpoint_paths`` after a restart."""
-        times = checkpoint_state.get_checkpoint_mtimes
+        times = graph_files.get_checkpoint_mtimes
         self.set_last_checkpoints_with_time([(path, made) for path in checkpoint_paths for made in times([path])])
 
     def _record(self, path: str) -> None:
@@ -244,11 +243,11 @@ class Saver:
         if made > self._next_checkpoint_time:
             self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
             return
-        if path not in self._written and not checkpoint_state.is_removable(path, directory):
+        if path not in self._written and not graph_files.is_removable(path, directory):
             return
         self._written.discard(path)
         try:
-            checkpoint_state.remove_checkpoint(path, self.saver_def.version, meta_graph_suffix)
+            graph_files.remove_checkpoint(path, self.saver_def.version, meta_graph_suffix)
         except errors.OpError as error:
             _log.warning("Ignoring: %s", error)
 
@@ -300,7 +299,7 @@ class Saver:
             if write_state:
                 self._write_state(os.path.dirname(os.fsdecode(save_path)), saved, latest_filename, meta_graph_suffix)
         if write_meta_graph:
-            path = checkpoint_state.meta_graph_filename(prefix, meta_graph_suffix)
+            path = graph_files.meta_graph_filename(prefix, meta_graph_suffix)
             with sess.graph.as_default():
                 self.export_meta_graph(path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
         return saved
@@ -329,7 +328,7 @@ class Saver:
 
     def _write_state(self, directory: str, saved: str, latest_filename: str, meta_graph_suffix: str) -> None:
         self._record(saved)
-        checkpoint_state.update_checkpoint_state(
+        graph_files.update_checkpoint_state(
             directory, saved, self.last_checkpoints, latest_filename, save_relative_paths=self._save_relative_paths
         )
         self._delete_old(directory, meta_graph_suffix)
@@ -349,7 +348,7 @@ class Saver:
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
         prefix = os.fsdecode(save_path)
-        if not checkpoint_state.checkpoint_exists(prefix):
+        if not graph_files.checkpoint_exists(prefix):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}{_whereabouts(prefix)}")
         _log.info("Restoring parameters from %s", prefix)
         try:

@@ -270,7 +270,7 @@ def validated_saveables(names_to_saveables: Any) -> list[SaveableObject]:
     return found
 
 
-# ---- saver builder ------------------------------------------------------------
+# ---- The builders: ops that save and restore, by device and shard --------------------------------------------------
 
 V1, V2 = 1, 2  # SaverDef.CheckpointFormatVersion
 _Saveable = SaveableObject  # its name inside of `BaseSaverBuilder`, which has an attribute of that name

@@ -17,7 +17,7 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
 from tfmini.graph.scoping import colocate_with, control_dependencies, device
 from tfmini.ops import control
-from tfmini.ops import training as update_ops
+from tfmini.ops import training as training_ops
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
@@ -112,7 +112,7 @@ class GradientDescentOptimizer(FusedOptimizer):
       use_locking, name: as in `Optimizer`.
     """
 
-    _ops = update_ops.gradient_descent
+    _ops = training_ops.gradient_descent
     _tensor_inputs = {"alpha": "learning_rate"}
     _gradient_input = "delta"
 
@@ -148,7 +148,7 @@ class MomentumOptimizer(FusedOptimizer):
       use_nesterov: use Nesterov momentum, with TensorFlow's approximation.
     """
 
-    _ops = update_ops.momentum
+    _ops = training_ops.momentum
     _slot_inputs = {"accum": "momentum"}
     _tensor_inputs = {"lr": "learning_rate", "momentum": "momentum"}
 
@@ -188,7 +188,7 @@ class AdagradOptimizer(FusedOptimizer):
       ValueError: when the initial value is not positive.
     """
 
-    _ops = update_ops.adagrad
+    _ops = training_ops.adagrad
     _slot_inputs = {"accum": "accumulator"}
     _tensor_inputs = {"lr": "learning_rate"}
 
@@ -239,7 +239,7 @@ class AdagradDAOptimizer(FusedOptimizer):
       ValueError: when the initial value is not positive.
     """
 
-    _ops = update_ops.adagrad_da
+    _ops = training_ops.adagrad_da
     _slot_inputs = {
         "gradient_accumulator": "gradient_accumulator", "gradient_squared_accumulator": "gradient_squared_accumulator",
     }  # fmt: skip
@@ -294,7 +294,7 @@ class AdadeltaOptimizer(FusedOptimizer):
       use_locking, name: as in `Optimizer`.
     """
 
-    _ops = update_ops.adadelta
+    _ops = training_ops.adadelta
     _slot_inputs = {"accum": "accum", "accum_update": "accum_update"}
     _tensor_inputs = {"lr": "lr", "rho": "rho", "epsilon": "epsilon"}
 
@@ -338,7 +338,7 @@ class RMSPropOptimizer(FusedOptimizer):
         hyper = {"learning_rate": learning_rate, "decay": decay, "momentum": momentum, "epsilon": epsilon}
         super().__init__(use_locking, name, hyper)
         self._centered = centered
-        self._ops = update_ops.centered_rms_prop if centered else update_ops.rms_prop
+        self._ops = training_ops.centered_rms_prop if centered else training_ops.rms_prop
         if centered:
             self._slot_inputs = {**self._slot_inputs, "mg": "mg"}
 
@@ -408,7 +408,7 @@ class FtrlOptimizer(FusedOptimizer):
         hyper = {"learning_rate": learning_rate, **strengths, "learning_rate_power": learning_rate_power}
         super().__init__(use_locking, name, hyper)
         shrinks = l2_shrinkage_regularization_strength > 0.0
-        self._ops = update_ops.ftrl_v2 if shrinks else update_ops.ftrl
+        self._ops = training_ops.ftrl_v2 if shrinks else training_ops.ftrl
         if shrinks:
             self._tensor_inputs = {**self._tensor_inputs, "l2_shrinkage": "l2_shrinkage_regularization_strength"}
         self._accum_name = accum_name or name
@@ -436,7 +436,7 @@ class ProximalGradientDescentOptimizer(FusedOptimizer):
       use_locking, name: as in `Optimizer`.
     """
 
-    _ops = update_ops.proximal_gradient_descent
+    _ops = training_ops.proximal_gradient_descent
     _tensor_inputs = {"alpha": "learning_rate", **_STRENGTHS}
     _gradient_input = "delta"
 
@@ -472,7 +472,7 @@ class ProximalAdagradOptimizer(FusedOptimizer):
       ValueError: when the initial value is not positive.
     """
 
-    _ops = update_ops.proximal_adagrad
+    _ops = training_ops.proximal_adagrad
     _slot_inputs = {"accum": "accumulator"}
     _tensor_inputs = {"lr": "learning_rate", **_STRENGTHS}
 
@@ -515,7 +515,7 @@ class AdamOptimizer(FusedOptimizer):
       use_locking, name: as in `Optimizer`.
     """
 
-    _ops = update_ops.adam
+    _ops = training_ops.adam
     _slot_inputs = {"m": "m", "v": "v"}
     _tensor_inputs = {"lr": "learning_rate", "beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"}
 

@@ -34,7 +34,7 @@ from tfmini.graph.scoping import (
 )
 from tfmini.ops import control
 from tfmini.ops.array import filling as array_filling
-from tfmini.ops.array import partition as array_sets
+from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.gradients import gradients
 from tfmini.ops.math import segments as math_segments
@@ -44,161 +44,12 @@ from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
 from tfmini.shapes import TensorShape
 
-# ---- Creation of slots: variables that belong to another variable, such as an optimizer's accumulators -------------
-# A slot is in the variable scope ``<variable>/<name>``, on the device of its variable, and not trainable. It is
-# a resource variable if its variable is, and part of a partitioned variable if its variable is.
-
-
-def create_slot(primary: GraphTensor, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
-    """Creates a slot of ``primary`` (a variable or tensor) with the initial value and type of ``val``."""
-    complete = val.shape.is_fully_defined()
-    return _in_slot_scope(primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None))
-
-
-def create_slot_with_initializer(
-    primary: GraphTensor,
-    initializer: Callable[..., Any],
-    shape: TensorShape,
-    dtype: DTypeLike,
-    name: str,
-    colocate_with_primary: bool = True,
-) -> Any:
-    """Creates a slot of ``primary`` of the given shape and dtype with an initializer."""
-    complete = shape.is_fully_defined()
-    return _in_slot_scope(
-        primary, name, colocate_with_primary, lambda: _create(primary, initializer, complete, shape, dtype)
-    )
-
-
-def create_zeros_slot(
-    primary: Any, name: str, dtype: DTypeLike | None = None, colocate_with_primary: bool = True
-) -> Any:
-    """Creates a slot of zeros of ``primary``'s shape; by default also of its dtype."""
-    dtype = primary.dtype.base_dtype if dtype is None else dtype
-    shape = primary.get_shape()
-    if shape.is_fully_defined():
-        initializer = zeros_initializer()
-        return create_slot_with_initializer(primary, initializer, shape, dtype, name, colocate_with_primary)
-    value = primary.initialized_value() if isinstance(primary, Variable) else primary  # type: ignore[attr-defined]
-    zeros = array_filling.zeros(array_shape.shape(value), dtype=dtype)
-    return create_slot(primary, zeros, name, colocate_with_primary)
-
-
-def _in_slot_scope(primary: GraphTensor, name: str, colocate: bool, create: Callable[[], Any]) -> Any:
-    place: AbstractContextManager[Any] = colocate_with(primary) if colocate else nullcontext()
-    # A default name, which is made unique if a slot of that name exists.
-    with variable_scope(None, primary.op.name + "/" + name), place:
-        return create()
-
-
-def _create(
-    primary: GraphTensor,
-    value: Callable[..., Any] | TensorLike,
-    validate_shape: bool,
-    shape: ShapeLike,
-    dtype: DTypeLike | None,
-) -> Any:
-    scope = get_variable_scope()
-    # The slot of a partition must not be partitioned again.
-    partitioner = scope.partitioner
-    scope.set_partitioner(None)
-    try:
-        slot = get_variable(
-            "",
-            initializer=value,
-            trainable=False,
-            use_resource=primary.op.type == "VarHandleOp" if isinstance(primary, Variable) else None,
-            shape=shape if callable(value) else None,
-            dtype=dtype,
-            validate_shape=validate_shape,
-        )
-    finally:
-        scope.set_partitioner(partitioner)
-    if isinstance(primary, Variable) and primary._save_slice_info:
-        _mark_as_slice(slot, primary)
-    return slot
-
-
-def _mark_as_slice(slot: Any, primary: Any) -> None:
-    info = primary._save_slice_info
-    own_name = slot.op.name[len(primary.op.name) + 1 :]
-    slot._set_save_slice_info(
-        SaveSliceInfo(f"{info.full_name}/{own_name}", info.full_shape[:], info.var_offset[:], info.var_shape[:])
-    )
-
-
-# ---- Conversion and checks of an optimizer's inputs: variables, gradients and the global step ----------------------
-
-GradAndVar = tuple[Any, Any]
-
-
-def is_resource(variable: Variable) -> bool:
-    """Whether a variable is a resource variable (rather than a reference variable)."""
-    return bool(variable.op.type == "VarHandleOp")
-
-
-def state_of(variable: Any) -> Tensor:
-    """The input of an update op for a variable: its handle or its reference."""
-    return variable.handle if is_resource(variable) else variable._ref()  # type: ignore[no-any-return]
-
-
-def chosen_variables(var_list: Iterable[Any]) -> list[Any]:
-    """The given variables, or all trainable ones of the default graph; raises ValueError if there are none."""
-    if var_list is None:
-        chosen = trainable_variables() + get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
-    else:
-        chosen = nest.flatten(var_list)
-    if not chosen:
-        raise ValueError("No variables to optimize.")
-    return chosen
-
-
-def differentiation_target(var: Variable) -> Any:
-    """The tensor or variable to differentiate by for ``var``; raises NotImplementedError for other types."""
-    if isinstance(var, Variable):
-        return var if is_resource(var) else state_of(var)
-    if isinstance(var, Tensor):
-        return var
-    raise NotImplementedError(f"Trying to optimize unsupported type {type(var).__name__}: {var!r} is no variable.")
-
-
-def checked_pairs(grads_and_vars: Iterable[GradAndVar]) -> list[GradAndVar]:
-    """The pairs with gradients converted to tensors or `IndexedSlices`; raises ValueError if there are none."""
-    pairs = [(None if grad is None else _as_gradient(grad), var) for grad, var in grads_and_vars]
-    if not pairs:
-        raise ValueError("No variables provided.")
-    for _, var in pairs:
-        differentiation_target(var)
-    return pairs
-
-
-def _as_gradient(grad: Tensor | IndexedSlices) -> Any:
-    try:
-        grad = convert_to_tensor_or_indexed_slices(grad)
-    except TypeError:
-        raise TypeError(f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad}") from None
-    if not isinstance(grad, (Tensor, IndexedSlices)):
-        raise TypeError(f"Gradient must be a Tensor, IndexedSlices, or None: {grad}")
-    return grad
-
-
-def increment_op(global_step: Any, name: str) -> Operation:
-    """An operation called ``name`` that adds one to the global step."""
-    if is_resource(global_step):
-        one = convert_to_tensor(1, dtype=global_step.dtype)
-        return raw_ops.AssignAddVariableOp(global_step.handle, one, name=name)
-    reference = state_of(global_step) if isinstance(global_step, Variable) else global_step
-    return raw_ops.AssignAdd(reference, 1, name=name).op
-
-
-# ---- optimizer ------------------------------------------------------------
-
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
 
 def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     """Sums the rows that have the same index, so that every index occurs once."""
-    unique_indices, positions = array_sets.unique(slices.indices)
+    unique_indices, positions = array_partition.unique(slices.indices)
     count = array_shape.shape(unique_indices)[0]
     summed = math_segments.unsorted_segment_sum(slices.values, positions, count)
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
@@ -505,3 +356,150 @@ class Optimizer:
 
 def _key(var: Variable) -> tuple[Any, str]:
     return var.op.graph, var.op.name
+
+
+# ---- Creation of slots: variables that belong to another variable, such as an optimizer's accumulators -------------
+# A slot is in the variable scope ``<variable>/<name>``, on the device of its variable, and not trainable. It is
+# a resource variable if its variable is, and part of a partitioned variable if its variable is.
+
+
+def create_slot(primary: GraphTensor, val: Tensor, name: str, colocate_with_primary: bool = True) -> Any:
+    """Creates a slot of ``primary`` (a variable or tensor) with the initial value and type of ``val``."""
+    complete = val.shape.is_fully_defined()
+    return _in_slot_scope(primary, name, colocate_with_primary, lambda: _create(primary, val, complete, None, None))
+
+
+def create_slot_with_initializer(
+    primary: GraphTensor,
+    initializer: Callable[..., Any],
+    shape: TensorShape,
+    dtype: DTypeLike,
+    name: str,
+    colocate_with_primary: bool = True,
+) -> Any:
+    """Creates a slot of ``primary`` of the given shape and dtype with an initializer."""
+    complete = shape.is_fully_defined()
+    return _in_slot_scope(
+        primary, name, colocate_with_primary, lambda: _create(primary, initializer, complete, shape, dtype)
+    )
+
+
+def create_zeros_slot(
+    primary: Any, name: str, dtype: DTypeLike | None = None, colocate_with_primary: bool = True
+) -> Any:
+    """Creates a slot of zeros of ``primary``'s shape; by default also of its dtype."""
+    dtype = primary.dtype.base_dtype if dtype is None else dtype
+    shape = primary.get_shape()
+    if shape.is_fully_defined():
+        initializer = zeros_initializer()
+        return create_slot_with_initializer(primary, initializer, shape, dtype, name, colocate_with_primary)
+    value = primary.initialized_value() if isinstance(primary, Variable) else primary  # type: ignore[attr-defined]
+    zeros = array_filling.zeros(array_shape.shape(value), dtype=dtype)
+    return create_slot(primary, zeros, name, colocate_with_primary)
+
+
+def _in_slot_scope(primary: GraphTensor, name: str, colocate: bool, create: Callable[[], Any]) -> Any:
+    place: AbstractContextManager[Any] = colocate_with(primary) if colocate else nullcontext()
+    # A default name, which is made unique if a slot of that name exists.
+    with variable_scope(None, primary.op.name + "/" + name), place:
+        return create()
+
+
+def _create(
+    primary: GraphTensor,
+    value: Callable[..., Any] | TensorLike,
+    validate_shape: bool,
+    shape: ShapeLike,
+    dtype: DTypeLike | None,
+) -> Any:
+    scope = get_variable_scope()
+    # The slot of a partition must not be partitioned again.
+    partitioner = scope.partitioner
+    scope.set_partitioner(None)
+    try:
+        slot = get_variable(
+            "",
+            initializer=value,
+            trainable=False,
+            use_resource=primary.op.type == "VarHandleOp" if isinstance(primary, Variable) else None,
+            shape=shape if callable(value) else None,
+            dtype=dtype,
+            validate_shape=validate_shape,
+        )
+    finally:
+        scope.set_partitioner(partitioner)
+    if isinstance(primary, Variable) and primary._save_slice_info:
+        _mark_as_slice(slot, primary)
+    return slot
+
+
+def _mark_as_slice(slot: Any, primary: Any) -> None:
+    info = primary._save_slice_info
+    own_name = slot.op.name[len(primary.op.name) + 1 :]
+    slot._set_save_slice_info(
+        SaveSliceInfo(f"{info.full_name}/{own_name}", info.full_shape[:], info.var_offset[:], info.var_shape[:])
+    )
+
+
+# ---- Conversion and checks of an optimizer's inputs: variables, gradients and the global step ----------------------
+
+GradAndVar = tuple[Any, Any]
+
+
+def is_resource(variable: Variable) -> bool:
+    """Whether a variable is a resource variable (rather than a reference variable)."""
+    return bool(variable.op.type == "VarHandleOp")
+
+
+def state_of(variable: Any) -> Tensor:
+    """The input of an update op for a variable: its handle or its reference."""
+    return variable.handle if is_resource(variable) else variable._ref()  # type: ignore[no-any-return]
+
+
+def chosen_variables(var_list: Iterable[Any]) -> list[Any]:
+    """The given variables, or all trainable ones of the default graph; raises ValueError if there are none."""
+    if var_list is None:
+        chosen = trainable_variables() + get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
+    else:
+        chosen = nest.flatten(var_list)
+    if not chosen:
+        raise ValueError("No variables to optimize.")
+    return chosen
+
+
+def differentiation_target(var: Variable) -> Any:
+    """The tensor or variable to differentiate by for ``var``; raises NotImplementedError for other types."""
+    if isinstance(var, Variable):
+        return var if is_resource(var) else state_of(var)
+    if isinstance(var, Tensor):
+        return var
+    raise NotImplementedError(f"Trying to optimize unsupported type {type(var).__name__}: {var!r} is no variable.")
+
+
+def checked_pairs(grads_and_vars: Iterable[GradAndVar]) -> list[GradAndVar]:
+    """The pairs with gradients converted to tensors or `IndexedSlices`; raises ValueError if there are none."""
+    pairs = [(None if grad is None else _as_gradient(grad), var) for grad, var in grads_and_vars]
+    if not pairs:
+        raise ValueError("No variables provided.")
+    for _, var in pairs:
+        differentiation_target(var)
+    return pairs
+
+
+def _as_gradient(grad: Tensor | IndexedSlices) -> Any:
+    try:
+        grad = convert_to_tensor_or_indexed_slices(grad)
+    except TypeError:
+        raise TypeError(f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad}") from None
+    if not isinstance(grad, (Tensor, IndexedSlices)):
+        raise TypeError(f"Gradient must be a Tensor, IndexedSlices, or None: {grad}")
+    return grad
+
+
+def increment_op(global_step: Any, name: str) -> Operation:
+    """An operation called ``name`` that adds one to the global step."""
+    if is_resource(global_step):
+        one = convert_to_tensor(1, dtype=global_step.dtype)
+        return raw_ops.AssignAddVariableOp(global_step.handle, one, name=name)
+    reference = state_of(global_step) if isinstance(global_step, Variable) else global_step
+    return raw_ops.AssignAdd(reference, 1, name=name).op

@@ -157,7 +157,7 @@ class WorkerSessionCreator(_ScaffoldedCreator):
         )
 
 
-# ---- monitored session ------------------------------------------------------------
+# ---- Monitored sessions --------------------------------------------------------------------------------------------
 
 # Exceptions that end a `with` block without an error: the end of the input, and a stop request of a step_fn.
 _CLEAN_ENDS = (errors.OutOfRangeError, StopIteration)

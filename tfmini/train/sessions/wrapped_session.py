@@ -207,7 +207,7 @@ def merge_run_options(options: RunOptions, incoming: RunOptions) -> None:
     debug.reset_disk_byte_usage = debug.reset_disk_byte_usage or more.reset_disk_byte_usage
 
 
-# ---- wrapped session ------------------------------------------------------------
+# ---- The layers around a session: hooks, coordination, recovery ----------------------------------------------------
 
 _log = logging.getLogger("tensorflow")
 # A new session is needed.
