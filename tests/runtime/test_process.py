@@ -32,7 +32,7 @@ class _Step:
 
 
 def test_a_spare_thread_that_waits_keeps_nothing_of_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module, "_SPARE_S", 100.0)  # it waits longer than this test
+    monkeypatch.setattr(process_module, "SPARE_S", 100.0)  # it waits longer than this test
     gone, step = threading.Event(), _Step()
     weakref.finalize(step, gone.set)
     current_process().spare_threads("test").submit(id, step)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
 
-_SPARE_S = 10.0
+SPARE_S = 10.0
 
 
 def _randbits(count: int) -> int:
@@ -162,7 +162,7 @@ class SpareThreads:
             del function, args  # they hold a step, with its tensors
             with self._changed:
                 self._waiting += 1
-                self._changed.wait_for(lambda: self._calls, _SPARE_S)
+                self._changed.wait_for(lambda: self._calls, SPARE_S)
                 self._waiting -= 1
                 if not self._calls:
                     return
