@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.runtime import options
+from tfmini.runtime.executor.dispatch import TaskThreads
+from tfmini.runtime.process import current_process
 from tfmini.testing import ProcessCluster
 
 pytestmark = [
@@ -106,3 +109,20 @@ def test_a_child_goes_on_with_a_copy_of_a_local_session() -> None:
         session.run(v.initializer)
         assert in_child(lambda: float(session.run(v.assign_add(1.0)))) == 2.0
         assert session.run(v) == 1.0
+
+
+def test_a_child_starts_threads_of_its_own_for_long_segments() -> None:
+    threads = TaskThreads(current_process(), None, pool_size=1)
+
+    def long_work() -> list[bool]:
+        ends = threading.Event(), threading.Event()
+        assert threads.run_in_pool(ends[0].set)
+        threads.spare.submit(ends[1].set)
+        return [end.wait(20) for end in ends]
+
+    try:
+        assert long_work() == [True, True]  # the pool has all its threads
+        assert in_child(long_work) == [True, True]
+        assert long_work() == [True, True]
+    finally:
+        threads.close()

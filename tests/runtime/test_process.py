@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
+import pytest
+
+from tfmini.runtime import process as process_module
 from tfmini.runtime.process import Process, current_process, random_name, set_current_process, submitted
 
 
@@ -21,6 +25,19 @@ def test_a_pool_that_the_exit_of_python_has_closed_takes_no_call() -> None:
     assert submitted(pool, int)
     pool.shutdown()
     assert not submitted(pool, int)
+
+
+class _Step:
+    """What a call holds, for a weak reference."""
+
+
+def test_a_spare_thread_that_waits_keeps_nothing_of_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "SPARE_S", 100.0)  # it waits longer than this test
+    gone, step = threading.Event(), _Step()
+    weakref.finalize(step, gone.set)
+    current_process().spare_threads("test").submit(id, step)
+    del step
+    assert gone.wait(60)
 
 
 def test_a_thread_can_belong_to_another_process() -> None:

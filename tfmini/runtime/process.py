@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
 
-_SPARE_S = 10.0
+SPARE_S = 10.0
 
 
 def _randbits(count: int) -> int:
@@ -153,19 +153,20 @@ class SpareThreads:
                 self._calls.append((function, args))
                 self._changed.notify()
         if starts:
-            threading.Thread(target=self._run, args=(function, args), name=self._name, daemon=True).start()
+            threading.Thread(target=self._run, args=([(function, args)],), name=self._name, daemon=True).start()
 
-    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def _run(self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
         while True:
+            function, args = calls.pop()  # a `Thread` keeps its arguments as long as it runs: this list, then empty
             function(*args)
             del function, args  # they hold a step, with its tensors
             with self._changed:
                 self._waiting += 1
-                self._changed.wait_for(lambda: self._calls, _SPARE_S)
+                self._changed.wait_for(lambda: self._calls, SPARE_S)
                 self._waiting -= 1
                 if not self._calls:
                     return
-                function, args = self._calls.popleft()
+                calls.append(self._calls.popleft())
 
 
 def submitted(pool: Any, function: Callable[..., None], *args: object) -> bool:

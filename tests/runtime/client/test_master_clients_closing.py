@@ -254,14 +254,16 @@ def test_a_session_may_be_dropped_while_its_thread_holds_any_lock(place: str, mo
         poll(lambda: not server.master.sessions, "the end of the session")
 
 
-def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step() -> None:
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_local_session_may_be_dropped_in_a_lock_of_its_running_step(runs: bool) -> None:
     """The thread of a Python function, say, outlives the step that has waited for it."""
     with made_by(made := MadeLocks()):
         session = tf.Session()
         session.run(tf.constant(1.0))
     master = session.master.master  # type: ignore[attr-defined]
-    master.worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
-    with made.held("task"):
+    if runs:
+        master.worker.runs[1] = SimpleNamespace(graph=SimpleNamespace(session_handle=""))
+    with made.held("client pending", "session plans", "task"):
         del session
     poll(lambda: not master.sessions, "the end of the session")
 

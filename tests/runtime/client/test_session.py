@@ -228,6 +228,34 @@ def test_threads_share_a_session() -> None:
         assert session.run(v) == 800
 
 
+def test_a_step_without_an_update_leaves_the_steps_of_other_threads_whole() -> None:
+    """A thread repeats a step without its update, and another one runs the same call meanwhile."""
+    inside, over = threading.Event(), threading.Event()
+
+    def one() -> Any:
+        if threading.current_thread() is repeats:
+            inside.set()
+            assert over.wait(60)
+        return np.float32(1)
+
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer(), use_resource=False)
+    gradient = tf.ensure_shape(tf.py_func(one, [], tf.float32), [])
+    update = tf.assign_add(v, gradient, name="update")
+    with tf.control_dependencies([gradient]):  # a step without the update computes it, too
+        step = tf.group(update)
+    with tf.Session() as session:
+        args = (session, frozenset({"update"}), step)
+        repeats = threading.Thread(target=session_module.run_without, args=args)
+        session.run(v.initializer)
+        repeats.start()
+        assert inside.wait(60)
+        session.run(step)
+        over.set()
+        repeats.join(60)
+        session.run(step)
+        assert session.run(v) == 2
+
+
 def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
     x = tf.constant(1.0) + 1.0
     with tf.Session() as session:

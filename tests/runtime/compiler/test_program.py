@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,8 @@ import tfmini as tf
 from tests.runtime.task_graphs import Row, feed, fetch, receive, send, task_graph
 from tfmini import dtypes, errors
 from tfmini.graph.node import Node
+from tfmini.runtime.compiler import codegen
+from tfmini.runtime.compiler.kernels import make_callable
 from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
@@ -180,3 +184,24 @@ def test_segments_that_work_on_files_are_long_from_the_start() -> None:
     ]
     assert [segment.seconds for segment in _compile([*texts, merge]).segments] == [1.0]
     assert [segment.seconds for segment in _compile([_const("a", 1)]).segments] == [0.0]
+
+
+def test_programs_that_are_compiled_at_once_share_a_kernel_with_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = threading.Barrier(2)  # both threads have found no kernel, and each makes one
+
+    def make(*args: Any) -> Any:
+        kernel = make_callable(*args)
+        made.wait(60)
+        return kernel
+
+    monkeypatch.setattr(codegen, "make_callable", make)
+    attrs = {"dtype": F, "T": dtypes.int32, "seed": 7, "seed2": 0}
+    random = Node("random", "RandomUniform", _PS, [("shape", 0)], attrs=attrs)
+    rows = [feed("shape", _PS), random, _fetch("random")]
+    kernels: dict[str, Any] = {}
+    with ThreadPoolExecutor(2) as threads:
+        compiled = [threads.submit(_compile, rows, kernels=kernels) for _ in range(2)]
+        one, other = (_graph(each.result(60)) for each in compiled)
+    shape = np.array([2], np.int32)
+    first, second = (FunctionRun(_Owner(), graph, 7, [shape]).execute()[0] for graph in (one, other))
+    assert not np.array_equal(first, second)  # one sequence

@@ -213,9 +213,7 @@ class DirectMaster:
         if self.master.reactor is not None:
             is_own = self.master.worker.process.is_real and self._pid == os.getpid()
             _drop_soon(is_own, self.master.reactor, self.close)
-        elif not self.master.worker.runs:
-            self.close()
-        else:  # this may be the thread that runs one of its steps, and be inside one of its locks
+        elif self._session is not None and not sys.is_finalizing():  # this thread may be inside one of its locks
             with contextlib.suppress(RuntimeError):  # the interpreter is about to exit
                 start_new_thread(self.close, ())
 

@@ -171,8 +171,12 @@ class BaseSession:
             while len(self._calls) > CALL_LIMIT:
                 del self._calls[next(iter(self._calls))]
 
-    def _execute(self, call: Call, values: list[Any], options: Any, run_metadata: Any) -> list[Any]:
-        """The values that the call's step fetches."""
+    def _execute(self, call: Call, values: list[Any], options: Any, run_metadata: Any, plan: Any = None) -> list[Any]:
+        """The values that the call's step fetches.
+
+        Args:
+          plan: of this step alone; None for the call's own. Other threads may run the same call meanwhile.
+        """
         self._runs += 1  # before the step: a run that fails may have found new operations, too
         if self._sent != len(self._graph._order):
             self._extend(call)
@@ -183,9 +187,11 @@ class BaseSession:
             if run_metadata is not None and wants_metadata(options):
                 found = self._run_with_metadata(call, values, options, run_metadata)
             else:
-                if call.plan is None:
-                    call.plan = self.master.prepare(call.signature, timeout_s)
-                found = self.master.run(call.plan, values, timeout_s)
+                if plan is None:
+                    plan = call.plan
+                    if plan is None:
+                        plan = call.plan = self.master.prepare(call.signature, timeout_s)
+                found = self.master.run(plan, values, timeout_s)
                 if run_metadata is not None:
                     run_metadata.Clear()
         except errors.OpError as error:
@@ -437,9 +443,5 @@ def run_without(
 ) -> Any:
     """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
     call, values = session._find_call(fetches, feed_dict)
-    plan = call.plan
-    call.plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
-    try:
-        return call.result(session._execute(call, values, options, None), values)
-    finally:
-        call.plan = plan
+    plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
+    return call.result(session._execute(call, values, options, None, plan), values)

@@ -334,7 +334,7 @@ class BlockWriter:
             if are_checked():
                 call = checked(call, facts.kernel, node)
             if facts.kernel.is_factory and facts.op_def.is_stateful:
-                kernels[node.name] = call
+                return kernels.setdefault(node.name, call)  # another thread may have made it meanwhile
         return call
 
     def _grouped(self, unit: Unit) -> list[str]:

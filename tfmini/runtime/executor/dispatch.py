@@ -12,8 +12,10 @@ Segments that are long, or may never end, go to the threads of their task (`Task
 from __future__ import annotations
 
 import collections
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -160,11 +162,17 @@ class TaskThreads:
     """
 
     def __init__(self, process: Process, reactor: Any, pool_size: int) -> None:
+        self._process, self._pool_size = process, pool_size
         self._reactor, self._has_threads = reactor, process.has_threads
         self._schedules = reactor is not None and process.has_threads
-        self._pool = process.pool(pool_size, "tfmini-kernels")  # it starts threads when they are needed
-        self.spare = process.spare_threads("tfmini-segment")
         self._is_closed = False
+        self.make()
+        _of_tasks.add(self)
+
+    def make(self) -> None:
+        """Makes the pool and the spare threads, which start threads when they are needed."""
+        self._pool = self._process.pool(self._pool_size, "tfmini-kernels")
+        self.spare = self._process.spare_threads("tfmini-segment")
 
     def schedule(self, level_run: Any, segment: int) -> bool:
         """Hands a segment to another thread if it is long or may be; False: the caller must run it.
@@ -207,6 +215,18 @@ class TaskThreads:
         """Takes no more calls, and drops those that have not begun."""
         self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)  # it refuses what comes at the same time
+
+
+_of_tasks: weakref.WeakSet[TaskThreads] = weakref.WeakSet()
+
+
+def _make_anew() -> None:
+    # A forked child has none of its parent's threads, but a copied pool would wait for them to take its calls.
+    for threads in _of_tasks:
+        threads.make()
+
+
+os.register_at_fork(after_in_child=_make_anew)
 
 
 def _interruption(run: Any, error: BaseException) -> errors.OpError:
