@@ -21,6 +21,7 @@ from tfmini.rpc.calls import CallHandle
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import FanOut
 from tfmini.rpc.peer import State
+from tfmini.runtime import process as this_process
 from tfmini.runtime.client.answer import Answer, Describe, PendingAnswers, report_interrupt
 from tfmini.runtime.client.call import RemoteStep, UnfinishedStep
 from tfmini.runtime.client.fetches import writable
@@ -30,7 +31,7 @@ from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan, Signature
 from tfmini.runtime.master.step import ASK_S, OnDone, Step, Told
 from tfmini.runtime.options import SessionOptions, check_own
-from tfmini.runtime.process import address_of_target, current_process, server_at
+from tfmini.runtime.process import address_of_target, current_process
 from tfmini.runtime.resources import hold
 
 if TYPE_CHECKING:
@@ -510,7 +511,7 @@ def unreachable(target: str) -> list[Reachability]:
 
 
 def _master_of(target: str) -> Any:
-    server = server_at(address_of_target(target)) if target else None
+    server = this_process.server_at(address_of_target(target)) if target else None
     return None if server is None else server.master
 
 

@@ -21,6 +21,7 @@ from tfmini.graph.scopes import session_scope
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
+from tfmini.runtime import process as this_process
 from tfmini.runtime.client.answer import located
 from tfmini.runtime.client.call import Call, FinishedStep, PartialRun, key_to_remember, nested_key
 from tfmini.runtime.client.feeds import SessionHandles, converter, flatten_feed
@@ -29,8 +30,7 @@ from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, Rem
 from tfmini.runtime.compiler import kernels
 from tfmini.runtime.master.master import Master, wants_metadata
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.process import address_of_target, current_process, default_target, server_at
-from tfmini.runtime.process import reset as reset_server
+from tfmini.runtime.process import address_of_target, current_process, default_target
 from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tensorflow")
@@ -72,7 +72,7 @@ class BaseSession:
         self.master: MasterClient = self._connect()
 
     def _connect(self) -> MasterClient:
-        server = server_at(address_of_target(self._host)) if self._host else None
+        server = this_process.server_at(address_of_target(self._host)) if self._host else None
         if not self._target:  # its variables are its own, even where its collectives are a server's
             options = replace(self._options, cluster=(), isolate_session_state=server is not None)
             master = DirectMaster(local_master(options) if server is None else server.master, options, self._host)
@@ -383,7 +383,7 @@ class Session(BaseSession):
             for master in list(_local_masters):
                 master.reset(names)
             return
-        reset_server(address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
+        this_process.reset(address_of_target(target), names, SessionOptions.from_proto(config), client_endpoint)
 
 
 @export("tf.InteractiveSession")
