@@ -46,7 +46,7 @@ def test_help_imports_no_command() -> None:
 def test_unknown_commands_get_a_suggestion() -> None:
     assert "No such command 'lanch'. Did you mean 'launch'?" in CliRunner().invoke(main, ["lanch"]).output
     said = CliRunner().invoke(main, ["xyzzy"]).output
-    assert "No such command 'xyzzy'. The commands are calibrate, dashboard, h" in said
+    assert "No such command 'xyzzy'. The commands are calibrate, dashboard, demo, h" in said
 
 
 def test_the_version_is_an_option_as_well() -> None:
@@ -145,3 +145,12 @@ def test_prefixes_have_one_width() -> None:
     tasks = [TaskId("ps", 0), TaskId("worker", 10)]
     console = Console(file=io.StringIO())
     assert list(TaskPrefixes(tasks, console, colour=True).values()) == [b"[ps/0]      ", b"[worker/10] "]
+
+
+def test_the_demo_learns_how_the_club_divided() -> None:
+    done = CliRunner().invoke(main, ["demo"])
+    assert done.exit_code == 0, done.output
+    *workers, last = done.output.splitlines()
+    assert [line.split(" has made 200 steps")[0] for line in workers] == ["worker 0", "worker 1", "worker 2"]
+    assert last.endswith("of 34 members are where they went when the club divided")
+    assert int(last.split()[0]) >= 31
