@@ -15,6 +15,7 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.launch import local_cluster
 
 
 def train(task: Any, steps: int = 20) -> float:
@@ -169,3 +170,14 @@ def test_a_task_that_prints_much_goes_on() -> None:
         with tf.Session(cluster.target, config=config) as session:
             session.run(tf.global_variables_initializer())
             assert session.run(total) == 600.0
+
+
+@pytest.mark.cluster
+def test_a_process_that_starts_no_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_cluster, "READY_S", 0.1)
+    program = "import sys; sys.stdin.read()"  # it lives, and never says that it is ready
+    with (
+        local_cluster.ProcessCluster(ps=1, workers=0, program=program) as cluster,
+        pytest.raises(RuntimeError, match=r"/job:ps/task:0 has not started its server within 0\.1 s"),
+    ):
+        cluster.wait_ready("ps", 0)

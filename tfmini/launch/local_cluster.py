@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -38,6 +39,7 @@ from tfmini.listen_fd import LISTEN_FD_ENV
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.runtime.server import Server
 
+READY_S = 120.0  # for a process to import tfmini and start its server
 _STOP_S = 60.0  # long, since stopping may be slow on a loaded machine
 _LAST_S = 2.0  # for calls to notice that their cluster is closed
 _INTERVAL_S = 1.0  # between two looks of the page at the cluster
@@ -142,9 +144,11 @@ class ProcessCluster:
         self._reserved.listeners[TaskId(job, task)].close()
 
     def wait_ready(self, job: str, task: int) -> None:
-        """Blocks until the task's server is up; raises RuntimeError if it ended instead."""
+        """Blocks until the task's server is up; raises RuntimeError if it ended instead, or is not up after minutes."""
         stdout = self.processes[TaskId(job, task)].stdout
         assert stdout is not None
+        if not select.select([stdout], [], [], READY_S)[0]:
+            raise RuntimeError(f"/job:{job}/task:{task} has not started its server within {READY_S:g} s")
         if stdout.readline().strip() != "ready":
             raise RuntimeError(f"/job:{job}/task:{task} ended before its server was up")
 
@@ -250,7 +254,7 @@ class LocalCluster:
 
     Raises:
       ValueError: there is no task, or a config for other processes.
-      UnavailableError: a process ended before its server was up.
+      UnavailableError: a process ended before its server was up, or has none after minutes.
     """
 
     def __init__(
@@ -381,7 +385,7 @@ class LocalCluster:
         )
         page = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="tfmini-page", daemon=True)
         page.start()
-        self._open.callback(page.join)
+        self._open.callback(page.join, _STOP_S)
         self._open.callback(server.stop)
         return f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
 
