@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import os
 import signal
@@ -74,6 +75,17 @@ def fresh_default_graph() -> Iterator[None]:
     """Each test builds into a graph of its own, which is the default one."""
     with tf.Graph().as_default():
         yield
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    """What a test does to the library's loggers is undone; else the tests after it could not see what is logged."""
+    both = [logging.getLogger(name) for name in ("tensorflow", "tfmini")]
+    before = [(logger, logger.level, list(logger.handlers), logger.propagate) for logger in both]
+    yield
+    for logger, level, handlers, propagate in before:
+        logger.setLevel(level)
+        logger.handlers[:], logger.propagate = handlers, propagate
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,14 +69,7 @@ def test_logging_goes_to_stderr_once(tmp_path: Path) -> None:
     assert script(tmp_path, tail).stderr == "INFO:tensorflow:a 1\n"
 
 
-@pytest.fixture
-def levels_as_before() -> Iterator[None]:
-    yield
-    for name in ("tensorflow", "tfmini"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
-
-
-def test_messages_are_filtered_by_level_and_count(caplog: pytest.LogCaptureFixture, levels_as_before: None) -> None:
+def test_messages_are_filtered_by_level_and_count(caplog: pytest.LogCaptureFixture) -> None:
     tf.logging.set_verbosity(tf.logging.INFO)
     for i in range(5):
         tf.logging.log_first_n(tf.logging.INFO, "first %d", 2, i)
@@ -108,7 +100,7 @@ def test_the_verbosity_holds_for_hooks_and_sessions(tmp_path: Path) -> None:
     assert (silent.stderr, silent.returncode) == ("", 0)
 
 
-def test_the_runtimes_warnings_are_always_logged(levels_as_before: None) -> None:
+def test_the_runtimes_warnings_are_always_logged() -> None:
     tf.logging.set_verbosity("ERROR")
     assert logging.getLogger("tfmini.runtime").getEffectiveLevel() == logging.WARNING
     tf.logging.set_verbosity(tf.logging.DEBUG)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,17 +12,6 @@ from tfmini import json_log, library_log
 from tfmini.launch.output import JsonConsole, OutputLines
 
 
-@pytest.fixture
-def loggers() -> Iterator[None]:
-    """The library's loggers are afterwards as before."""
-    both = [logging.getLogger(name) for name in ("tensorflow", "tfmini")]
-    before = [(logger, list(logger.handlers), logger.propagate) for logger in both]
-    yield
-    for logger, handlers, propagate in before:
-        logger.handlers[:], logger.propagate = handlers, propagate
-
-
-@pytest.mark.usefixtures("loggers")
 def test_the_library_logs_objects_with_level_task_and_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
