@@ -9,6 +9,7 @@ from tfmini.core_types import TensorLike
 from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
+from tfmini.graph.device_types import BACKENDS, device_type, known_types
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import KERNELS
 
@@ -210,10 +211,12 @@ def no_common_type(node: Node, members: Sequence[Node]) -> InvalidArgumentError:
 
 def _no_kernel_there(node: Node, request: ParsedDevice) -> str:
     where = request.device_type or "such"
+    lacking = device_type(where).lacks(node) if where in BACKENDS else None
+    lacks = f"A {where} cannot run it: {lacking}.\n" if lacking else ""
     types = ", ".join(_kernel_types(node)) or "none"
     return (
         f"Could not satisfy explicit device specification '{request.to_string()}' because no supported "
-        f"kernel for {where} devices is available.\nColocation Debug Info:\n{node.op}: {types}\n"
+        f"kernel for {where} devices is available.\n{lacks}Colocation Debug Info:\n{node.op}: {types}\n"
         f"Registered kernels:\n{_kernels(node)}\n"
     )
 
@@ -272,7 +275,10 @@ def _at(node: Node, message: str) -> InvalidArgumentError:
 
 
 def _kernel_types(node: Node) -> list[str]:
-    return sorted(device_type for op, device_type in tuple(KERNELS) if op == node.op)
+    found = {kind for op, kind in tuple(KERNELS) if op == node.op}
+    return sorted(
+        found | {kind for kind in known_types() if kind in BACKENDS and device_type(kind).lacks(node) is None}
+    )
 
 
 def _kernels(node: Node) -> str:

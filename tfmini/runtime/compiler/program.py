@@ -22,6 +22,7 @@ from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, Program
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
+from tfmini.runtime.compiler.stretches import with_stretches
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace import TraceTable
 
@@ -53,6 +54,8 @@ def compile_program(
     """
     if model is not None and (known := model.known(graph)) is not None:
         return known
+    kernels = {} if kernels is None else kernels
+    graph = with_stretches(graph, kernels)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)
