@@ -169,6 +169,12 @@ def local_devices(wishes: DeviceWishes) -> list[LocalDevice]:
     return [device for module in modules for device in import_module(module).local_devices(wishes)]
 
 
+def why_missing(kind: str) -> str:
+    """Returns a sentence that says why this process has no device of a kind; "" for a kind that no backend makes."""
+    text: str = import_module(BACKENDS[kind]).why_missing(kind) if kind in BACKENDS else ""
+    return text
+
+
 def may_have(kind: str) -> bool:
     """Whether the machine may have devices of a kind, as far as its files say."""
     return any(glob.glob(pattern) for pattern in DEVICE_FILES[kind])

@@ -58,6 +58,7 @@ class LoweringRule:
       function: see the module; None: the op's kernel runs on traced arrays.
       bound: the attrs that it takes as keyword arguments.
       host: the names of the inputs whose values must be known.
+      on_host: whether the host runs its numpy kernel, on copies.
       keeps_shape_only: whether it reads no more than the shapes of its inputs, so that its result is known.
       draw: for an op with a stream of random numbers. ``draw(node)`` makes the stream: a function that is called once
         per step on the host and returns an array for what the lowering has asked for. The lowering gets a function
@@ -69,6 +70,7 @@ class LoweringRule:
     host: frozenset[str] = frozenset()
     keeps_shape_only: bool = False
     draw: Callable[[Node], Callable[..., Any]] | None = None
+    on_host: bool = False
 
 
 @dataclass
@@ -109,6 +111,16 @@ def lower_as_kernel(ops: str, host: str = "") -> None:
         _declare(name, LoweringRule(None, (), frozenset(host.split())))
 
 
+def lower_on_host(ops: str) -> None:
+    """Says that a device has these ops as well, but the host runs their numpy kernels, on copies.
+
+    Of such ops a shape depends on values, or they belong to state beside values of the device. TensorFlow has kernels
+    for GPUs of them, some with all inputs in host memory.
+    """
+    for name in ops.split():
+        _declare(name, LoweringRule(None, on_host=True))
+
+
 def _declare(name: str, lowering: LoweringRule) -> None:
     if name not in OPS or name in _table.lowerings:
         raise ValueError(f"{name} is no op" if name not in OPS else f"{name} has a lowering already")
@@ -135,7 +147,7 @@ def lowering_of(op_type: str) -> LoweringRule | None:
 # ---- What a device that compiles can run ---------------------------------------------------------------------------
 
 _OPAQUE = frozenset({dtypes.string, dtypes.variant})
-_ON_HOST = ("control_only", "placeholder", "variable", "flow")
+_ON_HOST = ("control_only", "placeholder", "variable", "flow", "hands_on")
 """Traits of ops that compute nothing: the host runs them whatever their device is."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jax, jnp, lower
+from tfmini.graph.lowering import jax, jnp, lower, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.numerics import philox
 from tfmini.ops.array.kernel_arguments import refuse
@@ -272,3 +272,8 @@ def _triangular(matrix: Any, rhs: Any, *, adjoint: bool, node: Node) -> Any:
 
 def _adjoint(value: Any) -> Any:
     return jnp.conj(jnp.swapaxes(value, -1, -2))
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------
+
+lower_on_host("Assert")

@@ -153,8 +153,16 @@ def _need_jax(kind: str) -> None:
         )
 
 
-def why_no_gpu() -> str:
-    """A sentence that says why this process has no GPU."""
+def why_missing(kind: str) -> str:
+    """See `graph.device_types.why_missing`."""
+    if kind == "XLA_CPU":
+        return "A session or server has an XLA_CPU if its ConfigProto has device_count={'XLA_CPU': 1}."
+    if kind == "TPU":
+        return "JAX sees no TPU here; the extra [tpu] of tfmini-cluster brings its library."
+    return _why_no_gpu()
+
+
+def _why_no_gpu() -> str:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return "CUDA_VISIBLE_DEVICES hides all GPUs."
     if importlib.util.find_spec("jax") is None:
@@ -163,7 +171,7 @@ def why_no_gpu() -> str:
         return f"This machine has no device file of a GPU (driver). For tests, {FAKE_ENV}=1 makes one on the CPU."
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         return "JAX has no plugin for CUDA: install the extra [cuda12] or [cuda13] of tfmini-cluster."
-    return "JAX sees no GPU; TFMINI's log at level DEBUG has its reason."
+    return "JAX sees no GPU; tfmini's log at level DEBUG has its reason."
 
 
 # ---- JAX's devices -------------------------------------------------------------------------------------------------
@@ -191,7 +199,7 @@ def jax_device(name: str) -> Any:
         return devices[number % len(devices)]
     devices = _jax_devices(kind)
     if number >= len(devices):
-        raise errors.InvalidArgumentError.of(f"{name} is not here: {why_no_gpu()}")
+        raise errors.InvalidArgumentError.of(f"{name} is not here: {why_missing(kind)}")
     _use_cache(jax)
     return devices[number]
 

@@ -16,7 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from tfmini import errors
 from tfmini.library_log import library_logger
 from tfmini.runtime.compiler.stretches import Stretch
-from tfmini.xla.tracing import Cell, Request, StretchTrace
+from tfmini.xla.tracing import Cell, Request, StretchTrace, named
 from tfmini.xla.variables import locked
 
 PRECISION_ENV = "TFMINI_MATMUL_PRECISION"
@@ -81,7 +81,7 @@ class CompiledStretch:
         self, program: Callable[..., Any], written: list[Any], states: Sequence[Any], statics: Sequence[Any],
         args: Sequence[Any],
     ) -> Any:  # fmt: skip
-        read = [states[i].read() for i in self._read]
+        read = [self._value(i, states[i]) for i in self._read]
         draws = self._draws(states, statics, written, read, args) if self.stretch.streams else {}
         before = len(self._traced)
         start = time.monotonic()
@@ -95,6 +95,15 @@ class CompiledStretch:
                 time.monotonic() - start,
             )  # fmt: skip
         return found
+
+    def _value(self, number: int, state: Any) -> Any:
+        """The value of a variable that is only read."""
+        try:
+            return state.read()
+        except errors.FailedPreconditionError as error:
+            endpoint = self.stretch.states[number]
+            reader = next(node for node in self.stretch.nodes if endpoint in node.inputs)
+            raise named(error, reader) from None
 
     # ---- programs ---------------------------------------------------------------------------
 
@@ -171,7 +180,7 @@ class CompiledStretch:
                 len(self.stretch.nodes), self.stretch.device, self.stretch.nodes[0].name,
             )  # fmt: skip
         elif count in _MANY:
-            names = [name for name, _ in (*self.stretch.statics, *self.stretch.args)]
+            names = [self.stretch.labels[e] for e in (*self.stretch.statics, *self.stretch.args)]
             different = Counter({name: len({t[i] for t in self._traced}) for i, name in enumerate(names)})
             name, kinds = max(different.items(), key=lambda item: item[1], default=("a variable", count))
             library_logger().warning(

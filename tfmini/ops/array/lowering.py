@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel
+from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import slice_index
@@ -309,3 +309,10 @@ def _diag_part(value: Any) -> Any:
     shape = value.shape[: value.ndim // 2]
     size = int(np.prod(shape))
     return jnp.diagonal(value.reshape(size, size)).reshape(shape)
+
+
+# Their shapes depend on values.
+lower_on_host(
+    "Where Unique UniqueWithCounts ListDiff DynamicPartition DynamicStitch ParallelDynamicStitch CheckNumerics"
+    " MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2"
+)

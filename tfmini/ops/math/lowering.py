@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel
+from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 
 # ---- element by element: the numpy kernels, with JAX's functions in place of numpy's -------------------------------
@@ -192,7 +192,9 @@ lower("Cross")(lambda a, b: jnp.cross(a, b))
 lower("Einsum")(lambda inputs, *, equation: jnp.einsum(equation.decode(), *inputs))
 
 # ---- segments ------------------------------------------------------------------------------------------------------
-# Row numbers out of range are left out. Sorted segments stay on the CPU: how many there are depends on values.
+# Row numbers out of range are left out. How many sorted segments there are depends on values: the host counts them.
+
+lower_on_host("SegmentSum SegmentMean SegmentProd SegmentMax SegmentMin UniqueV2 UniqueWithCountsV2")
 
 
 def _segments(name: str, function: str) -> None:

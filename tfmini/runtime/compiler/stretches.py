@@ -30,6 +30,7 @@ from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.kernels import STRETCH, list_lengths, op_facts
 
 _CONTROL_ONLY = ops_with("control_only")
+_HAND_ON = ops_with("hands_on")
 _SHRINK = ops_with("work", "input")
 _INTEGERS = frozenset({dtypes.int32, dtypes.int64, dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.int8})
 _OPAQUE = frozenset({dtypes.resource, dtypes.variant, dtypes.string})
@@ -63,6 +64,7 @@ class Stretch:
       statics: the values from outside on which shapes depend; ``args``: the other ones.
       constants: endpoint -> value.
       results: the endpoints that others need; ``leaving``: the numbers of those that go to the host.
+      labels: what people call the statics and args.
       foreign: the numbers of args that another device than this one or the host has.
       streams: node -> its stream of random numbers (`LoweringRule.draw`), which all programs of a session share.
     """
@@ -77,6 +79,7 @@ class Stretch:
     results: list[Endpoint] = field(default_factory=list)
     leaving: set[int] = field(default_factory=set)
     foreign: set[int] = field(default_factory=set)
+    labels: dict[Endpoint, str] = field(default_factory=dict)
     written: frozenset[Endpoint] = frozenset()
     streams: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -143,7 +146,8 @@ class _Joining:
         facts = op_facts(node.op, "CPU")
         if facts is None or facts.kernel.makes_state:
             return None
-        return lowering_of(node.op)
+        rule = lowering_of(node.op)
+        return None if rule is not None and rule.on_host else rule
 
     def is_copy(self, node: Node) -> bool:
         """Whether the compiler lets the input of a node stand for it."""
@@ -282,11 +286,19 @@ class _Joining:
         if outside in kind:
             return
         kind.append(outside)
+        stretch.labels[outside] = self._label(outside[0])
         maker = self.stretch_of.get(outside[0])
         if maker is not None:
             self._give(maker, outside, to_host=kind is stretch.statics)
         if kind is stretch.args and self._is_foreign(outside, stretch.device):
             stretch.foreign.add(len(stretch.args) - 1)
+
+    def _label(self, name: str) -> str:
+        """The name of what a node outside has: that of a fed or received tensor is the sender's."""
+        receive = self.graph.receives.get(name)
+        if receive is not None:
+            name = receive.tensor.split("_", 2)[-1]
+        return next((tensor[0] for fed, tensor in self.graph.feeds if fed == name), name)
 
     def _is_foreign(self, endpoint: Endpoint, device: str) -> bool:
         receive = self.graph.receives.get(endpoint[0])
@@ -334,7 +346,7 @@ class _Joining:
         if node.op == SEND:
             end = self.graph.sends.get(node.name)
             return end is not None and end.group == INNER
-        return node.op in FLOW_OPS or node.op in (FEED, RECEIVE, "Const") or self.is_copy(node)
+        return node.op in FLOW_OPS or node.op in (FEED, RECEIVE, "Const") or node.op in _HAND_ON or self.is_copy(node)
 
     def _put_stretch(self, stretch: Stretch) -> None:
         inputs = [*stretch.states, *stretch.statics, *stretch.args]
