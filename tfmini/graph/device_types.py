@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -129,6 +129,17 @@ class DeviceWishes:
             tuple(sorted(config.device_count.items())), options.visible_device_list, options.allow_growth,
             options.per_process_gpu_memory_fraction,
         )  # fmt: skip
+
+    def of_task(self, job: str, tasks_here: int) -> DeviceWishes:
+        """The wishes of a server. By default a ps has no GPU, and tasks of one cluster on one host share their memory.
+
+        Args:
+          tasks_here: how many tasks of its cluster are on its host.
+        """
+        counts = dict(self.counts)
+        if job == "ps":
+            counts = {**dict.fromkeys(DEVICE_FILES, 0), **counts}
+        return replace(self, counts=tuple(sorted(counts.items())), allow_growth=self.allow_growth or tasks_here > 1)
 
 
 @dataclass(frozen=True)
