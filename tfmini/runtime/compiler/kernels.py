@@ -166,6 +166,8 @@ _SHAPES = "_checked_shapes"
 _HAND_ON = ops_with("hands_on")
 STRETCH = "stretch"
 """The attr of a node that stands for several (`stretches.Stretch`)."""
+UPDATES = "_updates"
+"""The attr of such a node that names the updates in it, as `graph.omission` defines them."""
 # Values of these types are objects of the runtime.
 _OPAQUE = frozenset({dtypes.resource, dtypes.variant})
 

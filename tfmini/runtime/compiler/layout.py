@@ -13,9 +13,9 @@ from tfmini.graph.op_types import NEXT_OPS, OPS, ops_with
 from tfmini.placement.task_graph import INNER
 from tfmini.placement.waves import Wave
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block, into_rule, nothing
+from tfmini.runtime.compiler.kernels import UPDATES
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
-from tfmini.runtime.compiler.stretches import UPDATES
 from tfmini.runtime.compiler.units import Form, Unit
 
 # CPython compiles a very long function slowly: a longer segment is cut into blocks of this many nodes.

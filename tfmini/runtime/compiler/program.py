@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.graph.device_types import type_of
 from tfmini.graph.liveness import contract, has_flow
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.codegen import KernelModel
@@ -22,7 +23,6 @@ from tfmini.runtime.compiler.layout import lay_out
 from tfmini.runtime.compiler.levels import Level, Program
 from tfmini.runtime.compiler.loops import lower_loop
 from tfmini.runtime.compiler.lowering import Compilation, Lowering
-from tfmini.runtime.compiler.stretches import with_stretches
 from tfmini.runtime.resources import Resources
 from tfmini.runtime.trace import TraceTable
 
@@ -55,7 +55,10 @@ def compile_program(
     if model is not None and (known := model.known(graph)) is not None:
         return known
     kernels = {} if kernels is None else kernels
-    graph = with_stretches(graph, kernels)
+    if any(type_of(device).compiles for device in {node.device for node in graph.nodes.values()}):
+        from tfmini.runtime.compiler.stretches import with_stretches  # late: no CPU needs it
+
+        graph = with_stretches(graph, kernels)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)

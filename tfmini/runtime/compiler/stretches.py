@@ -27,7 +27,7 @@ from tfmini.graph.op_types import FLOW_OPS, NEXT_OPS, OPS, may_wait, ops_with, t
 from tfmini.graph.prune import in_topological_order
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler.kernels import STRETCH, list_lengths, op_facts
+from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, list_lengths, op_facts
 
 _CONTROL_ONLY = ops_with("control_only")
 _HAND_ON = ops_with("hands_on")
@@ -85,14 +85,12 @@ class Stretch:
 
 
 def with_stretches(graph: TaskGraph, streams: dict[str, Callable[..., Any]]) -> TaskGraph:
-    """The graph with stretches in place of the nodes of devices that compile; the same if there are none.
+    """The graph with stretches in place of the nodes of devices that compile.
 
     Args:
       streams: node -> stream of random numbers, of the session; new ones are added.
     """
     kinds = {device: type_of(device) for device in {node.device for node in graph.nodes.values()}}
-    if not any(kind.compiles for kind in kinds.values()):
-        return graph
     return _Joining(graph, kinds, streams).run()
 
 
@@ -424,10 +422,6 @@ class _Joining:
         self.made[node.name] = node
 
 
-UPDATES = "_updates"
-"""The attr of a stretch that names the updates in it, as `graph.omission` defines them."""
-
-
 def host_positions(node: Node, lowering: LoweringRule) -> list[int]:
     """The flat positions of the inputs whose values a lowering must know."""
     if not lowering.host:
@@ -509,12 +503,12 @@ class _Level:
     def _stage(self, node: Node, key: tuple[str, Guard, Wave]) -> int:
         joining = self.joining
         sources = [joining.canonical(e)[0] for e in node.inputs]
-        sources += [b for control in node.controls for b in joining.behind(control)]
-        sources += [b for s in sources if s in self.nodes and self.nodes[s].op == "Const" for b in joining.behind(s)]
+        sources += node.controls
+        sources = [b for source in sources for b in joining.behind(source)]
         stage = 0
         for source in sources:
             there = self.stages.get(source)
-            if there is not None:
+            if there is not None and self.nodes[source].op != "Const":
                 stage = max(stage, there if self.keys.get(source) == key else there + 1)
         for endpoint in joining.host_inputs(node):
             source, index = joining.canonical(endpoint)
