@@ -52,7 +52,7 @@ class World:
             open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]
-        plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None)
+        plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None, trains=True)
         self.registration = Registration(session, plan, self.outcomes.append)
 
     @staticmethod

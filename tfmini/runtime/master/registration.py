@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Nodes
-from tfmini.graph.prune import step_graph
+from tfmini.graph.prune import is_training_step, step_graph
 from tfmini.memory import collector_at_rest
 from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
@@ -71,6 +71,7 @@ class Plan:
     Attributes:
       local: the registered graph of a plan that the client's thread runs by itself, else None.
       traced: whether its programs record a trace.
+      trains: whether its runs are training steps (`is_training_step`).
     """
 
     feeds: tuple[str, ...]
@@ -80,6 +81,14 @@ class Plan:
     local: RegisteredGraph | None = None
     traced: bool = False
     targets: tuple[str, ...] = ()
+    trains: bool = True
+
+    def judge(self, graph: Set[str], else_all: bool) -> None:
+        """Decides whether its runs are training steps, as `is_training_step`; ``graph``: op types of the session."""
+        types = {node.op for part in self.parts for node in part.task_graph.nodes.values()}
+        self.trains = is_training_step(types, graph, else_all)
+        if self.local is not None:
+            self.local.trains = self.trains
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:
@@ -237,6 +246,7 @@ class Registration:
                     session.in_process, is_whole,
                 )  # fmt: skip
                 part.incarnation = cluster.worker.incarnation
+                part.graph.trains = self.plan.trains
                 if part.graph.driver.is_blocking:
                     self.plan.local = part.graph
         answered(None)
