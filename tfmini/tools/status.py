@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,19 +20,17 @@ from tfmini.runtime.snapshot import OK, ClusterSnapshot, to_json
 from tfmini.show.status.explanation import (
     LEAST_S,
     MISSING,
-    Bottleneck,
     Explanation,
-    Looks,
     explain,
     explanation_lines,
     seconds,
-    share_text,
     short,
     stack_lines,
     task_lines,
     without_passing,
 )
 from tfmini.show.status.gather import Gatherer, size
+from tfmini.show.status.looks import Looks
 from tfmini.terminal import Rows, console, plain
 from tfmini.text import printable
 from tfmini.tools.cluster_target import find_cluster
@@ -123,8 +122,10 @@ _KINDS = (
         lambda task, link: (task, short(link.peer), link.address, link.why), shows=lambda link: bool(link.why),
     ),
     _Kind(
-        "sessions", "sessions", ("master", "session", "owner", ">age", ">steps", ">in flight"),
-        lambda task, s: (task, s.handle, short(s.owner), seconds(s.age_s), f"{s.steps:,}", str(s.in_flight)),
+        "sessions", "sessions", ("master", "session", "owner", ">age", ">steps", ">runs", ">in flight"),
+        lambda task, s: (
+            task, s.handle, short(s.owner), seconds(s.age_s), f"{s.steps:,}", f"{s.runs:,}", str(s.in_flight),
+        ),
     ),
     _Kind(
         "links", "links",
@@ -233,8 +234,8 @@ _BETWEEN_S = 0.12  # a task gives an answer again for 0.1 s
 def stacks(python: bool, least: float, as_json: bool, target: str | None) -> None:
     """Explain why the steps of the cluster of TARGET wait: deadlocks first, then whom all wait for, then each task.
 
-    If no step has waited for long, it looks ten times within about a second and names the task that the steps wait for
-    most of the time.
+    If no training step has waited for long, it looks ten times within about two seconds and says what the time goes to:
+    a task that the steps wait for, or input.
 
     TARGET is as in `tfmini status`.
     """
@@ -242,9 +243,9 @@ def stacks(python: bool, least: float, as_json: bool, target: str | None) -> Non
     try:
         with Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
             cluster = gatherer.gather(stacks=python, timeout_s=_ANSWER_S)
-            explanation, bottleneck = explain(cluster, least), None
-            if _moves(explanation):
-                cluster, bottleneck = _look_often(gatherer, cluster)
+            explanation, looks = explain(cluster, least), Looks()
+            if _moves(explanation, cluster):
+                cluster = _look_often(gatherer, cluster, looks)
                 explanation = without_passing(explanation, explain(cluster, least))
     except errors.OpError as error:
         raise click.ClickException(error.message) from None
@@ -253,35 +254,45 @@ def stacks(python: bool, least: float, as_json: bool, target: str | None) -> Non
             task.task: {"state": task.state, "why": task.why, **_lists(to_json(task), "waits", "stacks")}
             for task in cluster.tasks
         }
-        found = None if bottleneck is None else to_json(bottleneck)
-        click.echo(json.dumps({**to_json(explanation), "bottleneck": found, "tasks": tasks}, indent=1))
+        click.echo(json.dumps({**to_json(explanation), **to_json(looks.time_use()), "tasks": tasks}, indent=1))
         return
     lines = explanation_lines(explanation)
-    if bottleneck is not None:
-        lines[-1:] = [share_text(bottleneck) + ".", ""]
+    lines[-1:] = [*(f"{line}." for line in looks.time_use().lines()), ""]
     for task in cluster.tasks:
-        lines += task_lines(task)
+        lines += task_lines(task, _idle(task.task, looks))
     lines += ["", *stack_lines(cluster)] if python else []
     click.echo("\n".join(map(printable, lines)))
 
 
-def _moves(explanation: Explanation) -> bool:
-    """Whether nothing has waited for long, but for what may have ended between the answers of two tasks."""
-    return not explanation.cycles and all(culprit.kind == MISSING for culprit in explanation.culprits)
+def _moves(explanation: Explanation, cluster: ClusterSnapshot) -> bool:
+    """Whether no training step has waited for long, but for what may have ended between the answers of two tasks.
+
+    Queue runners wait for long where a job is slow: their queue is full.
+    """
+    fill = {step.step_id for task in cluster.tasks for step in task.running if not step.trains}
+    serious = (c for c in explanation.culprits if c.kind != MISSING and not fill.issuperset(c.steps))
+    return not explanation.cycles and next(serious, None) is None
 
 
-def _look_often(gatherer: Gatherer, cluster: ClusterSnapshot) -> tuple[ClusterSnapshot, Bottleneck | None]:
-    """The last one of several snapshots, and the task that the steps wait for."""
-    looks, pause = Looks(), threading.Event()
+def _look_often(gatherer: Gatherer, cluster: ClusterSnapshot, looks: Looks) -> ClusterSnapshot:
+    """Takes several looks; returns the last snapshot."""
+    pause = threading.Event()
     looks.take(cluster)
-    end = time.monotonic() + 2 * _LOOKS * _BETWEEN_S
+    end = time.monotonic() + 3 * _LOOKS * _BETWEEN_S
     for _ in range(_LOOKS - 1):
         if time.monotonic() > end:
             break
-        pause.wait(_BETWEEN_S)
+        pause.wait(random.uniform(_BETWEEN_S, 2 * _BETWEEN_S))  # else the steps of a steady job could keep time with it
         cluster = gatherer.gather(timeout_s=_ANSWER_S)
         looks.take(cluster)
-    return cluster, looks.bottleneck()
+    return cluster
+
+
+def _idle(task: str, looks: Looks) -> str:
+    """What is said of a task where nothing runs at the last look."""
+    if not looks:
+        return "no step runs here"
+    return f"nothing runs here at the last look; something did in {looks.busy(task)} of {len(looks)}"
 
 
 def _lists(task: dict[str, object], *names: str) -> dict[str, object]:
