@@ -63,7 +63,7 @@ def test_a_task_tells_its_identity_its_state_and_its_counters(server: tf.train.S
     assert task.variables == (s.VariableSnapshot("W", "float32", (10, 10), 400),)
     assert (task.variable_bytes, task.steps, task.steps_in_flight) == (400, 4, 0)
     (opened,) = task.sessions
-    assert (opened.owner, opened.steps, len(opened.handle)) == ("this process", 4, 8)
+    assert (opened.owner, opened.steps, len(opened.handle)) == (TASK, 4, 8)
 
 
 def counted(task: s.TaskSnapshot) -> tuple[int, int]:

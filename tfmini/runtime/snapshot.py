@@ -149,7 +149,7 @@ class SessionSnapshot:
 
     Attributes:
       handle: its first digits.
-      owner: who opened it: a task's full name, ``client at HOST``, or ``this process``.
+      owner: who opened it: the full name of the task in whose process the client is, or ``client at HOST``.
       age_s: seconds since it was opened.
       steps, runs: how many training steps, and how many steps of any kind, have ended, with or without an error.
       in_flight: how many steps of any kind run now.

@@ -181,7 +181,6 @@ def link_snapshots(endpoint: Endpoint, traffic: dict[str, Traffic], rates: dict[
 LIST_LIMIT = 1000  # entries of each list; a snapshot of 10,000 variables would be megabytes
 _FETCHES = 4
 _STUCK_S = 2.0  # for so long the loop of a busy machine may be late
-_THIS_PROCESS = "this process"
 
 
 class TaskStatus:
@@ -262,8 +261,8 @@ class TaskStatus:
     # ---- sessions and steps -----------------------------------------------------------------
 
     def _owner(self, handle: str) -> str:
-        """Who opened a session."""
-        return self._owners.owner_of(handle) or _THIS_PROCESS
+        """Who opened a session: a script in the process of this task has no owner beside the task."""
+        return self._owners.owner_of(handle) or self._worker.task
 
     def _owner_task(self, handle: str) -> str:
         """The task whose master runs a session's steps."""

@@ -115,9 +115,14 @@ def _headline(p: Prediction) -> str:
 
 
 def _use(p: Prediction) -> Rows:
-    table = Rows(
-        "task", "CPU (of one core)", "sends", "receives", pad_edge=True, title="share of the time in which it is busy"
-    )
+    table = Rows.of(
+        "task",
+        "=CPU (of one core)",
+        "=sends",
+        "=receives",
+        pad_edge=True,
+        title="share of the time in which it is busy",
+    )  # fmt: skip
     for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
         sent, received = p.links.get(task, (0.0, 0.0))
         table.add_row(short(task), f"{share:.0%}", f"{sent:.0%}", f"{received:.0%}")
@@ -125,8 +130,8 @@ def _use(p: Prediction) -> Rows:
 
 
 def _path(events: Sequence[Event]) -> Rows:
-    table = Rows(
-        "from ms", "takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
+    table = Rows.of(
+        "=from ms", "=takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
     )
     longest = sorted(events, key=lambda event: event.start - event.end)[:_PATH]
     began = events[0].start if events else 0.0
@@ -138,7 +143,7 @@ def _path(events: Sequence[Event]) -> Rows:
 
 def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
     most = max(point.prediction.throughput for point in points)
-    table = Rows("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", pad_edge=True)
+    table = Rows.of("=workers", "=step", "=90 %", "=steps/s", "=efficiency", "busiest", "=", pad_edge=True)
     for point in points:
         p = point.prediction
         name, share = p.bottleneck()

@@ -8,10 +8,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
 from rich.console import Group
+from rich.control import Control
+from rich.segment import Segments
 from rich.text import Text
 
 from tfmini import errors
@@ -45,6 +47,7 @@ class _Kind(NamedTuple):
 
     Attributes:
       field: of a `TaskSnapshot`.
+      columns: as in `Rows.of`; ``spare`` as well.
       row: the cells, of the task's short name and a thing.
       shows, order: which things, and their order; by default all, as they come.
       most: rows, since the length depends on the model.
@@ -57,16 +60,17 @@ class _Kind(NamedTuple):
     shows: Callable[[Any], bool] = lambda thing: True
     order: Callable[[Any], float] = lambda thing: 0.0
     most: int = 12
+    spare: tuple[str, ...] = ()
 
     def table(self, cluster: ClusterSnapshot) -> Rows:
         """The table of a cluster."""
         found = [(short(t.task), thing) for t in cluster.tasks for thing in getattr(t, self.field) if self.shows(thing)]
         found.sort(key=lambda pair: self.order(pair[1]))
-        table = Rows.of(*self.columns, title=self.title, **_TITLE)
+        table = Rows.of(*self.columns, one_line=True, spare=self.spare, title=self.title, **_TITLE)
         for task, thing in found[: self.most]:
             table.add_row(*self.row(task, thing))
         if len(found) > self.most:
-            table.add_row(f"… and {len(found) - self.most} more (--json has all)")
+            table.caption, table.caption_justify = f"… and {len(found) - self.most} more (--json has all)", "left"
         return table
 
 
@@ -91,8 +95,9 @@ def _tasks(cluster: ClusterSnapshot) -> Rows:
     count = len(cluster.tasks)
     title = f"{count} task{'s' if count != 1 else ''}, asked in {cluster.took_s:.2f} s"
     table = Rows.of(
-        "task", "state", "address", ">pid", ">up", ">cpu", ">memory", ">variables", ">steps", ">steps/s", ">in flight",
-        ">parts/s", ">waits", title=title, **_TITLE,
+        "task", "=state", "=address", ">pid", ">up", ">cpu", ">memory", ">variables", ">steps", ">steps/s",
+        ">in flight", ">parts/s", ">waits", one_line=True,
+        spare=("in flight", "pid", "cpu", "waits", "up", "variables", "memory", "steps"), title=title, **_TITLE,
     )  # fmt: skip
     for task in cluster.tasks:
         state = Text(printable(task.state), "" if task.state == OK else "bold red")
@@ -118,7 +123,7 @@ def _clock(time_s: float) -> str:
 
 _KINDS = (
     _Kind(
-        "cannot be reached", "links", ("task", "peer", "address", "why"),  # as the first task sees it
+        "cannot be reached", "links", ("=task", "=peer", "=address", "~why"),  # as the first task sees it
         lambda task, link: (task, short(link.peer), link.address, link.why), shows=lambda link: bool(link.why),
     ),
     _Kind(
@@ -129,7 +134,7 @@ _KINDS = (
     ),
     _Kind(
         "links", "links",
-        ("task", "peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest"),
+        ("=task", "=peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest"),
         lambda task, link: (
             task, short(link.peer), link.transport or link.state, size(link.sent_bytes_s), size(link.received_bytes_s),
             _rate(link.sent_messages_s), _rate(link.received_messages_s), size(link.sent_bytes),
@@ -137,13 +142,14 @@ _KINDS = (
         ),
         shows=lambda link: bool(link.sent_messages or link.received_messages),
         order=lambda link: -(link.sent_bytes_s + link.received_bytes_s),
+        spare=("rest", "by", "msg in/s", "msg out/s", "in", "out"),
     ),
     _Kind(
         "variables", "variables", ("task", "variable", "type", "shape", ">bytes"),
         lambda task, v: (task, v.name, v.dtype, str(list(v.shape)), size(v.bytes)), order=lambda v: -v.bytes,
     ),
     _Kind(
-        "queues", "queues", ("task", "queue", ">elements", ">capacity", ">waiting to put", ">waiting to take", ""),
+        "queues", "queues", ("task", "queue", ">elements", ">capacity", ">putting", ">taking", "="),
         lambda task, q: (
             task, q.name, str(q.length), "" if q.capacity < 0 else str(q.capacity), str(q.waiting_to_put),
             str(q.waiting_to_take), "closed" if q.is_closed else "",
@@ -151,7 +157,7 @@ _KINDS = (
     ),
     _Kind(
         "synchronous updates", "accumulators",
-        ("task", "accumulator", ">step", ">holds", ">accepted", ">dropped", "now from"),
+        ("task", "accumulator", ">step", ">holds", ">accepted", ">dropped", "~now from"),
         lambda task, a: (
             task, a.name, str(a.global_step), f"{a.count}/{a.required}" if a.required else str(a.count),
             str(a.accepted), str(a.dropped), ", ".join(map(short, a.contributed)),
@@ -170,7 +176,7 @@ _KINDS = (
         lambda task, s: (task, s.tag, str(s.step), f"{s.value:.6g}"),
     ),
     _Kind(
-        "latest events", "events", ("time", "seen by", "event", "what", ""),
+        "latest events", "events", ("=time", "seen by", "=event", "what", "~"),
         lambda task, e: (_clock(e.time_s), task, e.kind, short(e.subject), short(e.text)),
         order=lambda e: -e.time_s, most=6,
     ),
@@ -197,25 +203,41 @@ def status(as_json: bool, watch: bool, interval: float, target: str | None) -> N
     where = find_cluster(target)
     try:
         with Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
-            _show(gatherer, as_json)
+            if watch and not as_json and console().is_terminal:
+                _watch(gatherer, interval)
+            _print(gatherer, as_json)
             while watch:
                 time.sleep(interval)
-                _show(gatherer, as_json, again=True)
+                _print(gatherer, as_json, again=True)
     except errors.OpError as error:
         raise click.ClickException(error.message) from None
     except KeyboardInterrupt:
         return
 
 
-def _show(gatherer: Gatherer, as_json: bool, again: bool = False) -> None:
+def _print(gatherer: Gatherer, as_json: bool, again: bool = False) -> None:
     cluster = gatherer.gather(rates=not again)
     if as_json:
         click.echo(json.dumps(to_json(cluster), indent=None if again else 1))
         return
-    shown = console(piped_width=140)
-    if again and shown.is_terminal:
-        shown.clear()
-    shown.print(Group(*status_tables(cluster)))
+    console(piped_width=140).print(Group(*status_tables(cluster)))
+
+
+def _watch(gatherer: Gatherer, interval: float) -> NoReturn:
+    """Shows the tables on a screen of their own, which leaves the terminal as it was; it ends by an exception."""
+    shown = console()
+    with shown.screen() as screen:
+        again = False
+        while True:
+            tables = shown.render_lines(Group(*status_tables(gatherer.gather(rates=not again))), new_lines=True)
+            hidden = len(tables) - shown.height + 1
+            if hidden > 0:
+                note = plain(f"… {hidden} more lines (without --watch all are printed); Ctrl-C ends", style="dim")
+                tables[shown.height - 1 :] = shown.render_lines(note)
+            shown.control(Control.home())
+            screen.update(Segments([segment for line in tables for segment in line]))
+            again = True
+            time.sleep(interval)
 
 
 # ---- `tfmini stacks`: which step waits for what, since when and from whom; deadlocks and culprits ------------------
