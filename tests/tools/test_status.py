@@ -90,12 +90,13 @@ def in_a_terminal(command: list[str]) -> tuple[str, int]:
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
-        text = b""
+        text, is_told = b"", False
         with contextlib.suppress(OSError):  # the terminal has no other end any more
             while data := os.read(ours, 65536):
                 text += data
-                if text.count(b"\x1b[H") == 4 and process.poll() is None:
+                if text.count(b"\x1b[H") >= 4 and not is_told:
                     process.send_signal(signal.SIGINT)
+                    is_told = True
         os.close(ours)
         return text.decode(), process.wait(60)
 
