@@ -385,6 +385,10 @@ class MasterSession:
         """Notes a step that begins; False when the session is closed."""
         return self._book(SessionBook.add_step, step)
 
+    def drop_step(self, step: Step) -> None:
+        """Forgets a step."""
+        self.book.steps.pop(step.step_id, None)
+
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
         self.book.steps.pop(step.step_id, None)

@@ -189,6 +189,7 @@ class StepOwner(Protocol):
 
     def find_plan(self, signature: Signature) -> Plan | None: ...
     def add_step(self, step: Step) -> bool: ...
+    def drop_step(self, step: Step) -> None: ...
     def remove_step(self, step: Step, has_failed: bool) -> None: ...
     def closing_error(self) -> errors.OpError: ...
 
@@ -232,6 +233,9 @@ class Step:
             return
         if not self.session.add_step(self):
             self._finish(self.session.closing_error(), [])
+            return
+        if self._state.state.over:  # cancelled meanwhile, too early to take the note back
+            self.session.drop_step(self)
             return
         reactor = self.session.cluster.reactor
         if self._timeout_s is not None and reactor is not None:
