@@ -70,6 +70,21 @@ def test_stacks_tells_what_a_step_waits_for_and_shows_the_threads(hanging: str) 
     assert found["tasks"]["/job:local/replica:0/task:0"]["waits"][0]["on"] == "jobs"
 
 
+def test_a_script_that_is_busy_between_its_steps_is_told_as_bound_by_its_input() -> None:
+    """Here it looks at itself. Its queue is full, for which a runner waits."""
+    with tf.Graph().as_default(), tf.train.Server.create_local_server() as server:
+        queue = tf.FIFOQueue(1, tf.float32, shapes=())
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.Variable(1.0) * queue.dequeue())
+        tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(1.0)] * 2))
+        with tf.train.MonitoredTrainingSession(server.target) as session:
+            session.run(train)
+            text, found = run("stacks", server.target), json.loads(run("stacks", "--json", server.target))
+    assert "local/0 is outside Session.run 100 % of the time: input" in text
+    assert "no step runs here" not in text and "DEADLOCK" not in text
+    assert found["bottleneck"] is None and found["input"]["share"] == 1.0
+    assert found["input"]["tasks"] == ["/job:local/replica:0/task:0"]
+
+
 def test_watch_shows_the_tables_on_a_screen_of_their_own_in_a_terminal_of_80_columns(hanging: str) -> None:
     text, code = in_a_terminal([sys.executable, "-m", "tfmini", "status", "--watch", "--interval", "0.2", hanging])
     assert code == 0 and text.startswith(ALTERNATE + "h") and text.endswith("\x1b[?25h")
