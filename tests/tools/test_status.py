@@ -95,6 +95,17 @@ def test_watch_shows_the_tables_on_a_screen_of_their_own_in_a_terminal_of_80_col
     assert hanging.removeprefix("grpc://") in shown and "more lines" in lines[-1]
 
 
+def test_watch_as_json_is_a_line_for_each_snapshot(hanging: str) -> None:
+    """A file of such lines outlives the page; the first one was many lines."""
+    command = [sys.executable, "-m", "tfmini", "status", "--watch", "--json", "--interval", "0.2", hanging]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert [s.from_json(s.ClusterSnapshot, json.loads(line)).target for line in lines] == [hanging] * 2
+
+
 ALTERNATE, ROWS = "\x1b[?1049", 10
 
 

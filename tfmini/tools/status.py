@@ -205,20 +205,19 @@ def status(as_json: bool, watch: bool, interval: float, target: str | None) -> N
         with Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
             if watch and not as_json and console().is_terminal:
                 _watch(gatherer, interval)
-            _print(gatherer, as_json)
+            _print(gatherer.gather(rates=True), as_json, one_line=watch)
             while watch:
                 time.sleep(interval)
-                _print(gatherer, as_json, again=True)
+                _print(gatherer.gather(), as_json, one_line=True)
     except errors.OpError as error:
         raise click.ClickException(error.message) from None
     except KeyboardInterrupt:
         return
 
 
-def _print(gatherer: Gatherer, as_json: bool, again: bool = False) -> None:
-    cluster = gatherer.gather(rates=not again)
+def _print(cluster: ClusterSnapshot, as_json: bool, one_line: bool) -> None:
     if as_json:
-        click.echo(json.dumps(to_json(cluster), indent=None if again else 1))
+        click.echo(json.dumps(to_json(cluster), indent=None if one_line else 1))
         return
     console(piped_width=140).print(Group(*status_tables(cluster)))
 
