@@ -105,7 +105,8 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
 
 
 def _shown(found: Proposal, output: str, full: bool) -> Group:
-    parts: list[Any] = [_steps(found), "", _variables(found, full)]
+    held = ", ".join(map(size_text, found.problem.memory(found.arrangement)))
+    parts: list[Any] = [_steps(found), "", _variables(found, full), plain(f"all on a ps: {held}")]
     if found.plan.ops:
         parts += ["", "ops that move:", *(plain(f"  {op} to ps/{task}") for op, task in found.plan.ops.items())]
     if len(found.by_ps) > 1:
@@ -132,7 +133,7 @@ def _time(seconds: float) -> str:
 
 
 def _variables(found: Proposal, full: bool) -> Rows:
-    table = Rows.of("variable, with its slots", ">bytes", ">ps")
+    table = Rows.of("variable, with its slots", ">bytes", "~ps", one_line=True)
     rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
     for item, tasks in rows if full else rows[:_ROWS]:
         where = ", ".join(map(str, tasks))
@@ -140,8 +141,6 @@ def _variables(found: Proposal, full: bool) -> Rows:
     hidden = 0 if full else len(rows) - _ROWS
     if hidden > 0:
         table.add_row(f"… {hidden} more (--full)", "", "")
-    held = found.problem.memory(found.arrangement)
-    table.add_row("all on a ps", ", ".join(map(size_text, held)), "")
     return table
 
 
