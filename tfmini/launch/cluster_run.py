@@ -456,7 +456,7 @@ _RUN = (
     valued("--coordinator-timeout", _SECONDS, "S",
            "Stop all tasks and fail (exit code 124) if the run has not ended after S seconds."),
     valued("--grace", click.FloatRange(0), "S",
-           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]"),
+           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 10; by another engine: 25]"),
     click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first."),
     valued("--cpus-per-task", click.IntRange(1), "N",
            "Threads of a task's numeric libraries.  [default: the task's cores]"),
@@ -625,8 +625,8 @@ class LaunchOptions:
 
     @property
     def grace_s(self) -> float:
-        """Seconds between SIGTERM and SIGKILL. Schedulers give a job about 30."""
-        return self.grace if self.grace is not None else 5.0 if self.on == "local" else 25.0
+        """Seconds between SIGTERM and SIGKILL: 4 for a last step, the rest to save. Schedulers give a job about 30."""
+        return self.grace if self.grace is not None else 10.0 if self.on == "local" else 25.0
 
     def engine_options(self, script: str, args: Sequence[str]) -> EngineOptions:
         """What the engine gets."""

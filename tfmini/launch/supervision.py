@@ -19,8 +19,9 @@
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
   there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
   inside `Server.join` and none has ended, the run continues, since clients may come from outside.
-* A signal is sent to the working tasks first, so that they can close their sessions; then to the services. A second
-  signal kills all tasks.
+* Whatever ends a run early (a failed task, a signal, the time limit), the working tasks are told first, by SIGTERM, or
+  by SIGINT after a SIGINT. The services are stopped when all of them have ended: a chief saves its checkpoint, and
+  the variables are there. A second signal kills all tasks.
 * A task that has not ended within the grace time after a request is killed.
 """
 
@@ -263,9 +264,9 @@ class Supervision:
             self._joined.discard(task)
             return []
         self._joined.add(task)
-        if self._working() or self.phase is not TaskPhase.RUNNING:
+        if self._working() or self.phase not in (TaskPhase.RUNNING, TaskPhase.WORKERS_ENDING):
             return []
-        if self._work_done:
+        if self._work_done or self.phase is TaskPhase.WORKERS_ENDING:
             return self._stop_all()
         return [PrintNote("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")]
 
@@ -394,7 +395,15 @@ class Supervision:
             return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.")]
         if not self._alive:
             return []
-        return [PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
+        return [PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._end_early()]
+
+    def _end_early(self, signum: int = signal.SIGTERM) -> list[Instruction]:
+        """Tells the working tasks to end; the services follow when there are none."""
+        working = self._working()
+        if not working:
+            return self._stop_all()
+        self.phase = TaskPhase.WORKERS_ENDING
+        return [SendSignal(tuple(working), signum), StartGrace()]
 
     def _stop_all(self) -> list[Instruction]:
         joined = [task for task in self._alive if task in self._joined]
@@ -414,17 +423,9 @@ class Supervision:
         name = signal.Signals(signum).name
         if self._verdict is None:
             self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
-        working = self._working()
-        if not working:
-            return [PrintNote(f"{name}: ending the cluster."), *self._stop_all()]
-        self.phase = TaskPhase.WORKERS_ENDING
         # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
-        return [
-            PrintNote(f"{name}: ending the cluster."),
-            SendSignal(tuple(working), forwarded),
-            StartGrace(),
-        ]
+        return [PrintNote(f"{name}: ending the cluster."), *self._end_early(forwarded)]
 
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
         if self.phase is not TaskPhase.RUNNING:
@@ -434,7 +435,7 @@ class Supervision:
             self._verdict = _Verdict(
                 EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
-        return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
+        return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._end_early()]
 
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):

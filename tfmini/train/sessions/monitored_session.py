@@ -264,7 +264,8 @@ class _MonitoredSession:
         """As `tf.Session.run`, with hooks.
 
         Raises:
-          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `Left`.
+          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `readiness.Left`.
+          KeyboardInterrupt: likewise by a Ctrl-C that `tfmini launch` has forwarded.
         """
         self._check_leaving()
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
@@ -294,7 +295,7 @@ class _MonitoredSession:
 
     def _check_leaving(self) -> None:
         if self._sess is not None and self._is_leaving():
-            raise readiness.Left
+            raise readiness.left()
 
     def _end_leaving(self) -> None:
         if self._may_leave:
@@ -319,7 +320,7 @@ class _MonitoredSession:
     ) -> bool:
         if kind in _CLEAN_ENDS:
             kind = None
-        self._close_internal(None if kind is readiness.Left else kind, error)
+        self._close_internal(None if isinstance(error, readiness.Left | readiness.Interrupted) else kind, error)
         return kind is None
 
     def _tell_others(self, error: BaseException | None) -> None:
@@ -366,7 +367,7 @@ class _MonitoredSession:
                 if not self._graph_was_finalized:
                     get_default_graph()._unsafe_unfinalize()
         if is_leaving:
-            raise readiness.Left
+            raise readiness.left()
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes, errors, protos
+from tfmini import dtypes, errors, library_log, protos
 from tfmini.devices import DeviceSpec, intersects, parse
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
@@ -444,18 +444,22 @@ def mark_used(directory: str, graph: Graph) -> None:
 # A preempted machine, a time limit or a cluster engine sends SIGTERM some time before the end. While a monitored
 # session is open, SIGTERM therefore means: make this step the last one, call the hooks' ``end`` (a chief saves a
 # checkpoint, a synchronous worker returns its token), close the session, and exit with code 143. The code after the
-# session does not run, because training has not come to its end. A second SIGTERM, or a step that takes longer than
-# `LAST_STEP_S`, ends the process without the hooks. Signals within a quarter of that time are one request: Slurm
-# signals a task's process and also its agent, which forwards the signal.
+# session does not run, because training has not come to its end. A step that takes longer than `LAST_STEP_S` is given
+# up before. A second SIGTERM ends the process without the hooks. Signals within a quarter of that time are one
+# request: Slurm signals a task's process and also its agent, which forwards the signal.
 #
-# A script that handles SIGTERM itself is left alone.
+# SIGINT means the same where `tfmini launch` has started the process, since it forwards a Ctrl-C to all tasks. The
+# session then ends with a KeyboardInterrupt, which a script may handle as it would alone.
+#
+# A script that handles a signal itself is left alone.
 
 EXIT_CODE = 128 + signal.SIGTERM
 """The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
-_timer: threading.Timer | None = None
-_told_at = 0.0
+_timer: threading.Timer | None = None  # runs while the last step does
+_gives_up = False  # whether the next signal is the timer's
+_told_at, _told_by = 0.0, int(signal.SIGTERM)
 
 
 class Left(SystemExit):
@@ -465,17 +469,33 @@ class Left(SystemExit):
         super().__init__(EXIT_CODE)
 
 
+class Interrupted(KeyboardInterrupt):
+    """The same as `Left`, after a Ctrl-C."""
+
+
+def left() -> Left | Interrupted:
+    """The exception that ends the process after its last step."""
+    return Interrupted() if _told_by == signal.SIGINT else Left()
+
+
+def _defaults() -> dict[int, Any]:
+    """The signals that mean an end, with Python's handlers of them."""
+    found: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL}
+    if library_log.is_launched():
+        found[signal.SIGINT] = signal.default_int_handler
+    return found
+
+
 def begin() -> bool:
-    """A session has been opened; returns whether SIGTERM is handled, so that `end` must be called."""
+    """A session has been opened; returns whether a signal is handled, so that `end` must be called."""
     global _open
     if threading.current_thread() is not threading.main_thread():
         return False
-    handler = signal.getsignal(signal.SIGTERM)
-    if handler is not _told and handler is not signal.SIG_DFL:
-        return False
-    signal.signal(signal.SIGTERM, _told)
-    _open += 1
-    return True
+    wanted = [number for number, default in _defaults().items() if signal.getsignal(number) in (_told, default)]
+    for number in wanted:
+        signal.signal(number, _told)
+    _open += bool(wanted)
+    return bool(wanted)
 
 
 def end() -> None:
@@ -483,8 +503,9 @@ def end() -> None:
     global _open
     _open -= 1
     last_step_is_over()
-    if not _open and signal.getsignal(signal.SIGTERM) is _told:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number, default in _defaults().items():
+        if not _open and signal.getsignal(number) is _told:
+            signal.signal(number, default)
 
 
 def is_wanted() -> bool:
@@ -509,14 +530,25 @@ def last_step_is_over() -> None:
 
 
 def _told(signum: int, frame: object) -> None:
-    global _timer, _told_at
+    global _timer, _told_at, _told_by, _gives_up
     process = current_process()
-    if process.is_leaving:
-        if process.now() - _told_at < LAST_STEP_S / 4:
-            return
-        raise SystemExit(EXIT_CODE)
-    process.is_leaving, _told_at = True, process.now()
-    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", EXIT_CODE)
-    _timer = threading.Timer(LAST_STEP_S, os.kill, (os.getpid(), signal.SIGTERM))
-    _timer.daemon = True
-    _timer.start()
+    if not process.is_leaving:
+        process.is_leaving, _told_at, _told_by = True, process.now(), signum
+        how = "Ctrl-C" if signum == signal.SIGINT else f"SIGTERM: exit code {EXIT_CODE}"
+        _log.warning("This task leaves the run after its step (%s)", how)
+        _timer = threading.Timer(LAST_STEP_S, _give_up)
+        _timer.daemon = True
+        _timer.start()
+    elif _gives_up:
+        _gives_up = False
+        if _timer is not None:  # else the step has ended meanwhile, and the hooks are at work
+            raise left()
+    elif process.now() - _told_at >= LAST_STEP_S / 4:
+        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(EXIT_CODE)
+
+
+def _give_up() -> None:
+    """Ends the last step, wherever the main thread is: only a signal's handler can raise an exception there."""
+    global _gives_up
+    _gives_up = True
+    os.kill(os.getpid(), _told_by)
