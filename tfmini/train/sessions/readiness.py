@@ -22,12 +22,14 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable
 from tfmini.protos import ConfigProto
+from tfmini.runtime.client.answer import FIRST_S
 from tfmini.runtime.client.master_clients import Reachability, chief_of, reach, task_of, unreachable
 from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import GRAPH_FILE, get_checkpoint_state, write_training_graph
 
 _log = logging.getLogger("tensorflow")
+_runtime_log = logging.getLogger("tfmini.runtime")
 _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
 
@@ -74,10 +76,19 @@ def with_places(reason: str | None, graph: Graph) -> str:
         return "nothing"
     if not reason.startswith(_PREFIX):
         return reason
-    names = reason[len(_PREFIX) :].split(", ")
-    text = ", ".join(_placed(names[:_NAMES_SHOWN], graph))
+    return _first(list(_placed(reason[len(_PREFIX) :].split(", "), graph)))
+
+
+def shortened(reason: str | None) -> str | None:
+    """A reason of `ready` that names only the first ones of many variables."""
+    if reason is None or not reason.startswith(_PREFIX):
+        return reason
+    return _PREFIX + _first(reason[len(_PREFIX) :].split(", "))
+
+
+def _first(names: list[str]) -> str:
     more = len(names) - _NAMES_SHOWN
-    return f"{text} and {more} more" if more > 0 else text
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def advice(reason: str | None, graph: Graph, task: str) -> str:
@@ -109,6 +120,25 @@ def _placed(names: Iterable[str], graph: Graph) -> Iterable[str]:
         except (KeyError, ValueError):  # a user's ready op may return any string
             device = ""
         yield f"{name} ({device})" if device else name
+
+
+class LongWait:
+    """Warns of a wait for other tasks after `FIRST_S` seconds, and again whenever the time has doubled.
+
+    The warning is one of the runtime, as for a step that has no answer: `tf.logging.set_verbosity` does not hide it.
+    """
+
+    def __init__(self) -> None:
+        self._now = current_process().now
+        self._begin = self._now()
+        self._next_s = FIRST_S
+
+    def look(self, text: Callable[[], str]) -> None:
+        """Warns if it is time; ``text``: what the wait is for."""
+        waited_s = self._now() - self._begin
+        if waited_s >= self._next_s:
+            self._next_s = max(2 * self._next_s, waited_s)
+            _runtime_log.warning("For %.0f s this task has been %s.", waited_s, text())
 
 
 # ---- The wait of a worker until the chief has initialized the model ------------------------------------------------
@@ -248,6 +278,7 @@ class ReadinessWait:
         self._chief = chief_of(target)
         self._chief_gone_since: float | None = None
         self._logged, self._logged_at = "", float("-inf")
+        self._long = LongWait()
 
     def result(self) -> Any:
         """Waits for the model and returns the session.
@@ -282,6 +313,15 @@ class ReadinessWait:
         self._check_tasks()
         if self._probe.probes or self._now() - self._begin > 1.0:
             self._log_if_new()
+        self._long.look(lambda: f"{self._waiting_for()}{self._remedy()}")
+
+    def _remedy(self) -> str:
+        chief = self._chief_state()
+        if chief is None or chief.connected:
+            return ""
+        return (
+            ". Start the chief, or look at its output: the first task of the job chief, master or worker is the chief"
+        )
 
     def _check_tasks(self) -> None:
         now = self._now()
@@ -309,7 +349,7 @@ class ReadinessWait:
             self._logged, self._logged_at = text, now
             _log.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. %s.",
-                self._probe.local_reason, self._probe.reason, text[0].upper() + text[1:],
+                shortened(self._probe.local_reason), shortened(self._probe.reason), text[0].upper() + text[1:],
             )  # fmt: skip
 
     def _waiting_for(self) -> str:
