@@ -1,6 +1,6 @@
 """The socket at which a running `tfmini launch` takes orders, such as those of `tfmini scale`.
 
-It is in the folder of the job files, which only the user can enter (`tfmini.launch.jobs`). An order is one line of
+It is in the folder of the job files, which only the user can enter (`tfmini.jobs`). An order is one line of
 JSON,
 ``{"workers": 8}``; so is the answer, ``{"done": TEXT}`` or ``{"refused": TEXT}``.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tfmini.launch.jobs import job_folder
+from tfmini.jobs import job_folder
 from tfmini.launch.supervision import ScaleError
 
 _LONGEST = 4096

@@ -20,11 +20,11 @@ from rich.console import Console
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import Command
 from tfmini.compat.roles import role_arguments, role_flags_of, script_text, tf_config
+from tfmini.jobs import RunningJob
 from tfmini.json_log import LOG_JSON_ENV
 from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
 from tfmini.launch.control import Control, ask
 from tfmini.launch.engine import Engine, EngineError, NamedRole, TaskCommand, engine_class, member_of
-from tfmini.launch.jobs import RunningJob
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
 from tfmini.launch.supervision import SERVICE_JOBS, RunOver, ScaleError, Supervision, TaskId
