@@ -74,7 +74,7 @@ def run_of(engine: Scripted, start_s: float = 100.0, restarts: int = 0, fd: int 
     return ClusterRun(
         engine=engine, requests=[TaskRequest(PS), TaskRequest(WORKER)], commands_of=commands,
         supervision=Supervision([PS, WORKER], restarts=restarts), limits=RunLimits(grace_s=1.0, start_s=start_s),
-        sink=Sink(fd), prefixes={PS: b"", WORKER: b""}, say=lambda text: None,
+        sink=Sink(fd), prefixes={PS: b"", WORKER: b""}, say=lambda note: None,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from tfmini.launch import cluster_run, local
 from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits
 from tfmini.launch.engine import EngineOptions, TaskCommand, TaskRequest
 from tfmini.launch.output import Sink
-from tfmini.launch.supervision import RunOver, Supervision, TaskId
+from tfmini.launch.supervision import PrintNote, RunOver, Supervision, TaskId
 from tfmini.tools.launch import task_commands
 
 POLITE = "import time; time.sleep(2)"
@@ -70,7 +70,7 @@ def _finish(
         engine := WatchedEngine(EngineOptions()), [TaskRequest(task) for task in TASKS],
         lambda spec, cpus: {task: TaskCommand([others if task.task else POLITE], {}, {}) for task in cpus},
         Supervision(TASKS, restarts=restarts), RunLimits(0.5), Sink(os.open(os.devnull, os.O_WRONLY)), _Prefixes(),
-        say=lambda text: None,
+        say=lambda note: None,
     )  # fmt: skip
     engine.meanwhile = lambda: meanwhile(run)
     return run.run()
@@ -231,7 +231,7 @@ def test_whatever_ends_a_run_the_chief_saves_before_the_ps_ends(
     script.write_text(_TRAINS)
     (tmp_path / "model").mkdir()
     tasks = [TaskId("ps", 0), *TASKS[:2]]
-    said: list[str] = []
+    said: list[PrintNote] = []
 
     def meanwhile() -> bool:
         ready = all((tmp_path / f"at.{index}").exists() for index in range(2))
@@ -250,7 +250,7 @@ def test_whatever_ends_a_run_the_chief_saves_before_the_ps_ends(
         ).run()  # fmt: skip
     told = (tmp_path / "output").read_text()
     assert finish.exit_code == {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129, "time limit": 124, "failure": 7}[end]
-    assert not any("did not end" in text for text in said)
+    assert not any("did not end" in note.text for note in said)
     saved = int(str(tf.train.latest_checkpoint(str(tmp_path / "model"))).rpartition("-")[2])
     assert saved >= int((tmp_path / "at.0").read_text()), told
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -200,6 +201,19 @@ def test_events_of_unknown_tasks_are_refused() -> None:
         Supervision([])
     with pytest.raises(ValueError, match="worker/1 is not running"):
         Supervision([W0]).handle(TaskExited(W1, 0))
+
+
+@pytest.mark.parametrize("event, facts", [
+    (TaskExited(W1, 3), {"level": "ERROR", "task": "worker/1", "exit_code": 3}),
+    (TaskExited(PS0, -KILL), {"level": "ERROR", "task": "ps/0", "exit_code": 137, "signal": "SIGKILL"}),
+    (TaskExited(PS0, 0), {"level": "INFO", "task": "ps/0", "exit_code": 0}),
+    (TaskExited(W1, EXIT_LEFT), {"level": "INFO", "task": "worker/1", "exit_code": 143}),
+    (TimeLimitReached(1.0), {"level": "ERROR"}),
+    (SignalReceived(INT), {"level": "WARNING"}),
+])  # fmt: skip
+def test_a_note_tells_programs_its_level_and_how_a_task_has_ended(event: Event, facts: dict[str, Any]) -> None:
+    note, *_ = Supervision([PS0, W0, W1]).handle(event)
+    assert isinstance(note, PrintNote) and note.facts() == facts
 
 
 def test_exit_codes_and_signals_are_described() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Decorator, OutputFile, no_profile, valued
+from tfmini.command_line import Decorator, OutputFile, former, no_profile, valued
 from tfmini.core_types import TensorLike
 from tfmini.launch.control import Control
 from tfmini.launch.engine import (
@@ -115,7 +115,7 @@ class ClusterRun:
     limits: RunLimits
     sink: Sink
     prefixes: Mapping[TaskId, bytes]
-    say: Callable[[str], None]
+    say: Callable[[PrintNote], None]
     on_places: Callable[[ClusterSpec], None] = lambda cluster: None
     display: LaunchProgress = field(default_factory=lambda: LaunchProgress([], None))
     log_json: bool = False
@@ -215,7 +215,7 @@ class ClusterRun:
 
     def _start(self) -> None:
         spec = self._spec()
-        self.say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        self._say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
         self.on_places(spec)
         self._started = True
         self.display.started()
@@ -234,7 +234,7 @@ class ClusterRun:
         try:
             self.engine.add([self.request_of(task)])
         except EngineError as error:
-            self.say(str(error))
+            self._say(str(error), "ERROR", task)
             self._has_no_place(task)
 
     def _has_no_place(self, task: TaskId) -> None:
@@ -249,14 +249,14 @@ class ClusterRun:
         if not self._ready:
             return
         spec = self._spec()
-        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
+        self._say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
         self.on_places(spec)
         while self._ready:
             task = self._ready.pop(0)
             try:
                 self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
             except OSError as error:
-                self.say(f"Could not start {task}: {error}")
+                self._say(f"Could not start {task}: {error}", "ERROR", task)
                 self._has_no_place(task)
 
     def _dismiss(self, tasks: Sequence[TaskId]) -> None:
@@ -314,10 +314,10 @@ class ClusterRun:
             self._dispatch(GraceExpired())
         for task in [task for task, at in self._leaving.items() if now >= at]:
             self._leaving[task] = math.inf
-            self.say(f"{task} did not leave within the grace time; killing it.")
+            self._say(f"{task} did not leave within the grace time; killing it.", "WARNING", task)
             self.engine.signal([task], signal.SIGKILL)
         for task in [task for task, at in self._homeless.items() if now >= at]:
-            self.say(f"{task} has found no place within {self.limits.start_s:g} s.")
+            self._say(f"{task} has found no place within {self.limits.start_s:g} s.", "ERROR", task)
             self._has_no_place(task)
 
     def _take_signals(self, signals: socket.socket) -> None:
@@ -366,9 +366,12 @@ class ClusterRun:
             self.engine.withdraw(task)
         self._dispatch(TaskExited(task, returncode))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, task: TaskId | None = None) -> None:
         """See `Events.note`."""
-        self.say(text)
+        self._say(text, "INFO" if task is None else "WARNING", task)
+
+    def _say(self, text: str, level: str = "INFO", task: TaskId | None = None) -> None:
+        self.say(PrintNote(text, level, task))
 
     def broken(self, reason: str) -> None:
         """See `Events.broken`."""
@@ -393,8 +396,8 @@ class ClusterRun:
                     self._dismiss(tasks)
                 case StartGrace():
                     self._grace_at = time.monotonic() + self.limits.grace_s
-                case PrintNote(text):
-                    self.say(text)
+                case PrintNote():
+                    self.say(instruction)
                 case RunOver():
                     self._finish = instruction
 
@@ -440,8 +443,8 @@ class Words(click.ParamType):
 
 
 _ROLES = (
-    valued("--ps", click.IntRange(0), None, "Number of ps tasks.", default=1),
-    valued("--workers", click.IntRange(0), None, "Number of worker tasks.", default=1),
+    valued("--ps", click.IntRange(0), "N", "Number of ps tasks.", default=1),
+    valued("--workers", click.IntRange(0), "N", "Number of worker tasks.", default=1),
     click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
 )
 _RESOURCES = (
@@ -475,7 +478,8 @@ _ENGINE = (
            "How often a task is started again that was killed, or lost with its host.", default=0),
     valued("--port-base", click.IntRange(1, 65535), "P",
            "With --on local: use the ports P, P+1, …  [default: free ports]"),
-    valued("--address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    valued("--ray-address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    former("--address", "--ray-address", "ray_address"),
     valued("--engine-args", Words(), "ARGS", "With --on slurm or mpi: arguments for srun or mpirun."),
     valued("--sbatch", OutputFile(), "FILE", "With --on slurm: start nothing; write a batch script that does."),
     valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
@@ -500,7 +504,7 @@ def options(*groups: tuple[Decorator, ...]) -> Decorator:
 _MEMBER = (
     click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
     _ROLES[0],
-    valued("--workers", click.IntRange(0), None, "Number of workers.  [default: all other processes]"),
+    valued("--workers", click.IntRange(0), "N", "Number of worker tasks.  [default: all other processes]"),
     _ROLES[2],
 )
 _MANIFEST = (
@@ -531,7 +535,7 @@ def _check_profile(path: str) -> None:
 _WORKERS_PER_CORE = 64  # of a machine; more than that is a typing error that would stop the machine
 _ONLY_FOR = {
     "port_base": (("local",), "; elsewhere TFMINI_PORTS names a range of ports"),
-    "address": (("ray",), ""),
+    "ray_address": (("ray",), ""),
     "engine_args": (("slurm", "mpi"), ""),
     "sbatch": (("slurm",), ""),
     "image": (("kubernetes",), ""),
@@ -554,7 +558,7 @@ class LaunchOptions:
     on: str = "local"
     start_within: float = 300.0
     restarts: int = 0
-    address: str | None = None
+    ray_address: str | None = None
     engine_args: tuple[str, ...] | None = None
     sbatch: str | None = None
     image: str | None = None
@@ -631,7 +635,7 @@ class LaunchOptions:
     def engine_options(self, script: str, args: Sequence[str]) -> EngineOptions:
         """What the engine gets."""
         return EngineOptions(
-            self.grace_s, self.port_base, self.pack, self.address, self.engine_args or (), self.restarts,
+            self.grace_s, self.port_base, self.pack, self.ray_address, self.engine_args or (), self.restarts,
             self.image or "", self.namespace or "", (script, *args),
         )  # fmt: skip
 

@@ -139,8 +139,8 @@ class Events(Protocol):
     def ended(self, task: TaskId, returncode: int) -> None:
         """The task's process has ended: exit code, or minus the number of the signal that killed it."""
 
-    def note(self, text: str) -> None:
-        """Something that the user should read."""
+    def note(self, text: str, task: TaskId | None = None) -> None:
+        """Something that the user should read; with a task, a warning about it."""
 
     def broken(self, reason: str) -> None:
         """The engine cannot go on, before all tasks had a place."""

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Command
+from tfmini.command_line import BEFORE_SCRIPT, BeforeScript
 from tfmini.launch.cluster_run import LaunchOptions, manifest_options
 from tfmini.launch.engine import Resources
 from tfmini.launch.supervision import SERVICE_JOBS
@@ -273,7 +273,7 @@ def _lines(value: Any) -> Iterator[str]:
             yield from (f"  {line}" for line in inner)
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @manifest_options
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)

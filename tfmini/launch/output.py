@@ -53,10 +53,9 @@ class JsonConsole(Console):
     def __init__(self) -> None:
         super().__init__(stderr=True)
 
-    def print(self, *objects: Any, **_: Any) -> None:
-        """Prints one message."""
-        text = " ".join(map(str, objects)).removeprefix("tfmini: ")
-        self.file.write(json_line(text, "", logger="tfmini.launch") + "\n")
+    def log(self, text: str, **facts: Any) -> None:  # type: ignore[override]  # rich's is for people
+        """Prints one message with further fields, such as ``level``, ``task`` and ``exit_code``."""
+        self.file.write(json_line(text, str(facts.pop("task", "")), logger="tfmini.launch", **facts) + "\n")
 
 
 class OutputLines:

@@ -32,7 +32,7 @@ import enum
 import itertools
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SERVICE_JOBS = frozenset({"ps"})
@@ -125,9 +125,28 @@ class StartGrace:
 
 @dataclass(frozen=True)
 class PrintNote:
-    """Print a message."""
+    """Print a message.
+
+    Attributes:
+      level: of the log (``--log-json``).
+      task, returncode: the task that it is about, and how its process has ended.
+    """
 
     text: str
+    level: str = field(default="INFO", compare=False)
+    task: TaskId | None = field(default=None, compare=False)
+    returncode: int | None = field(default=None, compare=False)
+
+    def facts(self) -> dict[str, str | int]:
+        """What a program reads of it: ``level``, and where they are known ``task``, ``exit_code`` and ``signal``."""
+        found: dict[str, str | int] = {"level": self.level}
+        if self.task is not None:
+            found["task"] = str(self.task)
+        if self.returncode is not None:
+            found["exit_code"] = exit_code(self.returncode)
+            if self.returncode < 0:
+                found["signal"] = describe_exit(self.returncode).rpartition(" ")[2]
+        return found
 
 
 @dataclass(frozen=True)
@@ -185,6 +204,11 @@ def describe_exit(returncode: int) -> str:
         return f"killed by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"killed by signal {-returncode}"
+
+
+def exit_code(returncode: int) -> int:
+    """A shell's exit code of a process: 128 and the number of the signal that killed it."""
+    return returncode if returncode >= 0 else 128 - returncode
 
 
 _NAMED = 12  # tasks in a message, at most; of more, the first and the last
@@ -296,20 +320,24 @@ class Supervision:
         spared = bool(working) or self._work_done  # whether the run needs this task no more
         if task in self._dismissed and spared:
             self._dismissed.discard(task)
-            return [PrintNote(f"{task} has left the run, as asked.")]
+            return [PrintNote(f"{task} has left the run, as asked.", "INFO", task, returncode)]
         if task in self._late and returncode != 0 and spared:
-            return [PrintNote(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
+            text = f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}."
+            return [PrintNote(text, "WARNING", task, returncode)]
         if returncode == EXIT_LEFT and task not in self._serves and spared:
-            return [PrintNote(f"{task} was told to end (SIGTERM) and has left; {others}.")]
+            text = f"{task} was told to end (SIGTERM) and has left; {others}."
+            return [PrintNote(text, "INFO", task, returncode)]
         if self._comes_too_late(task, returncode):
             how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
-            return [PrintNote(f"{how}: it is not started again, and has not failed the run; {others}.")]
+            text = f"{how}: it is not started again, and has not failed the run; {others}."
+            return [PrintNote(text, "WARNING", task, returncode)]
         if returncode != 0:
             return self._task_failed(task, returncode)
         if task in self._ranks:
             self._finished_ranks.add(task)
         if task in self._serves and working:
-            return [PrintNote(f"{task} has ended (exit code 0); {_names(working)} still running.")]
+            text = f"{task} has ended (exit code 0); {_names(working)} still running."
+            return [PrintNote(text, "INFO", task, returncode)]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
         return []
@@ -351,7 +379,8 @@ class Supervision:
         self._joined.discard(task)
         how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
-        return [PrintNote(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
+        note = PrintNote(f"{task} {how}; starting it again ({count}).", "WARNING", task, returncode)
+        return [note, StartTasks((task,))]
 
     def scale(self, workers: int) -> list[Instruction]:
         """Lets workers join the run, or leave it, until so many are there.
@@ -388,14 +417,14 @@ class Supervision:
     def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
         how = describe_exit(returncode)
         if self._verdict is None:
-            code = returncode if returncode > 0 else 128 - returncode
-            self._verdict = _Verdict(code, task, f"{task} failed first: {how}")
+            self._verdict = _Verdict(exit_code(returncode), task, f"{task} failed first: {how}")
         others = [other for other in self._working() if other != task]
         if self._keep_going and task not in self._serves and others:
-            return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.")]
+            return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.", "ERROR", task, returncode)]
         if not self._alive:
             return []
-        return [PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._end_early()]
+        note = PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}.", "ERROR", task, returncode)
+        return [note, *self._end_early()]
 
     def _end_early(self, signum: int = signal.SIGTERM) -> list[Instruction]:
         """Tells the working tasks to end; the services follow when there are none."""
@@ -425,7 +454,7 @@ class Supervision:
             self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
         # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
-        return [PrintNote(f"{name}: ending the cluster."), *self._end_early(forwarded)]
+        return [PrintNote(f"{name}: ending the cluster.", "WARNING"), *self._end_early(forwarded)]
 
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
         if self.phase is not TaskPhase.RUNNING:
@@ -435,12 +464,14 @@ class Supervision:
             self._verdict = _Verdict(
                 EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
-        return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._end_early()]
+        note = PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}.", "ERROR")
+        return [note, *self._end_early()]
 
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):
             return []
-        return [PrintNote(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
+        note = PrintNote(f"{_names(self._alive)} did not end within the grace time; killing.", "WARNING")
+        return [note, *self._kill_all()]
 
     def _finish(self) -> RunOver:
         self.phase = TaskPhase.FINISHED
