@@ -41,9 +41,10 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 @click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @launch_options
+@click.option("--check", "checks", is_flag=True, help="Start nothing; say what would run, and what would stop it.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def launch(script: str, args: tuple[str, ...], **values: Any) -> None:
+def launch(script: str, args: tuple[str, ...], checks: bool, **values: Any) -> None:
     """Run SCRIPT ARGS... as every task of a cluster, each as with `tfmini run`.
 
     The tasks are processes of this machine; with --on, another engine starts them.
@@ -56,9 +57,14 @@ def launch(script: str, args: tuple[str, ...], **values: Any) -> None:
 
     When all workers (and the chief) have finished, the ps tasks are stopped. A worker inside server.join() counts as
     a ps: it is stopped when the others have finished. The exit code is 0, or that of the first task that failed
-    (128 + the number of the signal that killed it).
+    (128 + the number of the signal that killed it). With --check it is 1 if there is a problem.
     """
     options = LaunchOptions(**values)
+    if checks:
+        from tfmini.tools.launch_check import check  # the inspector is not for every start
+
+        options.check()
+        sys.exit(check(options, script, args))
     say = console_for(options)
     with _errors_as_json(say):
         options.check()
