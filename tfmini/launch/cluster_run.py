@@ -59,6 +59,7 @@ from tfmini.library_log import MEETS, MEETS_ELASTIC
 from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
 from tfmini.show.simulation.profile import read_profile
 
+_LONGEST_LINE = 2000  # characters, of a line for `tfmini logs`
 _NO_PLACE = 127  # the exit code of a task that could not be started
 
 CommandsOf = Callable[[ClusterSpec, Mapping[TaskId, int]], dict[TaskId, TaskCommand]]
@@ -171,6 +172,8 @@ class ClusterRun:
         Raises:
           ScaleError: that is impossible.
         """
+        if type(workers) is not int:  # from a socket
+            raise ScaleError("the number of workers is no number.")
         if not self._started:
             raise ScaleError("its tasks have no places yet.")
         if not self.engine.adds_tasks:
@@ -181,7 +184,15 @@ class ClusterRun:
 
     def _take_orders(self) -> None:
         assert self.control is not None
-        self.control.answer(self.scale)
+        self.control.answer({"workers": self.scale, "logs": self._recent_lines})
+
+    def _recent_lines(self, wanted: str) -> dict[str, list[str]]:
+        """The last lines of each task, or of the one that is wanted."""
+        return {
+            str(task): [line[:_LONGEST_LINE] for line in output.last_lines()]
+            for task, output in sorted(self._outputs.items())
+            if wanted in ("", str(task))
+        }
 
     def _output_of(self, task: TaskId) -> OutputLines:
         return OutputLines(self.prefixes[task], self.sink, str(task) if self.log_json else "")

@@ -22,8 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("tfmini.tools.cli:demo", "Train a small model on a cluster of this machine."),
     "horovodrun": ("tfmini.tools.launch:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
+    "jobs": ("tfmini.tools.launch:jobs", "List the running jobs of tfmini launch."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
+    "logs": ("tfmini.tools.launch:logs", "Print the last lines of a running job's tasks."),
     "manifest": ("tfmini.launch.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
@@ -31,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("tfmini.tools.simulate:simulate", "Predict the step times of a script on a cluster."),
     "stacks": ("tfmini.tools.status:stacks", "Explain why the steps of a running cluster wait."),
     "status": ("tfmini.tools.status:status", "Show what a running cluster does."),
+    "stop": ("tfmini.tools.launch:stop", "End a running job; it saves."),
     "trace": ("tfmini.tools.inspect:trace", "Run a script and write the timeline of one of its steps."),
     "version": ("tfmini.tools.cli:version", "Show the versions of tfmini and of its dependencies."),
 }

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import select
 import shlex
+import signal
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +26,8 @@ from rich.console import Console
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
-from tfmini.jobs import RunningJob
+from tfmini.devices import DeviceSpec
+from tfmini.jobs import Job, RunningJob, running_jobs
 from tfmini.json_log import LOG_JSON_ENV
 from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
 from tfmini.launch.control import Control, ask
@@ -28,6 +35,7 @@ from tfmini.launch.engine import Engine, EngineError, NamedRole, TaskCommand, en
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
 from tfmini.launch.supervision import SERVICE_JOBS, PrintNote, RunOver, ScaleError, Supervision, TaskId
+from tfmini.terminal import Rows, console
 from tfmini.text import printable, printable_lines
 from tfmini.tools.cluster_target import find_job
 from tfmini.tools.dashboard import LaunchedPage
@@ -405,7 +413,39 @@ def _script(command: Sequence[str]) -> list[str]:
     return words
 
 
-# ---- `tfmini scale`: lets workers join a running job, and leave it -------------------------------------------------
+# ---- `tfmini jobs`, `scale`, `logs` and `stop`: the running jobs of this user on this machine ---------------------
+
+
+@click.command(cls=Command, context_settings=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each job.")
+def jobs(as_json: bool) -> None:
+    """List the running jobs of `tfmini launch` that this user has started on this machine."""
+    from tfmini.show.status.explanation import seconds  # not for every start
+
+    found = running_jobs()
+    if as_json:
+        for job in found:
+            click.echo(json.dumps(asdict(job)))
+        return
+    if not found:
+        click.echo("no job runs")
+        return
+    table = Rows.of("job", "script", ">launcher", "tasks", ">for")
+    for job in found:
+        counts = Counter(DeviceSpec.from_string(task).job for task in job.tasks)
+        tasks = ", ".join(f"{count} {name}" for name, count in counts.items())
+        table.add_row(job.name, job.script, str(job.pid), tasks, seconds(time.time() - job.began_s))
+    console().print(table)
+
+
+def _order(job: Job, name: str, argument: int | str) -> Any:
+    """The result of an order to the launcher of a job."""
+    if not job.control:
+        raise click.ClickException(f"{job.name} takes no orders: its launcher could not make a socket for them.")
+    try:
+        return ask(job.control, name, argument)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{job.name} does not answer: {error}") from None
 
 
 @click.command(cls=Command, context_settings=HELP)
@@ -419,14 +459,57 @@ def scale(job: str | None, workers: int) -> None:
     its step.
     """
     found = find_job(job)
-    if not found.control:
-        raise click.ClickException(f"{found.name} takes no orders: its launcher could not make a socket for them.")
     try:
-        click.echo(f"{found.name}: {ask(found.control, workers)}")
+        click.echo(f"{found.name}: {_order(found, 'workers', workers)}")
     except ScaleError as error:
         raise click.ClickException(f"{found.name} cannot have {workers} workers: {error}") from None
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{found.name} does not answer: {error}") from None
+
+
+@click.command(cls=Command, context_settings=HELP)
+@click.option("--task", default="", metavar="JOB/N", help="Only this task, such as worker/1.")
+@click.argument("job", required=False)
+def logs(job: str | None, task: str) -> None:
+    """Print the last lines, at most 20, that each task of a running JOB of `tfmini launch` has written.
+
+    JOB is the name of the job, its script or its launcher's process id; without it, the only job that runs. The whole
+    output goes where the launcher writes; nothing else keeps it.
+    """
+    found = find_job(job)
+    try:
+        lines = _order(found, "logs", task)
+    except ScaleError as error:  # of another version
+        raise click.ClickException(f"{found.name}: {error}") from None
+    if task and not lines:
+        raise click.UsageError(f"{found.name} has no task {task}; see `tfmini jobs`.")
+    for name, written in lines.items():
+        for line in written:
+            click.echo(f"[{name}] {printable(_COLOURS.sub('', line))}")
+
+
+@click.command(cls=Command, context_settings=HELP)
+@click.argument("job", required=False)
+def stop(job: str | None) -> None:
+    """End a running JOB of `tfmini launch`, and wait for its end.
+
+    The workers finish their step, the chief saves, and then the ps tasks end. JOB is the name of the job, its script or
+    its launcher's process id; without it, the only job that runs. The launcher gets SIGTERM; a second stop kills all
+    tasks.
+    """
+    found = find_job(job)
+    try:
+        process = os.pidfd_open(found.pid)
+    except OSError:
+        click.echo(f"{found.name} has ended")
+        return
+    try:
+        if found.pid in [each.pid for each in running_jobs()]:  # the number is not yet that of another process
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+        select.select([process], [], [])
+    except OSError as error:
+        raise click.ClickException(f"{found.name} could not be ended: {error.strerror}") from None
+    finally:
+        os.close(process)
+    click.echo(f"{found.name} has ended")
 
 
 # ---- `tfmini run --cluster NAME`: this process is one task of a cluster, and a scheduler has started it ------------
