@@ -178,14 +178,18 @@ if mode == "plain":
     session.run(init if index == 0 else [])
     while len(session.run(missing)):
         pass
+elif mode == "supervisor":
+    logdir = str(here / "model")
+    sv = tf.train.Supervisor(is_chief=index == 0, logdir=logdir, global_step=step, save_model_secs=3600)
+    session = sv.managed_session(server.target)
 else:
     directory = str(here / "model") if index == 0 else None
     session = tf.train.MonitoredTrainingSession(
         server.target, index == 0, directory, hooks=hooks, save_checkpoint_steps=None, save_checkpoint_secs=3600
     )
-with session:
+with session as session:
     try:
-        while True:
+        while mode != "supervisor" or not sv.should_stop():
             session.run(train)
             done = session.run(step)
             if done >= 5 and not (here / f"at.{index}").exists():
@@ -221,7 +225,12 @@ _ENDS = {
 
 @pytest.mark.parametrize(
     "mode, end",
-    [*(("async", end) for end in _ENDS), ("sync", "Ctrl-C"), ("sync", "time limit"), ("plain", "Ctrl-C")],
+    [
+        *(("async", end) for end in _ENDS),
+        *(("sync", end) for end in ("Ctrl-C", "time limit")),
+        *(("supervisor", end) for end in ("Ctrl-C", "failure")),
+        ("plain", "Ctrl-C"),
+    ],
 )
 def test_whatever_ends_a_run_the_chief_saves_before_the_ps_ends(
     mode: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -149,6 +149,25 @@ def test_a_step_that_takes_too_long_is_given_up_and_the_model_saved(
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
 
 
+def test_a_hook_that_cannot_end_keeps_no_other_from_saving(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(tf.train.SessionRunHook):
+        def end(self, session: object) -> None:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    with tf.Graph().as_default():
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with (
+            pytest.raises(SystemExit),
+            tf.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), chief_only_hooks=[Fails()], save_checkpoint_secs=3600
+            ) as session,
+        ):
+            session.run(more)
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
+    assert "Fails has not ended in good order: Attempted to use a closed Session." in caplog.text
+
+
 @pytest.mark.parametrize("handles_it", [True, False])
 def test_a_ctrl_c_that_the_launcher_forwards_is_the_last_step_as_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, handles_it: bool
@@ -217,3 +236,23 @@ def test_ranks_wait_for_one_that_its_own_handler_has_ended(tmp_path: Path, api: 
         assert cluster.processes[TaskId("worker", 0)].wait(60) == 0
         run.restart("worker", 0)
         assert len({run.finish(worker)[1] for worker in range(2)}) == 1
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_supervised_process_that_is_told_to_end_saves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asks: bool
+) -> None:
+    monkeypatch.setattr(readiness, "LAST_STEP_S", 0.2)
+    with tf.Graph().as_default():
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        supervisor = tf.train.Supervisor(logdir=str(tmp_path), save_model_secs=3600)
+        done = 0
+        with pytest.raises(SystemExit) as left, supervisor.managed_session() as session:
+            while not asks or not supervisor.should_stop():
+                done = int(session.run(more))
+                if done == 3:
+                    os.kill(os.getpid(), signal.SIGTERM)
+    assert left.value.code == 143
+    saved = int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2])
+    assert saved - done in (0, 1) and done >= 3
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
