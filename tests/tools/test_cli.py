@@ -93,8 +93,14 @@ def test_an_option_of_several_commands_looks_alike_in_all_of_them() -> None:
     assert {name for name, spelling in options if spelling == "--profile"} == {"launch", "place", "simulate"}
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_both_options_for_help(name: str) -> None:
+    short, long = [CliRunner().invoke(main, [name, option]).output for option in ("-h", "--help")]
+    assert short == long and short.startswith("Usage: ")
+
+
 def test_each_command_with_a_script_says_where_the_scripts_options_go() -> None:
-    for name in ("launch", "run", "trace", "inspect", "simulate", "place"):
+    for name in ("launch", "run", "trace", "manifest", "inspect", "simulate", "place"):
         said = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
         assert "(a -- between them is ignored)" in said or "(after --)" in said, name
 
@@ -110,6 +116,11 @@ def test_options_of_a_command_after_the_script_are_reported(name: str, tmp_path:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200)
     assert f"ps {options}" in done.stdout
     assert f"--ps follows {script}, so it is passed to the script; put options of `tfmini {name}`" in done.stderr
+
+
+def test_options_of_a_manifest_after_the_script_are_reported() -> None:
+    done = CliRunner().invoke(main, ["manifest", "--image", "i", "--secret", "s", "/in/image.py", "--ps", "2", "-v"])
+    assert done.exit_code == 0 and "--ps follows /in/image.py, so it is passed to the script" in done.stderr
 
 
 def test_keys_are_made_once(tmp_path: Path) -> None:

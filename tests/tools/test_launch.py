@@ -282,6 +282,15 @@ def test_messages_in_json_have_a_level_a_task_and_an_exit_code(cluster: Cluster)
     assert told[-1]["message"] == "worker/1 failed first: exit code 7." and told[-1]["last_lines"] == ["no data"]
 
 
+def test_the_error_of_a_script_is_one_message_in_json(cluster: Cluster) -> None:
+    run = cluster.run("import tfmini\nraise EOFError('no more')", "--ps", "0", "--log-json")
+    (error,) = map(json.loads, run.stdout.splitlines())
+    assert (error["level"], error["task"], error["message"]) == ("ERROR", "worker/0", "EOFError: no more")
+    assert error["exception"].startswith("Traceback") and str(cluster.script) in error["exception"]
+    told = json.loads(run.stderr.splitlines()[-1])
+    assert told["last_lines"] == ["EOFError: no more"]
+
+
 def test_errors_of_the_command_are_json_as_well(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         run = cluster.run("", "--log-json", "--port-base", str(busy.getsockname()[1]))

@@ -24,6 +24,7 @@ from tfmini.launch.control import Control
 from tfmini.launch.engine import (
     ENGINES,
     MEMBERS,
+    WARN_S,
     Engine,
     EngineError,
     EngineOptions,
@@ -54,6 +55,7 @@ from tfmini.launch.supervision import (
     TaskMet,
     TaskPhase,
     TimeLimitReached,
+    some,
 )
 from tfmini.library_log import MEETS, MEETS_ELASTIC
 from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
@@ -202,17 +204,23 @@ class ClusterRun:
         return self._outputs[task].last_lines()
 
     def _wait_for_places(self) -> None:
-        until = time.monotonic() + self.limits.start_s
+        begun = time.monotonic()
+        until, warn_s = begun + self.limits.start_s, WARN_S
         while len(self._places) < len(self.requests) and self._finish is None:
             if self._broken:
                 raise EngineError(self._broken)
-            if time.monotonic() >= until:
+            now = time.monotonic()
+            if now >= until:
                 raise EngineError(
-                    f"After {self.limits.start_s:g} s, these tasks have no place: {', '.join(self._missing())}. The "
+                    f"After {self.limits.start_s:g} s, these tasks have no place: {some(self._missing())}. The "
                     f"engine may lack free resources, or its processes cannot connect to this one. Ask for fewer or "
                     f"smaller tasks, or for more time by --start-within."
                 )
-            self._wait(until)
+            if now >= begun + warn_s:
+                gives_up = f"the run gives up after {self.limits.start_s:g} s"
+                self._say(f"for {warn_s:g} s, {some(self._missing())} wait for a place; {gives_up}.", "WARNING")
+                warn_s *= 2
+            self._wait(min(until, begun + warn_s))
 
     def _missing(self) -> list[str]:
         return [str(request.task) for request in self.requests if request.task not in self._places]
@@ -226,7 +234,7 @@ class ClusterRun:
 
     def _start(self) -> None:
         spec = self._spec()
-        self._say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        self._say("starting " + some(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
         self.on_places(spec)
         self._started = True
         self.display.started()
@@ -260,7 +268,7 @@ class ClusterRun:
         if not self._ready:
             return
         spec = self._spec()
-        self._say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
+        self._say("starting " + some(f"{task} at {self._places[task]}" for task in self._ready))
         self.on_places(spec)
         while self._ready:
             task = self._ready.pop(0)

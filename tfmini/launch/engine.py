@@ -35,6 +35,8 @@ MEMBERS: dict[str, str] = {
     "mpi": "tfmini.launch.mpi:member",
     "slurm": "tfmini.launch.mpi:slurm_member",
 }
+WARN_S = 10.0
+"""Seconds of waiting for others after which a launcher or a rank says so; again whenever they have doubled."""
 TOKEN_ENV = "TFMINI_DASHBOARD_TOKEN"
 """The environment variable with the token of the live page."""
 

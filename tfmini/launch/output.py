@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.style import Style
 
-from tfmini.json_log import json_line, relayed
+from tfmini.json_log import json_line, message_of, relayed
 from tfmini.launch.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -118,7 +118,8 @@ class OutputLines:
 
     def last_lines(self) -> list[str]:
         """The last lines of the task, oldest first, at most 20."""
-        return [line.decode("utf-8", errors="replace") for line in self._last]
+        lines = [line.decode("utf-8", errors="replace") for line in self._last]
+        return [message_of(line) for line in lines] if self._json_task else lines
 
     def _ended(self, rest: bytes) -> bytes:
         """What to write for the rest of a line that has ended."""

@@ -214,7 +214,8 @@ def exit_code(returncode: int) -> int:
 _NAMED = 12  # tasks in a message, at most; of more, the first and the last
 
 
-def _names(tasks: Iterable[TaskId]) -> str:
+def some(tasks: Iterable[object]) -> str:
+    """Tasks, or texts about one each, for a message: of many, the first and the last."""
     names = list(map(str, tasks))
     return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} … {names[-1]} ({len(names):,} tasks)"
 
@@ -316,7 +317,7 @@ class Supervision:
     def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
         """Handles the end of a task in the phase `RUNNING`."""
         working = self._working()
-        others = f"{_names(working)} still running" if working else "the others have finished"
+        others = f"{some(working)} still running" if working else "the others have finished"
         spared = bool(working) or self._work_done  # whether the run needs this task no more
         if task in self._dismissed and spared:
             self._dismissed.discard(task)
@@ -336,7 +337,7 @@ class Supervision:
         if task in self._ranks:
             self._finished_ranks.add(task)
         if task in self._serves and working:
-            text = f"{task} has ended (exit code 0); {_names(working)} still running."
+            text = f"{task} has ended (exit code 0); {some(working)} still running."
             return [PrintNote(text, "INFO", task, returncode)]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
@@ -361,7 +362,7 @@ class Supervision:
             return []
         self._back.difference_update(stranded)
         self._dismissed.update(stranded)
-        return [PrintNote(f"the ranks that {_names(stranded)} would wait for have finished."), Dismiss(stranded)]
+        return [PrintNote(f"the ranks that {some(stranded)} would wait for have finished."), Dismiss(stranded)]
 
     def _comes_too_late(self, task: TaskId, returncode: int) -> bool:
         """Whether a rank has only missed the end: it was killed when it might have been started again, or it was.
@@ -393,14 +394,14 @@ class Supervision:
         if len(present) > workers:
             leaving = tuple(present[workers:])
             self._dismissed.update(leaving)
-            return [PrintNote(f"asking {_names(leaving)} to leave the run."), Dismiss(leaving)]
+            return [PrintNote(f"asking {some(leaving)} to leave the run."), Dismiss(leaving)]
         free = (task for task in map(_worker, itertools.count()) if task not in self._alive)
         joining = tuple(itertools.islice(free, workers - len(present)))
         if not joining:
             return [PrintNote(f"{workers} workers are there already.")]
         self._alive.update(dict.fromkeys(joining))
         self._late.update(joining)
-        return [PrintNote(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
+        return [PrintNote(f"starting {some(joining)}, to join the run."), StartTasks(joining)]
 
     def _check_scale(self, workers: int, present: list[TaskId]) -> None:
         if self.phase is not TaskPhase.RUNNING or self._work_done:
@@ -412,7 +413,7 @@ class Supervision:
         if workers < 1:
             raise ScaleError("one worker must stay.")
         if joined := [task for task in present if task in self._joined]:
-            raise ScaleError(f"{_names(joined)} serves inside server.join(), as the graph of another task needs it.")
+            raise ScaleError(f"{some(joined)} serves inside server.join(), as the graph of another task needs it.")
 
     def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
         how = describe_exit(returncode)
@@ -420,10 +421,10 @@ class Supervision:
             self._verdict = _Verdict(exit_code(returncode), task, f"{task} failed first: {how}")
         others = [other for other in self._working() if other != task]
         if self._keep_going and task not in self._serves and others:
-            return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.", "ERROR", task, returncode)]
+            return [PrintNote(f"{task} failed ({how}); continuing with {some(others)}.", "ERROR", task, returncode)]
         if not self._alive:
             return []
-        note = PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}.", "ERROR", task, returncode)
+        note = PrintNote(f"{task} failed ({how}); stopping {some(self._alive)}.", "ERROR", task, returncode)
         return [note, *self._end_early()]
 
     def _end_early(self, signum: int = signal.SIGTERM) -> list[Instruction]:
@@ -438,7 +439,7 @@ class Supervision:
         joined = [task for task in self._alive if task in self._joined]
         notes: list[Instruction] = []
         if joined and self.phase is TaskPhase.RUNNING and self._verdict is None:
-            notes = [PrintNote(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
+            notes = [PrintNote(f"The working tasks have finished; stopping {some(joined)} inside server.join().")]
         self.phase = TaskPhase.STOPPING
         return [*notes, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
@@ -459,7 +460,7 @@ class Supervision:
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
         if self.phase is not TaskPhase.RUNNING:
             return []  # the grace time of the remaining tasks is already running
-        running = _names(self._alive)
+        running = some(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
                 EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
@@ -470,7 +471,7 @@ class Supervision:
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):
             return []
-        note = PrintNote(f"{_names(self._alive)} did not end within the grace time; killing.", "WARNING")
+        note = PrintNote(f"{some(self._alive)} did not end within the grace time; killing.", "WARNING")
         return [note, *self._kill_all()]
 
     def _finish(self) -> RunOver:

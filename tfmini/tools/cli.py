@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tfmini._version import __version__
-from tfmini.command_line import Command, no_such
+from tfmini.command_line import HELP, Command, no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
@@ -76,7 +76,7 @@ def _no_such_command(name: str) -> str:
     return no_such("command", name, COMMANDS, f"The commands are {', '.join(sorted(COMMANDS))}.")
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings=HELP)
 @click.version_option(__version__, prog_name="tfmini", message="%(prog)s %(version)s")
 def main() -> None:
     """tfmini: TensorFlow 1.x's cluster model in Python."""
@@ -94,7 +94,7 @@ def _installed(distribution: str) -> str:
         return "not installed"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=HELP)
 def version() -> None:
     """Show the versions of tfmini and of its dependencies."""
     click.echo(f"tfmini {__version__}")
@@ -108,7 +108,7 @@ def version() -> None:
 _PS, _WORKERS, _STEPS = 2, 3, 200
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=HELP)
 def demo() -> None:
     """Train a small model asynchronously on two ps and three workers of this machine.
 

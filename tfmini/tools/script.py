@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import io
 import json
+import logging
 import os
 import signal
 import statistics
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from tfmini import errors
+from tfmini import errors, json_log
 from tfmini.cluster import tf_config_object
 from tfmini.compat import internals
 from tfmini.compat.roles import script_text
@@ -34,6 +35,8 @@ from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.master.registration import Signature
 from tfmini.text import similar
 from tfmini.tools import python2
+
+_log = logging.getLogger("tfmini.run")
 
 # ---- Traces one run of a session in an unmodified script -----------------------------------------------------------
 # `tfmini trace` sets an environment variable with its request; `tfmini run`, in the process of the
@@ -389,8 +392,11 @@ def _report(error: BaseException, script: str) -> int:
     # For handlers at exit, and for a debugger after the end, which shows all frames.
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, shown
     hidden = 0 if os.environ.get(TRACEBACK_ENV) == "full" else _hide_internal_frames(error)
-    sys.excepthook(type(error), error, error.__traceback__)
-    sys.stderr.flush()
+    if json_log.is_wanted():
+        _log.error("%s: %s", type(error).__name__, error, exc_info=error)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
     frames = "1 frame" if hidden == 1 else f"{hidden} frames"
     left_out = [f"{frames} inside tfmini left out; {TRACEBACK_ENV}=full shows them."] if hidden else []
     for line in [*_hints(error, script), *left_out]:
