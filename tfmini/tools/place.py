@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini.command_line import OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
+from tfmini.command_line import HELP, OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.models import Models, Script, size_text
@@ -25,9 +25,9 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _ROWS = 20  # of the variables, without --full
 
 
-@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
-@valued("--workers", click.IntRange(1), "M", "Number of workers that run the step at once.", default=1)
+@valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
 @valued(
     "--profile",

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tfmini.command_line import Command, OutputFile, ProfileFile, one_line_errors, write_text
+from tfmini.command_line import HELP, Command, OutputFile, ProfileFile, WithScript, one_line_errors, write_text
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
@@ -42,9 +42,9 @@ _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Number of ps tasks.")
-@click.option("--workers", default="1", show_default=True, metavar="M|A..B", help="Number of workers, or a range.")
+@click.option("--workers", default="1", show_default=True, metavar="N|A..B", help="Number of worker tasks, or a range.")
 @click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
               " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
 @click.option("--profile", type=ProfileFile(), default="profile.toml", show_default=True,
@@ -61,7 +61,9 @@ def simulate(
     ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
     steps: int, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Predict the step times of SCRIPT on a cluster. SCRIPT builds its graph and ends at its first Session.run.
+    """Predict the step times of SCRIPT on a cluster.
+
+    SCRIPT runs up to its first Session.run; ARGS (after --) are passed to it.
 
     Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
     help.
@@ -218,7 +220,7 @@ def log_in_trace(found: Comparison) -> None:
 # ---- `tfmini calibrate`: measures this machine and writes its profile ----------------------------------------------
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("-o", "--output", type=OutputFile(), default="profile.toml",
               show_default=True, help="File for the profile.")  # fmt: skip
 @click.option("--name", default="here", show_default=True, help="Name of the machine in the profile.")

@@ -17,7 +17,7 @@ from rich.segment import Segments
 from rich.text import Text
 
 from tfmini import errors
-from tfmini.command_line import Command, OptionalArgument
+from tfmini.command_line import HELP, Command, OptionalArgument
 from tfmini.runtime.snapshot import OK, ClusterSnapshot, to_json
 from tfmini.show.status.explanation import (
     LEAST_S,
@@ -186,7 +186,7 @@ _KINDS = (
 # ---- `tfmini status`: prints the tables, once or again and again ---------------------------------------------------
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the snapshot as JSON; with --watch, one line each time.")
 @click.option("--watch", is_flag=True, help="Ask again and again, until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="S",
@@ -246,7 +246,7 @@ _LOOKS = 10  # at a job that moves, to see whom its steps wait for
 _BETWEEN_S = 0.12  # a task gives an answer again for 0.1 s
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("--python", "python", is_flag=True, help="Show the Python stacks of all threads, too.")
 @click.option("--least", type=click.FloatRange(0), default=LEAST_S, show_default=True, metavar="S",
               help="Explain the waits that have lasted for so many seconds.")  # fmt: skip

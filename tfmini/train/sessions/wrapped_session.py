@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors, protos
@@ -493,7 +494,7 @@ class _RecoverableSession(_WrappedSession):
         """
         process = current_process()
         begin = process.now()
-        logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
+        logged_at, pause_s, long = float("-inf"), _FIRST_PAUSE_S, readiness.LongWait()
         while True:
             try:
                 with of_no_step():
@@ -507,6 +508,7 @@ class _RecoverableSession(_WrappedSession):
                 if now - logged_at >= _LOG_AGAIN_S:
                     logged_at = now
                     _log.info("A session could not be created; retrying: %s", error)
+                long.look(partial("trying to create a session: {}".format, errors.without_tags(error.message)))
             process.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
