@@ -144,7 +144,7 @@ def test_one_label_for_each_direction_beside_its_own_line() -> None:
     found = check(tasks(1, 1), [Link("ps/0", "worker/0", "down"), Link("worker/0", "ps/0", "up")])
     assert [label.text for label in found.labels] == ["down", "up"]
     for label, line in zip(found.labels, found.lines):
-        assert min(abs(label.place.x - x) for x, _ in line) <= 4
+        assert min(abs(label.place.x - x) for x, _ in line) <= 5
 
 
 def test_lines_of_different_boxes_share_no_track() -> None:
@@ -155,6 +155,19 @@ def test_lines_of_different_boxes_share_no_track() -> None:
         level.setdefault(link.source, set()).update(y0 for (_, y0), (_, y1) in itertools.pairwise(line) if y0 == y1)
     for one, two in itertools.combinations(level.values(), 2):
         assert not one & two
+
+
+@pytest.mark.parametrize(("ps", "workers"), SHAPES[:-1])
+def test_lines_from_above_and_below_do_not_run_in_one(ps: int, workers: int) -> None:
+    links = exchange(ps, workers, True)
+    upright: dict[tuple[Key, float], tuple[float, float]] = {}
+    for link, line in zip(links, laid_out(tasks(ps, workers), links).lines):
+        for (x, y0), (x1, y1) in itertools.pairwise(line):
+            if x == x1:
+                low, high = upright.get((link.source, x), (y0, y0))
+                upright[link.source, x] = min(low, y0, y1), max(high, y0, y1)
+    for ((a, x), one), ((b, other), two) in itertools.combinations(upright.items(), 2):
+        assert a == b or abs(x - other) > 2 or one[1] < two[0] or two[1] < one[0], (a, b, x)
 
 
 def test_spans_that_touch_have_tracks_of_their_own() -> None:

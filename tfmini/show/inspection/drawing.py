@@ -157,20 +157,21 @@ class Sample:
 
 @dataclass
 class Picture:
-    """Boxes and lines, in the order in which the keyboard reaches them."""
+    """Boxes and lines, in the order in which the keyboard reaches them; ``joins_labels``: as in `laid_out`."""
 
     boxes: list[Box] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
     legend: list[Sample] = field(default_factory=list)
     title: str = ""
+    joins_labels: bool = True
 
     def svg(self, by_itself: bool = False) -> str:
         """The SVG element; ``by_itself``: as a whole file, with its style."""
-        return _svg(self, laid_out(*placed(self)), by_itself)
+        return _svg(self, laid_out(*placed(self), self.joins_labels), by_itself)
 
 
 _LETTER, _LINE = 6.6, 15  # of the text in boxes
-_NARROWEST = 96.0
+_NARROWEST, _STEP = 96.0, 24.0
 _WIDE = 1500.0  # a row of open tasks
 _TOP = 24.0  # the title
 _TITLE = 20.0  # that of a frame
@@ -200,7 +201,8 @@ def _rows(frames: Sequence[Frame], count: int) -> Iterable[list[Frame]]:
 
 
 def _frame(box: Box) -> Frame:
-    width = max(_NARROWEST, _LETTER * max(map(len, box.lines)) + 26)
+    # In steps, so that a number with another digit does not move the picture of a running cluster.
+    width = max(_NARROWEST, _STEP * math.ceil((_LETTER * max(map(len, box.lines)) + 26) / _STEP))
     columns = tuple(tuple(inner.key for inner in column) for column in box.columns)
     return Frame(box.key, 0, width, _LINE * len(box.lines) + 14, columns)
 
@@ -257,7 +259,7 @@ def _closed(box: Box, rect: Rect, kinds: str) -> str:
 
 def _names(box: Box) -> str:
     """What makes a box a button of a page."""
-    said = _text(", ".join(box.lines))
+    said = _text(" ".join(box.lines))
     return f'data-id="{_text(_key(box.key))}" tabindex="0" role="button" aria-label="{said}"'
 
 

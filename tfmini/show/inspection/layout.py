@@ -8,10 +8,12 @@ its lines on the side of its channel: the first row below, the others above.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 Key = Hashable
 Point = tuple[float, float]
@@ -91,7 +93,7 @@ class Layout:
     Attributes:
       boxes: frames, and the boxes in them.
       lines: the corners of the line of each link, from its source to its target.
-      labels: one for each link that has a label of its own, and one for each trunk whose links have the same label.
+      labels: one for each link that has a label of its own, and one for each trunk whose labels are joined.
     """
 
     width: float
@@ -101,13 +103,16 @@ class Layout:
     labels: list[Label]
 
 
-def laid_out(frames: Sequence[Frame], links: Sequence[Link]) -> Layout:
+def laid_out(frames: Sequence[Frame], links: Sequence[Link], joins_labels: bool = True) -> Layout:
     """Places frames, lines and labels.
+
+    Args:
+      joins_labels: whether a trunk whose links have the same label has it once.
 
     Raises:
       KeyError: a link names no box.
     """
-    return _Drawing(frames, links).layout()
+    return _Drawing(frames, links, joins_labels).layout()
 
 
 Trunk = tuple[Key, str]
@@ -141,7 +146,7 @@ class _Lane:
 
 
 def _room(label: str, is_upright: bool) -> float:
-    return 0.0 if not label else 5.0 if is_upright else LETTER * len(label) + 4
+    return 0.0 if not label else 8.0 if is_upright else LETTER * len(label) + 5
 
 
 def packed(spans: Iterable[tuple[float, float]]) -> list[int]:
@@ -158,7 +163,7 @@ def packed(spans: Iterable[tuple[float, float]]) -> list[int]:
 class _Drawing:
     """The steps of `laid_out`: lanes, the widths that follow from them, channels, the heights, lines, labels."""
 
-    def __init__(self, frames: Sequence[Frame], links: Sequence[Link]) -> None:
+    def __init__(self, frames: Sequence[Frame], links: Sequence[Link], joins_labels: bool) -> None:
         self.frames = {frame.key: frame for frame in frames}
         self.links = list(links)
         self.rows = [[f for f in frames if f.row == row] for row in range(1 + max((f.row for f in frames), default=0))]
@@ -176,12 +181,13 @@ class _Drawing:
         self.channels: list[dict[Trunk, list[float]]] = [{} for _ in range(max(1, len(self.rows) - 1))]
         self.risers: dict[Trunk, int] = {}
         self.lefts: dict[Key, float] = {}
+        self.nudges: dict[Key, float] = {}
         self.tops: dict[Key, float] = {}
         self.tracks: list[dict[Trunk, float]] = []
         self.bottom = _MARGIN
         self.rects: dict[Key, Rect] = {}
         self._use_lanes()
-        self._set_labels()
+        self._set_labels(joins_labels)
 
     # ---- who runs where
 
@@ -231,14 +237,14 @@ class _Drawing:
 
     # ---- labels
 
-    def _set_labels(self) -> None:
+    def _set_labels(self, joins: bool) -> None:
         trunks: dict[Trunk, list[Link]] = {}
         for link in self.links:
             if not self._is_inner(link):
                 trunks.setdefault((link.source, link.kind), []).append(link)
         for trunk, members in trunks.items():
             texts = {link.label for link in members}
-            if len(texts) == 1 and len(members) > 1:
+            if joins and len(texts) == 1 and len(members) > 1:
                 frame, lane, role = self._out(trunk[0])
                 text = texts.pop()
                 self.labels[frame.key, lane, trunk, role] = f"{text} each" if text else ""
@@ -288,13 +294,30 @@ class _Drawing:
         for row, width in zip(self.rows, rows):
             x = left + (max(rows) - width) / 2
             for frame in row:
-                found[frame.key] = x
+                found[frame.key] = x + self.nudges.get(frame.key, 0.0)
                 x += widths[frame.key] + _GAP
         return found
 
     def _x(self, end: tuple[Frame, int, str], trunk: Trunk) -> float:
         frame, lane, role = end
         return self.lefts[frame.key] + self._lefts(frame)[0][lane] + self.lanes[frame.key][lane].at[trunk, role]
+
+    def _best_nudges(self) -> dict[Key, float]:
+        """How far frames of the second row go to the right, so that lines from above and below do not run in one."""
+        xs: dict[Key, set[float]] = {}
+        for link in self.links:
+            for end in () if self._is_inner(link) else (self._out(link.source), self._into(link.target)):
+                xs.setdefault(end[0].key, set()).add(self._x(end, (link.source, link.kind)))
+        above = sorted(x for frame in self.rows[0] for x in xs.get(frame.key, ()))
+
+        def nearest(own: set[float], shift: float) -> float:
+            pairs = ((x + shift, bisect.bisect(above, x + shift)) for x in own)
+            gaps = [abs(x - other) for x, at in pairs for other in above[max(0, at - 1):at + 1]]  # fmt: skip
+            return min([*gaps, _PORT / 2])
+
+        shifts = [float(shift) for shift in range(int(_GAP / 2))]
+        below = [frame.key for row in self.rows[1:2] for frame in row]
+        return {key: max(shifts, key=partial(nearest, xs.get(key, set()))) for key in below}
 
     # ---- tracks of channels, and behind the boxes of a frame
 
@@ -323,6 +346,8 @@ class _Drawing:
 
     def layout(self) -> Layout:
         self._arrange_lanes()
+        self.lefts = self._place_across(_MARGIN)
+        self.nudges = self._best_nudges()
         self.lefts = self._place_across(_MARGIN)
         self._use_channels()
         shift = _MARGIN + _TRACK * len(self.risers)
@@ -417,7 +442,7 @@ class _Drawing:
             long = LETTER * len(text)
             w, h = (LINE - 1, long) if is_upright else (long, LINE)
             y = rect.y - _ARROW - h if frame.row else rect.y + rect.h + _ARROW
-            found.append(Label(text, Rect(x + 4, y, w, h), is_upright))
+            found.append(Label(text, Rect(x + 5, y, w, h), is_upright))
         return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
 from tfmini.show.inspection.clusters import short
+from tfmini.show.inspection.drawing import theme
 from tfmini.show.inspection.findings import Inspection, Overview, fold_label, headline, overview
 from tfmini.show.inspection.trace import (
     CONTROL,
@@ -48,11 +49,12 @@ def page(found: Inspection) -> str:
 def assembled(
     frame: str, scripts: Sequence[str], libraries: Sequence[str] = (), styles: Sequence[str] = (), data: Any = None
 ) -> str:
-    """One page: the file ``frame`` with the data, the scripts, the libraries and the styles in it.
+    """One page: the file ``frame`` with the data, the scripts, the libraries, the styles and the colours in it.
 
     Files are those of this package, or of another one: ``dashboard:page.js``.
     """
     parts = {
+        "/*THEME*/": theme(),
         "/*STYLES*/": "\n".join(map(_file, styles)),
         "/*LIBRARIES*/": "\n".join(map(_file, libraries)),
         "/*DATA*/": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
