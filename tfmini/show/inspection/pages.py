@@ -264,7 +264,7 @@ def trace_page(trace: StepTrace) -> str:
 
     Of a step with very many spans it shows the longest ones and says so.
     """
-    return assembled("trace.html", ("timeline.js",), data=trace_page_data(trace))
+    return assembled("trace.html", ("picture.js", "timeline.js"), data=trace_page_data(trace))
 
 
 def trace_page_data(trace: StepTrace) -> dict[str, Any]:
