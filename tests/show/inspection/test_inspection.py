@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +19,7 @@ from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.drawing import placed
 from tfmini.show.inspection.findings import difference
 from tfmini.show.inspection.pages import page
-from tfmini.show.inspection.pictures import FEW_TASKS, condense, dot, picture_of_ops, picture_of_tasks, svg
+from tfmini.show.inspection.pictures import FEW_TASKS, condense, dot, picture, picture_of_ops, picture_of_tasks, svg
 from tfmini.show.inspection.text import VIEWS, show
 from tfmini.text import printable
 from tfmini.tools.cli import main
@@ -109,12 +110,24 @@ def test_svg_has_a_frame_per_task_and_the_transfers(found) -> None:
 def test_pictures_have_room_for_all_that_they_tell(ps: int, workers: int) -> None:
     """No line passes behind a box, and no label meets another: in the pictures of graphs, too."""
     found = inspect(towers(ps, workers, layers=3), ps=ps, workers=workers)
-    shown = picture_of_ops(found, 28) if len(found.devices) <= FEW_TASKS else picture_of_tasks(found, folded=False)
-    check(*placed(shown))
+    few = len(found.devices) <= FEW_TASKS
+    check(*placed(picture_of_ops(found, condense(found, 28)) if few else picture_of_tasks(found, folded=False)))
     if len(found.devices) > 8:
         folded = picture_of_tasks(found, folded=True)
         assert len(folded.boxes) < ps + workers
         check(*placed(folded))
+
+
+def test_thousands_of_ops_without_scopes_are_a_picture_of_tasks() -> None:
+    with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0"):
+        x = tf.get_variable("W", [2])
+        for i in range(3000):
+            x = tf.tanh(x, name=f"flat_{i}")
+    found = inspect(graph, ps=1, workers=1, fetches=["flat_2999"])
+    began = time.thread_time()
+    shown = picture(found)
+    assert [box.columns for box in shown.boxes] == [(), ()] and "3,002 ops" in svg(found)
+    assert time.thread_time() - began < 5
 
 
 def test_a_line_has_one_direction_and_the_colour_of_its_sender() -> None:

@@ -186,6 +186,7 @@ class _Drawing:
         self.tracks: list[dict[Trunk, float]] = []
         self.bottom = _MARGIN
         self.rects: dict[Key, Rect] = {}
+        self.behind: dict[Key, tuple[dict[Trunk, float], float]] = {}
         self._use_lanes()
         self._set_labels(joins_labels)
 
@@ -355,6 +356,7 @@ class _Drawing:
         self.channels = [
             {trunk: [x and x + shift - _MARGIN for x in xs] for trunk, xs in c.items()} for c in self.channels
         ]
+        self.behind = {key: self._tracks(uses) for key, uses in self.back.items()}
         self._place_down()
         boxes = self._rectangles()
         right = max(box.x + box.w for box in boxes.values())
@@ -366,7 +368,7 @@ class _Drawing:
         if not frame.columns:
             return frame.height
         tallest = max(len(boxes) for boxes in frame.columns)
-        return _HEAD + self._tracks(self.back[frame.key])[1] + tallest * (frame.box[1] + _ROWS) + _PAD
+        return _HEAD + self.behind[frame.key][1] + tallest * (frame.box[1] + _ROWS) + _PAD
 
     def _place_down(self) -> None:
         y = _MARGIN
@@ -390,10 +392,10 @@ class _Drawing:
     def _inner_top(self, frame: Frame) -> float:
         """The upper edge of the boxes of a frame. Its title is at the side that is not the channel's."""
         top = self.tops[frame.key]
-        return top + _PAD if frame.row else top + _HEAD + self._tracks(self.back[frame.key])[1]
+        return top + _PAD if frame.row else top + _HEAD + self.behind[frame.key][1]
 
     def _back_y(self, frame: Frame, trunk: Trunk) -> float:
-        at, height = self._tracks(self.back[frame.key])
+        at, height = self.behind[frame.key]
         if frame.row:
             return self.tops[frame.key] + self._height(frame) - _HEAD - height + at[trunk]
         return self.tops[frame.key] + _HEAD - 4 + at[trunk]

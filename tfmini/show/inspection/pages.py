@@ -13,8 +13,9 @@ from typing import Any
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
 from tfmini.show.inspection.clusters import short
-from tfmini.show.inspection.drawing import theme
+from tfmini.show.inspection.drawing import colour_of, theme
 from tfmini.show.inspection.findings import Inspection, Overview, fold_label, headline, overview
+from tfmini.show.inspection.pictures import FEW_TASKS, FOLD_ABOVE, picture, picture_of_tasks
 from tfmini.show.inspection.trace import (
     CONTROL,
     DISPATCH,
@@ -37,7 +38,8 @@ from tfmini.train.timeline import ChromeTrace
 
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
-_SCRIPTS = ("units.js", "model.js", "layout.js", "view.js", "heat.js", "page.js")
+_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "view.js", "heat.js", "tasks.js", "page.js")
+_MOST_UNFOLDED = 24  # of more tasks the page has no picture with a box for each
 
 
 def page(found: Inspection) -> str:
@@ -94,8 +96,10 @@ class _Numbered(dict[str, int]):
 def _data(found: Inspection) -> dict[str, Any]:
     index = {id(t): i for i, t in enumerate(found.transfers)}
     types, texts = _Numbered(), _Numbered()
-    return _overview(overview(found)) | {
+    return _overview(overview(found)) | _pictures(found) | {
         "about": headline(found),
+        "fewTasks": FEW_TASKS,
+        "colours": [colour_of(i) for i in range(len(found.devices))],
         "devices": [d.device for d in found.devices],
         "short": [short(d.device) for d in found.devices],
         "ops": _ops(found, types, texts),
@@ -109,6 +113,17 @@ def _data(found: Inspection) -> dict[str, Any]:
         ],
         "warnings": [str(w) for w in found.warnings],
     }  # fmt: skip
+
+
+def _pictures(found: Inspection) -> dict[str, Any]:
+    """The picture of tasks; where it has boxes of several tasks, also that with a box for each."""
+    count, shown = len(found.devices), picture(found)
+    folds = count > FOLD_ABOVE
+    return {
+        "picture": shown.svg(),
+        "isOfOps": any(box.columns for box in shown.boxes),
+        "unfolded": picture_of_tasks(found, folded=False).svg() if folds and count <= _MOST_UNFOLDED else "",
+    }
 
 
 def _overview(seen: Overview) -> dict[str, Any]:

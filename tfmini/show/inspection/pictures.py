@@ -114,22 +114,31 @@ def _join(found: Inspection, result: Condensed) -> None:
 # Writes an inspection as a picture: of few tasks with their ops by name scope, of more as closed boxes.
 
 _MOST_GROUPS = 28
+_MOST_FLAT = 3  # times as many, where ops are in no scope that could be collapsed
 FEW_TASKS = 5  # of so many the ops are shown
 FOLD_ABOVE = 8  # of more, equal ones are one box
 
 
 def svg(found: Inspection, most: int = _MOST_GROUPS) -> str:
-    """Returns SVG text: of up to `FEW_TASKS` with their ops, of more the tasks alone, and equal ones as one box.
+    """Returns SVG text: few tasks with their ops, more of them alone, and of many equal ones as one box.
 
     Lines between tasks have the colour of the sender and the bytes of one direction; tooltips have the details.
 
     Args:
       most: the maximum number of boxes of ops; name scopes are collapsed until it holds.
     """
-    few = len(found.devices) <= FEW_TASKS
-    shown = picture_of_ops(found, most) if few else picture_of_tasks(found, folded=len(found.devices) > FOLD_ABOVE)
+    shown = picture(found, most)
     shown.title = headline(found)
     return shown.svg(by_itself=True)
+
+
+def picture(found: Inspection, most: int = _MOST_GROUPS) -> Picture:
+    """Of up to `FEW_TASKS` tasks that with their ops, unless too many of these have no scope, else that of tasks."""
+    if len(found.devices) <= FEW_TASKS:
+        shown = condense(found, most)
+        if sum(map(len, shown.groups.values())) <= _MOST_FLAT * most:
+            return picture_of_ops(found, shown)
+    return picture_of_tasks(found, folded=len(found.devices) > FOLD_ABOVE)
 
 
 def picture_of_tasks(found: Inspection, folded: bool) -> Picture:
@@ -211,9 +220,8 @@ def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int) -> Wir
     return Wire(*way, label, "wire" if high else "order", high / most, told, colour)
 
 
-def picture_of_ops(found: Inspection, most: int) -> Picture:
-    """The tasks with their ops by name scope; closed scopes until there are at most so many boxes."""
-    shown = condense(found, most)
+def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
+    """The tasks with their ops by name scope."""
     numbers = {summary.device: i for i, summary in enumerate(found.devices)}
     boxes = [
         Box(
