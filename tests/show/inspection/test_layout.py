@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from tfmini.show.inspection.layout import Frame, Key, Label, Layout, Link, Rect, laid_out, packed
+from tfmini.show.inspection.layout import Frame, Key, Label, Line, Rect, Scene, laid_out, packed
 
 
 def tasks(ps: int, workers: int, across: int = 10) -> list[Frame]:
@@ -18,18 +18,18 @@ def tasks(ps: int, workers: int, across: int = 10) -> list[Frame]:
     return frames + [Frame(f"worker/{i}", below + i // across, 150, 60 + i % 3) for i in range(workers)]
 
 
-def exchange(ps: int, workers: int, differs: bool) -> list[Link]:
+def exchange(ps: int, workers: int, differs: bool) -> list[Line]:
     """A link each way between every ps and every worker, each with another label or all with the same."""
     down = [(f"ps/{i}", f"worker/{j}") for i in range(ps) for j in range(workers)]
     ways = enumerate(down + [(b, a) for a, b in down])
-    return [Link(a, b, f"{(17 * n if differs else 17) + 900} kB/s") for n, (a, b) in ways]
+    return [Line(a, b, f"{(17 * n if differs else 17) + 900} kB/s") for n, (a, b) in ways]
 
 
-def ring(workers: int) -> list[Link]:
-    return [Link(f"worker/{i}", f"worker/{(i + 1) % workers}", f"{i} MB") for i in range(workers)]
+def ring(workers: int) -> list[Line]:
+    return [Line(f"worker/{i}", f"worker/{(i + 1) % workers}", f"{i} MB") for i in range(workers)]
 
 
-def opened(ps: int, workers: int, seed: int) -> tuple[list[Frame], list[Link]]:
+def opened(ps: int, workers: int, seed: int) -> tuple[list[Frame], list[Line]]:
     """Tasks with random columns of boxes, and random links inside them and between them."""
     draw = random.Random(seed)
     frames = []
@@ -39,13 +39,13 @@ def opened(ps: int, workers: int, seed: int) -> tuple[list[Frame], list[Link]]:
     links = []
     for frame in frames:
         own = [box for column in frame.columns for box in column]
-        links += [Link(a, b, kind="data") for a, b in itertools.permutations(own, 2) if draw.random() < 0.15]
+        links += [Line(a, b, kind="data") for a, b in itertools.permutations(own, 2) if draw.random() < 0.15]
     ends = [box for frame in frames for column in (*frame.columns, (frame.key,)) for box in column]
     owner = {box: frame.key for frame in frames for column in (*frame.columns, (frame.key,)) for box in column}
     for _ in range(3 * len(frames)):
         a, b = draw.sample(ends, 2)
         if owner[a] != owner[b]:
-            links.append(Link(a, b, f"{draw.randint(1, 10**9):,} B", draw.choice(["wire", "order"])))
+            links.append(Line(a, b, f"{draw.randint(1, 10**9):,} B", draw.choice(["wire", "order"])))
     return frames, links
 
 
@@ -61,7 +61,7 @@ def strips(points: tuple[tuple[float, float], ...], thick: float = 0.2) -> list[
     return [strip for strip in found if strip.w > 0 and strip.h > 0]
 
 
-def check(frames: list[Frame], links: list[Link]) -> Layout:
+def check(frames: list[Frame], links: list[Line]) -> Scene:
     found = laid_out(frames, links)
     is_open = {frame.key for frame in frames if frame.columns}
     keys = list(found.boxes)
@@ -91,7 +91,7 @@ def touches(box: Rect, point: tuple[float, float]) -> bool:
     return near.meets(Rect(point[0] - 0.05, point[1] - 0.05, 0.1, 0.1))
 
 
-def labels_are_apart(found: Layout, frames: list[Frame]) -> None:
+def labels_are_apart(found: Scene, frames: list[Frame]) -> None:
     boxes = [found.boxes[frame.key] for frame in frames]
     taken = np.array([corners(box) for box in (*boxes, *(label.place for label in found.labels))])
     for box in (*boxes, *(label.place for label in found.labels)):
@@ -110,7 +110,7 @@ def test_tasks_that_exchange_with_all_others(ps: int, workers: int, differs: boo
     assert len(found.labels) == (ps + workers if not differs and min(ps, workers) > 1 else found_labels(links))
 
 
-def found_labels(links: list[Link]) -> int:
+def found_labels(links: list[Line]) -> int:
     """Of a trunk with equal labels one, else all."""
     by_source: dict[Key, list[str]] = {}
     for link in links:
@@ -132,16 +132,16 @@ def test_open_tasks_with_random_links(seed: int) -> None:
 def test_a_box_of_equal_tasks_sends_to_itself() -> None:
     frames = [Frame("ps ×8", 0, 150, 60), Frame("worker ×8", 1, 150, 60)]
     links = [
-        Link("worker ×8", "worker ×8", "3 MB each"),
-        Link("worker ×8", "ps ×8", "1 MB"),
-        Link("ps ×8", "worker ×8"),
+        Line("worker ×8", "worker ×8", "3 MB each"),
+        Line("worker ×8", "ps ×8", "1 MB"),
+        Line("ps ×8", "worker ×8"),
     ]
     found = check(frames, links)
     assert sorted(label.text for label in found.labels) == ["1 MB", "3 MB each"]
 
 
 def test_one_label_for_each_direction_beside_its_own_line() -> None:
-    found = check(tasks(1, 1), [Link("ps/0", "worker/0", "down"), Link("worker/0", "ps/0", "up")])
+    found = check(tasks(1, 1), [Line("ps/0", "worker/0", "down"), Line("worker/0", "ps/0", "up")])
     assert [label.text for label in found.labels] == ["down", "up"]
     for label, line in zip(found.labels, found.lines):
         assert min(abs(label.place.x - x) for x, _ in line) <= 5
@@ -183,4 +183,4 @@ def test_a_picture_does_not_depend_on_chance() -> None:
 
 def test_a_link_to_no_box_is_refused() -> None:
     with pytest.raises(KeyError, match="nobody"):
-        laid_out(tasks(1, 1), [Link("ps/0", "nobody")])
+        laid_out(tasks(1, 1), [Line("ps/0", "nobody")])

@@ -16,8 +16,7 @@ from tfmini.runtime.snapshot import COMPUTES, OK, SILENT, STUCK, ClusterSnapshot
 from tfmini.show.dashboard import history as measures
 from tfmini.show.dashboard.history import History
 from tfmini.show.inspection.clusters import group_label, short
-from tfmini.show.inspection.drawing import Box as Drawn
-from tfmini.show.inspection.drawing import Picture, Sample, Wire, colour_of
+from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.status.explanation import (
     Bottleneck,
     Explanation,
@@ -334,11 +333,11 @@ def drawing(
     ways = [(a, b, rate if 0 < rate < math.inf else 0.0, count) for a, b, rate, count in ways]
     most = max([QUIET_BYTES_S, *(rate / count for _, _, rate, count in ways)])
     wires = [
-        Wire(a, b, _rate_label(rate / n, n), share=math.sqrt(rate / n / most), colour=colours[a],
+        Arrow(a, b, _rate_label(rate / n, n), share=math.sqrt(rate / n / most), colour=colours[a],
              told=[f"{a} → {b}: {size(rate)}/s" + (f" on {n} links" if n > 1 else "")])
         for a, b, rate, n in sorted(ways, key=lambda way: (order.index(way[0]), order.index(way[1])))
     ]  # fmt: skip
-    cut = [Wire(a, b, kind="broken", told=[f"{a} cannot reach {b}"]) for a, b in sorted(set(broken))]
+    cut = [Arrow(a, b, kind="broken", told=[f"{a} cannot reach {b}"]) for a, b in sorted(set(broken))]
     return Picture([_drawn(box) for box in boxes], [*wires, *cut], _LEGEND, joins_labels=False)
 
 
@@ -346,12 +345,12 @@ def _rate_label(rate: float, count: int) -> str:
     return f"{size(rate) + '/s':<{_LABEL}}" + (" each" if count > 1 else "")
 
 
-def _drawn(box: Mapping[str, Any]) -> Drawn:
+def _drawn(box: Mapping[str, Any]) -> Tile:
     words = ", ".join(filter(None, (box["kind"], _STATES.get(box["state"], ""))))
     doing = [*filter(None, [box["kind"]]), *box["doing"]] if box["doing"] else [*filter(None, [words])]
     kinds = [box["mark"], "ps" if box["job"] == "ps" else "", "many" if len(box["tasks"]) > 1 else "", box["state"]]
     lines = [box["id"], *doing, *box["lines"]]
-    return Drawn(box["id"], lines, " ".join(filter(None, kinds)), (), box["job"], box["colour"])
+    return Tile(box["id"], lines, " ".join(filter(None, kinds)), (), box["job"], box["colour"])
 
 
 class Colours:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
 
-from tfmini.show.inspection.layout import Frame, Label, Layout, Link, Point, Rect, laid_out
+from tfmini.show.inspection.layout import Frame, Label, Line, Point, Rect, Scene, laid_out
 from tfmini.text import printable
 
 # name -> on a light and on a dark screen
@@ -75,13 +75,13 @@ def theme() -> str:
     )
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_STYLE}{_task_rules()}"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_rules()}"
     )
 
 
 def style() -> str:
     """CSS for a picture by itself: with plain colours, since not everything that shows SVG knows variables."""
-    light, dark = (_filled(_STYLE + _task_rules(), _colours(dark=is_dark)) for is_dark in (False, True))
+    light, dark = (_filled(_rules(), _colours(dark=is_dark)) for is_dark in (False, True))
     return f"{light}@media (prefers-color-scheme: dark) {{{dark}}}"
 
 
@@ -90,11 +90,15 @@ def _colours(dark: bool) -> dict[str, str]:
     return {name: pair[dark] for name, pair in (_THEME | tasks).items()}
 
 
-def _task_rules() -> str:
-    return "".join(
-        f".picture .c{i} .line, .picture .box.c{i} .edge {{ stroke: var(--t{i}); }}"
-        f" .picture .c{i} .head, .picture .c{i} .stripe {{ fill: var(--t{i}); stroke: none; }}\n"
-        for i in range(len(_TASKS))
+def _rules() -> str:
+    """The colours of tasks come first: what is found, broken or under the mouse has another one."""
+    return (
+        "".join(
+            f".picture .c{i} .line, .picture .box.c{i} .edge {{ stroke: var(--t{i}); }}"
+            f" .picture .c{i} .head, .picture .c{i} .stripe {{ fill: var(--t{i}); stroke: none; }}\n"
+            for i in range(len(_TASKS))
+        )
+        + _STYLE
     )
 
 
@@ -113,7 +117,7 @@ def colour_of(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Box:
+class Tile:
     """A task, several equal ones, or inside of a task an op or a name scope.
 
     Attributes:
@@ -131,11 +135,11 @@ class Box:
     told: Sequence[str] = ()
     job: str = ""
     colour: int | None = None
-    columns: Sequence[Sequence[Box]] = ()
+    columns: Sequence[Sequence[Tile]] = ()
 
 
 @dataclass(frozen=True)
-class Wire:
+class Arrow:
     """A line; ``share``: of the widest one, from 0 to 1; ``kind``: ``data``, ``wire``, ``order`` or ``broken``."""
 
     source: Hashable
@@ -159,8 +163,8 @@ class Sample:
 class Picture:
     """Boxes and lines, in the order in which the keyboard reaches them; ``joins_labels``: as in `laid_out`."""
 
-    boxes: list[Box] = field(default_factory=list)
-    wires: list[Wire] = field(default_factory=list)
+    boxes: list[Tile] = field(default_factory=list)
+    wires: list[Arrow] = field(default_factory=list)
     legend: list[Sample] = field(default_factory=list)
     title: str = ""
     joins_labels: bool = True
@@ -178,7 +182,7 @@ _TITLE = 20.0  # that of a frame
 _SPACE = 62.0  # about as much as a lane takes
 
 
-def placed(shown: Picture) -> tuple[list[Frame], list[Link]]:
+def placed(shown: Picture) -> tuple[list[Frame], list[Line]]:
     """The frames and lines of a picture: jobs are rows, ps first."""
     ordered = sorted(shown.boxes, key=lambda box: box.job != "ps")
     frames, row = [], 0
@@ -186,7 +190,7 @@ def placed(shown: Picture) -> tuple[list[Frame], list[Link]]:
         for line in _rows([_frame(box) for box in members], len(ordered)):
             frames += [Frame(f.key, row, f.width, f.height, f.columns) for f in line]
             row += 1
-    links = [Link(wire.source, wire.target, wire.label, wire.kind) for wire in shown.wires]
+    links = [Line(wire.source, wire.target, wire.label, wire.kind) for wire in shown.wires]
     return frames, links
 
 
@@ -200,7 +204,7 @@ def _rows(frames: Sequence[Frame], count: int) -> Iterable[list[Frame]]:
         yield list(frames[i:i + across])  # fmt: skip
 
 
-def _frame(box: Box) -> Frame:
+def _frame(box: Tile) -> Frame:
     # In steps, so that a number with another digit does not move the picture of a running cluster.
     width = max(_NARROWEST, _STEP * math.ceil((_LETTER * max(map(len, box.lines)) + 26) / _STEP))
     columns = tuple(tuple(inner.key for inner in column) for column in box.columns)
@@ -210,7 +214,7 @@ def _frame(box: Box) -> Frame:
 # ---- SVG -----------------------------------------------------------------------------------------------------------
 
 
-def _svg(shown: Picture, at: Layout, by_itself: bool) -> str:
+def _svg(shown: Picture, at: Scene, by_itself: bool) -> str:
     width = max(at.width, _LETTER * len(shown.title) + 20, 460)
     legend, deep = _legend(shown.legend, width)
     top = _TOP if shown.title else 0.0
@@ -229,7 +233,7 @@ def _svg(shown: Picture, at: Layout, by_itself: bool) -> str:
     ])  # fmt: skip
 
 
-def _task(box: Box, at: Layout) -> str:
+def _task(box: Tile, at: Scene) -> str:
     rect, colour = at.boxes[box.key], f" c{box.colour}" if box.colour is not None else ""
     if not box.columns:
         return _closed(box, rect, f"box {box.kinds}{colour}")
@@ -242,7 +246,7 @@ def _task(box: Box, at: Layout) -> str:
     return "\n".join([f'<g class="frame {box.kinds}{colour}" {_names(box)}>{frame}</g>', *inner])
 
 
-def _closed(box: Box, rect: Rect, kinds: str) -> str:
+def _closed(box: Tile, rect: Rect, kinds: str) -> str:
     small = "op" in kinds.split() or "scope" in kinds.split()
     step = 11 if small else _LINE
     first = rect.y + rect.h / 2 - step * (len(box.lines) - 1) / 2 + 4
@@ -257,7 +261,7 @@ def _closed(box: Box, rect: Rect, kinds: str) -> str:
     return f'<g class="{kinds}" {_names(box)}>{_told(box.told)}<rect rx="5" {_at(rect)}/>{stripe}{many}{lines}</g>'
 
 
-def _names(box: Box) -> str:
+def _names(box: Tile) -> str:
     """What makes a box a button of a page."""
     said = _text(" ".join(box.lines))
     return f'data-id="{_text(_key(box.key))}" tabindex="0" role="button" aria-label="{said}"'
@@ -267,7 +271,7 @@ def _key(key: Hashable) -> str:
     return "|".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def _wire(wire: Wire, points: Sequence[Point]) -> str:
+def _wire(wire: Arrow, points: Sequence[Point]) -> str:
     colour = f" c{wire.colour}" if wire.colour is not None else ""
     thick = 1.0 if wire.kind == "data" else 1.3 + 4.7 * wire.share
     way = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -68,7 +68,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Link:
+class Line:
     """A line from one box to another, or to itself. Links with the same source and kind share a trunk."""
 
     source: Key
@@ -87,7 +87,7 @@ class Label:
 
 
 @dataclass
-class Layout:
+class Scene:
     """The picture.
 
     Attributes:
@@ -103,7 +103,7 @@ class Layout:
     labels: list[Label]
 
 
-def laid_out(frames: Sequence[Frame], links: Sequence[Link], joins_labels: bool = True) -> Layout:
+def laid_out(frames: Sequence[Frame], links: Sequence[Line], joins_labels: bool = True) -> Scene:
     """Places frames, lines and labels.
 
     Args:
@@ -163,7 +163,7 @@ def packed(spans: Iterable[tuple[float, float]]) -> list[int]:
 class _Drawing:
     """The steps of `laid_out`: lanes, the widths that follow from them, channels, the heights, lines, labels."""
 
-    def __init__(self, frames: Sequence[Frame], links: Sequence[Link], joins_labels: bool) -> None:
+    def __init__(self, frames: Sequence[Frame], links: Sequence[Line], joins_labels: bool) -> None:
         self.frames = {frame.key: frame for frame in frames}
         self.links = list(links)
         self.rows = [[f for f in frames if f.row == row] for row in range(1 + max((f.row for f in frames), default=0))]
@@ -195,7 +195,7 @@ class _Drawing:
     def _channel(self, frame: Frame) -> int:
         return max(0, frame.row - 1)
 
-    def _is_inner(self, link: Link) -> bool:
+    def _is_inner(self, link: Line) -> bool:
         frame = self.inside[link.source][0]
         return (
             frame is self.inside[link.target][0] and bool(frame.columns) and frame.key not in (link.source, link.target)
@@ -210,7 +210,7 @@ class _Drawing:
         frame, column, _ = self.inside[box]
         return (frame, 0, "in") if column < 0 else (frame, column, "")
 
-    def _is_short(self, link: Link) -> bool:
+    def _is_short(self, link: Line) -> bool:
         """Whether the lane behind the source is that before the target."""
         return self._out(link.source)[1] == self._into(link.target)[1]
 
@@ -239,7 +239,7 @@ class _Drawing:
     # ---- labels
 
     def _set_labels(self, joins: bool) -> None:
-        trunks: dict[Trunk, list[Link]] = {}
+        trunks: dict[Trunk, list[Line]] = {}
         for link in self.links:
             if not self._is_inner(link):
                 trunks.setdefault((link.source, link.kind), []).append(link)
@@ -345,7 +345,7 @@ class _Drawing:
 
     # ---- the whole
 
-    def layout(self) -> Layout:
+    def layout(self) -> Scene:
         self._arrange_lanes()
         self.lefts = self._place_across(_MARGIN)
         self.nudges = self._best_nudges()
@@ -360,9 +360,7 @@ class _Drawing:
         self._place_down()
         boxes = self._rectangles()
         right = max(box.x + box.w for box in boxes.values())
-        return Layout(
-            right + _MARGIN, self.bottom + _MARGIN, boxes, [*map(self._line, self.links)], self._labels(boxes)
-        )
+        return Scene(right + _MARGIN, self.bottom + _MARGIN, boxes, [*map(self._line, self.links)], self._labels(boxes))
 
     def _height(self, frame: Frame) -> float:
         if not frame.columns:
@@ -412,7 +410,7 @@ class _Drawing:
         self.rects = found
         return found
 
-    def _line(self, link: Link) -> tuple[Point, ...]:
+    def _line(self, link: Line) -> tuple[Point, ...]:
         trunk, out, into = (link.source, link.kind), self._out(link.source), self._into(link.target)
         x, to = self._x(out, trunk), self._x(into, trunk)
         start, end = self._stub(link.source, link.kind, x, True), self._stub(link.target, link.kind, to, False)

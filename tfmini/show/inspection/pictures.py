@@ -9,7 +9,7 @@ from typing import Any
 from tfmini.devices import parse
 from tfmini.placement.wire_table import Transfer
 from tfmini.show.inspection.clusters import short
-from tfmini.show.inspection.drawing import Box, Picture, Sample, Wire, colour_of
+from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.inspection.findings import Inspection, Load, fold_label, headline, overview
 from tfmini.text import printable
 
@@ -74,14 +74,20 @@ class Condensed:
     wires: dict[tuple[End, End], list[Transfer]] = field(default_factory=dict)
 
 
-def condense(found: Inspection, most: int) -> Condensed:
-    """Collapses scopes, inner ones first, until at most ``most`` groups remain (or only the outermost scopes)."""
+def condense(found: Inspection, most: int, across: int | None = None) -> Condensed:
+    """Collapses scopes, inner ones first, until at most ``most`` groups remain (or only the outermost scopes).
+
+    Args:
+      across: how many groups of a task may stand in a row, each feeding the next; no limit by default.
+    """
     deepest = max((op.count("/") + 1 for d in found.devices for op in d.ops), default=1)
     for depth in range(deepest, 0, -1):
         result = _at_depth(found, depth)
-        if sum(map(len, result.groups.values())) <= most:
+        if depth > 1 and sum(map(len, result.groups.values())) > most:
+            continue
+        _join(found, result)
+        if across is None or max((len(_layers(result, device)) for device in result.groups), default=0) <= across:
             break
-    _join(found, result)
     return result
 
 
@@ -114,6 +120,7 @@ def _join(found: Inspection, result: Condensed) -> None:
 # Writes an inspection as a picture: of few tasks with their ops by name scope, of more as closed boxes.
 
 _MOST_GROUPS = 28
+_ACROSS = 6  # of them in a row, so that a picture fits on a screen
 _MOST_FLAT = 3  # times as many, where ops are in no scope that could be collapsed
 FEW_TASKS = 5  # of so many the ops are shown
 FOLD_ABOVE = 8  # of more, equal ones are one box
@@ -135,7 +142,7 @@ def svg(found: Inspection, most: int = _MOST_GROUPS) -> str:
 def picture(found: Inspection, most: int = _MOST_GROUPS) -> Picture:
     """Of up to `FEW_TASKS` tasks that with their ops, unless too many of these have no scope, else that of tasks."""
     if len(found.devices) <= FEW_TASKS:
-        shown = condense(found, most)
+        shown = condense(found, most, _ACROSS)
         if sum(map(len, shown.groups.values())) <= _MOST_FLAT * most:
             return picture_of_ops(found, shown)
     return picture_of_tasks(found, folded=len(found.devices) > FOLD_ABOVE)
@@ -173,13 +180,13 @@ _OPS = [
 ]
 
 
-def _task_box(group: Sequence[Load], factors: Mapping[str, float], colour: int) -> Box:
+def _task_box(group: Sequence[Load], factors: Mapping[str, float], colour: int) -> Tile:
     name, job = fold_label(group), parse(group[0].device).job or ""
     over = max((factors.get(load.device, 0.0) for load in group), default=0.0)
     kinds = [job if job == "ps" else "", "many" if len(group) > 1 else "", "overloaded" if over else ""]
     idle = all(load.is_idle for load in group)
     told = [load.device for load in group[:20]]
-    return Box(name, task_lines(group, over), " ".join([*kinds, "idle" if idle else ""]), told, job, colour)
+    return Tile(name, task_lines(group, over), " ".join([*kinds, "idle" if idle else ""]), told, job, colour)
 
 
 def task_lines(group: Sequence[Load], over: float) -> list[str]:
@@ -212,19 +219,19 @@ def human(nbytes: int) -> str:
     return f"{text} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
 
 
-def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int) -> Wire:
+def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int) -> Arrow:
     high = max(sizes)
     times = f" × {len(sizes)}" if len(sizes) > 1 else ""
     label = f"{'' if min(sizes) > 0.9 * high else 'up to '}{human(high)}{times}" if high else ""
     told = [f"{way[0]} → {way[1]}: {sum(sizes):,} B" + (f" in {len(sizes)} links" if times else "")]
-    return Wire(*way, label, "wire" if high else "order", high / most, told, colour)
+    return Arrow(*way, label, "wire" if high else "order", high / most, told, colour)
 
 
 def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
     """The tasks with their ops by name scope."""
     numbers = {summary.device: i for i, summary in enumerate(found.devices)}
     boxes = [
-        Box(
+        Tile(
             (device, ""), [short(device)] + ([] if groups else ["no part in this step"]), "" if groups else "idle",
             [device], parse(device).job or "", colour_of(numbers[device]),
             [[_group(found, shown, device, name) for name in column] for column in _layers(shown, device)],
@@ -232,12 +239,12 @@ def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
         for device, groups in shown.groups.items()
     ]  # fmt: skip
     inner = [
-        Wire((device, a), (device, b), kind="data") for device in shown.inner for a, b in sorted(shown.inner[device])
+        Arrow((device, a), (device, b), kind="data") for device in shown.inner for a, b in sorted(shown.inner[device])
     ]
     return Picture(boxes, [*inner, *_wires(shown, numbers)], [*_LINES, *_OPS])
 
 
-def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Wire]:
+def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Arrow]:
     """The transfers between the boxes of two tasks. The first line of a box to a task has the bytes of all its lines
     there, since a tensor goes once to a task, however many boxes use it."""
     ways: dict[tuple[End, str], dict[int, Transfer]] = {}
@@ -250,7 +257,7 @@ def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Wire]:
         label = _size(together) if any(not t.control for t in together) else ""
         told = [f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows]
         share = sum(t.bytes or 0 for t in rows) / most
-        found.append(Wire(src, dst, label, "order" if control else "wire", share, told, colour_of(numbers[src[0]])))
+        found.append(Arrow(src, dst, label, "order" if control else "wire", share, told, colour_of(numbers[src[0]])))
     return found
 
 
@@ -269,12 +276,12 @@ def _layers(shown: Condensed, device: str) -> list[list[str]]:
     ]
 
 
-def _group(found: Inspection, shown: Condensed, device: str, group: str) -> Box:
+def _group(found: Inspection, shown: Condensed, device: str, group: str) -> Tile:
     ops = shown.groups[device][group]
     if len(ops) > 1:
-        return Box((device, group), [_clipped(f"{group} ({len(ops)})", 22)], "scope", [group, *ops[:20]])
+        return Tile((device, group), [_clipped(f"{group} ({len(ops)})", 22)], "scope", [group, *ops[:20]])
     kind = found.nodes[ops[0]].op
-    return Box((device, group), [_clipped(ops[0], 22), _clipped(kind, 22)], "op", [ops[0], *found.why(ops[0])[1:]])
+    return Tile((device, group), [_clipped(ops[0], 22), _clipped(kind, 22)], "op", [ops[0], *found.why(ops[0])[1:]])
 
 
 def _size(rows: list[Transfer]) -> str:
