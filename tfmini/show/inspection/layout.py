@@ -14,6 +14,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 
 Key = Hashable
 Point = tuple[float, float]
@@ -131,11 +132,11 @@ class _Lane:
         before = self.spans.get((trunk, role), (low, high))
         self.spans[trunk, role] = min(low, before[0]), max(high, before[1])
 
-    def arrange(self, pitch: float, is_upright: bool, shares: bool) -> None:
-        """Gives each track its place, from the left edge of the lane."""
+    def arrange(self, pitch: float, is_upright: bool, shares: bool, last: str) -> None:
+        """Gives each track its place, from the left edge of the lane; ``last``: the role of those at the right."""
         if not self.spans:
             return
-        uses = list(self.spans) if shares else sorted(self.spans, key=lambda use: use[1] == "out")
+        uses = list(self.spans) if shares else sorted(self.spans, key=lambda use: use[1] == last)
         rows = packed(self.spans.values()) if shares else list(range(len(uses)))
         room = dict.fromkeys(range(max(rows) + 1), 0.0)
         for row, use in zip(rows, uses):
@@ -272,8 +273,9 @@ class _Drawing:
     def _arrange_lanes(self) -> None:
         for key, lanes in self.lanes.items():
             for lane in lanes:
-                has_columns = bool(self.frames[key].columns)
-                lane.arrange(_TRACK if has_columns else _PORT, self._is_upright(self.frames[key]), has_columns)
+                frame = self.frames[key]
+                is_open, last = bool(frame.columns), "in" if frame.row else "out"  # so that two boxes need no crossing
+                lane.arrange(_TRACK if is_open else _PORT, self._is_upright(frame), is_open, last)
 
     def _lefts(self, frame: Frame) -> tuple[list[float], float]:
         """The left edges of the lanes, from that of the frame; and the width of the frame."""
@@ -305,16 +307,20 @@ class _Drawing:
 
     def _best_nudges(self) -> dict[Key, float]:
         """How far frames of the second row go to the right, so that lines from above and below do not run in one."""
-        xs: dict[Key, set[float]] = {}
+        xs: dict[Key, set[tuple[float, Trunk]]] = {}
         for link in self.links:
             for end in () if self._is_inner(link) else (self._out(link.source), self._into(link.target)):
-                xs.setdefault(end[0].key, set()).add(self._x(end, (link.source, link.kind)))
-        above = sorted(x for frame in self.rows[0] for x in xs.get(frame.key, ()))
+                trunk = link.source, link.kind
+                xs.setdefault(end[0].key, set()).add((self._x(end, trunk), trunk))
+        above = sorted((end for frame in self.rows[0] for end in xs.get(frame.key, ())), key=itemgetter(0))
 
-        def nearest(own: set[float], shift: float) -> float:
-            pairs = ((x + shift, bisect.bisect(above, x + shift)) for x in own)
-            gaps = [abs(x - other) for x, at in pairs for other in above[max(0, at - 1):at + 1]]  # fmt: skip
-            return min([*gaps, _PORT / 2])
+        def nearest(own: set[tuple[float, Trunk]], shift: float) -> float:
+            found = _PORT / 2
+            for x, trunk in own:
+                at = bisect.bisect(above, x + shift, key=itemgetter(0))
+                near = above[max(0, at - 2):at + 2]  # fmt: skip
+                found = min([found, *(abs(x + shift - other) for other, its in near if its != trunk)])
+            return found
 
         shifts = [float(shift) for shift in range(int(_GAP / 2))]
         below = [frame.key for row in self.rows[1:2] for frame in row]
