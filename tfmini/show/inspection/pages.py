@@ -70,11 +70,11 @@ def framed(page: str, title: str) -> str:
     """HTML for ``_repr_html_`` with a whole page in it.
 
     The page is the ``srcdoc`` of a sandboxed iframe. So its styles and scripts do not meet those of the notebook, it
-    cannot read the notebook's origin, and it loads nothing. It also runs inside JupyterLab's own sandbox, which allows
-    scripts alone.
+    cannot read the notebook's origin, and it loads nothing; its button may save a picture. It also runs inside
+    JupyterLab's own sandbox, which allows scripts alone.
     """
     return (
-        f'<iframe title="{escape(title)}" sandbox="allow-scripts" srcdoc="{escape(page)}"'
+        f'<iframe title="{escape(title)}" sandbox="allow-scripts allow-downloads" srcdoc="{escape(page)}"'
         f' style="width: 100%; height: {HEIGHT_PX}px; border: 1px solid #ccc" loading="lazy"></iframe>'
     )
 
