@@ -11,7 +11,7 @@ pytest.importorskip("uvicorn")
 
 from tests.show.dashboard.clusters import START, cluster, large, name_of, replaced, silent, task, working  # noqa: E402
 from tests.show.dashboard.serving import TOKEN, Fake, serving, traced_step  # noqa: E402
-from tests.show.inspection.browser import Browser  # noqa: E402
+from tests.show.inspection.browser import MEETINGS, Browser  # noqa: E402
 from tfmini.runtime import snapshot as s  # noqa: E402
 
 WAIT_S = 60
@@ -128,6 +128,21 @@ def test_a_task_has_one_colour_everywhere_on_a_light_and_on_a_dark_screen(browse
             found.append((browser.run(stroke), browser.run(paper)))
         browser.call("Emulation.setEmulatedMedia", features=[])
     assert found[0][0] != found[1][0] and found[0][1] == "rgb(255, 255, 255)" != found[1][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ps", "workers"), [(1, 1), (2, 2), (4, 4), (8, 8), (2, 14), (50, 50)])
+def test_no_label_meets_another_and_no_line_a_box(browser, ps: int, workers: int) -> None:
+    """Also while some tasks do not answer, one is slow, and a link cannot be made."""
+    found = working(ps, workers)
+    blocked = s.LinkSnapshot(name_of("ps/0"), "connecting", why="timed out")
+    odd = replaced(found, "worker/0", task("worker/0", steps=9, steps_s=1.0, links=(blocked,)))
+    for shown in (found, silent(odd, f"worker/{workers - 1}")):
+        with serving(Fake(shown)) as address:
+            browser.go(f"{address}/?token={TOKEN}")
+            until(browser, "lastMessage")
+            assert len(boxes(browser)) <= 8
+            assert browser.run(MEETINGS) == []
 
 
 @pytest.mark.slow

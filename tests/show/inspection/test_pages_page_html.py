@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
-from tests.show.inspection.browser import Browser
+from tests.show.inspection.browser import MEETINGS, Browser
 from tests.show.inspection.cluster_graphs import towers
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.pages import page
@@ -274,34 +274,6 @@ def test_the_keyboard_reaches_boxes_ops_and_messages(sixteen) -> None:
     press_key("ArrowDown")
     press_key("ArrowDown")
     assert browser.run("[now, document.activeElement === rows[now]]") == [1, True]
-
-
-MEETINGS = """(() => {
-  const place = document.querySelector('#picture svg'), told = [];
-  const all = (kinds) => [...place.querySelectorAll(kinds)].filter((n) => !n.closest('.legend'));
-  const area = (n) => { const r = n.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
-  const meet = ([a, b, c, d], [e, f, g, h]) => a < g - 1 && e < c - 1 && b < h - 1 && f < d - 1;
-  const labels = all('.label').map((n) => [n.textContent, area(n)]);
-  const closed = all('.box > rect:first-of-type, .op > rect, .scope > rect');
-  const boxes = closed.map((n) => [n.parentElement.dataset.id, area(n)]);
-  labels.forEach(([one, a], i) => {
-    for (const [two, b] of labels.slice(i + 1)) if (meet(a, b)) told.push([one, two]);
-  });
-  for (const [one, a] of labels) for (const [two, b] of boxes) if (meet(a, b)) told.push([one, two]);
-  for (const line of all('.wire .line, .order .line')) {
-    const { from, to } = line.parentElement.dataset, there = line.getScreenCTM(), long = line.getTotalLength();
-    const others = boxes.filter(([id]) => id !== from && id !== to);
-    for (let at = 0; at <= long; at += 2) {
-      const p = line.getPointAtLength(at).matrixTransform(there), dot = [p.x - 1.1, p.y - 1.1, p.x + 1.1, p.y + 1.1];
-      for (const [id, b] of others) if (meet(dot, b)) told.push([from, to, id]);
-    }
-  }
-  for (const text of all('.box text, .op text, .scope text')) {
-    const [a, , c] = area(text), [e, , g] = area(text.parentElement.querySelector('rect'));
-    if (a < e - 1 || c > g + 1) told.push(['too wide', text.textContent]);
-  }
-  return told;
-})()"""
 
 
 @pytest.mark.slow

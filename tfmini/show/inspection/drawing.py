@@ -175,6 +175,7 @@ class Picture:
 
 
 _LETTER, _LINE = 6.6, 15  # of the text in boxes
+_BOLD = 1.2  # how much wider a bold one is
 _NARROWEST, _STEP = 96.0, 24.0
 _WIDE = 1500.0  # a row of open tasks
 _TOP = 24.0  # the title
@@ -206,7 +207,8 @@ def _rows(frames: Sequence[Frame], count: int) -> Iterable[list[Frame]]:
 
 def _frame(box: Tile) -> Frame:
     # In steps, so that a number with another digit does not move the picture of a running cluster.
-    width = max(_NARROWEST, _STEP * math.ceil((_LETTER * max(map(len, box.lines)) + 26) / _STEP))
+    longest = max(_BOLD * len(box.lines[0]), *map(len, box.lines))
+    width = max(_NARROWEST, _STEP * math.ceil((_LETTER * longest + 26) / _STEP))
     columns = tuple(tuple(inner.key for inner in column) for column in box.columns)
     return Frame(box.key, 0, width, _LINE * len(box.lines) + 14, columns)
 

@@ -39,7 +39,7 @@ function draw() {
   drawAxis();
   const ink = cssColour("ink");
   for (const row of rows) if (row.bars) row.bars.forEach((bar) => drawBar(row, bar, ink));
-  pen.strokeStyle = "rgba(192,57,43,0.35)";
+  pen.strokeStyle = darkScreen.matches ? "rgba(255,143,133,0.6)" : "rgba(192,57,43,0.35)";
   for (const arrow of DATA.arrows) drawArrow(arrow);
   pen.fillStyle = cssColour("paper");
   pen.fillRect(0, AXIS, LEFT - 2, HEIGHT);
