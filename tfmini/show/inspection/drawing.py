@@ -177,7 +177,7 @@ class Picture:
 _LETTER, _LINE = 6.6, 15  # of the text in boxes
 _BOLD = 1.2  # how much wider a bold one is
 _NARROWEST, _STEP = 96.0, 24.0
-_WIDE = 1500.0  # a row of open tasks
+_WIDE, _WIDE_OPEN = 1500.0, 1000.0  # a row of closed tasks, of open ones
 _TOP = 24.0  # the title
 _TITLE = 20.0  # that of a frame
 _SPACE = 62.0  # about as much as a lane takes
@@ -197,7 +197,7 @@ def placed(shown: Picture) -> tuple[list[Frame], list[Line]]:
 
 def _rows(frames: Sequence[Frame], count: int) -> Iterable[list[Frame]]:
     """The frames of a job in rows that make a picture of so many tasks wider than high, all about as long."""
-    widest = max(_WIDE, math.sqrt(4 * count) * 180)
+    widest = _WIDE_OPEN if any(f.columns for f in frames) else max(_WIDE, math.sqrt(4 * count) * 180)
     widths = [f.width if not f.columns else len(f.columns) * (f.box[0] + _SPACE) for f in frames]
     rows = max(1, math.ceil(sum(widths) / widest))
     across = math.ceil(len(frames) / rows)

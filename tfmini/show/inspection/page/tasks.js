@@ -23,6 +23,11 @@ function opsOf(id) {
   const scope = id.slice(id.indexOf("|") + 1), [task] = tasksOf(id);
   return ops.filter((op) => op.device === task && (op.name === scope || op.name.startsWith(scope + "/")));
 }
+const namesAt = new Map();   // box -> the names of its ops
+function hasOp(id, name) {
+  if (!namesAt.has(id)) namesAt.set(id, new Set(opsOf(id).map((op) => op.name)));
+  return namesAt.get(id).has(name);
+}
 const isInside = (id) => id.includes("|") && !id.endsWith("|");
 
 function showPlace(id) {
@@ -43,7 +48,7 @@ function openPlace(id) {
 // Whether a transfer runs along a line of the picture.
 function runsOn(t, wire) {
   const { from, to } = wire.dataset;
-  const isAt = (id, device, names) => tasksOf(id).includes(DATA.devices.indexOf(device)) && (!isInside(id) || names.some((name) => opsOf(id).some((op) => op.name === name)));
+  const isAt = (id, device, names) => tasksOf(id).includes(DATA.devices.indexOf(device)) && (!isInside(id) || names.some((name) => hasOp(id, name)));
   return isAt(from, t.src, [t.producer]) && isAt(to, t.dst, t.consumers.length ? t.consumers : [""]);
 }
 
