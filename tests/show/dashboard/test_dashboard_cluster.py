@@ -100,7 +100,7 @@ def opened(browser: Browser, watched: Watched, monkeypatch: pytest.MonkeyPatch) 
     for module in (picture, picture):
         monkeypatch.setattr(module, "LONG_S", 1.0)
     browser.go(f"{watched.address}/?token={TOKEN}")
-    until(browser, "lastMessage && document.querySelectorAll('.box.ok, .box.waits').length === 5")
+    until(browser, "lastMessage && document.querySelectorAll('[data-id].ok, [data-id].waits').length === 5")
     yield browser
 
 
