@@ -40,6 +40,7 @@ from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
 from tfmini.graph.prune import traverse
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape
 
 
@@ -58,7 +59,7 @@ class IteratedSource(Structured):
 
 
 @export("tf.data.Iterator", "tf.contrib.data.Iterator")
-class Iterator(Structured):
+class Iterator(Advising, Structured):
     """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
     Args:
