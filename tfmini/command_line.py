@@ -134,23 +134,6 @@ class OutputFile(click.Path):
         return super().convert(value, param, ctx)
 
 
-class ProfileFile(click.Path):
-    """A profile of `tfmini calibrate`."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not Path(value).exists():
-            raise click.UsageError(no_profile(value))
-        return super().convert(value, param, ctx)
-
-
-def no_profile(path: str) -> str:
-    """The error about a profile that is not there."""
-    return f"There is no {path}: run `tfmini calibrate` on an idle machine, or name a profile by --profile."
-
-
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Within the block, an error about what the user gave becomes one of the command."""

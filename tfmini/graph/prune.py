@@ -7,14 +7,16 @@ is in this order already: one pass over the nodes checks that.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import FEED, FETCH, Endpoint, Node, Nodes, output_count, output_dtypes
 from tfmini.graph.op_types import NEXT_OPS, PLACEHOLDER_OPS, ops_with
 
+N = TypeVar("N", bound=Hashable)
 DtypeOf = Callable[[Endpoint], DType]
 ClientValue = tuple[str, Endpoint]
 """The node that gives a fed value or takes a fetched one, and the tensor that the client names."""
@@ -121,6 +123,24 @@ def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
     if fetch[1] >= count:
         message = f"FetchOutputs {name}: output index too large, must be < {count}"
         raise InvalidArgumentError.of(message)
+
+
+def traverse(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> Iterator[N]:
+    """Yields everything that can be reached, with the starts: each once, the nearest first.
+
+    While graphs are built, this and not networkx walks them: networkx wants a graph of its own, and is slow to import.
+
+    Args:
+      following: what can be reached from one by a single step.
+    """
+    found = list(dict.fromkeys(starts))
+    seen = set(found)
+    for one in found:  # which grows
+        yield one
+        for other in following(one):
+            if other not in seen:
+                seen.add(other)
+                found.append(other)
 
 
 def reachable(nodes: Nodes, roots: Iterable[str], fed: Collection[Endpoint] = ()) -> Nodes:

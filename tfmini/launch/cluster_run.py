@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Decorator, OutputFile, former, no_profile, valued
+from tfmini.command_line import Decorator, OutputFile, former, valued
 from tfmini.core_types import TensorLike
 from tfmini.launch.control import Control
 from tfmini.launch.engine import (
@@ -59,7 +59,7 @@ from tfmini.launch.supervision import (
 )
 from tfmini.library_log import MEETS, MEETS_ELASTIC
 from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
-from tfmini.show.simulation.profile import read_profile
+from tfmini.show.simulation.profile import LAPTOP, OWN, ChosenProfile
 
 _LONGEST_LINE = 2000  # characters, of a line for `tfmini logs`
 _NO_PLACE = 127  # the exit code of a task that could not be started
@@ -504,8 +504,8 @@ _ENGINE = (
     valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
     valued("--namespace", None, "NAME", "With --on kubernetes.  [default: the current one]"),
     click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
-    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict, from `tfmini calibrate`.",
-           default="profile.toml"),
+    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict: a file of `tfmini calibrate`, or"
+           f" {LAPTOP}, which comes with tfmini.  [default: {OWN}, or without it {LAPTOP}]"),
 )  # fmt: skip
 
 
@@ -541,12 +541,10 @@ member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
 launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
 
 
-def _check_profile(path: str) -> None:
+def _check_profile(name: str | None) -> None:
     """Raises click.UsageError: a profile cannot be read. It is read now, and not after a long run."""
-    if not os.path.isfile(path):
-        raise click.UsageError(f"--predict needs a profile. {no_profile(path)}")
     try:
-        read_profile(path)
+        ChosenProfile.of(name).read()
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
 
@@ -583,7 +581,7 @@ class LaunchOptions:
     image: str | None = None
     namespace: str | None = None
     predict: bool = False
-    profile: str = "profile.toml"
+    profile: str | None = None
     ps_cpus: int | None = None
     worker_cpus: int | None = None
     worker_memory: int | None = None

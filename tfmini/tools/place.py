@@ -11,14 +11,14 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini.command_line import HELP, OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
+from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.models import Models, Script, size_text
 from tfmini.show.planning.search import Proposal, propose
 from tfmini.show.simulation.prediction import Topology
-from tfmini.show.simulation.profile import read_profile
 from tfmini.terminal import Rows, console, plain
+from tfmini.tools.simulate import profile_option
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -29,13 +29,7 @@ _ROWS = 20  # of the variables, without --full
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
 @valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
-@valued(
-    "--profile",
-    ProfileFile(),
-    None,
-    "Costs of the machines, from `tfmini calibrate` or written by hand.",
-    default="profile.toml",
-)
+@profile_option
 @click.option(
     "--ps-memory",
     multiple=True,
@@ -65,19 +59,22 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
     limits = _limits(options["ps_memory"], options["ps"])
     with shown(), one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         models = _models(script, options, limits)
-        described = {name: options[name] for name in ("workers", "link", "profile", "batch")}
+        described = {name: options[name] for name in ("workers", "link", "batch")}
+        described["profile"] = options["profile"].name
         found = propose(models, trials=options["trials"], seed=options["seed"], described=described)
     try:
         found.plan.save(output)
     except OSError as error:
         raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from None
     console().print(_shown(found, output, full))
+    if options["profile"].note:
+        console().print(options["profile"].note)
 
 
 def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
     jobs = read_cluster(ps=options["ps"], workers=options["workers"])
     assert jobs is not None
-    profile, link = read_profile(options["profile"]), options["link"] or ""
+    profile, link = options["profile"].read(), options["link"] or ""
     source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
 
     models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), options["workers"], limits)

@@ -32,6 +32,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import beside
 from tfmini.ops.variables.resource_ops import handle_data, read_variable, scatter_nd_ops, scatter_ops
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape, as_raw
 
 
@@ -278,7 +279,7 @@ def _late_attribute(tensor: Tensor, name: str) -> Any:
     """Gives slices the method ``assign``, as in TensorFlow; called for attributes that a Tensor does not have."""
     if name == "assign" and tensor.op.type == "StridedSlice":
         return lambda value, name=None: sliced_assign(tensor, value, name)
-    raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
+    return Advising.__getattr__(tensor, name)  # type: ignore[attr-defined]
 
 
 Tensor.__getattr__ = _late_attribute  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfmini.runtime.snapshot import (
     COLLECTIVE,
@@ -38,6 +38,9 @@ from tfmini.runtime.snapshot import (
     TaskSnapshot,
     WaitSnapshot,
 )
+
+if TYPE_CHECKING:
+    import networkx
 
 # ---- Deadlocks in a wait-for graph, where a node waits for all of its successors or for any of them ----------------
 # A step waits for all that its parts wait for. A dequeue waits for any step that may enqueue. So a cycle alone is no
@@ -73,65 +76,46 @@ def deadlocked(graph: Graph[N]) -> set[N]:
     return blocked
 
 
-def cycles(graph: Graph[N], among: Collection[N], limit: int = 10) -> list[list[N]]:
+def edges_of(graph: Graph[N]) -> networkx.DiGraph:
+    """The graph with an edge from each node to its successors."""
+    import networkx  # slow to import
+
+    return networkx.from_dict_of_lists({n: successors for n, (_, successors) in graph.items()}, networkx.DiGraph)
+
+
+def cycles(edges: networkx.DiGraph, among: Collection[N], limit: int = 10) -> list[list[N]]:
     """Cycles among these nodes, each as short as it gets from its first node; no node is in two of them.
 
     Args:
+      edges: see `edges_of`.
       among: in the order in which cycles are looked for.
       limit: how many are enough.
     """
     found: list[list[N]] = []
-    left = dict.fromkeys(among)
-    for start in list(left):
-        if len(found) == limit:
-            break
-        if start in left:
-            cycle = _shortest(graph, start, left)
-            for node in cycle:
-                del left[node]
-            if cycle:
-                found.append(cycle)
+    left = edges.subgraph(among).copy()
+    for start in among:
+        if len(found) < limit and start in left:
+            cycle = _shortest(left, start)
+            left.remove_nodes_from(cycle)
+            found += [cycle] if cycle else []
     return found
 
 
-def _shortest(graph: Graph[N], start: N, among: Collection[N]) -> list[N]:
+def _shortest(edges: networkx.DiGraph, start: N) -> list[N]:
     """The shortest cycle through a node; [] if there is none."""
-    before: dict[N, N] = {}
-    queue = collections.deque([start])
-    while queue:
-        node = queue.popleft()
-        for successor in graph[node][1]:
-            if successor == start:
-                path = [node]
-                while path[-1] != start:
-                    path.append(before[path[-1]])
-                return path[::-1]
-            if successor in among and successor not in before:
-                before[successor] = node
-                queue.append(successor)
-    return []
+    import networkx
+
+    paths = networkx.single_source_shortest_path(edges, start)
+    return min((paths[last] for last in edges.predecessors(start) if last in paths), key=len, default=[])
 
 
-def paths_to_ends(graph: Graph[N], start: N) -> dict[N, list[N]]:
+def paths_to_ends(edges: networkx.DiGraph, start: N) -> dict[N, list[N]]:
     """Each node without successors that can be reached -> a shortest path to it, the nearest first."""
-    before: dict[N, N] = {}
-    seen = {start}
-    queue = collections.deque([start])
-    found: dict[N, list[N]] = {}
-    while queue:
-        node = queue.popleft()
-        successors = graph[node][1] if node in graph else ()
-        if not successors:
-            path = [node]
-            while path[-1] != start:
-                path.append(before[path[-1]])
-            found[node] = path[::-1]
-        for successor in successors:
-            if successor not in seen:
-                seen.add(successor)
-                before[successor] = node
-                queue.append(successor)
-    return found
+    import networkx
+
+    if start not in edges:
+        return {start: [start]}
+    return {n: path for n, path in networkx.single_source_shortest_path(edges, start).items() if not edges[n]}
 
 
 # ---- `explain`: the culprits of steps that do not end, and the chains that lead to them ----------------------------
@@ -241,19 +225,20 @@ class Explainer:
                 self._graph[key] = self._edges(key)
         for step_id, keys in self._by_step.items():
             self._graph[step_id] = (ALL, self._of_step(keys))
+        self._successors = edges_of(self._graph)
 
     def explanation(self) -> Explanation:
         """See `Explanation`."""
         stuck = deadlocked(self._graph)
         order = sorted((key for key in self._waits if key in stuck), key=lambda key: -self._waits[key].since_s)
-        rounds = [self._hops(cycle) for cycle in cycles(self._graph, [*order, *(stuck - set(order))])]
+        rounds = [self._hops(cycle) for cycle in cycles(self._successors, [*order, *(stuck - set(order))])]
         return Explanation(tuple(tuple(hops) for hops in rounds if hops), self._culprits(stuck))
 
     def ends_of(self, step_id: str) -> dict[str, list[WaitSnapshot]]:
         """The tasks that a step comes down to -> the waits on the way there."""
         return {
             end.task: [self._waits[node] for node in path if isinstance(node, tuple)]
-            for end, path in paths_to_ends(self._graph, step_id).items()
+            for end, path in paths_to_ends(self._successors, step_id).items()
             if isinstance(end, _End) and end.task
         }
 
@@ -352,7 +337,7 @@ class Explainer:
             since_s = max(self._waits[key].since_s for key in keys)
             if step_id in stuck or since_s < self._least_s:
                 continue
-            for end, path in paths_to_ends(self._graph, step_id).items():
+            for end, path in paths_to_ends(self._successors, step_id).items():
                 if isinstance(end, _End) and not stuck.intersection(path):
                     steps[end][step_id] = since_s
                     way = self._hops(path)

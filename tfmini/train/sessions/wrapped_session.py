@@ -17,6 +17,7 @@ from tfmini import errors, protos
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
+from tfmini.graph.prune import traverse
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.session import BaseSession, of_finished, run_without
@@ -386,16 +387,11 @@ def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: M
 def _needs(fetches: object, wanted: Tensor | Operation, fed: set[Any]) -> bool:
     """Whether a step for ``fetches`` runs the op ``wanted``."""
     found = Fetches(wanted.graph, fetches)
-    waiting = [*found.targets, *(tensor.op for tensor in found.tensors)]
-    seen = set(fed)
-    while waiting:
-        op = waiting.pop()
-        if op is wanted:
-            return True
-        if op not in seen:
-            seen.add(op)
-            waiting += [*(tensor.op for tensor in op.inputs), *op._control_inputs]
-    return False
+
+    def sources(op: Operation) -> list[Operation]:
+        return [] if op in fed else [*(tensor.op for tensor in op.inputs), *op._control_inputs]
+
+    return any(op is wanted for op in traverse([*found.targets, *(tensor.op for tensor in found.tensors)], sources))
 
 
 def _refuse_common(feeds: Mapping[Any, Any], more: Mapping[Any, Any], message: str) -> None:
