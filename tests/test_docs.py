@@ -17,7 +17,10 @@ def links(page: Path) -> set[Path]:
     return {(page.parent / target).resolve() for target in targets if "://" not in target}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("page", PAGES + NOTEBOOKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     assert [str(target) for target in links(page) if not target.exists()] == []
 

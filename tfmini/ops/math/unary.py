@@ -211,7 +211,7 @@ round_op = _declared(
 
 sign_op, sign = _row(
     "Sign", _SIGNED, _sign_factory, lambda node, grad: [raw_ops.ZerosLike(node.inputs[0])],
-    "sign", "-1, 0 or 1; x / |x| for complex x", factory=True,
+    "sign", "-1, 0 or 1; x / abs(x) for complex x", factory=True,
 )  # fmt: skip
 square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled(2.0, x)), "square", "x ** 2")
 sqrt_op, sqrt = _row("Sqrt", _ANALYTIC, np.sqrt, _fused(sqrt_grad_op), "sqrt", "The square root")
@@ -272,7 +272,7 @@ digamma_op, digamma = _row(
     "Digamma", _FLOATS, special_functions.digamma, _times(lambda x: polygamma_op(_number(1, x), x)),
     "digamma", "The derivative of lgamma",
 )  # fmt: skip
-lgamma_op, lgamma = _row("Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log |gamma(x)|")
+lgamma_op, lgamma = _row("Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log of abs(gamma)")
 export_names("tf tf.debugging tf.math", "is_finite is_inf is_nan")
 export_names(
     "tf tf.math",
