@@ -34,17 +34,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tfmini.exit_codes import ExitCode
+
 SERVICE_JOBS = frozenset({"ps"})
 WORKER_JOB = "worker"
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
-
-EXIT_TIMED_OUT = 124
-"""The exit code of a run that its time limit ended, as for `timeout(1)`."""
-
-
-EXIT_LEFT = 128 + signal.SIGTERM
-"""The exit code of a task that was told to end and has left its run in good order."""
 
 
 class TaskId(NamedTuple):
@@ -298,7 +293,7 @@ class Supervision:
             return [PrintNote(f"{task} has left the run, as asked.")]
         if task in self._late and returncode != 0 and spared:
             return [PrintNote(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
-        if returncode == EXIT_LEFT and task not in self._serves and spared:
+        if returncode == ExitCode.LEFT and task not in self._serves and spared:
             return [PrintNote(f"{task} was told to end (SIGTERM) and has left; {others}.")]
         if self._comes_too_late(task, returncode):
             how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
@@ -314,7 +309,7 @@ class Supervision:
         return []
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
-        lost = returncode < 0 or returncode == EXIT_LEFT
+        lost = returncode < 0 or returncode == ExitCode.LEFT
         allowed = self.phase is TaskPhase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
         return lost and allowed and self._restarted[task] < self._restarts
 
@@ -348,7 +343,7 @@ class Supervision:
         if task in self._ranks:
             self._back.add(task)
         self._joined.discard(task)
-        how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
+        how = "was told to end (SIGTERM)" if returncode == ExitCode.LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
         return [PrintNote(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
 
@@ -432,7 +427,7 @@ class Supervision:
         running = _names(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
-                EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
+                ExitCode.TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
         return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
 

@@ -15,6 +15,7 @@ import click
 from tfmini import errors
 from tfmini.command_line import Command, OptionalArgument, OutputFile, WithScript, one_line_errors, write_text
 from tfmini.errors import FailedPreconditionError, UnimplementedError
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.cluster_run import cluster_tasks
 from tfmini.launch.progress import shown
 from tfmini.launch.supervision import TaskId
@@ -32,14 +33,13 @@ from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
 from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer, run_script
 
-_FINDINGS = 1  # the exit code of --view lint with findings
 _LINES = 50  # lines of a difference without --full
 
 
 class _Refusal(click.ClickException):
     """With --view lint: the graph cannot be inspected, or a session would refuse it."""
 
-    exit_code = 2
+    exit_code = ExitCode.REFUSED
 
 
 @click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,7 +120,7 @@ def _judge(found: Inspection) -> None:
         more = f" ({len(refusals) - 1} more)" if len(refusals) > 1 else ""
         raise _Refusal(f"A session would refuse this step{more}: {refusals[0].text}")
     if found.problems():
-        sys.exit(_FINDINGS)
+        sys.exit(ExitCode.FAILED)
 
 
 def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Difference:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tfmini import dtypes, errors, protos
 from tfmini.devices import DeviceSpec, intersects, parse
+from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import device
@@ -450,8 +451,6 @@ def mark_used(directory: str, graph: Graph) -> None:
 #
 # A script that handles SIGTERM itself is left alone.
 
-EXIT_CODE = 128 + signal.SIGTERM
-"""The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
 _timer: threading.Timer | None = None
@@ -462,7 +461,7 @@ class Left(SystemExit):
     """Ends the process after its last step; the ``with`` block of the session closes it in good order."""
 
     def __init__(self) -> None:
-        super().__init__(EXIT_CODE)
+        super().__init__(ExitCode.LEFT)
 
 
 def begin() -> bool:
@@ -514,9 +513,9 @@ def _told(signum: int, frame: object) -> None:
     if process.is_leaving:
         if process.now() - _told_at < LAST_STEP_S / 4:
             return
-        raise SystemExit(EXIT_CODE)
+        raise SystemExit(ExitCode.LEFT)
     process.is_leaving, _told_at = True, process.now()
-    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", EXIT_CODE)
+    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", ExitCode.LEFT)
     _timer = threading.Timer(LAST_STEP_S, os.kill, (os.getpid(), signal.SIGTERM))
     _timer.daemon = True
     _timer.start()
