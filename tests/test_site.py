@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+import tfmini as tf
 from docs.site import assemble, entries, pages
 from tfmini import namespace
+from tfmini.export import documented_arguments
 
 ROOT = Path(__file__).parents[1]
 ENTRY = re.compile(r"^\.\. py:(\w+):: (tf\.[\w.]+)", re.MULTILINE)
@@ -102,3 +106,35 @@ def test_links_of_the_site_lead_to_pages_and_files_of_the_site() -> None:
         targets = {(here / t).resolve() for _, t, _ in assemble.LINK.findall(text) if "://" not in t and "." in t}
         missing = {str(t.relative_to(ROOT)) for t in targets if t.is_relative_to(ROOT)} - known
         assert missing == set(), path
+
+
+# The names that scripts of the time use most, and all layers and optimizers.
+MUCH_USED = """
+tf.train.Server tf.train.ClusterSpec tf.device tf.train.replica_device_setter tf.Variable tf.placeholder
+tf.reduce_mean tf.cast tf.train.Supervisor tf.argmax tf.equal tf.matmul tf.train.Saver tf.zeros
+tf.train.MonitoredTrainingSession tf.nn.softmax tf.reduce_sum tf.summary.merge_all tf.Session tf.summary.scalar
+tf.get_variable tf.log tf.nn.relu tf.constant tf.logging.set_verbosity tf.train.StopAtStepHook
+tf.train.SyncReplicasOptimizer tf.reshape tf.name_scope tf.nn.softmax_cross_entropy_with_logits tf.square
+tf.get_collection tf.add tf.random_normal tf.summary.FileWriter tf.truncated_normal tf.group tf.nn.sigmoid tf.identity
+tf.control_dependencies tf.trainable_variables tf.contrib.framework.get_or_create_global_step tf.constant_initializer
+tf.nn.l2_loss tf.add_n tf.sqrt tf.variable_scope tf.set_random_seed tf.train.exponential_decay tf.global_variables
+tf.multiply tf.summary.histogram tf.gfile.MakeDirs tf.FIFOQueue tf.nn.conv2d tf.nn.max_pool tf.gfile.Exists
+tf.clip_by_value tf.nn.xw_plus_b tf.add_to_collection tf.train.ExponentialMovingAverage tf.local_variables tf.Graph
+tf.nn.dropout tf.assign tf.concat tf.losses.softmax_cross_entropy tf.train.global_step tf.random_uniform tf.split
+tf.reduce_max tf.one_hot tf.transpose tf.variables_initializer tf.train.Scaffold tf.random_normal_initializer
+tf.fixed_size_partitioner tf.shape tf.abs tf.nn.bias_add tf.contrib.slim.conv2d tf.contrib.slim.fully_connected
+tf.train.Optimizer.minimize tf.Session.run
+"""
+
+
+LAYERS = [name for name in namespace.public_names() if re.fullmatch(r"tf\.layers\.[a-zA-Z]\w+", name)]
+OPTIMIZERS = [name for name in namespace.public_names() if re.fullmatch(r"tf\.train\.\w+Optimizer", name)]
+
+
+@pytest.mark.parametrize("name", [*MUCH_USED.split(), *LAYERS, *OPTIMIZERS])
+def test_a_name_that_is_much_used_says_what_its_arguments_are(name: str) -> None:
+    value = functools.reduce(getattr, name.split(".")[1:], tf)
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    arguments = {p.name for p in inspect.signature(value).parameters.values() if p.kind not in kinds}
+    told = documented_arguments(inspect.getdoc(value)).keys()
+    assert sorted(arguments - told - {"self", "name", "scope", "_sentinel"}) == []
