@@ -92,3 +92,42 @@ def test_the_page_has_every_field_that_is_read_and_no_other(message: Any) -> Non
     shown = set(re.findall(rf"^\| `({message.__name__}\.[\w.]+)` \|", SETTINGS, re.MULTILINE))
     read = {node.attr for path in READERS for node in ast.walk(trees()[path]) if isinstance(node, ast.Attribute)}
     assert shown == {path for path, name in fields(message.DESCRIPTOR, message.__name__) if name in read}
+
+
+# ---- the messages that the page on symptoms quotes ------------------------------------------
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text of a literal with … for what is filled in; None for other expressions."""
+    if isinstance(node, ast.Constant):
+        return re.sub(r"%[-.\d]*[a-z]", "…", node.value) if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(value) or "…" if isinstance(value, ast.Constant) else "…" for value in node.values)
+    return None
+
+
+@functools.cache
+def messages() -> tuple[str, ...]:
+    """All texts of the library except docstrings."""
+    docstrings = {id(node.value) for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = (node for tree in trees().values() for node in ast.walk(tree) if id(node) not in docstrings)
+    return tuple(text for node in nodes if (text := text_of(node)) and len(text) > 10)
+
+
+def quotes() -> list[str]:
+    """What the tables of the page quote in their first cells."""
+    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
+    cells = (row.split(" | ")[0] for row in re.findall(r"^\| (`.*)\|$", page, re.MULTILINE))
+    return [cell.strip().strip("`") for cell in cells]
+
+
+def test_there_are_symptoms() -> None:
+    assert len(quotes()) > 25
+
+
+@pytest.mark.parametrize("quote", quotes())
+def test_a_message_on_the_page_of_symptoms_is_one_of_the_library(quote: str) -> None:
+    parts = [re.escape(part.strip()) for part in re.split("…", quote) if part.strip(" .,:'()[")]
+    assert sum(map(len, parts)) > 10
+    pattern = re.compile(".*".join(parts), re.DOTALL)
+    assert any(pattern.search(message) for message in messages())

@@ -52,8 +52,8 @@ def api_pages() -> dict[str, str]:
 COMMAND_LINE = """Command line
 ============
 
-:doc:`settings` have pages of their own; :doc:`/guides/shell-completion` says how a shell completes
-commands and options.
+:doc:`Exit codes <exit-codes>` and :doc:`settings` have pages of their own; :doc:`/guides/shell-completion` says how a
+shell completes commands and options.
 
 .. click:: tfmini.tools.cli:main
    :prog: tfmini
