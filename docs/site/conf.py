@@ -1,5 +1,9 @@
 """The settings of Sphinx for the site that `make docs` builds (see `assemble`)."""
 
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
 from tfmini._version import __version__
 
 project = "tfmini"
@@ -30,3 +34,18 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 suppress_warnings = ["ref.python"]  # a short name in a docstring may fit entries of several namespaces
+
+_OF_PYTHON = {"None", "bool", "int", "float", "str", "bytes", "list", "dict", "tuple", "set", "object", "type"}
+
+
+def setup(app: Sphinx) -> None:
+    """Registers what the site does beyond the extensions."""
+    app.connect("doctree-read", _unlink_builtins)
+
+
+def _unlink_builtins(app: Sphinx, doctree: nodes.document) -> None:
+    """A type in a signature is Python's: without this, ``bool`` would lead to ``tf.bool`` and ``None`` to a raw op."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        for link in list(signature.findall(addnodes.pending_xref)):
+            if link["reftarget"] in _OF_PYTHON:
+                link.replace_self(link.children)

@@ -122,7 +122,7 @@ def _same_as(item: Entry) -> list[str]:
 def _differs(item: Entry) -> list[str]:
     if not item.differs:
         return []
-    told = [f"   {_from_markdown(here)}. Why: {_from_markdown(why)}" for here, why in item.differs]
+    told = [f"   Here: {_from_markdown(here)}. The reason: {_from_markdown(why)}." for here, why in item.differs]
     return [
         ".. admonition:: Differs from TensorFlow",
         "   :class: warning",
