@@ -41,6 +41,13 @@ WORKER_JOB = "worker"
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
+EXIT_TIMED_OUT = ExitCode.TIMED_OUT
+"""The exit code of a run that its time limit ended, as for `timeout(1)`."""
+
+
+EXIT_LEFT = ExitCode.LEFT
+"""The exit code of a task that was told to end and has left its run in good order."""
+
 
 class TaskId(NamedTuple):
     """A task of the launched cluster; prints as `worker/0`."""
@@ -293,7 +300,7 @@ class Supervision:
             return [PrintNote(f"{task} has left the run, as asked.")]
         if task in self._late and returncode != 0 and spared:
             return [PrintNote(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
-        if returncode == ExitCode.LEFT and task not in self._serves and spared:
+        if returncode == EXIT_LEFT and task not in self._serves and spared:
             return [PrintNote(f"{task} was told to end (SIGTERM) and has left; {others}.")]
         if self._comes_too_late(task, returncode):
             how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
@@ -309,7 +316,7 @@ class Supervision:
         return []
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
-        lost = returncode < 0 or returncode == ExitCode.LEFT
+        lost = returncode < 0 or returncode == EXIT_LEFT
         allowed = self.phase is TaskPhase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
         return lost and allowed and self._restarted[task] < self._restarts
 
@@ -343,7 +350,7 @@ class Supervision:
         if task in self._ranks:
             self._back.add(task)
         self._joined.discard(task)
-        how = "was told to end (SIGTERM)" if returncode == ExitCode.LEFT else f"was {describe_exit(returncode)}"
+        how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
         return [PrintNote(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
 
@@ -427,7 +434,7 @@ class Supervision:
         running = _names(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
-                ExitCode.TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
+                EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
         return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
 

@@ -451,6 +451,8 @@ def mark_used(directory: str, graph: Graph) -> None:
 #
 # A script that handles SIGTERM itself is left alone.
 
+EXIT_CODE = ExitCode.LEFT
+"""The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
 _timer: threading.Timer | None = None
@@ -461,7 +463,7 @@ class Left(SystemExit):
     """Ends the process after its last step; the ``with`` block of the session closes it in good order."""
 
     def __init__(self) -> None:
-        super().__init__(ExitCode.LEFT)
+        super().__init__(EXIT_CODE)
 
 
 def begin() -> bool:
@@ -513,9 +515,9 @@ def _told(signum: int, frame: object) -> None:
     if process.is_leaving:
         if process.now() - _told_at < LAST_STEP_S / 4:
             return
-        raise SystemExit(ExitCode.LEFT)
+        raise SystemExit(EXIT_CODE)
     process.is_leaving, _told_at = True, process.now()
-    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", ExitCode.LEFT)
+    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", EXIT_CODE)
     _timer = threading.Timer(LAST_STEP_S, os.kill, (os.getpid(), signal.SIGTERM))
     _timer.daemon = True
     _timer.start()
