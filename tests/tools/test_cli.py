@@ -210,3 +210,26 @@ def test_the_demo_learns_how_the_club_divided() -> None:
     assert [line.split(" has made 200 steps")[0] for line in workers] == ["worker 0", "worker 1", "worker 2"]
     assert last.endswith("of 34 members are where they went when the club divided")
     assert int(last.split()[0]) >= 31
+
+
+def completed(words: str) -> list[str]:
+    """What a shell offers for the last of some words, by the way of `docs/guides/shell-completion.md`."""
+    asked = {"_TFMINI_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = CliRunner().invoke(main, prog_name="tfmini", env=asked)
+    assert result.exit_code == 0, result.output
+    return result.output.split()
+
+
+def test_a_shell_completes_commands_options_and_files() -> None:
+    assert completed("tfmini la") == ["plain,launch"]
+    assert "plain,--workers" in completed("tfmini launch --work")
+    assert completed("tfmini launch --ps 2 tra") == ["file,tra"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_page_on_completion_has_the_line_of_each_shell(shell: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "shell-completion.md").read_text()
+    assert f"_TFMINI_COMPLETE={shell}_source tfmini" in page
+    if shell != "bash":  # click asks Bash for its version, in a process
+        result = CliRunner().invoke(main, prog_name="tfmini", env={"_TFMINI_COMPLETE": f"{shell}_source"})
+        assert result.exit_code == 0 and f"_TFMINI_COMPLETE={shell}_complete" in result.output

@@ -20,6 +20,7 @@ import click
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import Decorator, OutputFile, former, valued
 from tfmini.core_types import TensorLike
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.control import Control
 from tfmini.launch.engine import (
     ENGINES,
@@ -35,7 +36,6 @@ from tfmini.launch.engine import (
 from tfmini.launch.output import OutputLines, Sink
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import (
-    EXIT_TIMED_OUT,
     SERVICE_JOBS,
     Dismiss,
     Event,
@@ -62,7 +62,6 @@ from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
 from tfmini.show.simulation.profile import LAPTOP, OWN, ChosenProfile
 
 _LONGEST_LINE = 2000  # characters, of a line for `tfmini logs`
-_NO_PLACE = 127  # the exit code of a task that could not be started
 
 CommandsOf = Callable[[ClusterSpec, Mapping[TaskId, int]], dict[TaskId, TaskCommand]]
 """Makes the commands of all tasks from their addresses and from the cores that each has."""
@@ -258,7 +257,7 @@ class ClusterRun:
 
     def _has_no_place(self, task: TaskId) -> None:
         self.engine.withdraw(task)
-        self.ended(task, _NO_PLACE)
+        self.ended(task, ExitCode.NOT_STARTED)
 
     def _start_later(self) -> None:
         """Starts the tasks that have got places during the run.
@@ -426,7 +425,7 @@ def _finish_before_start(event: Event) -> RunOver:
         case SignalReceived(signum):
             return RunOver(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
         case TimeLimitReached(limit_s):
-            return RunOver(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
+            return RunOver(ExitCode.TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
     raise ValueError(f"{event} before the tasks have started")
 
 

@@ -35,16 +35,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tfmini.exit_codes import ExitCode
+
 SERVICE_JOBS = frozenset({"ps"})
 WORKER_JOB = "worker"
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
-EXIT_TIMED_OUT = 124
+EXIT_TIMED_OUT = ExitCode.TIMED_OUT
 """The exit code of a run that its time limit ended, as for `timeout(1)`."""
 
 
-EXIT_LEFT = 128 + signal.SIGTERM
+EXIT_LEFT = ExitCode.LEFT
 """The exit code of a task that was told to end and has left its run in good order."""
 
 

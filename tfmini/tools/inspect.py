@@ -27,6 +27,7 @@ from tfmini.command_line import (
 )
 from tfmini.compat.roles import defined_options
 from tfmini.errors import FailedPreconditionError, UnimplementedError
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.cluster_run import cluster_tasks
 from tfmini.launch.progress import shown
 from tfmini.launch.supervision import TaskId
@@ -44,7 +45,6 @@ from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
 from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer, run_script
 
-_FINDINGS = 1  # the exit code of --view lint with findings
 _WRITABLE = click.Path(exists=True, dir_okay=False, writable=True)
 _LINES = 50  # lines of a difference without --full
 
@@ -52,7 +52,7 @@ _LINES = 50  # lines of a difference without --full
 class _Refusal(click.ClickException):
     """With --view lint: the graph cannot be inspected, or a session would refuse it."""
 
-    exit_code = 2
+    exit_code = ExitCode.REFUSED
 
 
 @click.command(cls=WithScript, context_settings=HELP)
@@ -134,7 +134,7 @@ def _judge(found: Inspection) -> None:
         more = f" ({len(refusals) - 1} more)" if len(refusals) > 1 else ""
         raise _Refusal(f"A session would refuse this step{more}: {refusals[0].text}")
     if found.problems():
-        sys.exit(_FINDINGS)
+        sys.exit(ExitCode.FAILED)
 
 
 def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Difference:

@@ -27,6 +27,7 @@ from tfmini.cluster import ClusterSpec
 from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
 from tfmini.devices import DeviceSpec
+from tfmini.exit_codes import ExitCode
 from tfmini.jobs import Job, RunningJob, running_jobs
 from tfmini.json_log import LOG_JSON_ENV
 from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
@@ -43,7 +44,6 @@ from tfmini.tools.script import STEP_TIMES_ENV, read_times, run_script
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
-_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -168,7 +168,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
             for sink in () if was_ended else sinks:
                 sink.drain()
     except KeyboardInterrupt:  # before or after the run, such as from one who does not read the rest of its output
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     return finish.exit_code
 
 

@@ -28,6 +28,7 @@ from tfmini import errors, json_log
 from tfmini.cluster import tf_config_object
 from tfmini.compat import internals
 from tfmini.compat.roles import script_text
+from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
 from tfmini.protos import RunMetadata, RunOptions
@@ -333,8 +334,6 @@ def read_times(folder: str) -> StepTimes | None:
 
 # ---- Runs a script in this process as ``python SCRIPT ARGS...`` does, with tfmini as ``tensorflow`` ----------------
 
-_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
-
 
 def run_script(script: str, args: Sequence[str]) -> int:
     """Runs ``script`` as ``__main__`` and returns its exit code.
@@ -383,7 +382,7 @@ def _report(error: BaseException, script: str) -> int:
     # As Python does for an exception that nobody has handled: what runs at exit looks whether there was one.
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if isinstance(error, KeyboardInterrupt) and is_launched():
-        return _INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
+        return ExitCode.INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
     if end := _end_of_run(error):
         print(f"tfmini: {end}", file=sys.stderr)
         return 0
@@ -401,7 +400,7 @@ def _report(error: BaseException, script: str) -> int:
     left_out = [f"{frames} inside tfmini left out; {TRACEBACK_ENV}=full shows them."] if hidden else []
     for line in [*_hints(error, script), *left_out]:
         print(f"tfmini: {line}", file=sys.stderr)
-    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return ExitCode.INTERRUPTED if isinstance(error, KeyboardInterrupt) else ExitCode.FAILED
 
 
 def _end_of_run(error: BaseException) -> str:

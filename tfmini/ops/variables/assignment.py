@@ -78,7 +78,14 @@ def assign(
 
 @export("tf.assign_add")
 def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
+    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it.
+
+    Args:
+      ref: a variable.
+      value: a tensor of its dtype and shape.
+      use_locking: an attr of the op; no update is lost with or without it.
+      name: of the op.
+    """
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
     return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)

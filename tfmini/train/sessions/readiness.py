@@ -15,6 +15,7 @@ import numpy as np
 
 from tfmini import dtypes, errors, library_log, protos
 from tfmini.devices import DeviceSpec, intersects, parse
+from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import device
@@ -493,7 +494,7 @@ def mark_used(directory: str, graph: Graph) -> None:
 #
 # A script that handles a signal itself is left alone.
 
-EXIT_CODE = 128 + signal.SIGTERM
+EXIT_CODE = ExitCode.LEFT
 """The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
