@@ -12,6 +12,7 @@ from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.control import no_op
 from tfmini.ops.flow.cond import cond
+from tfmini.ops.math.comparison import greater
 from tfmini.ops.queues.accumulators import ConditionalAccumulator
 from tfmini.ops.queues.pace import (
     clock_enter,
@@ -83,12 +84,12 @@ class Rounds:
             leads, lead = round_lead(self._handle, self._worker, self._round, name="lead")
 
         def make_update() -> Operation:
-            updates = [part.updated_by(sums[part].take_grad(1)) for part in self._parts]
-            with device(self._task), control_dependencies(updates):
+            updates = [_update_of_round(part, sums[part]) for part in self._parts]
+            with control_dependencies(updates):
                 return round_end(self._handle, lead, name="end")  # type: ignore[no-any-return]
 
-        self.update = cond(leads, make_update, no_op).op
         with device(self._task):
+            self.update = cond(leads, make_update, no_op).op
             self._enter = round_enter(self._handle, self._worker, ", ".join(sorted(map(str, arrays))), name="enter")
             with control_dependencies([self.update]):
                 self.after = round_read(self._handle, name="after")
@@ -121,3 +122,14 @@ class Rounds:
     def values(self) -> list[int]:
         """The values of `inputs`."""
         return [self._seen] * (len(self._stamps) + 1)
+
+
+def _update_of_round(part: ArrayPart, gradients: ConditionalAccumulator) -> Operation:
+    """The update of a part by the mean of its gradients.
+
+    There are none where a step has led this round before and was cut after it had taken them.
+    """
+    with device(part.variable.device):
+        has_any = greater(gradients.num_accumulated(), 0)
+        done = cond(has_any, lambda: part.updated_by(gradients.take_grad(1)), no_op)
+    return done.op  # type: ignore[no-any-return]

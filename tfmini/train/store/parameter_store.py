@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -32,11 +32,12 @@ from tfmini.core_types import Array, DTypeLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import device, name_scope
 from tfmini.ops.array.identity import identity, placeholder_with_default
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.ops.control import no_op
+from tfmini.ops.control import group, no_op
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.barrier import CriticalSection
 from tfmini.ops.variables.assignment import assign, is_variable_initialized
@@ -132,8 +133,10 @@ class ParameterStore:
         self.graph = Graph()
         config = protos.ConfigProto(operation_timeout_in_ms=0 if timeout_s is None else max(1, int(timeout_s * 1e3)))
         self.session = _GrowingSession(target, graph=self.graph, config=config)
-        self.tasks = _tasks_of(self.session, "ps") or [_own_task(self.session)]
-        self.workers = workers if workers is not None else len(_tasks_of(self.session, "worker")) or 1
+        devices = [DeviceSpec.from_string(name) for name in self._device_names()]
+        own = f"/job:{devices[0].job}/task:{devices[0].task}"
+        self.tasks = _tasks_of(devices, "ps") or [own]
+        self.workers = workers if workers is not None else len(_tasks_of(devices, "worker")) or 1
         self.worker = _worker_of(cluster, target) if worker is None else worker
         self._check()
         self._clocks = self._enter("store", staleness) if staleness else None
@@ -160,8 +163,23 @@ class ParameterStore:
     def _enter(self, name: str, staleness: int) -> Clocks:
         with self._building(), device(self.tasks[0]):
             found = Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
-        self.session.run(found.enter)
+        self._set_up(found.enter)
         return found
+
+    # What asks the cluster. The inspector has its own answers, for it runs nothing.
+
+    def _device_names(self) -> list[str]:
+        return [each.name for each in self.session.list_devices()]
+
+    def _set_up(self, fetches: Any, feeds: dict[Tensor, Array] | None = None) -> Any:
+        return self.session.run(fetches, feeds)
+
+    def _answers(
+        self, call: Callable[..., Any], feeds: Sequence[Any], pushes: bool, pulled: Sequence[tuple[DeclaredArray, Any]]
+    ) -> tuple[Sequence[Any], int]:
+        """The values of the parts of all ``pulled`` (array, ids), and the rounds that had ended before."""
+        _, values, ended = call(*feeds)
+        return values, ended or 0
 
     # ---- arrays ---------------------------------------------------------------------------------
 
@@ -239,7 +257,7 @@ class ParameterStore:
 
     def _initialize(self, variables: Sequence[Variable], feeds: dict[Tensor, Array]) -> None:
         """Gives variables their initial values, unless they have some. Of several stores one does so at a time."""
-        if all(self.session.run([is_variable_initialized(variable) for variable in variables])):
+        if all(self._set_up([is_variable_initialized(variable) for variable in variables])):
             return
 
         def initialize() -> list[Tensor]:
@@ -247,12 +265,12 @@ class ParameterStore:
 
         with device(self.tasks[0]):
             section = CriticalSection(shared_name="parameter_store/declare")
-            self.session.run(section.execute(initialize), feeds)
+            self._set_up(section.execute(initialize), feeds)
 
     def _check_stored(self, array: DeclaredArray) -> None:
         """Compares an array with what the parameter servers have, which another store may have made."""
         # The default hides the static shape: the op must look at the value.
-        shapes = self.session.run([shape_of(placeholder_with_default(part.variable, None)) for part in array.parts])
+        shapes = self._set_up([shape_of(placeholder_with_default(part.variable, None)) for part in array.parts])
         for part, stored in zip(array.parts, shapes):
             if tuple(stored) != part.shape:
                 raise errors.InvalidArgumentError.of(
@@ -325,7 +343,7 @@ class ParameterStore:
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
         if self._rounds is not None and pushed:
             feeds += self._rounds.values()
-        _, values, ended = call(*feeds)
+        values, ended = self._answers(call, feeds, bool(pushed), pulled)
         if self._rounds is not None:
             self._rounds.see(ended)
         rest = iter(values)
@@ -353,7 +371,10 @@ class ParameterStore:
                 gate = self._clocks.wait_after(ticks) if pulled else None
             ops += ticks
         reads = [part.read(rows, gate or updates.get(part)) for array, rows in pulled for part in array.parts]
-        return self.session.make_callable([ops, reads, []], feeds)
+        if pushed:  # what tools take for the training step
+            with device(self.tasks[0]):
+                self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, *reads, name="push"))
+        return self.session.make_callable([ops, reads, ()], feeds)
 
     def _make_call_together(self, feeds: list[Tensor], pushes: bool, pulled: Sequence[Pulled]) -> Callable[..., Any]:
         """`_make_call` of synchronous updates. It also returns the rounds that had ended before the reads."""
@@ -361,7 +382,7 @@ class ParameterStore:
         assert all is not None
         ended = all.after if pushes else all.ended
         reads = [part.read(rows, ended.op) for array, rows in pulled for part in array.parts]
-        return self.session.make_callable([[], reads, ended], [*feeds, *(all.inputs if pushes else ())])
+        return self.session.make_callable([(), reads, ended], [*feeds, *(all.inputs if pushes else ())])
 
     def _join(self, all: Rounds, forms: Sequence[str], gradients: Mapping[str, Gradient]) -> None:
         """Of a synchronous push: it is of all arrays, and the first one begins the part of this worker."""
@@ -492,16 +513,9 @@ class ParameterStore:
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
 
 
-def _tasks_of(session: Session, job: str) -> list[str]:
+def _tasks_of(devices: Iterable[DeviceSpec], job: str) -> list[str]:
     """The device names of a job's tasks, in order."""
-    specs = [DeviceSpec.from_string(each.name) for each in session.list_devices()]
-    return [f"/job:{job}/task:{task}" for task in sorted({spec.task for spec in specs if spec.job == job})]
-
-
-def _own_task(session: Session) -> str:
-    """The device name of the only task, or of the first one: this process's in a session without a target."""
-    spec = DeviceSpec.from_string(session.list_devices()[0].name)
-    return f"/job:{spec.job}/task:{spec.task}"
+    return [f"/job:{job}/task:{task}" for task in sorted({each.task or 0 for each in devices if each.job == job})]
 
 
 def _worker_of(cluster: Any, target: str) -> int:
