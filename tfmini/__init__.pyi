@@ -768,6 +768,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.store.parameter_store import (
+    ParameterStore as ParameterStore,
+)
 from typing import (
     Any as _Any,
 )
@@ -822,6 +825,7 @@ __all__ = [
     "Operation",
     "OptimizerOptions",
     "PaddingFIFOQueue",
+    "ParameterStore",
     "Print",
     "PriorityQueue",
     "QUANTIZED_DTYPES",

@@ -91,6 +91,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.client.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",
+        "train.store.parameter_store": "ParameterStore",
     },
     "app": {
         "compat.flags": "run",

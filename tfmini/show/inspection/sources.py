@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tfmini import errors, protos
 from tfmini.cluster import ClusterSpec
 from tfmini.compat import internals
@@ -35,6 +37,7 @@ from tfmini.show.inspection.clusters import Jobs, read_cluster
 from tfmini.show.inspection.findings import Finding
 from tfmini.show.inspection.study import Subject, known_types
 from tfmini.train.checkpointing.graph_files import parse_text
+from tfmini.train.store.parameter_store import ParameterStore
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -448,6 +451,9 @@ def _stopping(seen: _Seen) -> Iterator[None]:
         (InteractiveSession, "_active", 0),
         (BaseSession, "run", first_run),
         (BaseSession, "close", lambda self: None),
+        (ParameterStore, "_device_names", lambda self: _devices_of(seen[-1]) if seen else ["/job:localhost/task:0"]),
+        (ParameterStore, "_set_up", lambda self, *args: ()),
+        (ParameterStore, "_answers", _first_push),
     ]
     undo = [_changed(owner, name, value) for owner, name, value in changes]
     try:
@@ -455,6 +461,21 @@ def _stopping(seen: _Seen) -> Iterator[None]:
     finally:
         for back in undo:
             back()
+
+
+def _devices_of(cluster: ClusterSpec) -> list[str]:
+    return [f"/job:{job}/task:{task}" for job in cluster.jobs for task in cluster.task_indices(job)]
+
+
+def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pulled: Any) -> tuple[list[Any], int]:
+    """Of a `tf.ParameterStore`: what it pulls is zeros, until the script pushes something."""
+    if pushes:
+        raise _Reached(store.graph)
+    return [
+        np.zeros(part.shape if ids is None else (len(part_ids), *part.shape[1:]))
+        for array, ids in pulled
+        for part, part_ids in zip(array.parts, [()] * len(array.parts) if ids is None else array.split_ids(ids))
+    ], 0
 
 
 def _changed(owner: type, name: str, value: Any) -> Callable[[], None]:
