@@ -21,7 +21,7 @@ from tfmini.ops.math import reductions
 from tfmini.ops.math import unary as math_unary
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.resource_variable import ResourceVariable
-from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
+from tfmini.train.optimizers.optimizer import GradAndVar, MixIn, Optimizer
 from tfmini.train.strategy import Strategy, get_replica_context
 
 # ---- Loss scales for mixed precision training (``tf.train.experimental.LossScale``) --------------------------------
@@ -257,7 +257,7 @@ def _times(grad: Tensor | IndexedSlices, factor: TensorLike) -> Any:
 # ---- Base class of optimizers that wrap another optimizer and use its slots ----------------------------------------
 
 
-class OptimizerWrapper(Optimizer):
+class OptimizerWrapper(MixIn):
     """Forwards all methods to the wrapped optimizer ``opt``; subclasses override some of them."""
 
     def __init__(self, opt: Optimizer, use_locking: bool, name: str) -> None:
