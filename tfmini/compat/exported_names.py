@@ -54,6 +54,15 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.nn_impl": {
         "compat.ops_names": "nce_loss_v2 sampled_softmax_loss_v2",
     },
+    "python.ops.parallel_for": {
+        "ops.flow.functional": "batch_jacobian for_loop jacobian pfor",
+    },
+    "python.ops.parallel_for.control_flow_ops": {
+        "ops.flow.functional": "for_loop pfor",
+    },
+    "python.ops.parallel_for.gradients": {
+        "ops.flow.functional": "batch_jacobian jacobian",
+    },
     "python.ops.resource_variable_ops": {
         "compat.internal_names": "is_ref_variable is_resource_variable",
     },

@@ -210,6 +210,13 @@ PATHS: dict[str, str] = {
     **_paths("contrib", _CONTRIB),
 }
 
+# Paths at which a package has a function and a module below it has the same name: the attribute is the function.
+FUNCTIONS = (
+    "contrib.framework.python.framework.experimental",
+    "contrib.framework.python.ops.arg_scope",
+    "python.ops.parallel_for.pfor",
+)
+
 # Packages that contain only modules.
 PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "examples.tutorials", "core.profiler")
 

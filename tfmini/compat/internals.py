@@ -26,7 +26,7 @@ from typing import Any
 
 from tfmini import protos
 from tfmini.compat.exported_names import NAMES
-from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
+from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
@@ -105,7 +105,7 @@ def _first_found(dotted: str, name: str, lookups: list[Callable[[str], Any]]) ->
     plain = f"module 'tensorflow.{dotted}' has no attribute {name!r}"
     if name.startswith("__"):
         raise AttributeError(plain)
-    below = module(f"{dotted}.{name}")
+    below = None if f"{dotted}.{name}" in FUNCTIONS else module(f"{dotted}.{name}")
     if below is not None:
         return below
     for lookup in lookups:
@@ -218,7 +218,16 @@ class TensorFlowFinder(MetaPathFinder):
         if module is None:
             # The error's name is the root: with its own name, Python would hide the message of a `from` import.
             raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=ALIAS)
+        _keep_functions(fullname, public_path(dotted))
         return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _keep_functions(fullname: str, plain: str) -> None:
+    """Puts the modules that `FUNCTIONS` names beside their package: to import one would hide the function."""
+    for path in FUNCTIONS:
+        package, _, name = path.rpartition(".")
+        if package == plain:
+            sys.modules[f"{fullname}.{name}"] = module(path) or ModuleType(f"{ALIAS}.{path}")
 
 
 _HOROVOD = {

@@ -483,7 +483,8 @@ def split(
     Raises:
       ValueError: when the number of pieces is unknown or the sizes do not fit.
     """
-    if isinstance(num_or_size_splits, (int, np.integer)) or hasattr(num_or_size_splits, "__index__"):
+    # An array of sizes has __index__ as well.
+    if np.ndim(num_or_size_splits) == 0 and hasattr(num_or_size_splits, "__index__"):
         return list(_split(axis, value, num_split=int(num_or_size_splits), name=name))
     sizes = convert_to_tensor(num_or_size_splits)
     if sizes.raw_shape == ():
