@@ -116,6 +116,9 @@ NAMES: dict[str, dict[str, str]] = {
         "train.checkpointing.checkpoint": "CheckpointManager",
         "train.checkpointing.object_graph": "Checkpointable=Trackable",
     },
+    "contrib.cluster_resolver": {
+        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
+    },
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_sequence_score crf_unary_score viterbi_decode",
     },
@@ -128,12 +131,17 @@ NAMES: dict[str, dict[str, str]] = {
         "data.structure": "AUTOTUNE",
         "data.transformations": "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
     },
+    "contrib.deprecated": {
+        "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
+    },
     "contrib.estimator": {
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
     "contrib.framework": {
+        "compat.internal_names": "get_name_scope",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
+        "ops.array.identity": "is_tensor",
         "ops.composites": "TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "placement.device_setter": "VariableDeviceChooser",
@@ -244,6 +252,10 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.summary": {
         "train.contrib_summary": "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer create_summary_file_writer=create_file_writer flush generic graph histogram image import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar should_record_summaries summary_writer_initializer_op",
     },
+    "contrib.tpu": {
+        "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",
+        "train.optimizers.loss_scale": "CrossShardOptimizer",
+    },
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
@@ -282,7 +294,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.strategy": "MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context get_strategy has_strategy in_cross_replica_context",
     },
     "distribute.cluster_resolver": {
-        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver UnionResolver=UnionClusterResolver",
+        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
     },
     "distributions": {
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
@@ -319,6 +331,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "estimator.inputs": {
         "estimator.input_functions": "numpy_input_fn pandas_input_fn",
+    },
+    "estimator.tpu": {
+        "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec",
     },
     "examples.tutorials.mnist.input_data": {
         "compat.mnist": "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets",
@@ -540,6 +555,10 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.test_case": "Benchmark StubOutForTesting TestCase get_temp_dir main mock",
         "compat.test_functions": "assert_equal_graph_def benchmark_config compute_gradient compute_gradient_error gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path",
         "launch.local_cluster": "create_local_cluster",
+    },
+    "tpu": {
+        "estimator.tpu_estimator": "bfloat16_scope",
+        "train.optimizers.loss_scale": "CrossShardOptimizer",
     },
     "train": {
         "cluster": "ClusterSpec",

@@ -312,6 +312,38 @@ def functions_and_modules_of_one_name(tf: Any) -> Any:
     )
 
 
+@_program
+def deprecated_summaries(tf: Any) -> Any:
+    old = tf.contrib.deprecated
+    old.scalar_summary(["a", "b"], [1.0, 2.0])
+    old.histogram_summary("c", [1.0, 2.0], name="own")
+    old.image_summary("d", tf.zeros([2, 2, 2, 1]), max_images=1)
+    old.audio_summary("e", tf.zeros([1, 4]), 8000)
+    names = [tensor.name for tensor in tf.get_collection(tf.GraphKeys.SUMMARIES)]
+    merged = tf.Summary.FromString(_run(tf, old.merge_all_summaries()))
+    return names, [(value.tag, value.simple_value) for value in merged.value]
+
+
+@_program
+def names_that_ask_for_the_context(tf: Any) -> Any:
+    context, tfe = _module("python.eager.context"), _module("contrib.eager.python.tfe")
+    with tf.name_scope("a"), tf.name_scope("b"):
+        scope = tf.contrib.framework.get_name_scope()
+    framework = tf.contrib.framework
+    things = [tf.ones(1), tf.get_variable("v", [1]), tf.SparseTensor([[0]], [1], [1]), 1, np.ones(1)]
+    hooked = _module("python.training.monitored_session")._HookedSession
+    with tf.Session() as session:
+        ran = hooked(session, []).run(tf.constant(3))
+    return (
+        scope,
+        framework.get_name_scope(),
+        [framework.is_tensor(t) for t in things],
+        context.in_eager_mode(),
+        ran,
+        [context.executing_eagerly(), tfe.in_eager_mode(), _module("python.estimator.util").fn_args(lambda a, b=1: a)],
+    )
+
+
 if __name__ == "__main__":
     import tensorflow
 

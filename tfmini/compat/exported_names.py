@@ -5,8 +5,17 @@ The form is that of `tfmini.public_names`.
 """
 
 NAMES: dict[str, dict[str, str]] = {
+    "contrib.eager": {
+        "compat.internal_names": "in_eager_mode list_devices",
+    },
+    "contrib.eager.python.tfe": {
+        "compat.internal_names": "in_eager_mode list_devices",
+    },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions",
+        "compat.internal_names": "executing_eagerly_outside_functions in_eager_mode list_devices",
+    },
+    "python.estimator.util": {
+        "compat.internal_names": "fn_args",
     },
     "python.framework.common_shapes": {
         "compat.ops_names": "broadcast_shape",
@@ -86,6 +95,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.evaluation": {
         "train.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
+    },
+    "python.training.monitored_session": {
+        "train.sessions.wrapped_session": "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
     },
     "python.training.summary_io": {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",

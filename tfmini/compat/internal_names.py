@@ -31,7 +31,10 @@ VariableV1 = Variable
 export_names("tensorflow.python.ops.variables tensorflow.python.ops.variable_v1", "VariableV1")
 DeviceSpecV1 = DeviceSpec
 export_names("tensorflow.python.framework.device tensorflow.python.framework.device_spec", "DeviceSpecV1")
-executing_eagerly_outside_functions = executing_eagerly
+executing_eagerly_outside_functions = in_eager_mode = executing_eagerly
+export_names(
+    "tensorflow.python.eager.context tensorflow.contrib.eager tensorflow.contrib.eager.python.tfe", "in_eager_mode"
+)
 export_names(
     "tensorflow.python.framework.ops",
     "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
@@ -77,6 +80,21 @@ def enabled() -> bool:
 def GraphOrParentsInXlaContext(graph: Graph) -> bool:
     """False: tfmini has no XLA."""
     return False
+
+
+@export(
+    "tensorflow.contrib.eager.list_devices", "tensorflow.contrib.eager.python.tfe.list_devices",
+    "tensorflow.python.eager.context.list_devices",
+)  # fmt: skip
+def list_devices() -> list[str]:
+    """The names of this process's devices: that of the CPU."""
+    return ["/job:localhost/replica:0/task:0/device:CPU:0"]
+
+
+@export("tf.contrib.framework.get_name_scope")
+def get_name_scope() -> str:
+    """The name scope in force, without a final ``/``; "" outside of any (``tf.contrib.framework.get_name_scope``)."""
+    return get_default_graph().get_name_scope()
 
 
 @export("tf.python.client.device_lib.list_local_devices")
@@ -142,6 +160,7 @@ def is_ref_variable(value: object) -> bool:
 
 
 export_names("tensorflow.python.util.function_utils", "fn_args get_func_code get_func_name has_kwargs")
+export_names("tensorflow.python.estimator.util", "fn_args")
 export_names("tensorflow.python.util.all_util", "make_all remove_undocumented reveal_undocumented=remove_undocumented")
 export_names("tensorflow.python.util.deprecation", "deprecated_argument_lookup silence")
 

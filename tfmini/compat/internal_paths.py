@@ -118,6 +118,7 @@ _PYTHON = {
     ":train.timeline": "client.timeline",
     "tf.app": "platform.app",
     "tf.compat": "util.compat",
+    "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
     "tf.feature_column": "feature_column.feature_column feature_column.feature_column_lib",
     "tf.flags": "platform.flags",
@@ -156,6 +157,10 @@ _PYTHON = {
 }
 
 _CONTRIB = {
+    "tf.contrib.tpu tf.tpu": (
+        "tpu.python.tpu tpu.python.tpu.bfloat16 tpu.python.tpu.tpu_config tpu.python.tpu.tpu_estimator "
+        "tpu.python.tpu.tpu_optimizer"
+    ),
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",

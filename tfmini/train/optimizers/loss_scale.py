@@ -283,3 +283,33 @@ class OptimizerWrapper(MixIn):
     def variables(self) -> list[Any]:
         """`Optimizer.variables` of the wrapped optimizer."""
         return self._opt.variables()
+
+
+@export("tf.contrib.tpu.CrossShardOptimizer", "tf.tpu.CrossShardOptimizer")
+class CrossShardOptimizer(OptimizerWrapper, Optimizer):
+    """Averages gradients over the shards of a TPU (``tf.tpu.CrossShardOptimizer``); without a TPU there is one shard.
+
+    Args:
+      opt: the optimizer that applies the gradients.
+      reduction: ``tf.losses.Reduction.MEAN`` or ``SUM``; over one shard they are the same.
+      name: of the optimizer.
+      group_assignment: None, since one shard makes no groups.
+
+    Raises:
+      ValueError: for another reduction, or with groups.
+    """
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        reduction: str = "weighted_mean",
+        name: str = "CrossShardOptimizer",
+        group_assignment: Any = None,
+    ) -> None:
+        if reduction not in ("weighted_sum", "weighted_mean"):
+            raise ValueError(f"Unsupported reduction: {reduction}.")
+        if group_assignment:
+            raise ValueError(
+                f"group_assignment {group_assignment} is for several shards, but without a TPU there is one."
+            )
+        super().__init__(opt, False, name)
