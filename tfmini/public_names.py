@@ -153,6 +153,9 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths yield_flattened_paths",
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
+    "contrib.graph_editor": {
+        "compat.graph_editor": "ControlOutputs SubGraphView add_control_inputs can_be_regex copy copy_with_input_replacements filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_backward_walk_ops get_consuming_ops get_forward_walk_ops get_generating_ops get_name_scope_ops get_tensors get_walks_intersection_ops get_walks_union_ops graph_replace make_list_of_op make_list_of_t make_regex make_view=sgv make_view_from_scope=sgv_scope remove_control_inputs reroute_ts select_ops select_ts sgv sgv_scope swap_ts",
+    },
     "contrib.layers": {
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d elu fully_connected group_norm instance_norm layer_norm linear relu=fully_connected relu6 separable_conv2d=separable_convolution2d separable_convolution2d",
@@ -211,6 +214,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention LuongAttention hardmax tile_batch",
         "layers.contrib.decoders": "BasicDecoder BasicDecoderOutput CustomHelper Decoder GreedyEmbeddingHelper Helper InferenceHelper SampleEmbeddingHelper ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper TrainingHelper dynamic_decode",
         "layers.contrib.losses": "sequence_loss",
+    },
+    "contrib.signal": {
+        "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "contrib.slim": {
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
@@ -524,6 +530,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "signal": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+        "ops.signal_frames": "dct frame hamming_window hann_window idct inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "sparse": {
         "ops.composites": "SparseTensor",
@@ -535,6 +542,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "spectral": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+        "ops.signal_frames": "dct idct",
     },
     "strings": {
         "ops.debugging": "format=string_format",

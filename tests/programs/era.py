@@ -331,7 +331,7 @@ def names_that_ask_for_the_context(tf: Any) -> Any:
         scope = tf.contrib.framework.get_name_scope()
     framework = tf.contrib.framework
     things = [tf.ones(1), tf.get_variable("v", [1]), tf.SparseTensor([[0]], [1], [1]), 1, np.ones(1)]
-    hooked = _module("python.training.monitored_session")._HookedSession
+    hooked = getattr(_module("python.training.monitored_session"), "_HookedSession")  # noqa: B009 - TensorFlow's own
     with tf.Session() as session:
         ran = hooked(session, []).run(tf.constant(3))
     return (
@@ -342,6 +342,66 @@ def names_that_ask_for_the_context(tf: Any) -> Any:
         ran,
         [context.executing_eagerly(), tfe.in_eager_mode(), _module("python.estimator.util").fn_args(lambda a, b=1: a)],
     )
+
+
+@_program
+def edited_graphs(tf: Any) -> Any:
+    ge = tf.contrib.graph_editor
+    x, v = tf.placeholder_with_default([1.0, 2.0], [2], name="x"), tf.Variable([3.0, 4.0], name="v")
+    with tf.name_scope("s"):
+        a = tf.multiply(x, 2.0, name="a")
+        b = tf.add(a, v, name="b")
+    with tf.control_dependencies([a]):
+        c = tf.identity(b * b, name="c")
+    names = lambda ops: sorted(op.name for op in ops)  # noqa: E731
+    walks = [
+        names(ge.get_backward_walk_ops(c.op)), names(ge.get_backward_walk_ops([c.op], inclusive=False, stop_at_ts=[a])),
+        names(ge.get_backward_walk_ops(c, within_ops=[c.op, b.op])), names(ge.get_forward_walk_ops([a.op])),
+        names(ge.get_forward_walk_ops([x], inclusive=False)), names(ge.get_backward_walk_ops(c, control_inputs=True)),
+        names(ge.get_walks_intersection_ops([a.op], [c.op])), names(ge.select_ops("s/.*", graph=x.graph)),
+        names(ge.filter_ts([b.op], True)), names(ge.filter_ts_from_regex(ge.select_ops(a.op, c.op), "a")),
+        names(ge.filter_ops_from_regex(tf.get_default_graph(), "^s/")),
+    ]  # fmt: skip
+    view = ge.sgv(a.op, b.op)
+    copied, info = ge.copy_with_input_replacements(view, {x: tf.constant([10.0, 20.0])}, dst_scope="copy")
+    replaced = ge.graph_replace(c, {a: tf.zeros([2])})
+    before = _run(tf, [c, info.transformed(b), replaced])
+    with tf.Graph().as_default() as other:
+        ge.copy(ge.sgv("^s/|^x|^v", graph=x.graph), other, "moved")
+    y = tf.constant([0.0, 1.0])
+    changed = ge.reroute_ts([y], [a], can_modify=[b.op])
+    ge.add_control_inputs(b.op, [y.op])
+    after = [op.name for op in b.op.control_inputs]
+    ge.remove_control_inputs(b.op, [y.op])
+    io = [sorted(t.name for t in ts) for ts in (view.inputs, view.outputs, copied.outputs)]
+    moved = [op.name for op in other.get_operations() if "s/" in op.name]
+    return walks, io, before, changed, after, _run(tf, c), sorted(moved), len(b.op.control_inputs)
+
+
+@_program
+def spectrograms(tf: Any) -> Any:
+    signal = tf.contrib.signal
+    x = tf.constant(np.sin(np.arange(50, dtype=np.float32)).reshape(2, 25))
+    some = tf.placeholder_with_default(x, [2, None])
+    spectrum = signal.stft(x, 8, 4)
+    inverse = signal.inverse_stft(spectrum, 8, 4, window_fn=signal.inverse_stft_window_fn(4))
+    frames = [
+        signal.frame(tf.range(7), 3, 2), signal.frame(tf.range(7), 3, 2, pad_end=True, pad_value=9),
+        signal.frame(tf.reshape(tf.range(12), [6, 2]), 2, 3, axis=0),
+        signal.frame(some, 8, tf.constant(5), pad_end=True),
+        signal.frame(tf.range(2), 3, 1), signal.overlap_and_add(tf.reshape(tf.range(12), [1, 3, 4]), 2),
+        signal.overlap_and_add(tf.reshape(tf.range(12.0), [4, 3]), tf.constant(5)),
+    ]  # fmt: skip
+    windows = [signal.hann_window(5), signal.hann_window(6, periodic=False), signal.hamming_window(4),
+               signal.hann_window(1), signal.inverse_stft_window_fn(3)(7, dtype=tf.float32)]  # fmt: skip
+    cosines = [tf.signal.dct(x, kind) for kind in (1, 2, 3)] + [tf.signal.idct(x, 2), tf.signal.dct(x, 2, norm="ortho"),
+               tf.signal.idct(x, 2, norm="ortho"), tf.signal.dct(x, 2, n=5)]  # fmt: skip
+    mel = signal.linear_to_mel_weight_matrix(4, 9, 8000)
+    cepstra = signal.mfccs_from_log_mel_spectrograms(tf.log(tf.tensordot(tf.abs(signal.stft(x, 16, 8)), mel, 1) + 0.1))
+    slope = tf.gradients(tf.reduce_sum(tf.abs(spectrum) ** 2), x)[0]
+    padded = tf.abs(signal.stft(some, 6, 3, pad_end=True))
+    values = _run(tf, [frames, windows, cosines, mel, cepstra, slope, tf.abs(spectrum), inverse, padded])
+    return values, [t.shape.as_list() for t in (*frames[:3], frames[5], spectrum)]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _OPS = {
     ":layers.losses": "weights_broadcast_ops",
+    ":compat.graph_editor": "op_selector",
     ":ops.collectives": "collective_ops",
     "tf": (
         "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
@@ -161,6 +162,10 @@ _CONTRIB = {
         "tpu.python.tpu tpu.python.tpu.bfloat16 tpu.python.tpu.tpu_config tpu.python.tpu.tpu_estimator "
         "tpu.python.tpu.tpu_optimizer"
     ),
+    "tf.contrib.graph_editor": (
+        "graph_editor.edit graph_editor.reroute graph_editor.select graph_editor.subgraph graph_editor.transform "
+        "graph_editor.util"
+    ),
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
@@ -232,7 +237,7 @@ UNSUPPORTED: dict[str, str] = {
     "python.debug": "tf.Print, tf.Assert or extra fetches",
     "python.compiler": "the graph as it is",
     "python.eager": "a graph that a tf.Session runs",
-    "python.tpu": "tf.device with CPU devices",
+    "python.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "python.autograph": "tf.cond and tf.while_loop",
     "python.distribute": "tf.train.replica_device_setter",
     "python.framework.convert_to_constants": "tf.graph_util.convert_variables_to_constants",
@@ -249,6 +254,6 @@ UNSUPPORTED: dict[str, str] = {
     "contrib.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "contrib.nccl": "tf.add_n",
-    "contrib.tpu": "tf.estimator.Estimator in place of TPUEstimator, and tf.device with CPU devices",
+    "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "contrib.tensorrt": "the graph as it is",
 }

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
-from tfmini.compat.hparams import HParams
 from tfmini.core_types import TensorLike
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.input_functions import argument_names, call_input_fn, features_and_labels, known_arguments
@@ -222,7 +221,7 @@ class TPUEstimator(Estimator):
         if size is None:
             return params
         params = copy.deepcopy(params)
-        if isinstance(params, HParams):
+        if hasattr(params, "add_hparam"):  # tf.contrib.training.HParams
             if _BATCH_SIZE in params:
                 params.set_hparam(_BATCH_SIZE, size)
             else:
