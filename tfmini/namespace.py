@@ -18,6 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tfmini.compat import version_2
 from tfmini.export import ALIASES
 from tfmini.public_names import NAMES
 
@@ -63,8 +64,11 @@ def install() -> None:
     for namespace, public, home, attribute in rows():
         tables.setdefault(namespace, {})[public] = (home, attribute)
     root = sys.modules[ROOT]
-    for namespace, table in sorted(tables.items()):  # parents come before their children
-        _set_attributes(_module(namespace), namespace, _resolver(table), list(table))
+    second = {f"compat.v2.{space}".rstrip("."): listed for space, listed in version_2.names().items()}
+    for namespace in sorted({*tables, *second}):  # parents come before their children
+        table, more = tables.get(namespace, {}), second.get(namespace, [])
+        resolve = _of_version_2(namespace[10:], _resolver(table)) if more else _resolver(table)
+        _set_attributes(_module(namespace), namespace, resolve, [*table, *more])
     raw_ops = _module("raw_ops")
     _set_attributes(raw_ops, "raw_ops", _raw_op, _RawOpNames())
     _dict_of(sys.modules[f"{ROOT}.compat"])["v1"] = root
@@ -152,6 +156,19 @@ def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
         return getattr(import_module(home), attribute)
 
     return resolve
+
+
+def _of_version_2(space: str, resolve: Getter) -> Getter:
+    """A look-up in ``tf.compat.v2``: of what is exported there, else of what `version_2` makes."""
+
+    def resolve_2(name: str) -> Any:
+        try:
+            return resolve(name)
+        except KeyError:
+            _load_ops()
+            return version_2.value(space, name)
+
+    return resolve_2
 
 
 def _load_ops() -> None:

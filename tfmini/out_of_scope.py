@@ -219,6 +219,7 @@ def alternative(dotted: str) -> str | None:
     Args:
       dotted: such as ``keras.layers.Dense``.
     """
+    dotted = dotted[len("compat.v2.") :] if dotted.startswith("compat.v2.") else dotted
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -402,6 +403,40 @@ def spectrograms(tf: Any) -> Any:
     padded = tf.abs(signal.stft(some, 6, 3, pad_end=True))
     values = _run(tf, [frames, windows, cosines, mel, cepstra, slope, tf.abs(spectrum), inverse, padded])
     return values, [t.shape.as_list() for t in (*frames[:3], frames[5], spectrum)]
+
+
+@_program
+def names_of_version_2(tf: Any) -> Any:
+    v2 = importlib.import_module("tensorflow.compat.v2")
+    listed = {
+        "": "argmax assert_greater boolean_mask cond constant convert_to_tensor device expand_dims gather gather_nd"
+            " hessians norm ones_like pad random_normal_initializer reduce_all reduce_sum shape size squeeze transpose"
+            " while_loop zeros_like",
+        "debugging": "assert_equal assert_near assert_non_negative assert_scalar",
+        "math": "argmin bincount confusion_matrix count_nonzero in_top_k l2_normalize log_softmax reduce_std softmax",
+        "nn": "avg_pool conv2d crelu depthwise_conv2d dropout max_pool moments relu softmax_cross_entropy_with_logits"
+              " sigmoid_cross_entropy_with_logits weighted_moments",
+        "random": "poisson uniform", "strings": "length substr to_number", "sparse": "segment_sum",
+        "io": "parse_example",
+        "linalg": "cholesky matvec norm", "nest": "flatten map_structure",
+    }  # fmt: skip
+    parameters = {}
+    for space, text in listed.items():
+        home = getattr(v2, space) if space else v2
+        for name in text.split():
+            function = getattr(home, name)
+            function = function.__init__ if inspect.isclass(function) else function
+            parameters[space + "." + name] = [key for key in inspect.signature(function).parameters if key != "self"]
+    del parameters["math.bincount"][5:]  # 1.15.5 has a name for it in version 2 alone
+    x, labels = tf.constant([[1.0, 2.0, 3.0], [0.0, 1.0, 5.0]]), tf.constant([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    values = [
+        v2.reduce_sum(x, 1, True), v2.argmax(x, 1), v2.zeros_like(input=x), v2.where(x > 2.0),
+        v2.gather(x, [2, 0], None, 1), v2.nn.softmax_cross_entropy_with_logits(labels, x), v2.transpose(x, None, False),
+        v2.pad(x, [[0, 0], [1, 0]], "CONSTANT", 7), v2.cond(x[0, 0] > 0, lambda: x, lambda: -x),
+        v2.nn.moments(x, [0], None, True), v2.cast(x, v2.int32), v2.squeeze(x[:1], [0]),
+        v2.nn.dropout(x, 0.0), v2.strings.substr(["abc"], 1, 2), v2.shape(x, v2.int64), v2.math.in_top_k([1, 2], x, 2),
+    ]  # fmt: skip
+    return parameters, _run(tf, values)
 
 
 if __name__ == "__main__":

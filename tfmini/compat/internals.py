@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from tfmini import protos
+from tfmini.compat import version_2
 from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
@@ -45,6 +46,7 @@ def public_namespaces() -> frozenset[str]:
     """The public namespaces below ``tf``, dotted."""
     rows = import_module(f"{_ROOT}.namespace").rows()
     listed = {namespace for namespace, _, _, _ in rows} | {"raw_ops", "compat"}
+    listed |= {f"compat.v2.{space}".rstrip(".") for space in version_2.names()}
     return frozenset(listed | {name[:i] for name in listed for i, c in enumerate(name) if c == "."}) - {""}
 
 
