@@ -439,6 +439,41 @@ def names_of_version_2(tf: Any) -> Any:
     return parameters, _run(tf, values)
 
 
+@_program
+def feature_columns(tf: Any) -> Any:
+    fc, v2 = tf.feature_column, _module("python.feature_column.feature_column_v2")
+    i, j = fc.categorical_column_with_identity("i", 4, default_value=0), fc.categorical_column_with_identity("j", 4)
+    hashed = fc.categorical_column_with_hash_bucket("h", 5)
+    weighted = fc.weighted_categorical_column(i, "wt")
+    settings = {"initializer": tf.ones_initializer()}
+    shared = fc.shared_embedding_columns([j, i], 2, **settings)
+    columns = [
+        fc.numeric_column("n", shape=[2], default_value=[1.0, 2.0]),
+        fc.bucketized_column(fc.numeric_column("m"), [0, 1]), hashed, i,
+        fc.categorical_column_with_vocabulary_list("v", ["a", "b"], num_oov_buckets=1),
+        fc.crossed_column(["a", i], 7), fc.indicator_column(i), fc.embedding_column(hashed, 3), weighted,
+    ]  # fmt: skip
+    made_of = [[key, str(getattr(column, key))] for column in columns for key in type(column)._fields or column._fields
+               if key not in ("initializer", "keys", "categorical_column", "source_column")]  # fmt: skip
+    kinds = [type(column).__name__ for column in columns]
+    shapes = [str(column.variable_shape) for column in columns if isinstance(column, v2.DenseColumn)]
+    counts = [column.num_buckets for column in columns if isinstance(column, v2.CategoricalColumn)]
+    specs = [sorted(column.parse_example_spec) for column in columns]
+    same = [fc.numeric_column("n") == fc.numeric_column("n"), fc.numeric_column("n") == fc.numeric_column("o"),
+            columns[6].categorical_column == i, len({fc.numeric_column("n"), fc.numeric_column("n")})]  # fmt: skip
+    features = {"i": [[0, 1], [2, 2]], "j": [[3], [1]], "wt": [[0.5, 2.0], [1.0, 4.0]], "n": [[1.0, 2.0], [3.0, 4.0]]}
+    features = {key: tf.constant(value) for key, value in features.items()}
+    layer = fc.input_layer(features, [columns[0], fc.indicator_column(weighted), *shared,
+                                      fc.embedding_column(weighted, 2, combiner="sum", **settings)])  # fmt: skip
+    linear = fc.linear_model(features, [weighted, columns[0]])
+    names = sorted(v.name for v in tf.global_variables())
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        session.run([tf.assign(v, tf.ones_like(v)) for v in tf.global_variables()])
+        values = session.run([layer, linear])
+    return made_of, kinds, shapes, counts, specs, same, names, values, [c.name for c in shared]
+
+
 if __name__ == "__main__":
     import tensorflow
 

@@ -17,6 +17,15 @@ NAMES: dict[str, dict[str, str]] = {
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
     },
+    "python.feature_column.feature_column": {
+        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _EmbeddingColumn=EmbeddingColumn _FeatureColumn=FeatureColumn _IndicatorColumn=IndicatorColumn _NumericColumn=NumericColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
+    },
+    "python.feature_column.feature_column_lib": {
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+    },
+    "python.feature_column.feature_column_v2": {
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+    },
     "python.framework.common_shapes": {
         "compat.ops_names": "broadcast_shape",
     },

@@ -121,7 +121,9 @@ _PYTHON = {
     "tf.compat": "util.compat",
     "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
-    "tf.feature_column": "feature_column.feature_column feature_column.feature_column_lib",
+    "tf.feature_column": (
+        "feature_column.feature_column feature_column.feature_column_lib feature_column.feature_column_v2"
+    ),
     "tf.flags": "platform.flags",
     "tf.gfile": "platform.gfile",
     "tf.keras.datasets": "keras.datasets",
