@@ -199,6 +199,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.metrics": {
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
+        "layers.metrics": "confusion_matrix",
     },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
@@ -225,6 +226,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.regularizers": "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer maxout scale_gradient variance_scaling_initializer xavier_initializer",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn",
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
+        "train.train_ops": "optimize_loss",
     },
     "contrib.slim.evaluation": {
         "train.checkpointing.graph_files": "checkpoints_iterator wait_for_new_checkpoint",

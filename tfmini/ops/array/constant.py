@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
@@ -237,6 +237,10 @@ def _shape_conversion(
     elif dtypes.as_dtype(dtype) not in (dtypes.int32, dtypes.int64):
         raise TypeError(f"Cannot convert a TensorShape to dtype: {dtypes.as_dtype(dtype).name}")
     return constant(np.array(sizes, dtypes.as_dtype(dtype).numpy), name=name or "shape_as_tensor")
+
+
+_tensor_shape_tensor_conversion_function = _shape_conversion
+export_names("tensorflow.python.framework.constant_op", "_tensor_shape_tensor_conversion_function")
 
 
 def _dimension_conversion(
