@@ -20,6 +20,7 @@ ROOMS = {
         *("waiting_line",),
         *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
         *("math.special", "random_functions", "variables", "flow.functional", "custom_gradient", "training"),
+        *("signal_frames",),
         *(
             "linear_systems",
             "decompositions",
