@@ -22,7 +22,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.ops": {
         "compat.internal_names": "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
-        "compat.ops_names": "_assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
+        "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
     },
     "python.framework.random_seed": {
         "compat.ops_names": "DEFAULT_GRAPH_SEED",

@@ -124,6 +124,7 @@ _PYTHON = {
     "tf.gfile": "platform.gfile",
     "tf.keras.datasets": "keras.datasets",
     "tf.keras.utils": "keras.utils",
+    ":compat.tf_keras.backend": "keras.backend keras.utils.tf_utils",
     "tf.layers": "keras.engine.input_spec layers.base layers.core layers.layers",
     "tf.logging": "platform.tf_logging",
     "tf.python.client.device_lib": "client.device_lib",

@@ -24,7 +24,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import tf_config_object
-from tfmini.compat import internals
+from tfmini.compat import internals, old_python
 from tfmini.compat.roles import script_text
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
@@ -343,6 +343,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
       OSError: when the script cannot be read.
     """
     internals.install()
+    old_python.install()
     install_if_requested()
     install_step_times()
     with io.open_code(os.path.abspath(script)) as file:
