@@ -363,7 +363,8 @@ class MasterSession:
 
     def add_step(self, step: Step) -> bool:
         """Notes a step that begins; False when the session is closed."""
-        return self._book(SessionBook.add_step, step)
+        with self._book.lock:  # as `Guarded.__call__` would
+            return self.book.add_step(step)
 
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
