@@ -18,6 +18,7 @@ from tfmini.contrib import (
     slim as slim,
     staging as staging,
     summary as summary,
+    tensorboard as tensorboard,
     training as training,
     util as util,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "slim",
     "staging",
     "summary",
+    "tensorboard",
     "training",
     "util",
 ]

@@ -76,7 +76,8 @@ def variable(value: Any, dtype: DTypeLike | None = None, name: str | None = None
         sparse: Any = SparseTensor(*_sparse_value(value))
         sparse._uses_learning_phase = False
         return sparse
-    made: Any = VariableV1(value, dtype=dtype, name=name, constraint=constraint, use_resource=True)
+    trainable = state.variables_are_trainable()
+    made: Any = VariableV1(value, trainable, dtype=dtype, name=name, constraint=constraint, use_resource=True)
     made._keras_shape = tuple(made.shape.as_list())
     track_variable(made)
     return made
@@ -405,3 +406,12 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 def get_reachable_from_inputs(inputs: Any, targets: Any = None) -> set[Any]:
     """The tensors and operations that depend on ``inputs``."""
     return state.reachable(nest.flatten(inputs), None if targets is None else set(nest.flatten(targets)))
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of ``tf.keras.backend`` that TensorFlow has here as well; they need the extra ``keras``."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from tfmini.compat.tf_keras.library import library
+
+    return getattr(library().backend, name)

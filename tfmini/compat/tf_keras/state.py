@@ -83,6 +83,17 @@ def get_uid(prefix: str = "") -> int:
 def reset_uids() -> None:
     """Begins again at 1, in all graphs."""
     _uids.clear()
+    _names.clear()
+
+
+_names: weakref.WeakKeyDictionary[Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()
+
+
+def unique_name(name: str) -> str:
+    """A name for a layer or model of ``tf.keras`` in the default graph: dense, dense_1, dense_2."""
+    counts = _names.setdefault(get_default_graph(), defaultdict(int))
+    counts[name] += 1
+    return name if counts[name] == 1 else f"{name}_{counts[name] - 1}"
 
 
 # ---- The session -----------------------------------------------------------------------------------------------------
@@ -118,6 +129,25 @@ def get_session(op_input_list: object = ()) -> Any:
 def set_session(session: Any) -> None:
     """Makes Keras use a session, in this thread."""
     _session.value = session
+
+
+_trainable = threading.local()
+
+
+@contextmanager
+def variables_train(trainable: bool) -> Iterator[None]:
+    """Says whether an optimizer of ``tf.train`` trains the variables that Keras makes in a ``with`` block."""
+    before = variables_are_trainable()
+    _trainable.value = trainable
+    try:
+        yield
+    finally:
+        _trainable.value = before
+
+
+def variables_are_trainable() -> bool:
+    """What `variables_train` says; True outside."""
+    return getattr(_trainable, "value", True)
 
 
 def track_variable(variable: Any) -> None:
@@ -172,15 +202,25 @@ def set_learning_phase(value: int) -> None:
     _phases[get_default_graph()] = value
 
 
+_in_scope = threading.local()
+
+
+def is_in_phase_scope() -> bool:
+    """Whether this thread is in a `learning_phase_scope`."""
+    return getattr(_in_scope, "depth", 0) > 0
+
+
 @contextmanager
-def learning_phase_scope(value: int) -> Iterator[None]:
-    """Fixes the phase in the default graph for a ``with`` block."""
+def learning_phase_scope(value: Any) -> Iterator[None]:
+    """Fixes the phase in the default graph for a ``with`` block: 0, 1, or a tensor that says it."""
     graph = get_default_graph()
     before = _phases.get(graph)
-    set_learning_phase(value)
+    _phases[graph] = int(value) if isinstance(value, (bool, int, np.bool_, np.integer)) else value
+    _in_scope.depth = getattr(_in_scope, "depth", 0) + 1
     try:
         yield
     finally:
+        _in_scope.depth -= 1
         if before is None:
             _phases.pop(graph, None)
         else:
