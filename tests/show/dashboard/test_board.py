@@ -206,3 +206,16 @@ def test_a_task_that_tells_odd_things_does_not_keep_the_others_from_the_page(num
     assert {end for way in lines(shown) for end in way} <= names
     assert "OWNED" in text and "\\u001b" not in text
     json.dumps(board.details(odd.task), allow_nan=False)
+
+
+def test_workers_that_are_outside_their_steps_are_told_as_bound_by_their_input() -> None:
+    board, opened = Board(), (s.SessionSnapshot("1", name_of("worker/0"), 9.0),)
+    for second in range(6):
+        workers = [task(f"worker/{i}", START + second, steps=second, sessions=opened) for i in range(2)]
+        board.take(cluster(task("ps/0", START + second, parts=1), *workers, now=START + second))
+    message = board.message(Reader())
+    assert message["why"]["bottleneck"].startswith(
+        "worker/0, worker/1 are outside Session.run 100 % of the time: input"
+    )
+    assert [" ".join(box["doing"]) for box in message["boxes"][1:]] == ["outside Session.run 100 % of the time"] * 2
+    assert [box["mark"] for box in message["boxes"]] == ["", "", ""]

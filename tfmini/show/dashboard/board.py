@@ -25,7 +25,8 @@ from tfmini.show.dashboard.picture import (
     why,
 )
 from tfmini.show.inspection.clusters import short
-from tfmini.show.status.explanation import Looks, explain, wait_text
+from tfmini.show.status.explanation import explain, wait_text
+from tfmini.show.status.looks import Looks
 
 _WAITS = 12  # the longest waits
 _LEDGERS = 8
@@ -83,7 +84,7 @@ class Board:
         found: dict[str, Any] = {"number": self.number, "problem": self.problem}
         if cluster is None:
             return found
-        reasons = why(explain(cluster), self._looks.bottleneck(), cluster)
+        reasons = why(explain(cluster), self._looks.time_use(), cluster)
         boxes = fold(cluster.tasks, _rates(cluster), reasons.alone())
         colours = self._colours.of(boxes)
         links = task_links(cluster)

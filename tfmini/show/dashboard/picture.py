@@ -18,16 +18,15 @@ from tfmini.show.dashboard.history import History
 from tfmini.show.inspection.clusters import group_label, short
 from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.status.explanation import (
-    Bottleneck,
     Explanation,
     Hop,
     culprit_head,
     culprit_parts,
     hop_text,
-    share_text,
 )
 from tfmini.show.status.explanation import short as why_short
 from tfmini.show.status.gather import size
+from tfmini.show.status.looks import TimeUse
 
 FOLD_ABOVE = 8  # of a cluster with more tasks equal ones are one box
 FEW = 3  # a job of so few tasks is shown as it is
@@ -395,42 +394,39 @@ class Reasons:
       blocks: all of them: a title, and a line for each wait on the way.
       culprits: the tasks to mark, by full name -> what they do.
       waiting: the tasks whose steps wait for these -> for whom.
-      bottleneck: of a cluster whose steps end.
+      slow: what takes the time of a cluster whose steps end.
     """
 
     headline: list[str] = field(default_factory=list)
     blocks: list[dict[str, Any]] = field(default_factory=list)
     culprits: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
-    bottleneck: Bottleneck | None = None
+    slow: TimeUse = TimeUse()
 
     def to_json(self) -> dict[str, Any]:
         """What the page shows beside the picture."""
-        slow = "" if self.bottleneck is None else share_text(self.bottleneck)
-        return {"headline": self.headline, "blocks": self.blocks, "bottleneck": slow}
+        return {"headline": self.headline, "blocks": self.blocks, "bottleneck": "; ".join(self.slow.lines())}
 
     def alone(self) -> set[str]:
         """The tasks that share no box with others."""
-        return set(self.culprits) | ({self.bottleneck.task} if self.bottleneck else set())
+        return set(self.culprits) | ({self.slow.bottleneck.task} if self.slow.bottleneck else set())
 
     def mark(self, tasks: Sequence[str]) -> str:
         """How a box is marked: ``culprit``, ``bottleneck`` or not."""
         if any(task in self.culprits for task in tasks):
             return "culprit"
-        return "bottleneck" if self.bottleneck is not None and self.bottleneck.task in tasks else ""
+        slow = self.slow.bottleneck
+        return "bottleneck" if slow is not None and slow.task in tasks else ""
 
     def words(self, tasks: Sequence[str]) -> list[str]:
         """What a box does or waits for; nothing of several tasks that do not do the same."""
-        slow = self.bottleneck
-        told = {self.culprits.get(task) or self.waiting.get(task) or "" for task in tasks}
+        told = {self.culprits.get(task) or self.waiting.get(task) or self.slow.words(task) for task in tasks}
         text = told.pop() if len(told) == 1 else ""
-        if not text and slow is not None and slow.task in tasks:
-            text = f"others wait for it {100 * slow.share:.0f} % of the time"
         return textwrap.wrap(text, _LINE, max_lines=_LINES, placeholder=" …")
 
 
-def why(explanation: Explanation, bottleneck: Bottleneck | None, cluster: ClusterSnapshot) -> Reasons:
-    """The reasons why the steps of a cluster do not end."""
+def why(explanation: Explanation, slow: TimeUse, cluster: ClusterSnapshot) -> Reasons:
+    """The reasons why the steps of a cluster do not end, or else what makes them slow."""
     found = Reasons()
     for cycle in explanation.cycles[:_MOST]:
         _add_cycle(found, cycle)
@@ -448,8 +444,8 @@ def why(explanation: Explanation, bottleneck: Bottleneck | None, cluster: Cluste
         title, lines = culprit_parts(culprit)
         found.blocks.append({"title": title, "lines": lines})
     silent = {task.task for task in cluster.tasks if task.state == SILENT}
-    if not found.headline and not long and bottleneck is not None and bottleneck.task not in silent:
-        found.bottleneck = bottleneck
+    if not found.headline and not long and (slow.bottleneck is None or slow.bottleneck.task not in silent):
+        found.slow = slow
     return found
 
 
