@@ -47,6 +47,7 @@ from tfmini import (
     summary as summary,
     sysconfig as sysconfig,
     test as test,
+    tpu as tpu,
     train as train,
     version as version,
 )
@@ -1336,6 +1337,7 @@ __all__ = [
     "to_float",
     "to_int32",
     "to_int64",
+    "tpu",
     "trace",
     "train",
     "trainable_variables",

@@ -260,6 +260,10 @@ def _update_kernel(input: Array, begin: Array, end: Array, strides: Array, value
     return result
 
 
+# What stands between a slice and its variable: a read; in a branch or a loop, also what brings the read inside.
+_PASSED_ON = ("Identity", "Switch", "Enter")
+
+
 def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> Tensor:
     """Writes ``value`` to the slice ``part`` of a variable; returns the whole variable.
 
@@ -275,7 +279,7 @@ def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> T
             done = resource_strided_slice_assign_op(handle, *bounds, value, name=scope, **masks)
             with control_dependencies([done]):
                 return read_variable(handle, dtype=handle_data(handle)[0])
-        while source.op.type == "Identity" and not source.dtype._is_ref_dtype:
+        while source.op.type in _PASSED_ON and not source.dtype._is_ref_dtype:
             source = source.op.inputs[0]
         if not source.dtype._is_ref_dtype:
             raise ValueError("Sliced assignment is only supported for variables")

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors, protos
+from tfmini.export import export_names
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
@@ -216,6 +217,12 @@ _log = logging.getLogger("tensorflow")
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
+
+
+export_names(
+    "tensorflow.python.training.monitored_session",
+    "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
+)
 
 
 class StepContext:
