@@ -20,6 +20,7 @@ ROOMS = {
         *("waiting_line",),
         *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
         *("math.special", "random_functions", "variables", "flow.functional", "custom_gradient", "training"),
+        *("signal_frames",),
         *(
             "linear_systems",
             "decompositions",
@@ -51,7 +52,7 @@ ROOMS = {
         *("global_steps", "coordinator", "strategy", "cluster_resolver"),
         *("optimizers", "checkpointing", "contrib_summary", "summary_writer", "timeline", "session_run_hook"),
         *("hooks", "saving_hooks", "queue_runners", "input_batches", "sessions", "replicas", "train_ops"),
-        *("evaluation", "slim_learning"),
+        *("evaluation", "slim_learning", "store"),
     ),
     "show": ("status", "inspection", "simulation", "planning", "dashboard"),
 }

@@ -44,12 +44,13 @@ from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.py_func import functions
+from tfmini.out_of_scope import Advising
 
 _INT64_MAX = 2**63 - 1
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
-class Dataset(IteratedSource):
+class Dataset(Advising, IteratedSource):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
     Args:
@@ -409,7 +410,10 @@ class Dataset(IteratedSource):
         return made
 
     def __iter__(self) -> Any:
-        raise RuntimeError("__iter__() is only supported inside of tf.function or when eager execution is enabled.")
+        raise RuntimeError(
+            "__iter__() is only supported inside of tf.function or when eager execution is enabled. Run"
+            " dataset.make_one_shot_iterator().get_next() until tf.errors.OutOfRangeError."
+        )
 
     def __repr__(self) -> str:
         shapes = str(self.output_shapes)

@@ -255,9 +255,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Told:
-    """Something that the user should read."""
+    """Something that the user should read; with a task, a warning about it."""
 
     text: str
+    task: TaskId | None = None
 
 
 Finding = Placed | Follow | Ended | Told
@@ -339,7 +340,7 @@ class PodBook:
             known.code, known.read_after_end = int(state["terminated"]["exitCode"]), False
             known.finished = state["terminated"].get("finishedAt") or _NOT_KNOWN
             if state["terminated"].get("reason") == "OOMKilled":
-                yield Told(f"{task} was killed because it used more memory than it may.")
+                yield Told(f"{task} was killed because it used more memory than it may.", task)
         elif pod.get("status", {}).get("phase") == "Failed" and known.code is None and "running" not in state:
             known.code = ExitCode.GONE  # evicted, say: it has never had a container
             yield from self._once(task, str(pod["status"].get("reason", "")), str(pod["status"].get("message", "")))
@@ -359,7 +360,7 @@ class PodBook:
     def _once(self, task: TaskId, reason: str, message: str) -> Iterator[Told]:
         if f"{task} {reason}" not in self._said:
             self._said.add(f"{task} {reason}")
-            yield Told(f"{task}: {reason}: {message}" if message else f"{task}: {reason}")
+            yield Told(f"{task}: {reason}: {message}" if message else f"{task}: {reason}", task)
 
     def _ends(self, final: bool) -> Iterator[Finding]:
         """The ends of tasks, in their order: the first failure is the cause of the others, which were killed for it."""
@@ -516,8 +517,8 @@ class KubernetesEngine:
                     self._events.placed(task, self._spec.task_address(*task), cpus)
                 case Follow(task, pod):
                     self._run(functools.partial(self._read, task, pod))
-                case Told(text):
-                    self._events.note(text)
+                case Told(text, task):
+                    self._events.note(text, task)
                 case Ended() if self._begun:
                     self._end(finding)
                 case Ended():

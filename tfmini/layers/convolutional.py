@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.layers.base import InputSpec, Layer
@@ -23,8 +25,8 @@ from tfmini.shapes import TensorShape
 
 def normalized_tuple(value: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
     """Expands an int to ``count`` ints, or checks ``count`` ints; raises ValueError for anything else."""
-    if isinstance(value, int):
-        return (value,) * count
+    if isinstance(value, (int, np.integer)):
+        return (int(value),) * count
     try:
         values = tuple(int(v) for v in value)
     except (TypeError, ValueError):

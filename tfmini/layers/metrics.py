@@ -311,7 +311,7 @@ def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
     return maximum(reduce_max(predictions), reduce_max(labels)) + 1
 
 
-@export("tf.confusion_matrix", "tf.math.confusion_matrix")
+@export("tf.confusion_matrix", "tf.math.confusion_matrix", "tf.contrib.metrics.confusion_matrix")
 def confusion_matrix(
     labels: TensorLike, predictions: TensorLike, num_classes: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
     name: str | None = None, weights: TensorLike | None = None,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
@@ -245,7 +247,7 @@ def convolution2d_transpose(
         outputs = deconvolve(
             inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
         )
-        outputs.set_shape([size if isinstance(size, int) else None for size in shape])
+        outputs.set_shape([size if isinstance(size, (int, np.integer)) else None for size in shape])
         return given.finished(outputs, num_outputs, opened, layout)
 
 

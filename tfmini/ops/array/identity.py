@@ -216,7 +216,7 @@ def placeholder_with_default(input: TensorLike, shape: ShapeLike, name: str | No
     return _with_default(input, shape=as_raw(shape), name=name)
 
 
-@export("tf.is_tensor")
+@export("tf.is_tensor", "tf.contrib.framework.is_tensor")
 def is_tensor(x: object) -> bool:
     """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
     return is_dense_tensor_like(x) or isinstance(x, (SparseComponents, IndexedSlices))

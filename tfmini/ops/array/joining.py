@@ -497,7 +497,8 @@ def split(
     Raises:
       ValueError: when the number of pieces is unknown or the sizes do not fit.
     """
-    if isinstance(num_or_size_splits, (int, np.integer)) or hasattr(num_or_size_splits, "__index__"):
+    sizes_given = isinstance(num_or_size_splits, np.ndarray) and num_or_size_splits.ndim  # it has __index__ as well
+    if hasattr(num_or_size_splits, "__index__") and not sizes_given:
         return list(_split(axis, value, num_split=int(num_or_size_splits), name=name))
     sizes = convert_to_tensor(num_or_size_splits)
     if sizes.raw_shape == ():

@@ -233,8 +233,8 @@ def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, 
     axes = [i for i, d in enumerate(full) if i < head or own[i - head] == 1 and d != 1]
     if not axes:
         return grad
-    summed = sum_op(grad, np.array(axes, np.int32))
-    return summed if summed.raw_shape == own else array_shape.reshape(summed, list(own))
+    # The Reshape may be needless. TensorFlow has it all the same, and K-FAC finds the biases of a network by it.
+    return array_shape.reshape(sum_op(grad, np.array(axes, np.int32)), list(own))
 
 
 def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]:

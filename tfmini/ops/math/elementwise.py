@@ -144,7 +144,8 @@ def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> li
 def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
     two = convert_to_tensor(2, dtype=grad.dtype.base_dtype)
     gx = mul_op(mul_op(two, grad), sub_op(*node.inputs))
-    return sum_to_operands(node, [gx, neg_op(gx)])
+    to_x, to_y = sum_to_operands(node, [gx, gx])
+    return [to_x, None if to_y is None else neg_op(to_y)]
 
 
 # ---- the ops ------------------------------------------------------------------------------------

@@ -148,6 +148,7 @@ class VariableScope:
         # Name scopes do not affect the names of variables.
         with name_scope(None):
             _check_types_agree(dtype, initializer)
+            synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
             request = Request(
                 full_name,
                 shape,
@@ -155,14 +156,15 @@ class VariableScope:
                 first_given(initializer, self._initializer),
                 first_given(regularizer, self._regularizer),
                 first_given(reuse, self._reuse),
-                trainable,
+                # Custom getters decide by this what they do with a variable: they get no None.
+                synchronization is not VariableSynchronization.ON_READ if trainable is None else trainable,
                 collections,
                 first_given(caching_device, self._caching_device),
                 first_given(partitioner, self._partitioner, planned_partitioner(full_name)),
                 validate_shape,
-                first_given(use_resource, self._use_resource, resource_variables_enabled()),
+                first_given(use_resource, self._use_resource),
                 first_given(constraint, self._constraint),
-                VariableSynchronization.AUTO if synchronization is None else synchronization,
+                synchronization,
                 VariableAggregation.NONE if aggregation is None else aggregation,
             )
             return var_store.get_variable(request, first_given(custom_getter, self._custom_getter))

@@ -22,6 +22,7 @@ from tfmini.errors import FailedPreconditionError
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.prune import traverse
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
@@ -232,18 +233,11 @@ def safe_initial_value(scope: str, value: Tensor) -> Tensor:
 
 
 def _depends_on_variable(value: Tensor) -> bool:
-    pending, seen = [value.op], {value.op}
     found = False
-    while pending:
-        op = pending.pop()
+    for op in traverse([value.op], lambda op: () if op.type in _READS_THAT_STAND else [t.op for t in op.inputs]):
         if op._control_flow_context is not None or op.type in ("NextIteration", "RefNextIteration"):
             return False  # A loop cannot be copied op by op.
         found = found or op.type in ("Variable", "VariableV2")
-        if op.type in _READS_THAT_STAND:
-            continue
-        fresh = [t.op for t in op.inputs if t.op not in seen]
-        seen.update(fresh)
-        pending.extend(fresh)
     return found
 
 
