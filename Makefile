@@ -12,7 +12,7 @@ ORACLE_1X_VENV := .oracle1x
 TFMINI_ORACLE_1X ?= $(CURDIR)/$(ORACLE_1X_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
+.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -117,6 +117,10 @@ check: $(VENV)/.dev
 names: $(VENV)/.test
 	$(BIN)/python -m tests.api_generator
 	$(BIN)/python -m tests.test_namespace > tests/public_names.txt
+
+# On a machine with a GPU, where an environment with JAX for it is active; it needs no network and ends within 8 minutes.
+gpu-check:
+	$(or $(PYTHON_WITH_GPU),python) -m benchmarks.gpu_check --out gpu-check.txt
 
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py

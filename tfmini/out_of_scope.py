@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 _GRAPH_WAY = "a graph of ops and a tf.Session"
-_KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
 _DEVICE_WAY = "tf.device with CPU devices"
 _FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
 _CONFIG_WAY = "the fields of tf.ConfigProto, given to tf.Session"
@@ -19,21 +18,6 @@ _LOOP_WAY = "tf.cond and tf.while_loop"
 
 # Keys are names below ``tf``; a key also covers all names below it.
 _NAMES = {
-    "keras": _KERAS_WAY,
-    "keras.activations": "tf.nn",
-    "keras.applications": "a network of tf.layers, or one of a frozen graph through tf.import_graph_def",
-    "keras.backend": "the functions of tf",
-    "keras.callbacks": "the hooks of tf.train",
-    "keras.constraints": "the argument constraint of tf.get_variable",
-    "keras.datasets": "numpy arrays; of these data sets tfmini has tf.keras.datasets.mnist",
-    "keras.initializers": "tf.initializers",
-    "keras.losses": "tf.losses",
-    "keras.metrics": "tf.metrics",
-    "keras.optimizers": "the optimizers of tf.train",
-    "keras.preprocessing": "numpy, pillow or tf.image; for texts tf.contrib.learn.preprocessing",
-    "keras.regularizers": "tf.contrib.layers.l2_regularizer and its kin",
-    "keras.utils": "numpy; of these tfmini has get_file and to_categorical",
-    "contrib.keras": _KERAS_WAY,
     "estimator": "tf.estimator.Estimator with a model function",
     "estimator.tpu": _DEVICE_WAY,
     "estimator.experimental": "tf.estimator.Estimator with a model function and hooks",
@@ -112,7 +96,6 @@ _NAMES = {
     "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
     "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
-    "contrib.tensorboard": "tf.summary.FileWriter; the projector's configuration is a text file of its own",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "distribute.experimental": "tf.train.replica_device_setter",

@@ -26,7 +26,7 @@ from typing import Any
 
 from tfmini import errors, json_log
 from tfmini.cluster import tf_config_object
-from tfmini.compat import internals
+from tfmini.compat import internals, old_python
 from tfmini.compat.roles import script_text
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
@@ -346,6 +346,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
       OSError: when the script cannot be read.
     """
     internals.install()
+    old_python.install()
     install_if_requested()
     install_step_times()
     with io.open_code(os.path.abspath(script)) as file:

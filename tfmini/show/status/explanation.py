@@ -236,9 +236,10 @@ class Explainer:
 
     def ends_of(self, step_id: str) -> dict[str, list[WaitSnapshot]]:
         """The tasks that a step comes down to -> the waits on the way there."""
+        step: _Node = step_id
         return {
             end.task: [self._waits[node] for node in path if isinstance(node, tuple)]
-            for end, path in paths_to_ends(self._successors, step_id).items()
+            for end, path in paths_to_ends(self._successors, step).items()
             if isinstance(end, _End) and end.task
         }
 
