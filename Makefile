@@ -12,7 +12,7 @@ ORACLE_1X_VENV := .oracle1x
 TFMINI_ORACLE_1X ?= $(CURDIR)/$(ORACLE_1X_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test coverage house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
+.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -107,7 +107,7 @@ test-kubernetes: $(VENV)/.test install-kubernetes
 
 # All that can be told without running anything. `examples` and the code in `docs` have shorter lines than the formatter's.
 check: $(VENV)/.dev
-	$(BIN)/ruff format --check tfmini tests benchmarks
+	$(BIN)/ruff format --check tfmini tests benchmarks docs/site
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.house
@@ -118,8 +118,18 @@ names: $(VENV)/.test
 	$(BIN)/python -m tests.api_generator
 	$(BIN)/python -m tests.test_namespace > tests/public_names.txt
 
+# On a machine with a GPU, where an environment with JAX for it is active; it needs no network and ends within 8 minutes.
+gpu-check:
+	$(or $(PYTHON_WITH_GPU),python) -m benchmarks.gpu_check --out gpu-check.txt
+
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+
+# The site, in build/docs/html; see docs/site/assemble.py. It needs no network; a warning is an error.
+docs: $(VENV)/.docs
+	$(BIN)/python -m docs.site.assemble build/docs/source
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site build/docs/source build/docs/html
+	@echo "The site is build/docs/html/index.html."
 
 # How large and how tangled the library is, beside its budgets (tests/house.py).
 house: $(VENV)/.test
@@ -178,9 +188,13 @@ $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet -e '.[test,examples]'
 	@touch $@ $(VENV)/.examples
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet -e '.[docs]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet -e '.[all]'
-	@touch $@ $(VENV)/.test $(VENV)/.examples
+	@touch $@ $(VENV)/.test $(VENV)/.examples $(VENV)/.docs
 
 # TensorFlow lives in an environment of its own (with tf_keras, which its `tf.layers` needs). Where it cannot be installed the stamp is written all the
 # same, with a word; `rm -r .oracle` asks for another try.

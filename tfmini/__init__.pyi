@@ -769,6 +769,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.store.parameter_store import (
+    ParameterStore as ParameterStore,
+)
 from typing import (
     Any as _Any,
 )
@@ -823,6 +826,7 @@ __all__ = [
     "Operation",
     "OptimizerOptions",
     "PaddingFIFOQueue",
+    "ParameterStore",
     "Print",
     "PriorityQueue",
     "QUANTIZED_DTYPES",

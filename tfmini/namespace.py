@@ -133,6 +133,8 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
         try:
             value = resolve(name)
         except KeyError:
+            if namespace.partition(".")[0] == "keras" and (name[:2] != "__" or name == "__version__"):
+                return import_module(f"{ROOT}.compat.tf_keras.names").find(namespace, name)
             raise AttributeError(_missing_message(namespace, name, names), name=name, obj=module) from None
         if own:
             setattr(module, name, value)
@@ -235,7 +237,8 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    from tfmini.out_of_scope import alternative, name_in_1_0  # imported for errors only
+    dotted = dotted.removeprefix("compat.v2.")
+    from tfmini.out_of_scope import alternative, in_tensorflow, name_in_1_0  # imported for errors only
 
     renamed = name_in_1_0(dotted)
     if renamed is not None:
@@ -245,6 +248,7 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
     from tfmini.text import similar  # imported for errors only
 
-    close = similar(name, names)
+    told = in_tensorflow(dotted)
+    close = [] if "TensorFlow 2" in told else similar(name, names)
     remedy = f" Did you mean {' or '.join(close)}?" if close else ""
-    return f"{plain}: if TensorFlow 1.x has tf.{dotted}, tfmini does not have it yet.{remedy}"
+    return f"{plain}: {told}.{remedy}"

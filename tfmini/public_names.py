@@ -91,6 +91,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.client.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",
+        "train.store.parameter_store": "ParameterStore",
     },
     "app": {
         "compat.flags": "run",
@@ -263,6 +264,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.summary": {
         "train.contrib_summary": "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer create_summary_file_writer=create_file_writer flush generic graph histogram image import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar should_record_summaries summary_writer_initializer_op",
+    },
+    "contrib.tensorboard.plugins.projector": {
+        "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
     },
     "contrib.tpu": {
         "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",

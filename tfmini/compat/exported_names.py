@@ -46,7 +46,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.ops": {
         "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
-        "compat.ops_names": "_assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
+        "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
         "compat.py_function": "EagerTensor",
     },
     "python.framework.random_seed": {

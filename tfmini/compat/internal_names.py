@@ -9,6 +9,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import RefVariable
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.runtime.options import SessionOptions, devices_of_task
 
 is_cuda_build = is_rocm_build = False
 export_names("tensorflow.python.platform.build_info", "is_cuda_build is_rocm_build")
@@ -159,8 +161,14 @@ def get_name_scope() -> str:
 
 @export("tf.python.client.device_lib.list_local_devices")
 def list_local_devices(session_config: object = None) -> list[DeviceAttributes]:
-    """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
-    return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
+    """The devices of this process (``tf.python.client.device_lib.list_local_devices``).
+
+    Args:
+      session_config: a ConfigProto whose ``device_count`` and ``gpu_options`` count.
+    """
+    options = SessionOptions.from_proto(session_config)
+    found = devices_of_task("/job:localhost/task:0", options.device_count, options.wishes, lambda: 1)
+    return [replace(device, name=device.name[device.name.index("/device:") :]) for device in found]
 
 
 def _undecorated(function: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:

@@ -131,6 +131,7 @@ _PYTHON = {
     "tf.gfile": "platform.gfile",
     "tf.keras.datasets": "keras.datasets",
     "tf.keras.utils": "keras.utils",
+    ":compat.tf_keras.backend": "keras.backend keras.utils.tf_utils",
     "tf.layers": "keras.engine.input_spec layers.base layers.core layers.layers",
     "tf.logging": "platform.tf_logging",
     "tf.python.client.device_lib": "client.device_lib",
@@ -207,7 +208,7 @@ _CONTRIB = {
         "seq2seq.python.ops.basic_decoder seq2seq.python.ops.decoder seq2seq.python.ops.helper"
     ),
     "tf.contrib.seq2seq :layers.contrib.losses :compat.layers_names": "seq2seq.python.ops.loss",
-    "-": "compiler compiler.xla eager eager.python image.python.ops.distort_image_ops nccl tensorboard.plugins",
+    "-": "compiler compiler.xla eager eager.python image.python.ops.distort_image_ops nccl",
 }
 
 
@@ -240,7 +241,6 @@ PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "exa
 
 # Paths below ``tensorflow`` that are out of scope, and the nearest alternative.
 UNSUPPORTED: dict[str, str] = {
-    "python.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "python.estimator": "tf.estimator.Estimator with a model function",
     "python.debug": "tf.Print, tf.Assert or extra fetches",
     "python.compiler": "the graph as it is",
@@ -296,7 +296,6 @@ UNSUPPORTED: dict[str, str] = {
     "contrib.eager": "a graph that a tf.Session runs",
     "contrib.compiler": "the graph as it is",
     "contrib.estimator": "tf.estimator.Estimator with a model function",
-    "contrib.keras": "tf.get_variable, tf.nn and a tf.train optimizer",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "contrib.nccl": "tf.add_n",
     "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",

@@ -269,7 +269,10 @@ def _module(dotted: str) -> ModuleType | None:
         return import_module(TARGET)
     if plain in public_namespaces():
         return sys.modules[f"{TARGET}.{plain}"]
-    return module(plain)
+    found = module(plain)
+    if found is None and "keras" in plain.split(".")[:2]:
+        found = import_module(f"{TARGET}.compat.tf_keras.names").module(plain)
+    return found
 
 
 def _absent(fullname: str, dotted: str) -> str:

@@ -381,7 +381,15 @@ export_names("tf.layers", "conv1d conv2d conv2d_transpose conv3d conv3d_transpos
 
 
 class Pooling(Layer):
-    """Base class of pooling layers: ``pool_size`` and ``strides`` are one int, or one per spatial axis."""
+    """Base class of pooling layers.
+
+    Args:
+      pool_size: the size of the window: one int, or one per spatial axis.
+      strides: the steps between windows: one int, one per spatial axis, or None for ``pool_size``.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+      name: of the layer; default: the class name in snake case, made unique.
+    """
 
     rank: int
     pool: Callable[..., Any]

@@ -162,7 +162,17 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
 @export("tf.metrics.accuracy")
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
-    """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
+    """The fraction of predictions that equal their labels (``tf.metrics.accuracy``).
+
+    Args:
+      labels, predictions: tensors of one shape, compared element by element.
+      weights: factors that broadcast to ``labels``.
+      metrics_collections, updates_collections: graph collections for the value and for the update op.
+      name: the variable scope of the two local variables.
+
+    Returns:
+      (the accuracy so far, the op that takes the present batch in).
+    """
     if labels.dtype != predictions.dtype:
         predictions = cast(predictions, labels.dtype)
     return cast(equal(predictions, labels), dtypes.float32)

@@ -100,6 +100,15 @@ def histogram(
     """A summary of the distribution of a real tensor's elements (``tf.summary.histogram``).
 
     In the step, it raises `InvalidArgumentError` when an element is not finite. See `scalar` for the arguments.
+
+    Args:
+      name: the tag in TensorBoard, and the name of the op.
+      values: a tensor of real numbers of any shape.
+      collections: graph collections to add the summary to; default SUMMARIES, which `merge_all` reads.
+      family: a prefix of the tag, for TensorBoard's tabs.
+
+    Returns:
+      A string scalar: a serialized Summary.
     """
     with summary_scope(name, family, "HistogramSummary", [values]) as (tag, scope):
         made: Tensor = histogram_summary(tag, values, name=scope)

@@ -243,6 +243,14 @@ def _unpack_kernel(value: Array, *, num: int, axis: int) -> tuple[Any, ...]:
 def concat(values: TensorLike, axis: AxisLike, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
+    Args:
+      values: a list of tensors of one dtype and rank; all axes but ``axis`` have equal sizes.
+      axis: an int; negative ones count from the end.
+      name: of the op.
+
+    Returns:
+      A tensor whose size in ``axis`` is the sum of theirs.
+
     Raises:
       ValueError: when their other dimensions differ, they are scalars, or there are none.
     """
@@ -293,6 +301,12 @@ def _holds_tensors(value: Any) -> bool:
 @export("tf.unstack")
 def unstack(value: TensorLike, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
+
+    Args:
+      value: a tensor with at least one axis.
+      num: the size of ``axis``, where the static shape does not say it.
+      axis: an int; negative ones count from the end.
+      name: of the ops.
 
     Raises:
       ValueError: when ``num`` is not given and the static size is unknown.

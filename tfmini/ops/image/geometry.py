@@ -180,7 +180,15 @@ def _half_excess(a: Any, b: Any) -> Any:
 
 @export("tf.image.resize_image_with_crop_or_pad", "tf.image.resize_with_crop_or_pad")
 def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, target_width: TensorLike) -> Any:
-    """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``)."""
+    """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``).
+
+    Args:
+      image: [rows, columns, channels], or a batch of such.
+      target_height, target_width: positive ints.
+
+    Returns:
+      Images of that size.
+    """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         batch, single = _batched(image)
         rows, columns = _size(batch)
@@ -246,7 +254,15 @@ def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
 
 @export("tf.image.random_flip_left_right")
 def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Any:
-    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``)."""
+    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``).
+
+    Args:
+      image: [rows, columns, channels], or a batch of such.
+      seed: an int, for the same choices in each run.
+
+    Returns:
+      An image of the same dtype and shape.
+    """
     return _randomly(image, seed, flip_left_right, "random_flip_left_right")
 
 

@@ -76,6 +76,23 @@ def named(function: Callable[..., T], name: str, text: str) -> Callable[..., T]:
     return function
 
 
+_NUMPYS_NAMES = {"half": "float16", "float": "float32", "double": "float64", "realnumbertype": "real numbers",
+                 "numbertype": "numbers", "type": "any"}  # fmt: skip
+
+
+def told(summary: str, operands: str, types: str, result: str) -> str:
+    """The docstring of an element-wise function.
+
+    Args:
+      operands: the names of its arguments, such as ``x, y``.
+      types: the dtypes that a declaration allows, such as ``{half, float}``.
+      result: what it returns.
+    """
+    names = ", ".join(_NUMPYS_NAMES.get(name, name) for name in types.strip("{}").split(", "))
+    tensors = "tensors of one dtype, whose shapes broadcast" if "," in operands else "a tensor"
+    return f"{summary}\n\nArgs:\n  {operands}: {tensors}: {names}.\n  name: of the op.\n\nReturns:\n  {result}\n"
+
+
 # ---- axes of reductions ---------------------------------------------------------------------
 
 

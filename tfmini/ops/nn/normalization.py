@@ -89,7 +89,14 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor:
-    """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
+    """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``).
+
+    Args:
+      input: images, floats, [batch, rows, columns, channels].
+      depth_radius: how many channels on each side count.
+      bias, alpha, beta: numbers.
+      name: of the op.
+    """
     return lrn_op(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
 
 
@@ -238,8 +245,15 @@ def dropout(
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
+      x: a tensor of floats.
       keep_prob: ``1 - rate``; the old argument.
       noise_shape: the shape of the random mask, which is broadcast to ``x``; default: that of ``x``.
+      seed: an int, for the same masks in each run.
+      name: of the op's scope.
+      rate: the probability, a number or a scalar tensor.
+
+    Returns:
+      A tensor of the dtype and shape of ``x``.
 
     Raises:
       ValueError: for a rate outside [0, 1), no rate at all, or integers in ``x``.

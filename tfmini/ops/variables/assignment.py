@@ -32,6 +32,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import beside
 from tfmini.ops.variables.resource_ops import handle_data, read_variable, scatter_nd_ops, scatter_ops
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape, as_raw
 
 
@@ -77,7 +78,14 @@ def assign(
 
 @export("tf.assign_add")
 def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
+    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it.
+
+    Args:
+      ref: a variable.
+      value: a tensor of its dtype and shape.
+      use_locking: an attr of the op; no update is lost with or without it.
+      name: of the op.
+    """
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
     return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
@@ -282,7 +290,7 @@ def _late_attribute(tensor: Tensor, name: str) -> Any:
     """Gives slices the method ``assign``, as in TensorFlow; called for attributes that a Tensor does not have."""
     if name == "assign" and tensor.op.type == "StridedSlice":
         return lambda value, name=None: sliced_assign(tensor, value, name)
-    raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
+    return Advising.__getattr__(tensor, name)  # type: ignore[attr-defined]
 
 
 Tensor.__getattr__ = _late_attribute  # type: ignore[attr-defined]

@@ -278,7 +278,8 @@ def get_variable(
       initializer: a function ``(shape, dtype=…)``, an `Initializer`, or a value; default Glorot's
         uniform for floats, zeros for integers, bools and strings.
       regularizer: a function from the variable to a loss, which is added to REGULARIZATION_LOSSES.
-      trainable, collections, caching_device, validate_shape, use_resource, constraint: see `Variable`.
+      trainable, collections, caching_device, validate_shape, use_resource, constraint, synchronization,
+        aggregation: see `Variable`.
       partitioner: a function ``(shape, dtype)`` -> number of parts per axis; gives a `PartitionedVariable`.
       custom_getter: a function ``(getter, name, …)`` that is called instead, with the default getter.
 

@@ -290,7 +290,7 @@ class AdadeltaOptimizer(FusedUpdates, Optimizer):
     ``tf.train.AdadeltaOptimizer``. E is a decayed mean. Slots: ``accum``, ``accum_update``.
 
     Args:
-      learning_rate, rho (the decay of the means), epsilon: numbers, scalar tensors or functions that return one.
+      learning_rate, rho, epsilon: numbers, scalar tensors or functions that return one; rho is the decay of E.
       use_locking, name: as in `Optimizer`.
     """
 
@@ -366,7 +366,7 @@ class FtrlOptimizer(FusedUpdates, Optimizer):
       learning_rate: a number, a scalar tensor or a function that returns one.
       learning_rate_power: exponent of ``accum`` in the learning rate, zero or negative.
       initial_accumulator_value, l1_regularization_strength, l2_regularization_strength,
-      l2_shrinkage_regularization_strength: zero or positive numbers.
+        l2_shrinkage_regularization_strength: zero or positive numbers.
       use_locking, name: as in `Optimizer`.
       accum_name, linear_name: suffixes of the slots' names, default ``name``.
 

@@ -42,6 +42,7 @@ from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable, trainable_variables
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import TensorShape
 
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
@@ -56,7 +57,7 @@ def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
 
 
 @export("tf.train.Optimizer")
-class Optimizer:
+class Optimizer(Advising):
     """Base class of the optimizers (``tf.train.Optimizer``).
 
     Args:
