@@ -97,7 +97,6 @@ def test_versions() -> None:
     ("read", "told"),
     [
         (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
-        (lambda: tf.keras.models, "out of tfmini's scope; use tf.get_variable"),
         (lambda: tf.GradientTape, "use tf.gradients"),
         (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
         (lambda: tf.contrib.distribute, "use tf.estimator.train_and_evaluate"),

@@ -23,8 +23,8 @@ WAITING = ("server start", "session extend", "client open")
 ORDER = (
     *WAITING,
     "session calls", "client pending", "client endpoint", "server early",
-    "session graph", "session plans", "master", "step", "owners", "fan-out", "status", "status events", "bind",
-    "resources", "task", "collectives", "exchange", "groups", "traffic", "waiting op", "run", "thread", "spare",
+    "session graph", "session plans", "session tasks", "master", "step", "owners", "fan-out", "status", "status events",
+    "bind", "resources", "task", "collectives", "exchange", "groups", "traffic", "waiting op", "run", "thread", "spare",
 )  # fmt: skip
 """The names of the locks, the outermost first. The locks of `rpc` come after all of them."""
 
@@ -69,7 +69,7 @@ class Guarded(Generic[S]):
     __slots__ = ("lock", "state")
 
     def __init__(self, name: str, state: S) -> None:
-        self.lock = lock(name)
+        self.lock = allocate_lock() if _factory is None else lock(name)  # each step makes one: a call less
         self.state = state
 
     def __call__(self, event: Callable[[S, *Ts], T], *args: *Ts) -> T:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 _GRAPH_WAY = "a graph of ops and a tf.Session"
-_KERAS_WAY = "tf.get_variable, tf.nn, tf.layers and a tf.train optimizer"
 _DEVICE_WAY = "tf.device with CPU devices"
 _FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
 _CONFIG_WAY = "the fields of tf.ConfigProto, given to tf.Session"
@@ -19,21 +18,6 @@ _LOOP_WAY = "tf.cond and tf.while_loop"
 
 # Keys are names below ``tf``; a key also covers all names below it.
 _NAMES = {
-    "keras": _KERAS_WAY,
-    "keras.activations": "tf.nn",
-    "keras.applications": "a network of tf.layers, or one of a frozen graph through tf.import_graph_def",
-    "keras.backend": "the functions of tf",
-    "keras.callbacks": "the hooks of tf.train",
-    "keras.constraints": "the argument constraint of tf.get_variable",
-    "keras.datasets": "numpy arrays; of these data sets tfmini has tf.keras.datasets.mnist",
-    "keras.initializers": "tf.initializers",
-    "keras.losses": "tf.losses",
-    "keras.metrics": "tf.metrics",
-    "keras.optimizers": "the optimizers of tf.train",
-    "keras.preprocessing": "numpy, pillow or tf.image; for texts tf.contrib.learn.preprocessing",
-    "keras.regularizers": "tf.contrib.layers.l2_regularizer and its kin",
-    "keras.utils": "numpy; of these tfmini has get_file and to_categorical",
-    "contrib.keras": _KERAS_WAY,
     "estimator": "tf.estimator.Estimator with a model function",
     "estimator.tpu": _DEVICE_WAY,
     "estimator.experimental": "tf.estimator.Estimator with a model function and hooks",
@@ -46,7 +30,7 @@ _NAMES = {
     "contrib.learn.run_config": "tf.estimator.RunConfig",
     "contrib.seq2seq.BeamSearchDecoder": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper",
     "contrib.bayesflow": "formulas in ops",
-    "contrib.graph_editor": "tf.import_graph_def with input_map",
+    "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",
     "contrib.image": "tf.image, or scipy.ndimage in a tf.py_func",
     "contrib.opt": "the optimizers of tf.train",
     "contrib.nccl": "tf.collective_ops.all_reduce, or tf.train.AllReduceOptimizer",
@@ -56,8 +40,7 @@ _NAMES = {
     "contrib.tfprof": "RunOptions.FULL_TRACE with tfmini trace",
     "feature_column": "one of the columns that tf.feature_column has, or ops on the features in a model function",
     "tpu": _DEVICE_WAY,
-    "contrib.tpu": "tf.estimator.Estimator in place of TPUEstimator, and tf.device with CPU devices",
-    "distribute.cluster_resolver.TPUClusterResolver": _DEVICE_WAY,
+    "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "distribute.cluster_resolver.GCEClusterResolver": "tf.train.ClusterSpec with the addresses",
     "xla": _GRAPH_WAY,
     "GradientTape": "tf.gradients",
@@ -72,6 +55,36 @@ _NAMES = {
     "enable_tensor_equality": _GRAPH_WAY,
     "enable_control_flow_v2": _LOOP_WAY,
     "contrib.eager": _GRAPH_WAY,
+    "contrib.autograph": _LOOP_WAY,
+    "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
+    "contrib.data.LMDBDataset": "tf.data.Dataset.from_generator around the lmdb package",
+    "contrib.layers.bucketized_column": "tf.feature_column",
+    "contrib.layers.create_feature_spec_for_parsing": "tf.feature_column.make_parse_example_spec",
+    "contrib.layers.crossed_column": "tf.feature_column",
+    "contrib.layers.embedding_column": "tf.feature_column",
+    "contrib.layers.legacy_linear": "tf.layers.dense",
+    "contrib.layers.real_valued_column": "tf.feature_column.numeric_column",
+    "contrib.layers.sparse_column_with_integerized_feature": "tf.feature_column.categorical_column_with_identity",
+    "contrib.layers.weighted_sparse_column": "tf.feature_column.weighted_categorical_column",
+    "contrib.layers.weighted_sum_from_feature_columns": "tf.feature_column.linear_model",
+    "contrib.layers.SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY": "tf.feature_column.crossed_column",
+    "contrib.linear_optimizer": "tf.train.FtrlOptimizer",
+    "contrib.lookup": "tf.contrib.lookup.index_table_from_tensor and index_table_from_file",
+    "contrib.losses": "tf.losses, or the formula in ops",
+    "contrib.metrics": "tf.metrics, or the formula in ops",
+    "contrib.mixed_precision": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
+    "contrib.periodic_resample": "tf.space_to_depth, tf.depth_to_space and tf.reshape",
+    "contrib.rnn": "the cells of tf.nn.rnn_cell with tf.nn.dynamic_rnn",
+    "contrib.seq2seq": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper, and LuongAttention",
+    "contrib.slim.queues": "tf.train.start_queue_runners with a tf.train.Coordinator",
+    "contrib.training.bucket_by_sequence_length": "tf.data.experimental.bucket_by_sequence_length",
+    "data.experimental.get_structure": "the output_types and output_shapes of a tf.data.Dataset",
+    "initializers.serialize": "the initializer's get_config",
+    "initializers.deserialize": "the initializer's from_config",
+    "optimizers": "the optimizers of tf.train",
+    "saved_model.load": "tf.saved_model.load of version 1, with a session",
+    "summary": "the functions of tf.summary of version 1, and tf.contrib.summary",
+    "train.experimental": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
     "contrib.boosted_trees": "the models of scikit-learn",
     "contrib.factorization": "the models of scikit-learn",
     "contrib.tensor_forest": "the models of scikit-learn",
@@ -83,8 +96,6 @@ _NAMES = {
     "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
     "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
-    "contrib.cluster_resolver": "tf.distribute.cluster_resolver",
-    "contrib.tensorboard": "tf.summary.FileWriter; the projector's configuration is a text file of its own",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "distribute.experimental": "tf.train.replica_device_setter",
@@ -138,9 +149,7 @@ _NAMES = {
     "io.decode_proto": "the Python class of the message in a tf.py_func",
     "io.encode_proto": "the Python class of the message in a tf.py_func",
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
-    "signal": "tf.signal.fft and its kin on windows made with tf.gather",
-    "spectral.dct": "tf.signal.rfft of the mirrored signal",
-    "spectral.idct": "tf.signal.irfft",
+    "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
     "linalg.tridiagonal_matmul": _MATRIX_WAY,
     "linalg.tridiagonal_solve": _MATRIX_WAY,
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
@@ -369,6 +378,7 @@ def alternative(dotted: str) -> str | None:
     Args:
       dotted: such as ``keras.layers.Dense``.
     """
+    dotted = dotted[len("compat.v2.") :] if dotted.startswith("compat.v2.") else dotted
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):

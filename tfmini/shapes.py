@@ -312,6 +312,8 @@ class TensorShape:
         """The sizes as `Dimension` objects, or None for unknown rank."""
         return None if self._raw is None else [Dimension(d) for d in self._raw]
 
+    _dims = dims
+
     @property
     def ndims(self) -> int | None:
         """The rank, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.core_types import DimensionLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph.conversion import convert_to_tensor, internal_convert
+from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor
@@ -203,3 +204,22 @@ def conv_output_length(
 def convert_data_format(data_format: str, ndim: int) -> str:
     """The ops' name of a layer's data format, for inputs of so many axes."""
     return op_format(data_format, ndim - 2)
+
+
+# ---- ``tensorflow.python.framework.ops`` -----------------------------------------------------------------------------
+
+
+class _TensorLike(ABC):  # noqa: B024 - of isinstance alone
+    """What ``isinstance`` takes for a tensor there: tensors, sparse tensors and indexed slices."""
+
+
+_TensorLike.register(Tensor)
+_TensorLike.register(SparseComponents)
+_TensorLike.register(IndexedSlices)
+export_names("tensorflow.python.framework.ops", "_TensorLike _as_graph_element")
+
+
+def _as_graph_element(obj: Any) -> Any:
+    """What an object, such as a variable, stands for in a graph; None for a tensor, or another object."""
+    convert = getattr(obj, "_as_graph_element", None)
+    return convert() if convert is not None else None

@@ -104,6 +104,9 @@ class Dataset(Advising, IteratedSource):
     def from_tensor_slices(tensors: ElementLike) -> Dataset:
         """The rows of ``tensors`` along their first dimension, which must be the same for all.
 
+        Args:
+          tensors: a tensor, array or list, or a nested structure of these.
+
         Raises:
           ValueError: for scalars and for first dimensions that differ statically.
         """
@@ -165,6 +168,11 @@ class Dataset(Advising, IteratedSource):
         """The names of the files that match one or more patterns, shuffled unless ``shuffle`` is False.
 
         Running it raises `InvalidArgumentError` when nothing matches.
+
+        Args:
+          file_pattern: glob patterns, a string or a string tensor.
+          shuffle: None: yes.
+          seed: of the order.
         """
         files = matching_files(file_pattern)
         dataset = Dataset.from_tensor_slices(files)

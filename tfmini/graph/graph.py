@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from tfmini import dtypes, protos
 from tfmini.core_types import ShapeLike
+from tfmini.devices import merge_device
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.attr_checks import check_inputs
@@ -139,6 +140,14 @@ class GraphScopes(GraphElements):
           RuntimeError: device scopes are not left in the reverse order of entering.
         """
         return self._device_scope(device_level(device_name_or_function), device_site(device_name_or_function))
+
+    def _apply_device_functions(self, op: Any) -> None:
+        """Gives an object like an op the device of the current scopes; Keras asks so for their device."""
+        for level in reversed(self.scopes.devices):
+            if level is None:
+                break
+            chosen = level(op) if callable(level) else merge_device(level, op.device or "")
+            op._set_device(chosen)
 
     @contextmanager
     def _device_scope(self, level: DeviceLevel, site: ScopeSite) -> Iterator[None]:

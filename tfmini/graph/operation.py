@@ -350,6 +350,20 @@ class Tensor(Symbol):
         """``"op_name:index"``."""
         return f"{self.op.name}:{self.value_index}"
 
+    # The names of the fields in TensorFlow, which libraries read.
+
+    @property
+    def _op(self) -> Operation:
+        return self.op
+
+    @property
+    def _value_index(self) -> int:
+        return self.value_index
+
+    @property
+    def _dtype(self) -> dtypes.DType:
+        return self.dtype
+
     @property
     def device(self) -> str:
         """The requested device of the op that computes this tensor."""

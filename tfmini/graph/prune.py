@@ -334,6 +334,7 @@ def _redirected(node: Node, moved: dict[Endpoint, Endpoint], controls: dict[str,
 # ---- Which ops make a step a training step -------------------------------------------------------------------------
 
 _OPTIMIZES, _ACCUMULATES = ops_with("writes", "optimize"), ops_with("accumulator", "apply")
+_ENQUEUES = ops_with("queue", "enqueue")
 
 
 def training_ops(types: Set[str]) -> Set[str]:
@@ -343,3 +344,16 @@ def training_ops(types: Set[str]) -> Set[str]:
     thread applies the gradients in steps of its own. Otherwise they are the ops by which optimizers update variables.
     """
     return types & _ACCUMULATES or types & _OPTIMIZES
+
+
+def is_training_step(step: Set[str], graph: Set[str], else_all: bool = True) -> bool:
+    """Whether a step is a training step: it runs one of the `training_ops` of its graph.
+
+    Args:
+      step: the op types that the step runs.
+      graph: the op types of the whole graph.
+      else_all: whether in a graph that has none, as one that only evaluates, every step counts but those that fill a
+        queue. No step does otherwise.
+    """
+    wanted = training_ops(graph)
+    return not wanted.isdisjoint(step) if wanted else else_all and _ENQUEUES.isdisjoint(step)

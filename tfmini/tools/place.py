@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini.command_line import OptionalArgument, OutputFile, WithScript, one_line_errors, valued
+from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.models import Models, Script, size_text
@@ -25,9 +25,9 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _ROWS = 20  # of the variables, without --full
 
 
-@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
-@valued("--workers", click.IntRange(1), "M", "Number of workers that run the step at once.", default=1)
+@valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
 @profile_option
 @click.option(
@@ -102,7 +102,8 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
 
 
 def _shown(found: Proposal, output: str, full: bool) -> Group:
-    parts: list[Any] = [_steps(found), "", _variables(found, full)]
+    held = ", ".join(map(size_text, found.problem.memory(found.arrangement)))
+    parts: list[Any] = [_steps(found), "", _variables(found, full), plain(f"all on a ps: {held}")]
     if found.plan.ops:
         parts += ["", "ops that move:", *(plain(f"  {op} to ps/{task}") for op, task in found.plan.ops.items())]
     if len(found.by_ps) > 1:
@@ -129,7 +130,7 @@ def _time(seconds: float) -> str:
 
 
 def _variables(found: Proposal, full: bool) -> Rows:
-    table = Rows.of("variable, with its slots", ">bytes", ">ps")
+    table = Rows.of("variable, with its slots", ">bytes", "~ps", one_line=True)
     rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
     for item, tasks in rows if full else rows[:_ROWS]:
         where = ", ".join(map(str, tasks))
@@ -137,8 +138,6 @@ def _variables(found: Proposal, full: bool) -> Rows:
     hidden = 0 if full else len(rows) - _ROWS
     if hidden > 0:
         table.add_row(f"… {hidden} more (--full)", "", "")
-    held = found.problem.memory(found.arrangement)
-    table.add_row("all on a ps", ", ".join(map(size_text, held)), "")
     return table
 
 

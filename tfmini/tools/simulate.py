@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tfmini.command_line import Command, OutputFile, one_line_errors, write_text
+from tfmini.command_line import HELP, Command, OutputFile, WithScript, one_line_errors, write_text
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
@@ -57,9 +57,9 @@ profile_option = click.option(
 )  # fmt: skip
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Number of ps tasks.")
-@click.option("--workers", default="1", show_default=True, metavar="M|A..B", help="Number of workers, or a range.")
+@click.option("--workers", default="1", show_default=True, metavar="N|A..B", help="Number of worker tasks, or a range.")
 @click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
               " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
 @profile_option
@@ -75,7 +75,9 @@ def simulate(
     ps: int, workers: str, link: str, profile: ChosenProfile, mode: str | None, fetch: tuple[str, ...],
     batch: int | None, steps: int, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Predict the step times of SCRIPT on a cluster. SCRIPT builds its graph and ends at its first Session.run.
+    """Predict the step times of SCRIPT on a cluster.
+
+    SCRIPT runs up to its first Session.run; ARGS (after --) are passed to it.
 
     Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
     help.
@@ -131,9 +133,14 @@ def _headline(p: Prediction) -> str:
 
 
 def _use(p: Prediction) -> Rows:
-    table = Rows(
-        "task", "CPU (of one core)", "sends", "receives", pad_edge=True, title="share of the time in which it is busy"
-    )
+    table = Rows.of(
+        "task",
+        "=CPU (of one core)",
+        "=sends",
+        "=receives",
+        pad_edge=True,
+        title="share of the time in which it is busy",
+    )  # fmt: skip
     for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
         sent, received = p.links.get(task, (0.0, 0.0))
         table.add_row(short(task), f"{share:.0%}", f"{sent:.0%}", f"{received:.0%}")
@@ -141,8 +148,8 @@ def _use(p: Prediction) -> Rows:
 
 
 def _path(events: Sequence[Event]) -> Rows:
-    table = Rows(
-        "from ms", "takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
+    table = Rows.of(
+        "=from ms", "=takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
     )
     longest = sorted(events, key=lambda event: event.start - event.end)[:_PATH]
     began = events[0].start if events else 0.0
@@ -154,7 +161,7 @@ def _path(events: Sequence[Event]) -> Rows:
 
 def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
     most = max(point.prediction.throughput for point in points)
-    table = Rows("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", pad_edge=True)
+    table = Rows.of("=workers", "=step", "=90 %", "=steps/s", "=efficiency", "busiest", "=", pad_edge=True)
     for point in points:
         p = point.prediction
         name, share = p.bottleneck()
@@ -236,7 +243,7 @@ def log_in_trace(found: Comparison) -> None:
 # ---- `tfmini calibrate`: measures this machine and writes its profile ----------------------------------------------
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("-o", "--output", type=OutputFile(), default=OWN,
               show_default=True, help="File for the profile.")  # fmt: skip
 @click.option("--name", default="here", show_default=True, help="Name of the machine in the profile.")

@@ -20,7 +20,7 @@ def path_of(room: str) -> Path:
     return FOLDER / "answers" / f"{room}.json"
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - TensorFlow 1.15 has Python 3.7
 def read(room: str) -> dict[str, Any]:
     """Row text -> steps -> tensors, each as its encoding."""
     path = path_of(room)

@@ -78,7 +78,14 @@ def assign(
 
 @export("tf.assign_add")
 def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
+    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it.
+
+    Args:
+      ref: a variable.
+      value: a tensor of its dtype and shape.
+      use_locking: an attr of the op; no update is lost with or without it.
+      name: of the op.
+    """
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
     return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
@@ -253,6 +260,10 @@ def _update_kernel(input: Array, begin: Array, end: Array, strides: Array, value
     return result
 
 
+# What stands between a slice and its variable: a read; in a branch or a loop, also what brings the read inside.
+_PASSED_ON = ("Identity", "Switch", "Enter")
+
+
 def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> Tensor:
     """Writes ``value`` to the slice ``part`` of a variable; returns the whole variable.
 
@@ -268,7 +279,7 @@ def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> T
             done = resource_strided_slice_assign_op(handle, *bounds, value, name=scope, **masks)
             with control_dependencies([done]):
                 return read_variable(handle, dtype=handle_data(handle)[0])
-        while source.op.type == "Identity" and not source.dtype._is_ref_dtype:
+        while source.op.type in _PASSED_ON and not source.dtype._is_ref_dtype:
             source = source.op.inputs[0]
         if not source.dtype._is_ref_dtype:
             raise ValueError("Sliced assignment is only supported for variables")

@@ -18,8 +18,10 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array
+from tfmini.devices import parse
 from tfmini.errors import FailedPreconditionError
 from tfmini.graph import raw_ops
+from tfmini.graph.device_types import type_of
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.prune import traverse
@@ -165,6 +167,17 @@ class VariableState:
             self._value = buffer
             raise
         return buffer
+
+
+def new_state(device: str, *args: Any, **kwargs: Any) -> VariableState:
+    """The state of a variable, where the device of that name keeps values; the rest are `VariableState`'s arguments."""
+    state: VariableState = type_of(device).new_variable(VariableState, device, *args, **kwargs)
+    return state
+
+
+def name_on(device: str, name: str) -> str:
+    """The name of a variable among the resources of its task: of a device that compiles, with the device."""
+    return f"{name}@{parse(device).local_name}" if type_of(device).compiles else name
 
 
 def update_together(states: Sequence[VariableState], function: Callable[..., Any], *args: object) -> Any:

@@ -29,7 +29,7 @@ from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.compiler import kernels
 from tfmini.runtime.master.master import Master, wants_metadata
-from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.options import SessionOptions, devices_of_task
 from tfmini.runtime.process import address_of_target, current_process, default_target
 from tfmini.runtime.worker.worker import Worker
 
@@ -271,6 +271,27 @@ class BaseSession:
             return call_with
         return functools.wraps(call_with)(lambda *values: call_with(*values))
 
+    def _make_callable_from_options(self, callable_options: Any) -> Callable[..., Any]:
+        """A function that runs the step of a CallableOptions, with its feeds as arguments.
+
+        It takes a RunMetadata to fill as ``run_metadata``. A tensor of a connection takes the place of the tensor that
+        it is connected to, as if it were fed: a step before the step computes it.
+        """
+        options, feeds = callable_options, list(callable_options.feed)
+        fetches, targets = list(options.fetch), list(options.target)
+        sources = [connection.from_tensor for connection in options.tensor_connection]
+        connected = [connection.to_tensor for connection in options.tensor_connection]
+
+        def call_with(*values: Any, run_metadata: Any = None) -> Any:
+            fed = dict(zip(feeds, values))
+            if sources:  # fed themselves as well, since a second computation may give another value
+                found = self.run(sources, fed)
+                fed.update(zip(sources, found))
+                fed.update(zip(connected, found))
+            return self.run([fetches, targets], fed, options.run_options, run_metadata)[0]
+
+        return call_with
+
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> str:
         """Declares a step whose feeds and fetches come in several goes, and returns its handle.
 
@@ -421,10 +442,7 @@ class InteractiveSession(BaseSession):
 def local_master(options: SessionOptions) -> Master:
     """A worker and a master of one session, in this process and without a network."""
     process = current_process()
-    devices = [
-        DeviceAttributes(f"{_LOCAL_TASK}/device:CPU:{i}", "CPU", 256 << 20, process.randbits(63) | 1)
-        for i in range(options.device_count)
-    ]
+    devices = devices_of_task(_LOCAL_TASK, options.device_count, options.wishes, lambda: process.randbits(63) | 1)
     return Master(Worker(_LOCAL_TASK, devices, process=process))
 
 

@@ -10,9 +10,11 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors, protos
+from tfmini.export import export_names
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
@@ -215,6 +217,12 @@ _log = logging.getLogger("tensorflow")
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
+
+
+export_names(
+    "tensorflow.python.training.monitored_session",
+    "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
+)
 
 
 class StepContext:
@@ -489,7 +497,7 @@ class _RecoverableSession(_WrappedSession):
         """
         process = current_process()
         begin = process.now()
-        logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
+        logged_at, pause_s, long = float("-inf"), _FIRST_PAUSE_S, readiness.LongWait()
         while True:
             try:
                 with of_no_step():
@@ -503,6 +511,7 @@ class _RecoverableSession(_WrappedSession):
                 if now - logged_at >= _LOG_AGAIN_S:
                     logged_at = now
                     _log.info("A session could not be created; retrying: %s", error)
+                long.look(partial("trying to create a session: {}".format, errors.without_tags(error.message)))
             process.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 

@@ -1,0 +1,132 @@
+"""What Python and its packages have dropped, in processes of their own: it changes modules of the whole process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run_under_tfmini(tmp_path: Path, script: str) -> tuple[str, str]:
+    """The output and the log of a script that ``tfmini run`` runs."""
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfmini", "run", str(path)], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_python_names_are_given_with_one_notice_each(tmp_path: Path) -> None:
+    script = """
+import collections, inspect, time, base64
+from collections import Mapping
+for _ in range(3):
+    assert isinstance({}, collections.Mapping) and Mapping is collections.abc.Mapping
+def f(a, b=2, *c, **d): pass
+print(tuple(inspect.getargspec(f)))
+print(inspect.getargspec(f).keywords, time.clock() > 0, base64.encodestring(b"x"))
+try: inspect.getargspec(lambda *, a: a)
+except ValueError as error: print("ValueError")
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines()[0] == "(['a', 'b'], 'c', 'd', (2,))"
+    assert shown.splitlines()[1:] == ["d True b'eA==\\n'", "ValueError"]
+    assert log.count("collections.Mapping") == 1
+    assert "script.py:3 uses collections.Mapping, which is no more: tfmini gives it as collections.abc.Mapping." in log
+
+
+def test_numpy_names_are_given(tmp_path: Path) -> None:
+    script = """
+import numpy as np
+print(np.zeros(1, np.float).dtype, np.int, np.object, np.float_, np.string_, np.Inf, np.NaN)
+print(np.asscalar(np.array([3])), np.product([2, 3]), np.alltrue([1, 1]), np.in1d([1, 2], [2]), np.msort([2, 1]))
+print(np.asfarray([1]).dtype, len(np.sctypes["float"]))
+try: np.nothing_of_the_kind
+except AttributeError as error: print(error)
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == [
+        "float64 <class 'int'> <class 'object'> <class 'numpy.float64'> <class 'numpy.bytes_'> inf nan",
+        "3 6 True [False  True] [1 2]",
+        "float64 4",
+        "module 'numpy' has no attribute 'nothing_of_the_kind'",
+    ]
+
+
+def test_scipy_names_are_given(tmp_path: Path) -> None:
+    script = """
+import numpy as np, scipy, scipy.signal, scipy.integrate
+from scipy.misc import imresize, imread, imsave, logsumexp
+image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+imsave("a.png", image)
+assert (imread("a.png") == image).all()
+print(imresize(image, (2, 8)).shape, imresize(image, 50).shape, imread("a.png", mode="L").shape)
+print(logsumexp([0.0, 0.0]) == np.log(2), scipy.interp(0.5, [0, 1], [0, 2]), scipy.signal.hann(3).tolist())
+print(scipy.integrate.trapz([1, 1]), scipy.ones(2).tolist())
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["(2, 8, 3) (2, 2, 3) (4, 4)", "True 1.0 [0.0, 1.0, 0.0]", "1.0 [1.0, 1.0]"]
+
+
+def test_modules_of_setuptools_and_python_are_given(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("value = 3")
+    (tmp_path / "data.txt").write_text("words")
+    script = """
+import sys
+sys.modules.pop("distutils", None); sys.modules.pop("pkg_resources", None)
+sys.meta_path = [f for f in sys.meta_path if "istutils" not in type(f).__name__]
+sys.path = [p for p in sys.path if "site-packages" not in p or True]
+import pkg_resources, imp
+from distutils.version import LooseVersion, StrictVersion
+from distutils.util import strtobool
+print(LooseVersion("1.10.0") > LooseVersion("1.9"), StrictVersion("1.15.0b1") < "1.15", strtobool("yes"))
+print(pkg_resources.get_distribution("numpy").version == __import__("numpy").__version__)
+print(pkg_resources.resource_string("other", "data.txt"), imp.load_source("again", "other.py").value)
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["True True 1", "True", "b'words' 3"]
+
+
+def test_yaml_load_takes_no_loader(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    shown, log = run_under_tfmini(
+        tmp_path, "import yaml\nprint(yaml.load('a: [1, 2]'), yaml.load('3', yaml.SafeLoader))"
+    )
+    assert shown == "{'a': [1, 2]} 3\n"
+    assert "yaml.load(f) without a loader" in log
+
+
+def test_h5py_tells_bytes_and_strings_apart_as_it_did(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    script = """
+import h5py
+with h5py.File("a.h5") as f:
+    f.attrs["b"], f.attrs["s"], f.attrs["l"] = b"abc", "abc", [b"a", b"bc"]
+    f["d"] = "text"
+with h5py.File("a.h5", "r") as f:
+    print(repr(f.attrs["b"]), repr(f.attrs["s"]), f.attrs["l"].tolist(), repr(f["d"].value))
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown == "b'abc' 'abc' [b'a', b'bc'] 'text'\n"
+
+
+def test_networkx_has_names_of_its_first_version(tmp_path: Path) -> None:
+    script = """
+import networkx as nx, numpy as np
+g = nx.from_numpy_matrix(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+g.node[0]["colour"] = "red"
+print(list(g.nodes_iter()), list(g.edges_iter()), [len(part) for part in nx.connected_component_subgraphs(g)])
+print(type(nx.to_numpy_matrix(g)).__name__)
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["[0, 1, 2] [(0, 1)] [2, 1]", "matrix"]
+
+
+def test_nothing_changes_without_tfmini_run(tmp_path: Path) -> None:
+    script = "import tfmini, collections; print(hasattr(collections, 'Mapping'))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "False\n"

@@ -1,0 +1,167 @@
+"""Functions of packages that are called as before and did something else: module -> what mends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tfmini.compat.old_python.notices import tell_once
+
+# ---- yaml.load(f) ----------------------------------------------------------------------------------------------------
+
+
+def _mend_yaml(yaml: ModuleType) -> None:
+    """Gives ``yaml.load`` the loader of PyYAML 5.1 to 5.4, which had a default; it makes no objects of classes."""
+    original = yaml.load
+
+    def load(stream: Any, Loader: Any = None) -> Any:
+        if Loader is None:
+            tell_once("yaml.load(f) without a loader", "tfmini takes yaml.FullLoader")
+            Loader = yaml.FullLoader
+        return original(stream, Loader)
+
+    def load_all(stream: Any, Loader: Any = None) -> Any:
+        return original_all(stream, yaml.FullLoader if Loader is None else Loader)
+
+    original_all = yaml.load_all
+    vars(yaml).update(load=load, load_all=load_all)
+
+
+# ---- h5py's strings --------------------------------------------------------------------------------------------------
+# h5py 2 told the two kinds of strings of a file apart: ASCII was bytes, UTF-8 str. h5py 3 gives attributes as str and
+# elements of datasets as bytes, always. Keras's files have attributes of both kinds.
+
+
+def _mend_h5py(h5py: ModuleType) -> None:
+    mend_attributes(h5py, "")
+    _mend_datasets(h5py)
+    _mend_mode(h5py)
+
+
+def mend_attributes(h5py: ModuleType, readers: str) -> None:
+    """Gives ASCII attributes as bytes, to the modules whose names begin with ``readers``; to others as before."""
+    get, put = h5py.AttributeManager.__getitem__, h5py.AttributeManager.__setitem__
+
+    def getitem(attributes: Any, name: str) -> Any:
+        value = get(attributes, name)
+        if not _may_be_text(value) or not sys._getframe(1).f_globals.get("__name__", "").startswith(readers):
+            return value
+        kind = h5py.check_string_dtype(attributes.get_id(name).dtype)
+        if kind is None or kind.encoding != "ascii":
+            return value
+        if not readers:
+            tell_once("an ASCII attribute of an HDF5 file", "tfmini gives it as bytes, as h5py 2 did")
+        return value.encode() if isinstance(value, str) else _each(value, str, str.encode)
+
+    def setitem(attributes: Any, name: str, value: Any) -> None:
+        # A list of bytes was an array of a fixed length, which comes back as such.
+        of_bytes = isinstance(value, (list, tuple)) and value and all(isinstance(v, bytes) for v in value)
+        put(attributes, name, np.asarray(value) if of_bytes else value)
+
+    h5py.AttributeManager.__getitem__, h5py.AttributeManager.__setitem__ = getitem, setitem
+
+
+def _may_be_text(value: Any) -> bool:
+    return isinstance(value, str) or getattr(value, "dtype", None) == np.dtype(object)
+
+
+def _each(values: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
+    """A copy of an array with its elements of a type converted."""
+    made = values.copy()
+    made.flat = [convert(value) if isinstance(value, kind) else value for value in values.flat]
+    return made
+
+
+def _mend_datasets(h5py: ModuleType) -> None:
+    original = h5py.Dataset.__getitem__
+
+    def getitem(dataset: Any, args: Any, new_dtype: Any = None) -> Any:
+        kind = h5py.check_string_dtype(dataset.dtype)
+        if kind is None or kind.length is not None or kind.encoding == "ascii" or new_dtype is not None:
+            return original(dataset, args, new_dtype)
+        tell_once("UTF-8 strings of an HDF5 file", "tfmini gives them as str, as h5py 2 did")
+        found = original(dataset, args)
+        return found.decode() if isinstance(found, bytes) else _each(found, bytes, bytes.decode)
+
+    def value(dataset: Any) -> Any:
+        tell_once("h5py.Dataset.value", "tfmini gives it as dataset[()]")
+        return dataset[()]
+
+    h5py.Dataset.__getitem__ = getitem
+    h5py.Dataset.value = property(value)
+
+
+def _mend_mode(h5py: ModuleType) -> None:
+    original = h5py.File.__init__
+
+    def init(file: Any, name: Any, mode: str | None = None, *args: Any, **options: Any) -> None:
+        if mode is None and not isinstance(name, h5py.h5f.FileID):
+            tell_once("h5py.File without a mode", "tfmini makes or changes the file, as h5py 2 did")
+            path = os.fspath(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+            mode = "r" if path and os.path.exists(path) and not os.access(path, os.W_OK) else "a"
+        original(file, name, mode or "r", *args, **options)
+
+    h5py.File.__init__ = init
+    h5py.File.fid = property(lambda file: file.id)
+
+
+# ---- Keras -----------------------------------------------------------------------------------------------------------
+
+
+def _mend_io_utils(module: ModuleType) -> None:
+    """An empty list in a file is an empty array, which numpy took for false; the library asks whether it is."""
+    original = module.H5Dict.__getitem__
+
+    def getitem(group: Any, attr: Any) -> Any:
+        found = original(group, attr)
+        return [] if isinstance(found, np.ndarray) and found.shape == (0,) else found
+
+    module.H5Dict.__getitem__ = getitem
+
+
+def _mend_conv_utils(module: ModuleType) -> None:
+    """`convert_kernel` indexes an array by a list of slices, which numpy took for a tuple."""
+    original = module.convert_kernel
+
+    def convert_kernel(kernel: Any) -> np.ndarray:
+        kernel = np.asarray(kernel)
+        if not 3 <= kernel.ndim <= 5:
+            return original(kernel)  # type: ignore[no-any-return]  # for its error
+        return np.copy(np.flip(kernel, tuple(range(kernel.ndim - 2))))
+
+    vars(module)["convert_kernel"] = convert_kernel
+
+
+# ---- networkx 1.x ----------------------------------------------------------------------------------------------------
+
+
+def _mend_networkx(networkx: ModuleType) -> None:
+    """Gives graphs the methods of networkx 1 that it had beside others of the same use."""
+
+    def given(name: str, function: Callable[[Any], Any]) -> Any:
+        def get(graph: Any) -> Any:
+            tell_once(f"networkx.Graph.{name}", "tfmini gives it as networkx 1 had it")
+            return function(graph)
+
+        return property(get)
+
+    graph = networkx.Graph
+    graph.node = given("node", lambda g: g.nodes)
+    graph.nodes_iter = given("nodes_iter", lambda g: lambda *a, **k: iter(g.nodes(*a, **k)))
+    graph.edges_iter = given("edges_iter", lambda g: lambda *a, **k: iter(g.edges(*a, **k)))
+    graph.neighbors_iter = given("neighbors_iter", lambda g: lambda n: iter(g.neighbors(n)))
+    graph.degree_iter = given("degree_iter", lambda g: lambda *a, **k: iter(g.degree(*a, **k)))
+
+
+MENDERS: dict[str, Callable[[ModuleType], None]] = {
+    "yaml": _mend_yaml,
+    "h5py": _mend_h5py,
+    "networkx": _mend_networkx,
+    "keras.utils.io_utils": _mend_io_utils,
+    "keras.utils.conv_utils": _mend_conv_utils,
+}

@@ -1,0 +1,1 @@
+"""``tf.keras``: Keras 2.3 on tfmini's graphs."""

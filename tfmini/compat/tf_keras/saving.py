@@ -1,0 +1,228 @@
+"""Models of ``tf.keras`` in files: HDF5 as Keras writes it, SavedModels, and weights as TensorFlow's checkpoints."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tfmini import errors
+from tfmini.compat.old_python.behaviours import mend_attributes
+from tfmini.core_types import PathLike
+from tfmini.ops.variables.base import Variable
+from tfmini.train.checkpointing.checkpoint import Checkpoint
+from tfmini.train.checkpointing.graph_files import NewCheckpointReader, checkpoint_exists
+from tfmini.train.checkpointing.load_status import status_of
+from tfmini.train.checkpointing.saved_model import simple_save
+from tfmini.train.checkpointing.saver import Saver
+
+_MODEL = "saved_model.json"  # as TensorFlow names it
+_TRAINING = "tfmini_keras.json"
+_HDF5 = (".h5", ".hdf5", ".keras")
+
+
+def apply(root: ModuleType) -> None:
+    """Changes how models of the copy are saved and loaded."""
+    import h5py
+
+    mend_attributes(h5py, root.__name__)
+    group = root.utils.io_utils.H5Dict
+    get = group.__getitem__
+    group.__getitem__ = lambda self, attr: _plain(get(self, attr))
+    network = root.engine.network.Network
+    network.save = _save(root, network.save)
+    network.save_weights = _save_weights(root, network.save_weights)
+    network.load_weights = _load_weights(root, network.load_weights)
+    root.models.load_model = _load_model(root, root.models.load_model)
+    root.engine.saving.load_model = root.models.load_model
+    root.models.save_model = _save(root, root.models.save_model)
+    root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
+        export_saved_model=functools.partial(export_saved_model, root),
+        load_from_saved_model=functools.partial(load_saved_model, root),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """An empty list comes back from a file as an empty array."""
+    return [] if isinstance(value, np.ndarray) and value.shape == (0,) else value
+
+
+def _is_hdf5(path: Any) -> bool:
+    return isinstance(path, (str, os.PathLike)) and os.fspath(path).endswith(_HDF5)
+
+
+# ---- Whole models ----------------------------------------------------------------------------------------------------
+
+
+def _save(root: ModuleType, save: Callable[..., None]) -> Callable[..., None]:
+    to_hdf5 = root.engine.saving.save_model
+
+    @functools.wraps(save)
+    def save_as(
+        self: Any, filepath: Any, overwrite: bool = True, include_optimizer: bool = True,
+        save_format: str | None = None, **_: object,
+    ) -> None:  # fmt: skip
+        """Saves the model: HDF5, or with ``save_format="tf"`` a SavedModel."""
+        if save_format != "tf":
+            to_hdf5(self, filepath, overwrite, include_optimizer)
+        else:
+            export_saved_model(root, self, filepath)
+
+    return save_as
+
+
+def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike, *_: object, **__: object) -> None:
+    """Writes a SavedModel that serves the model's outputs, with its layers as JSON if it is made of such.
+
+    Raises:
+      ValueError: the model has not been built: a subclassed one is, by its first call.
+    """
+    if not model.inputs:
+        raise ValueError(f"Model {model.name} has no inputs yet: call or fit it before it is saved.")
+    session = root.backend.get_session()
+    with session.graph.as_default():
+        simple_save(session, saved_model_path, _named(model.input_names, model.inputs),
+                    _named(model.output_names, model.outputs))  # fmt: skip
+    folder = os.path.join(os.fsdecode(saved_model_path), "assets")
+    os.makedirs(folder, exist_ok=True)
+    if model._is_graph_network:
+        with open(os.path.join(folder, _MODEL), "w") as file:
+            file.write(model.to_json())
+    with open(os.path.join(folder, _TRAINING), "w") as file:
+        json.dump({"weights": [w.op.name for w in model.weights], "training": _training(root, model)}, file)
+
+
+def _named(names: list[str], tensors: list[Any]) -> dict[str, Any]:
+    return dict(zip(names, tensors))
+
+
+def _training(root: ModuleType, model: Any) -> dict[str, Any] | None:
+    """What ``compile`` got, as far as JSON can say it; None for a model that is not compiled."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not hasattr(optimizer, "get_config"):
+        return None
+    default = root.engine.saving.get_json_type if hasattr(root.engine.saving, "get_json_type") else str
+    try:
+        told = {
+            "optimizer": root.optimizers.serialize(optimizer), "loss": model.loss, "metrics": model._compile_metrics,
+            "loss_weights": model.loss_weights, "sample_weight_mode": model.sample_weight_mode,
+        }  # fmt: skip
+        return json.loads(json.dumps(told, default=default))  # type: ignore[no-any-return]
+    except (NotImplementedError, TypeError, AttributeError):
+        return None
+
+
+def _load_model(root: ModuleType, load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True) -> Any:
+        if isinstance(filepath, (str, os.PathLike)) and os.path.isdir(filepath):
+            return load_saved_model(root, filepath, custom_objects, compile)
+        return load(filepath, custom_objects, compile)
+
+    return load_model
+
+
+def load_saved_model(
+    root: ModuleType, saved_model_path: PathLike, custom_objects: Any = None, compile: bool = True
+) -> Any:
+    """The model of a SavedModel that `export_saved_model`, of tfmini or of TensorFlow 1.15, has written.
+
+    Raises:
+      NotFoundError: it has no layers as JSON.
+    """
+    path = os.fsdecode(saved_model_path)
+    layers = os.path.join(path, "assets", _MODEL)
+    if not os.path.exists(layers):
+        raise errors.NotFoundError.of(
+            f"{path} has no assets/{_MODEL}: its model is not made of layers, or something else than tf.keras wrote it."
+            " tf.saved_model.load(session, ['serve'], path) loads its graph."
+        )
+    with open(layers) as file:
+        model = root.models.model_from_json(file.read(), custom_objects=custom_objects)
+    told: dict[str, Any] = {}
+    if os.path.exists(os.path.join(path, "assets", _TRAINING)):
+        with open(os.path.join(path, "assets", _TRAINING)) as file:
+            told = json.load(file)
+    _restore(root, model, os.path.join(path, "variables", "variables"), told.get("weights"))
+    if compile and told.get("training"):
+        training = told["training"]
+        optimizer = root.optimizers.deserialize(training.pop("optimizer"), custom_objects=custom_objects)
+        model.compile(optimizer, **training)
+    return model
+
+
+def _restore(root: ModuleType, model: Any, path: str, names: list[str] | None) -> None:
+    session = root.backend.get_session()
+    with session.graph.as_default():
+        if names is None:
+            status_of(tree_of(root, model), path).assert_consumed().run_restore_ops(session)
+        else:
+            Saver(dict(zip(names, model.weights))).restore(session, path)
+
+
+# ---- Weights ---------------------------------------------------------------------------------------------------------
+
+
+def tree_of(root: ModuleType, model: Any) -> Checkpoint:
+    """A model's weights under the names that TensorFlow 1.15's checkpoints of models have for them."""
+    return Checkpoint(**_children(root, model, set()))
+
+
+def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
+    base = root.engine.base_layer.Layer
+    seen.add(id(layer))
+    members: Mapping[str, Any] = vars(layer)
+    if getattr(layer, "_is_graph_network", False):
+        with_weights = [below for below in layer.layers if below.weights]
+        members = {f"layer_with_weights-{i}": below for i, below in enumerate(with_weights)}
+    found: dict[str, Any] = {}
+    for name, member in members.items():
+        if name.startswith("_") or id(member) in seen:
+            continue
+        if isinstance(member, Variable):
+            found[name] = member
+        elif isinstance(member, base) and member.weights:
+            found[name] = Checkpoint(**_children(root, member, seen))
+    return found
+
+
+def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(save)
+    def save_weights(self: Any, filepath: Any, overwrite: bool = True, save_format: str | None = None) -> None:
+        """Saves the weights: HDF5 if the path ends so or ``save_format`` is "h5"; else as a checkpoint."""
+        if save_format == "h5" or save_format is None and _is_hdf5(filepath):
+            save(self, filepath, overwrite)
+            return
+        session = root.backend.get_session()
+        with session.graph.as_default():
+            tree_of(root, self).write(filepath, session)
+
+    return save_weights
+
+
+def _load_weights(root: ModuleType, load: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def load_weights(self: Any, filepath: Any, by_name: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if (
+            _is_hdf5(filepath)
+            or not isinstance(filepath, (str, os.PathLike))
+            or not checkpoint_exists(os.fsdecode(filepath))
+        ):
+            return load(self, filepath, by_name, *args, **kwargs)
+        if by_name:
+            raise NotImplementedError("Weights may only be loaded by_name from HDF5; this is a checkpoint.")
+        path = os.fsdecode(filepath)
+        names = None if _is_of_objects(path) else [w.op.name for w in self.weights]
+        return _restore(root, self, path, names)
+
+    return load_weights
+
+
+def _is_of_objects(path: str) -> bool:
+    names = NewCheckpointReader(path).get_variable_to_shape_map()
+    return any(name.endswith(".ATTRIBUTES/VARIABLE_VALUE") for name in names)

@@ -1,0 +1,242 @@
+"""What ``tensorflow.python.keras.backend`` remembers: numbers, sessions, learning phases, names, variables.
+
+Keras 2.3's backend for TensorFlow keeps none of it itself: it asks this module of TensorFlow, which
+`tfmini.compat.tf_keras.backend` serves.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.default_graph import get_default_graph, reset_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.scopes import get_default_session
+from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.identity import placeholder_with_default
+from tfmini.ops.variables.assignment import is_variable_initialized
+from tfmini.ops.variables.functions import variables_initializer
+from tfmini.runtime.client.session import Session
+
+# ---- Numbers and formats ---------------------------------------------------------------------------------------------
+
+_numbers: dict[str, Any] = {"floatx": "float32", "epsilon": 1e-7, "image_data_format": "channels_last"}
+
+
+def floatx() -> str:
+    """The default element type: "float16", "float32" or "float64"."""
+    return str(_numbers["floatx"])
+
+
+def set_floatx(value: str) -> None:
+    """Sets the default element type; raises ValueError for others."""
+    if value not in ("float16", "float32", "float64"):
+        raise ValueError(f"Unknown floatx type: {value}")
+    _numbers["floatx"] = str(value)
+
+
+def epsilon() -> float:
+    """The small number that keeps logarithms and divisions finite."""
+    return float(_numbers["epsilon"])
+
+
+def set_epsilon(value: float) -> None:
+    """Sets that number."""
+    _numbers["epsilon"] = value
+
+
+def image_data_format() -> str:
+    """ "channels_first" or "channels_last"."""
+    return str(_numbers["image_data_format"])
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Sets the default format of images; raises ValueError for others."""
+    if data_format not in ("channels_last", "channels_first"):
+        raise ValueError(f"Unknown data_format: {data_format}")
+    _numbers["image_data_format"] = str(data_format)
+
+
+def cast_to_floatx(x: Any) -> np.ndarray:
+    """An array of the default element type."""
+    return np.asarray(x, dtype=floatx())
+
+
+# ---- Names -----------------------------------------------------------------------------------------------------------
+
+_uids: weakref.WeakKeyDictionary[Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()
+
+
+def get_uid(prefix: str = "") -> int:
+    """The next number of a prefix in the default graph, from 1."""
+    counts = _uids.setdefault(get_default_graph(), defaultdict(int))
+    counts[prefix] += 1
+    return counts[prefix]
+
+
+def reset_uids() -> None:
+    """Begins again at 1, in all graphs."""
+    _uids.clear()
+    _names.clear()
+
+
+_names: weakref.WeakKeyDictionary[Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()
+
+
+def unique_name(name: str) -> str:
+    """A name for a layer or model of ``tf.keras`` in the default graph: dense, dense_1, dense_2."""
+    counts = _names.setdefault(get_default_graph(), defaultdict(int))
+    counts[name] += 1
+    return name if counts[name] == 1 else f"{name}_{counts[name] - 1}"
+
+
+# ---- The session -----------------------------------------------------------------------------------------------------
+
+_session = threading.local()
+_variables: weakref.WeakKeyDictionary[Graph, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+_initializes = [True]
+
+
+def manual_variable_initialization(value: bool) -> None:
+    """With True, the program initializes variables itself; else `get_session` does."""
+    _initializes[0] = not value
+
+
+def get_graph() -> Graph:
+    """The default graph."""
+    return get_default_graph()
+
+
+def get_session(op_input_list: object = ()) -> Any:
+    """The default session, or one of Keras for the default graph, in which Keras's variables have values."""
+    session = get_default_session()
+    if session is None:
+        session = getattr(_session, "value", None)
+        if session is None or session.graph is not get_default_graph():
+            session = _session.value = Session()
+    if _initializes[0]:
+        with session.graph.as_default():
+            _initialize_variables(session)
+    return session
+
+
+def set_session(session: Any) -> None:
+    """Makes Keras use a session, in this thread."""
+    _session.value = session
+
+
+_trainable = threading.local()
+
+
+@contextmanager
+def variables_train(trainable: bool) -> Iterator[None]:
+    """Says whether an optimizer of ``tf.train`` trains the variables that Keras makes in a ``with`` block."""
+    before = variables_are_trainable()
+    _trainable.value = trainable
+    try:
+        yield
+    finally:
+        _trainable.value = before
+
+
+def variables_are_trainable() -> bool:
+    """What `variables_train` says; True outside."""
+    return getattr(_trainable, "value", True)
+
+
+def track_variable(variable: Any) -> None:
+    """Lets `get_session` initialize a variable, unless it has a value by then."""
+    _variables.setdefault(variable.graph, weakref.WeakSet()).add(variable)
+
+
+def _initialize_variables(session: Any) -> None:
+    candidates = [
+        v for v in sorted(_variables.get(session.graph, ()), key=lambda v: str(v.name))
+        if not getattr(v, "_keras_initialized", False)
+    ]  # fmt: skip
+    if not candidates:
+        return
+    have = session.run([is_variable_initialized(v) for v in candidates])
+    without = [v for v, has in zip(candidates, have) if not has]
+    for variable in candidates:
+        variable._keras_initialized = True
+    if without:
+        session.run(variables_initializer(without))
+
+
+def clear_session() -> None:
+    """Begins anew: another default graph, without session, names and learning phase."""
+    reset_default_graph()
+    reset_uids()
+    _session.value = None
+    _phases.clear()
+
+
+# ---- The learning phase ----------------------------------------------------------------------------------------------
+
+_phases: weakref.WeakKeyDictionary[Graph, Any] = weakref.WeakKeyDictionary()
+
+
+def learning_phase() -> Any:
+    """1 or 0 if that was set; else a tensor of the default graph, which is False unless it is fed."""
+    graph = get_default_graph()
+    if graph not in _phases:
+        with name_scope(None), graph.device(None), graph.control_dependencies(None):
+            _phases[graph] = placeholder_with_default(False, shape=(), name="keras_learning_phase")
+    return _phases[graph]
+
+
+symbolic_learning_phase = learning_phase
+
+
+def set_learning_phase(value: int) -> None:
+    """Fixes the phase in the default graph: 1 to train, 0 to test; raises ValueError for others."""
+    if value not in {0, 1}:
+        raise ValueError("Expected learning phase to be 0 or 1.")
+    _phases[get_default_graph()] = value
+
+
+_in_scope = threading.local()
+
+
+def is_in_phase_scope() -> bool:
+    """Whether this thread is in a `learning_phase_scope`."""
+    return getattr(_in_scope, "depth", 0) > 0
+
+
+@contextmanager
+def learning_phase_scope(value: Any) -> Iterator[None]:
+    """Fixes the phase in the default graph for a ``with`` block: 0, 1, or a tensor that says it."""
+    graph = get_default_graph()
+    before = _phases.get(graph)
+    _phases[graph] = int(value) if isinstance(value, (bool, int, np.bool_, np.integer)) else value
+    _in_scope.depth = getattr(_in_scope, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _in_scope.depth -= 1
+        if before is None:
+            _phases.pop(graph, None)
+        else:
+            _phases[graph] = before
+
+
+def reachable(inputs: Iterable[Any], targets: set[Any] | None = None) -> set[Any]:
+    """What depends on tensors: all tensors and operations, or until one of ``targets`` is among them."""
+    queue = [x for x in inputs if hasattr(x, "graph")]
+    found = set(queue)
+    while queue:
+        x = queue.pop()
+        for after in x.outputs if hasattr(x, "outputs") else x.consumers():
+            if after not in found:
+                found.add(after)
+                if targets and after in targets:
+                    return found
+                queue.append(after)
+    return found
