@@ -15,6 +15,7 @@ import pytest
 import tfmini as tf
 from tfmini.graph.device_types import FAKE_ENV
 from tfmini.graph.op_types import OPS
+from tfmini.xla.execution import CompiledStretch
 
 jax = pytest.importorskip("jax")
 
@@ -248,6 +249,18 @@ def test_changing_shapes_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     assert any("Compiling 2 ops for /job:localhost" in text for text in said)
     advice = [text for text in said if "has compiled the ops" in text]
     assert len(advice) == 1 and "'lengths_vary' has had 4 shapes" in advice[0]
+
+
+def test_a_long_compilation_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = threading.Event()
+    monkeypatch.setattr("tfmini.xla.execution.PATIENCE_S", 0.0)
+    report = CompiledStretch._say_that_it_compiles
+    monkeypatch.setattr(CompiledStretch, "_say_that_it_compiles", lambda self: (report(self), said.set()))
+    trace = CompiledStretch._trace
+    monkeypatch.setattr(CompiledStretch, "_trace", lambda self, *args: said.wait(60) and trace(self, *args))
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        session.run(tf.placeholder_with_default([1.0], [1]) * 2 + 1)
+    assert "XLA still compiles 2 ops for /job:localhost" in caplog.text
 
 
 def test_a_cpu_program_has_no_stretch() -> None:

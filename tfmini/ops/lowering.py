@@ -277,3 +277,9 @@ def _adjoint(value: Any) -> Any:
 # ---- checks --------------------------------------------------------------------------------------------------------
 
 lower_on_host("Assert")
+# TensorFlow has kernels for GPUs of these; here they have no lowering yet.
+lower_on_host(
+    "Qr Svd SelfAdjointEigV2 CholeskyGrad LogMatrixDeterminant MatrixSolveLs StatelessRandomUniform"
+    " StatelessRandomNormal StatelessTruncatedNormal"
+    " StatelessRandomUniformInt StatelessMultinomial SparseTensorDenseMatMul"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ PRECISION_ENV = "TFMINI_MATMUL_PRECISION"
 _PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
 PROGRAMS = 64
 """How many programs, for different shapes or static values, a stretch keeps."""
+PATIENCE_S = 10.0
+"""After so many seconds of a compilation the log says that it goes on."""
 _MANY = (4, 16, PROGRAMS)  # after so many, the log says why
 
 
@@ -42,6 +45,7 @@ class CompiledStretch:
         self._wishes: dict[Any, dict[str, list[Request]]] = {}
         self._traced: list[tuple[Any, ...]] = []  # of each program that is kept: its static values and shapes
         self._count = 0
+        self._patience: threading.Timer | None = None
         self._leaving = sorted(stretch.leaving)
         self._foreign = sorted(stretch.foreign)
 
@@ -90,6 +94,10 @@ class CompiledStretch:
             found = program(written, read, draws, list(args), states)
         except jax.errors.JaxRuntimeError as error:
             raise self._failure(error, states) from error
+        finally:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
         if self._count != before:
             seconds = time.monotonic() - start
             library_logger().info(
@@ -183,6 +191,9 @@ class CompiledStretch:
         self._traced.append((*(tuple(v.ravel().tolist()) for v in statics), *(v.shape for v in args)))
         self._count += 1
         count = self._count
+        self._patience = threading.Timer(PATIENCE_S, self._say_that_it_compiles)
+        self._patience.daemon = True
+        self._patience.start()
         if count == 1:
             library_logger().info(
                 "Compiling %d ops for %s (%s …). The first step with these shapes takes longer.",
@@ -197,6 +208,12 @@ class CompiledStretch:
                 " for itself. Give it a fixed shape (drop_remainder, padding to few lengths), or place it on /cpu:0.",
                 self.stretch.device, self.stretch.nodes[0].name, count, name, kinds,
             )  # fmt: skip
+
+    def _say_that_it_compiles(self) -> None:
+        library_logger().warning(
+            "XLA still compiles %d ops for %s, after %g s. Later steps with these shapes do not wait for it.",
+            len(self.stretch.nodes), self.stretch.device, PATIENCE_S,
+        )  # fmt: skip
 
     def _failure(self, error: Exception, states: Sequence[Any]) -> errors.OpError:
         text = str(error)

@@ -55,7 +55,9 @@ _placeholder_v2 = op(
     placeholder=True,
     differentiable=False,
 )
-_with_default = op("PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape", work="none")
+_with_default = op(
+    "PlaceholderWithDefault(input: dtype) -> output: dtype; dtype: type; shape: shape", work="none", hands_on=True
+)
 
 _PASS_ON = (identity_op, _snapshot, _stop_gradient, _prevent_gradient, _guarantee_const, _check_numerics)
 

@@ -314,5 +314,5 @@ def _diag_part(value: Any) -> Any:
 # Their shapes depend on values.
 lower_on_host(
     "Where Unique UniqueWithCounts ListDiff DynamicPartition DynamicStitch ParallelDynamicStitch CheckNumerics"
-    " MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2"
+    " MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2 InplaceUpdate InplaceAdd InplaceSub Empty"
 )

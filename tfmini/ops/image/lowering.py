@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lower
+from tfmini.graph.lowering import jnp, lower, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.ops.image.resize import matrices
 
@@ -41,3 +41,10 @@ def _nearest(images: Any, size: Any, *, node: Node) -> Any:
 def _nearest_grad(grads: Any, size: Any, *, node: Node) -> Any:
     rows, columns = matrices(node, size.tolist(), _sizes(grads))
     return _weighed(grads.astype(jnp.float32), rows.T, columns.T).astype(grads.dtype)
+
+
+# TensorFlow has kernels for GPUs of these; here they have no lowering yet.
+lower_on_host(
+    "CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes NonMaxSuppressionV3 NonMaxSuppressionV4"
+    " NonMaxSuppressionV5 DrawBoundingBoxes DrawBoundingBoxesV2 ExtractImagePatches"
+)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import UnimplementedError
-from tfmini.graph.lowering import jax, jnp, lax, lower, lower_as_kernel
+from tfmini.graph.lowering import jax, jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.numerics.windows import layout_axes
 from tfmini.ops.array.kernel_arguments import refuse
@@ -273,3 +273,12 @@ lower("LRN")(lambda image, *, node: _normalized(node, _wide(image)).astype(image
 def _lrn_grad(grads: Any, image: Any, output: Any, *, node: Node) -> Any:
     pull = jax.vjp(lambda x: _normalized(node, x), _wide(image))[1]
     return pull(_wide(grads))[0].astype(grads.dtype)
+
+
+# ---- without a lowering yet, where TensorFlow has a kernel for GPUs --------------------------------------------------
+
+lower_on_host(
+    "MaxPoolWithArgmax MaxPoolGradWithArgmax MaxPoolGradGradWithArgmax MaxPoolGradGrad MaxPool3DGradGrad MaxPoolV2"
+    " MaxPoolGradV2 MaxPoolGradGradV2 Dilation2D Dilation2DBackpropInput Dilation2DBackpropFilter CTCLoss CTCLossV2"
+    " BatchNormWithGlobalNormalization BatchNormWithGlobalNormalizationGrad"
+)
