@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -12,7 +13,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.compat.internal_names import list_local_devices
-from tfmini.graph.device_types import FAKE_ENV
+from tfmini.graph.device_types import FAKE_ENV, why_missing
 
 pytest.importorskip("jax")
 
@@ -67,6 +68,17 @@ def test_a_missing_gpu_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         x = tf.constant(1.0) + 1
         with pytest.raises(tf.errors.InvalidArgumentError, match="CUDA_VISIBLE_DEVICES hides all GPUs"):
             tf.Session().run(x)
+
+
+def test_a_device_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "jax" else find(name, *rest))
+    with pytest.raises(tf.errors.UnimplementedError, match=r"pip install 'tfmini-cluster\[xla\]'"):
+        names()
+    monkeypatch.delenv(FAKE_ENV)
+    assert "JAX is not installed" in why_missing("GPU")
+    with pytest.raises(tf.errors.UnimplementedError, match="A XLA_CPU device was asked for"):
+        names(device_count={"XLA_CPU": 1})
 
 
 def test_ops_without_numbers_or_lowering_are_refused_on_a_gpu() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import tfmini as tf
 from tfmini.graph.device_types import FAKE_ENV
 from tfmini.graph.op_types import OPS
 
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
 
 SOFT = tf.ConfigProto(allow_soft_placement=True)
 
@@ -198,6 +199,42 @@ def test_errors_name_the_op() -> None:
     wrong = pytest.raises(tf.errors.InvalidArgumentError, match="found : Tensor had Inf")
     with tf.Session(graph=checked.graph, config=SOFT) as session, wrong:
         session.run(checked, {x: [0.0]})
+
+
+def test_out_of_memory_names_the_variables_that_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        large = tf.get_variable("large", [300_000], initializer=tf.zeros_initializer())
+        more = tf.add(large, 1.0, name="more")
+        session.run(large.initializer)
+
+        def no_room(self: Any, *args: Any) -> Any:
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1200000 bytes."
+            )
+
+        monkeypatch.setattr("tfmini.xla.execution.CompiledStretch._trace", no_room)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match=r"OOM on .*GPU:0 in the ops from 'more'") as caught:
+            session.run(more)
+    assert "large (1.1 MiB)" in caught.value.message
+
+
+def test_the_digits_end_at_the_accuracy_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    digits = importlib.import_module("digits")
+    train_x, test_x, train_y, test_y = digits.load_data()
+    accuracies = []
+    for device in ("/cpu:0", "/gpu:0"):
+        with tf.Graph().as_default(), tf.device(device):
+            tf.set_random_seed(1)
+            images, labels, loss, accuracy = digits.build_model()
+            train = tf.train.AdagradOptimizer(0.1).minimize(loss)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                for _, (x, y) in zip(range(500), digits.batches(train_x, train_y, 50, seed=0)):
+                    session.run(train, {images: x, labels: y})
+                accuracies.append(session.run(accuracy, {images: test_x, labels: test_y}))
+    assert min(accuracies) > 0.9 and abs(accuracies[0] - accuracies[1]) <= 0.005
 
 
 def test_changing_shapes_are_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 import unittest
@@ -18,7 +19,7 @@ from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.device_types import DeviceWishes, LocalDevice, local_devices
+from tfmini.graph.device_types import FAKE_ENV, DeviceWishes, LocalDevice, local_devices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
@@ -43,8 +44,9 @@ def _gpus() -> list[LocalDevice]:
 
 @export("tf.test.is_built_with_cuda")
 def is_built_with_cuda() -> bool:
-    """False: the devices are CPUs (``tf.test.is_built_with_cuda``)."""
-    return False
+    """Whether JAX is installed with its plugin for CUDA (``tf.test.is_built_with_cuda``), or GPUs are fake."""
+    plugins = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+    return bool(os.environ.get(FAKE_ENV)) or any(importlib.util.find_spec(plugin) is not None for plugin in plugins)
 
 
 is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda

@@ -40,7 +40,8 @@ class CompiledStretch:
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._plain: Callable[..., Any] | None = None
         self._wishes: dict[Any, dict[str, list[Request]]] = {}
-        self._traced: list[tuple[Any, ...]] = []
+        self._traced: list[tuple[Any, ...]] = []  # of each program that is kept: its static values and shapes
+        self._count = 0
         self._leaving = sorted(stretch.leaving)
         self._foreign = sorted(stretch.foreign)
 
@@ -83,18 +84,27 @@ class CompiledStretch:
     ) -> Any:  # fmt: skip
         read = [self._value(i, states[i]) for i in self._read]
         draws = self._draws(states, statics, written, read, args) if self.stretch.streams else {}
-        before = len(self._traced)
+        before = self._count
         start = time.monotonic()
         try:
             found = program(written, read, draws, list(args), states)
         except jax.errors.JaxRuntimeError as error:
             raise self._failure(error, states) from error
-        if len(self._traced) != before:
+        if self._count != before:
+            seconds = time.monotonic() - start
             library_logger().info(
-                "Compiled %d ops for %s in %.1f s.", len(self.stretch.nodes), self.stretch.device,
-                time.monotonic() - start,
-            )  # fmt: skip
+                "Compiled %d ops for %s in %.1f s.", len(self.stretch.nodes), self.stretch.device, seconds
+            )
+            if len(self._traced) >= PROGRAMS:
+                self._forget()
         return found
+
+    def _forget(self) -> None:
+        """Drops all programs. Steps that run have theirs; the next ones compile again."""
+        self._plain = None
+        self._programs.clear()
+        self._wishes.clear()
+        self._traced.clear()
 
     def _value(self, number: int, state: Any) -> Any:
         """The value of a variable that is only read."""
@@ -112,8 +122,6 @@ class CompiledStretch:
         key = tuple((value.shape, value.dtype.char, value.tobytes()) for value in statics)
         program = self._programs.get(key)
         if program is None:
-            if len(self._programs) >= PROGRAMS:
-                self._programs.pop(next(iter(self._programs)), None)
             program = self._programs[key] = self._make(statics)
             if not statics:
                 self._plain = program
@@ -173,7 +181,8 @@ class CompiledStretch:
 
     def _note_trace(self, statics: Sequence[Any], args: Sequence[Any]) -> None:
         self._traced.append((*(tuple(v.ravel().tolist()) for v in statics), *(v.shape for v in args)))
-        count = len(self._traced)
+        self._count += 1
+        count = self._count
         if count == 1:
             library_logger().info(
                 "Compiling %d ops for %s (%s …). The first step with these shapes takes longer.",

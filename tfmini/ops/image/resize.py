@@ -6,7 +6,7 @@ is ``rows @ image @ columns^T``, and the gradient uses the transposed matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,17 @@ def _area(length: int, new: int, align: bool, centers: bool) -> Any:
     # With aligned corners the last areas extend beyond the edge, whose pixels repeat there.
     shares[:, length - 1] += shares[:, length:].sum(axis=1)
     return shares[:, :length]
+
+
+_METHODS: dict[str, Weights] = {"Bilinear": _linear, "Bicubic": _cubic, "Area": _area, "NearestNeighbor": _nearest}
+
+
+def matrices(node: Node, old: Sequence[int], new: Sequence[int]) -> list[np.ndarray]:
+    """The matrices of rows and of columns with which an op turns images of one size into another."""
+    align, centers = node.attrs["align_corners"], node.attrs.get("half_pixel_centers", False)
+    _refuse_both(align, centers)
+    weights = _METHODS[node.op.removeprefix("Resize").removesuffix("Grad")]
+    return [weights(before, after, align, centers) for before, after in zip(old, new)]
 
 
 # ---- kernels --------------------------------------------------------------------------------
