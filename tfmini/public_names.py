@@ -206,8 +206,12 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
         "ops.math.search": "nth_element",
     },
+    "contrib.opt": {
+        "train.optimizers.contrib_optimizers": "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+    },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
+        "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
         "layers.contrib.rnn": "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn",

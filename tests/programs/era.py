@@ -453,8 +453,9 @@ def feature_columns(tf: Any) -> Any:
         fc.categorical_column_with_vocabulary_list("v", ["a", "b"], num_oov_buckets=1),
         fc.crossed_column(["a", i], 7), fc.indicator_column(i), fc.embedding_column(hashed, 3), weighted,
     ]  # fmt: skip
-    made_of = [[key, str(getattr(column, key))] for column in columns for key in type(column)._fields or column._fields
-               if key not in ("initializer", "keys", "categorical_column", "source_column")]  # fmt: skip
+    keys = "key shape default_value hash_bucket_size number_buckets vocabulary_list num_oov_buckets boundaries hash_key"
+    keys += " dimension combiner max_norm trainable ckpt_to_load_from weight_feature_key"
+    made_of = [[key, str(getattr(column, key))] for column in columns for key in keys.split() if hasattr(column, key)]
     kinds = [type(column).__name__ for column in columns]
     shapes = [str(column.variable_shape) for column in columns if isinstance(column, v2.DenseColumn)]
     counts = [column.num_buckets for column in columns if isinstance(column, v2.CategoricalColumn)]
@@ -472,6 +473,58 @@ def feature_columns(tf: Any) -> Any:
         session.run([tf.assign(v, tf.ones_like(v)) for v in tf.global_variables()])
         values = session.run([layer, linear])
     return made_of, kinds, shapes, counts, specs, same, names, values, [c.name for c in shared]
+
+
+@_program
+def fused_rnns(tf: Any) -> Any:
+    rnn = tf.contrib.rnn
+    x = tf.constant(np.sin(np.arange(30)).reshape(5, 2, 3), tf.float32)
+    with tf.variable_scope("s", initializer=tf.constant_initializer(0.1)):
+        plain, other, clipped = (rnn.LSTMBlockFusedCell(4, **kw) for kw in ({}, {"forget_bias": 0.5},
+                                 {"cell_clip": 0.2, "use_peephole": True}))  # fmt: skip
+        adapted = rnn.FusedRNNCellAdaptor(tf.nn.rnn_cell.BasicLSTMCell(2), use_dynamic_rnn=True)
+        found = [
+            plain(x, dtype=tf.float32, sequence_length=[5, 3]),
+            rnn.TimeReversedFusedRNN(other)(x, dtype=tf.float32, sequence_length=[5, 3]),
+            clipped(x, initial_state=(tf.ones([2, 4]), tf.zeros([2, 4]))), adapted(x, dtype=tf.float32),
+            rnn.TimeReversedFusedRNN(adapted)(x, dtype=tf.float32),
+        ]  # fmt: skip
+    slopes = tf.gradients(found[0][0], [x, *tf.trainable_variables()[:2]])
+    names = [v.name for v in tf.trainable_variables()]
+    return (
+        names,
+        [outputs.shape.as_list() for outputs, _ in found],
+        _run(tf, [found, slopes]),
+        [_of(lambda: rnn.LSTMBlockFusedCell(4)(x))],
+    )
+
+
+@_program
+def optimizers_of_contrib(tf: Any) -> Any:
+    opt = tf.contrib.opt
+
+    def after(optimizer: Any, sparse: bool, use_resource: bool, **settings: Any) -> Any:
+        with tf.Graph().as_default():
+            start = np.float32([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+            v = tf.get_variable("v", initializer=start, use_resource=use_resource)
+            value = tf.gather(v, [0, 2, 0]) if sparse else v
+            step = optimizer().minimize(tf.reduce_sum(value**2), **settings)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                session.run([step]), session.run([step])
+                return session.run(v), sorted(x.name for x in tf.global_variables())
+
+    made = {
+        "nadam": lambda: opt.NadamOptimizer(0.1), "adam w": lambda: opt.AdamWOptimizer(0.01, 0.1),
+        "momentum w": lambda: opt.MomentumWOptimizer(0.01, 0.1, 0.9), "lazy adam": lambda: opt.LazyAdamOptimizer(0.1),
+        "sgd w": lambda: opt.extend_with_decoupled_weight_decay(tf.train.GradientDescentOptimizer)(
+            weight_decay=0.01, learning_rate=0.1),
+    }  # fmt: skip
+    # With a reference variable, the gradient may read what the decay has left, or not.
+    kinds = {name: ((False, True), (True, True)) if name[-1] == "w" else ((False, False), (True, False), (False, True),
+             (True, True)) for name in made}  # fmt: skip
+    results = {name: [after(make, *kind) for kind in kinds[name]] for name, make in made.items()}
+    return results, after(made["adam w"], False, True, decay_var_list=[])
 
 
 if __name__ == "__main__":

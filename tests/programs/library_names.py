@@ -223,6 +223,8 @@ def _by_remedy(errors: dict[str, str]) -> dict[str, list[str]]:
 
 def remedy(error: str) -> str:
     """What the error for a missing name says to use instead; "" if it says nothing."""
+    if "is made of Keras 2.3" in error:
+        return "what Keras 2.3 has: tf.keras is made of it"
     said = re.search(r"out of tfmini's scope; use (.*?)\.?$", error)
     return said[1].replace("|", "\\|") if said else ""
 

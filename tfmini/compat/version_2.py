@@ -17,7 +17,7 @@ ROOT = "tfmini"
 # Namespace below ``tf.compat.v2`` -> the names that it shares with the same namespace of version 1.
 SAME = {
     "": (
-        "compat "
+        "compat keras "
         "abs acos acosh add add_n AggregationMethod argsort as_dtype as_string asin asinh Assert atan atan2 atanh "
         "bfloat16 bitcast bool broadcast_dynamic_shape broadcast_static_shape broadcast_to case cast "
         "clip_by_global_norm clip_by_norm clip_by_value complex complex128 complex64 concat constant_initializer "

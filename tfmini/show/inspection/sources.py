@@ -451,7 +451,7 @@ def _stopping(seen: _Seen) -> Iterator[None]:
         (InteractiveSession, "_active", 0),
         (BaseSession, "run", first_run),
         (BaseSession, "close", lambda self: None),
-        (ParameterStore, "_device_names", lambda self: _devices_of(seen[-1]) if seen else ["/job:localhost/task:0"]),
+        (ParameterStore, "_device_names", lambda self: _devices_of(seen.cluster)),
         (ParameterStore, "_set_up", lambda self, *args: ()),
         (ParameterStore, "_answers", _first_push),
     ]
@@ -463,7 +463,9 @@ def _stopping(seen: _Seen) -> Iterator[None]:
             back()
 
 
-def _devices_of(cluster: ClusterSpec) -> list[str]:
+def _devices_of(cluster: ClusterSpec | None) -> list[str]:
+    if cluster is None:
+        return ["/job:localhost/task:0"]
     return [f"/job:{job}/task:{task}" for job in cluster.jobs for task in cluster.task_indices(job)]
 
 
