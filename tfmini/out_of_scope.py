@@ -226,11 +226,6 @@ _BEFORE_1_0 = {
 # Names of TensorFlow 2 and how TensorFlow 1 says it. A key also covers all names below it.
 _LOSSES_WAY, _METRICS_WAY = "the functions of tf.losses", "the functions of tf.metrics"
 _IN_1 = {
-    "optimizers": "the optimizers of tf.train, such as tf.train.AdamOptimizer",
-    "optimizers.Adam": "tf.train.AdamOptimizer",
-    "optimizers.SGD": "tf.train.GradientDescentOptimizer or tf.train.MomentumOptimizer",
-    "optimizers.RMSprop": "tf.train.RMSPropOptimizer",
-    "optimizers.schedules": "tf.train.exponential_decay and its kin",
     "data": _DATA_WAY,
     "data.AUTOTUNE": "tf.data.experimental.AUTOTUNE",
     "data.INFINITE_CARDINALITY": "tf.data.experimental.INFINITE_CARDINALITY",
@@ -260,8 +255,6 @@ _IN_1 = {
     "random": "tf.random.uniform and its kin",
     "random.Generator": "tf.random.uniform and its kin, with a seed",
     "random.set_seed": "tf.set_random_seed",
-    "summary": "tf.summary.FileWriter, with tf.summary.merge_all in Session.run",
-    "summary.trace_on": "tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), or tfmini trace",
     "distribute": "tf.train.replica_device_setter and tf.train.MonitoredTrainingSession",
     "distribute.MultiWorkerMirroredStrategy": "tf.train.SyncReplicasOptimizer, or tf.train.AllReduceOptimizer",
     "saved_model": "tf.saved_model.simple_save and tf.saved_model.load",
