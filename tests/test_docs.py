@@ -80,3 +80,16 @@ def test_decisions_are_numbered() -> None:
 def test_the_readme_lists_the_examples() -> None:
     for listing in ((ROOT / "README.md").read_text(), (ROOT / "examples" / "README.md").read_text()):
         assert [path.name for path in (ROOT / "examples").glob("*.py") if path.name not in listing] == []
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    """That of Keep a Changelog: what is unreleased, then releases with dates, in kinds of changes."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, *releases = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert unreleased == "[Unreleased]"
+    assert [line for line in releases if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", line)] == []
+    version = re.search(r'^__version__ = "(.*)"', (ROOT / "tfmini" / "_version.py").read_text(), re.MULTILINE)
+    assert version is not None and releases[0].startswith(f"[{version[1]}]")
+    for part in text.split("\n## ")[1:]:
+        kinds = re.findall(r"^### (.*)", part, re.MULTILINE)
+        assert kinds == [k for k in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security") if k in kinds]

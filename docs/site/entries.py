@@ -85,7 +85,7 @@ def places() -> dict[str, Place]:
     for space, public, home, attribute in namespace.rows():
         value = getattr(import_module(home), attribute)
         if inspect.isfunction(value) or inspect.isclass(value):  # others may be equal by chance
-            home, attribute = value.__module__, value.__name__
+            home, attribute = value.__module__ or home, value.__name__
         place = found.setdefault((home, id(value), attribute), Place(home.removeprefix("tfmini."), attribute))
         place.names.append(f"tf.{space}.{public}" if space else f"tf.{public}")
     by_name = {name: place for place in found.values() for name in place.names}

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import FEED, FETCH, Node, input_dtypes, output_dtypes
-from tfmini.graph.prune import in_topological_order, is_training_step, prune, rewrite_feeds_and_fetches, step_graph
+from tfmini.graph.prune import (
+    enqueues,
+    in_topological_order,
+    is_training_step,
+    prune,
+    rewrite_feeds_and_fetches,
+    step_graph,
+)
 from tfmini.graph.registry import op
 
 op("TestPruneSource() -> out: float, other: Ref(int32)")
@@ -126,15 +133,18 @@ def test_dtypes_of_inputs_and_outputs_follow_from_attrs():
         output_dtypes(Node("s", "TestNowhere"))
 
 
+@pytest.mark.parametrize("otherwise", [True, False])
 @pytest.mark.parametrize("step, others, expected", [
     ({"MatMul", "ApplyAdagrad"}, {"Assign"}, True),
     ({"MatMul"}, {"ApplyAdagrad"}, False),
     ({"AccumulatorApplyGradient"}, {"ApplyAdagrad"}, True),
     ({"ApplyAdagrad", "AccumulatorTakeGradient"}, {"AccumulatorApplyGradient"}, False),
-    ({"MatMul"}, {"Assign"}, True),
+    ({"MatMul"}, {"Assign"}, None),
     ({"QueueEnqueueV2", "FIFOQueueV2"}, {"ApplyAdagrad"}, False),
-    ({"QueueEnqueueManyV2", "FIFOQueueV2"}, {"MatMul"}, False),
-    ({"QueueDequeueV2", "FIFOQueueV2"}, {"MatMul"}, True),
 ])  # fmt: skip
-def test_which_steps_train(step: set[str], others: set[str], expected: bool) -> None:
-    assert is_training_step(step, step | others) is expected
+def test_which_steps_train(step: set[str], others: set[str], expected: bool | None, otherwise: bool) -> None:
+    assert is_training_step(step, step | others, otherwise) is (otherwise if expected is None else expected)
+
+
+def test_which_steps_enqueue() -> None:
+    assert enqueues({"QueueEnqueueManyV2", "FIFOQueueV2"}) and not enqueues({"QueueDequeueV2", "FIFOQueueV2"})

@@ -112,7 +112,15 @@ def test_the_steps_of_queue_runners_are_in_flight_but_no_training_steps(server: 
         with waiting(server, session, put, s.ROOM) as task:
             session.run(element)
     assert (task.steps_in_flight, task.runs_in_flight, task.sessions[0].in_flight) == (0, 1, 1)
-    assert [step.trains for step in task.running] == [False]
+    assert [(step.trains, step.fills) for step in task.running] == [(False, True)]
+
+
+def test_a_step_that_puts_what_the_client_feeds_into_a_queue_is_one_of_the_client(server: tf.train.Server) -> None:
+    queue, fed = tf.FIFOQueue(9, tf.float32, shapes=()), tf.placeholder(tf.float32, ())
+    put = queue.enqueue(fed)
+    with tf.Session(server.target) as session:
+        session.run(put, {fed: 1.0})
+        assert counted(task_of(server)) == (1, 1)
 
 
 def test_a_step_that_the_thread_of_its_client_runs_alone_is_running(server: tf.train.Server) -> None:

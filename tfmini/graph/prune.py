@@ -346,14 +346,18 @@ def training_ops(types: Set[str]) -> Set[str]:
     return types & _ACCUMULATES or types & _OPTIMIZES
 
 
-def is_training_step(step: Set[str], graph: Set[str], else_all: bool = True) -> bool:
+def is_training_step(step: Set[str], graph: Set[str], otherwise: bool) -> bool:
     """Whether a step is a training step: it runs one of the `training_ops` of its graph.
 
     Args:
       step: the op types that the step runs.
       graph: the op types of the whole graph.
-      else_all: whether in a graph that has none, as one that only evaluates, every step counts but those that fill a
-        queue. No step does otherwise.
+      otherwise: the answer for a graph that has none, as one that only evaluates.
     """
     wanted = training_ops(graph)
-    return not wanted.isdisjoint(step) if wanted else else_all and _ENQUEUES.isdisjoint(step)
+    return not wanted.isdisjoint(step) if wanted else otherwise
+
+
+def enqueues(step: Set[str]) -> bool:
+    """Whether a step, by the op types that it runs, puts anything into a queue."""
+    return not _ENQUEUES.isdisjoint(step)

@@ -503,7 +503,7 @@ _ENGINE = (
     valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
     valued("--namespace", None, "NAME", "With --on kubernetes.  [default: the current one]"),
     click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
-    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict: a file of `tfmini calibrate`, or"
+    valued("--profile", click.Path(dir_okay=False), "FILE", "Costs for --predict: a file of `tfmini calibrate`, or"
            f" {LAPTOP}, which comes with tfmini.  [default: {OWN}, or without it {LAPTOP}]"),
 )  # fmt: skip
 

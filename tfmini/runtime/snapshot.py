@@ -254,6 +254,7 @@ class StepSnapshot:
       fetches: the first of its fetches and targets.
       awaits: full names of the tasks whose parts have not ended.
       trains: whether it is a training step.
+      fills: whether it only fills queues, as the steps of queue runners.
     """
 
     step_id: str
@@ -263,6 +264,7 @@ class StepSnapshot:
     fetches: tuple[str, ...] = ()
     awaits: tuple[str, ...] = ()
     trains: bool = True
+    fills: bool = False
 
 
 PUT, TAKE, RELEASE = "put", "take", "release"
@@ -402,7 +404,8 @@ class TaskSnapshot:
     """One task.
 
     A training step runs an op by which an optimizer updates variables, or, where the graph has any, one that gives a
-    gradient to an accumulator. On a task whose sessions have no such ops, every step counts that fills no queue.
+    gradient to an accumulator. On a task whose sessions have no such ops, every step counts that does not only fill
+    queues.
 
     Attributes:
       task: full name, ``/job:worker/replica:0/task:0``.

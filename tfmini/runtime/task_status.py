@@ -292,19 +292,22 @@ class TaskStatus:
             if graph.driver.is_blocking and session is not None:
                 age_s = now - run.started_at if isinstance(run, WaitingRun) else 0.0
                 plan = next((plan for plan in list(session.book.plans.values()) if plan.local is graph), None)
-                found[run.step_id] = self._step(run.step_id, handle, age_s, plan, graph.trains)
+                found[run.step_id] = self._step(run.step_id, handle, age_s, plan)
         for handle, session in list(self._master.sessions.items()):
             for step in session.steps():
                 awaits = tuple(part.task for part in step.waiting_parts())
                 age_s = now - step.started_at
-                found[step.step_id] = self._step(step.step_id, handle, age_s, step.plan, step.plan.trains, awaits)
+                found[step.step_id] = self._step(step.step_id, handle, age_s, step.plan, awaits)
         return sorted(found.values(), key=lambda step: -step.age_s)
 
     def _step(
-        self, step_id: int, handle: str, age_s: float, plan: Plan | None, trains: bool, awaits: tuple[str, ...] = ()
+        self, step_id: int, handle: str, age_s: float, plan: Plan | None, awaits: tuple[str, ...] = ()
     ) -> StepSnapshot:
-        fetches = () if plan is None else (*plan.fetches, *plan.targets)[:_FETCHES]
-        return StepSnapshot(str(step_id), handle[:8], self._owner(handle), age_s, fetches, awaits, trains)
+        step = StepSnapshot(str(step_id), handle[:8], self._owner(handle), age_s, awaits=awaits)
+        if plan is None:  # it has been forgotten
+            return step
+        fetches = (*plan.fetches, *plan.targets)[:_FETCHES]
+        return replace(step, fetches=fetches, trains=plan.trains, fills=plan.fills)
 
     # ---- the rest ---------------------------------------------------------------------------
 

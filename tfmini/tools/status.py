@@ -290,7 +290,7 @@ def _moves(explanation: Explanation, cluster: ClusterSnapshot) -> bool:
 
     Queue runners wait for long where a job is slow: their queue is full.
     """
-    fill = {step.step_id for task in cluster.tasks for step in task.running if not step.trains}
+    fill = {step.step_id for task in cluster.tasks for step in task.running if step.fills}
     serious = (c for c in explanation.culprits if c.kind != MISSING and not fill.issuperset(c.steps))
     return not explanation.cycles and next(serious, None) is None
 

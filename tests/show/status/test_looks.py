@@ -91,7 +91,7 @@ def test_a_straggler_that_reads_input_is_the_bottleneck_of_a_synchronous_run() -
 
 
 def test_steps_of_queue_runners_are_no_steps_of_the_client() -> None:
-    filling = s.StepSnapshot("5", "", "this process", 0.2, trains=False)
+    filling = s.StepSnapshot("5", "", "this process", 0.2, trains=False, fills=True)
     full = s.WaitSnapshot("5", "", s.ROOM, 'room in FIFOQueue "q" (3 of 3 elements)', 0.2, on="q", from_tasks=(CHIEF,))
     worker = task(CHIEF, full, sessions=(s.SessionSnapshot("1", "", 9.0),), steps=7)
     worker = dataclasses.replace(worker, running=(filling,))

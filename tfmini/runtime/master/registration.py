@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Nodes
-from tfmini.graph.prune import is_training_step, step_graph
+from tfmini.graph.prune import enqueues, is_training_step, step_graph
 from tfmini.locks import Guarded
 from tfmini.memory import collector_at_rest
 from tfmini.placement.partition import Partitions, partition
@@ -74,6 +74,8 @@ class Plan:
       local: the registered graph of a plan that the client's thread runs by itself, else None.
       traced: whether its programs record a trace.
       trains: whether its runs are training steps (`is_training_step`).
+      fills: whether its runs only fill queues, as those of queue runners: they take nothing from the client and give
+        it nothing.
     """
 
     feeds: tuple[str, ...]
@@ -84,11 +86,18 @@ class Plan:
     traced: bool = False
     targets: tuple[str, ...] = ()
     trains: bool = True
+    fills: bool = False
 
     def judge(self, graph: Set[str], else_all: bool) -> None:
-        """Decides whether its runs are training steps, as `is_training_step`; ``graph``: op types of the session."""
+        """Decides whether its runs are training steps.
+
+        Args:
+          graph: the op types of the session.
+          else_all: whether in a graph without ops that train every step is one that does not only fill queues.
+        """
         types = {node.op for part in self.parts for node in part.task_graph.nodes.values()}
-        self.trains = is_training_step(types, graph, else_all)
+        self.fills = not self.feeds and not self.fetches and enqueues(types)
+        self.trains = is_training_step(types, graph, else_all and not self.fills)
         if self.local is not None:
             self.local.trains = self.trains
 

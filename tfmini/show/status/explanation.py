@@ -218,7 +218,7 @@ class Explainer:
                 self._by_step[wait.step_id].append((task.task, index))
         self._runner = {step.step_id: task.task for task in cluster.tasks for step in task.running}
         # Steps that fill queues are none by which a client could end the wait of another step.
-        self._running = {t.task: [step.step_id for step in t.running if step.trains] for t in cluster.tasks}
+        self._running = {t.task: [step.step_id for step in t.running if not step.fills] for t in cluster.tasks}
         self._graph: dict[_Node, tuple[str, Sequence[_Node]]] = {}
         for key, wait in self._waits.items():
             if wait.kind not in CONSEQUENCES:
@@ -292,8 +292,8 @@ class Explainer:
         if bad:
             return bad
         others = [step for step in self._running.get(task, ()) if step != wait.step_id and step in self._by_step]
-        kind = "training step" if self._tasks[task].running else "step"
-        return list(others) or [_End(task, RUNS_NOTHING, f"runs no {kind}")]
+        fills = any(step.fills for step in self._tasks[task].running)
+        return list(others) or [_End(task, RUNS_NOTHING, "only fills queues" if fills else "runs no step")]
 
     def _who_may(self, key: _Wait, action: str) -> list[_Node]:
         """The steps that have still to do what ends a wait, and the tasks that may begin such steps."""
