@@ -83,6 +83,7 @@ _NAMES = {
     "initializers.deserialize": "the initializer's from_config",
     "saved_model.load": "tf.saved_model.load of version 1, with a session",
     "train.experimental": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
+    "compat.v2.summary": "tf.summary of version 1, and tf.contrib.summary",
     "contrib.boosted_trees": "the models of scikit-learn",
     "contrib.factorization": "the models of scikit-learn",
     "contrib.tensor_forest": "the models of scikit-learn",
@@ -369,7 +370,8 @@ def alternative(dotted: str) -> str | None:
     Args:
       dotted: such as ``keras.layers.Dense``.
     """
-    dotted = dotted[len("compat.v2.") :] if dotted.startswith("compat.v2.") else dotted
+    if dotted.startswith("compat.v2."):
+        return _nearest(_NAMES, dotted) or alternative(dotted[len("compat.v2.") :])
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):
