@@ -6,28 +6,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 ORACLE_VENV := .oracle
 TFMINI_ORACLE ?= $(CURDIR)/$(ORACLE_VENV)/bin/python
+# TensorFlow 1.15 needs a Python 3.7, and knows only an older numpy and protobuf.
+PYTHON37 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.7*/bin/python) $(shell command -v python3.7))
+ORACLE_1X_VENV := .oracle1x
+TFMINI_ORACLE_1X ?= $(CURDIR)/$(ORACLE_1X_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test coverage house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
+.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
 
-# Exports TFMINI_ORACLE where it has TensorFlow.
-oracle = if [ -x "$(TFMINI_ORACLE)" ] && "$(TFMINI_ORACLE)" -c "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is None)"; then \
-		export TFMINI_ORACLE="$(TFMINI_ORACLE)"; \
+# Exports TFMINI_ORACLE and TFMINI_ORACLE_1X where they have TensorFlow.
+exported = if [ -x "$($1)" ] && "$($1)" -c "import importlib.util as u, sys; sys.exit(u.find_spec('tensorflow') is None)"; then \
+		export $1="$($1)"; \
 	else \
-		echo "No TensorFlow at $(TFMINI_ORACLE): the differential tests are skipped."; \
-		unset TFMINI_ORACLE; \
+		echo "No TensorFlow at $($1): the tests that compare with it are skipped."; \
+		unset $1; \
 	fi
+oracle = $(call exported,TFMINI_ORACLE); $(call exported,TFMINI_ORACLE_1X)
 
-test: $(VENV)/.test $(ORACLE_VENV)/.stamp
+test: $(VENV)/.test $(ORACLE_VENV)/.stamp $(ORACLE_1X_VENV)/.stamp
 	@$(oracle); $(BIN)/python -m pytest -n $(JOBS) -q $(if $(REST),$(COVERED:%=--ignore=%))
 
 # The lines of tfmini that its unit tests reach. It makes tests take about half as long again, so `make test` does not
 # measure; `make test REST=1` runs what this leaves.
 COVERED := tests/checkpoint tests/graph tests/numerics tests/placement tests/protos tests/values
-coverage: $(VENV)/.test $(ORACLE_VENV)/.stamp
+coverage: $(VENV)/.test $(ORACLE_VENV)/.stamp $(ORACLE_1X_VENV)/.stamp
 	@$(oracle); $(BIN)/python -m pytest -n $(JOBS) -q --cov=tfmini --cov-report=term:skip-covered $(COVERED)
 
 # The tests of engines need their schedulers, which these targets install: apt needs root. SELECT="-m ci" is the short
@@ -102,7 +107,7 @@ test-kubernetes: $(VENV)/.test install-kubernetes
 
 # All that can be told without running anything. `examples` and the code in `docs` have shorter lines than the formatter's.
 check: $(VENV)/.dev
-	$(BIN)/ruff format --check tfmini tests benchmarks
+	$(BIN)/ruff format --check tfmini tests benchmarks docs/site
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.house
@@ -113,8 +118,18 @@ names: $(VENV)/.test
 	$(BIN)/python -m tests.api_generator
 	$(BIN)/python -m tests.test_namespace > tests/public_names.txt
 
+# On a machine with a GPU, where an environment with JAX for it is active; it needs no network and ends within 8 minutes.
+gpu-check:
+	$(or $(PYTHON_WITH_GPU),python) -m benchmarks.gpu_check --out gpu-check.txt
+
 bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
 	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+
+# The site, in build/docs/html; see docs/site/assemble.py. It needs no network; a warning is an error.
+docs: $(VENV)/.docs
+	$(BIN)/python -m docs.site.assemble build/docs/source
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site build/docs/source build/docs/html
+	@echo "The site is build/docs/html/index.html."
 
 # How large and how tangled the library is, beside its budgets (tests/house.py).
 house: $(VENV)/.test
@@ -159,7 +174,7 @@ wheel: $(VENV)/.test
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(ORACLE_VENV) $(ORACLE_1X_VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -173,9 +188,13 @@ $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet -e '.[test,examples]'
 	@touch $@ $(VENV)/.examples
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/pip
+	$(BIN)/pip install --quiet -e '.[docs]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet -e '.[all]'
-	@touch $@ $(VENV)/.test $(VENV)/.examples
+	@touch $@ $(VENV)/.test $(VENV)/.examples $(VENV)/.docs
 
 # TensorFlow lives in an environment of its own (with tf_keras, which its `tf.layers` needs). Where it cannot be installed the stamp is written all the
 # same, with a word; `rm -r .oracle` asks for another try.
@@ -185,4 +204,14 @@ $(ORACLE_VENV)/.stamp:
 	elif $(PYTHON) -m venv $(ORACLE_VENV) && $(ORACLE_VENV)/bin/pip install --quiet 'tensorflow-cpu>=2.16' tf_keras tensorboard; then \
 		echo "Installed TensorFlow into $(ORACLE_VENV) for the differential tests."; \
 	else echo "TensorFlow could not be installed; going on without it."; fi
+	@touch $@
+
+$(ORACLE_1X_VENV)/.stamp:
+	@mkdir -p $(ORACLE_1X_VENV)
+	@if [ -x "$(TFMINI_ORACLE_1X)" ]; then echo "Differential tests use $(TFMINI_ORACLE_1X)."; \
+	elif [ -z "$(PYTHON37)" ]; then echo "No Python 3.7 was found for TensorFlow 1.15; PYTHON37=PATH names one."; \
+	elif $(PYTHON37) -m venv $(ORACLE_1X_VENV) && \
+		$(ORACLE_1X_VENV)/bin/pip install --quiet 'tensorflow==1.15.5' 'protobuf<3.21' 'numpy<1.19'; then \
+		echo "Installed TensorFlow 1.15 into $(ORACLE_1X_VENV) for the differential tests."; \
+	else echo "TensorFlow 1.15 could not be installed; going on without it."; fi
 	@touch $@

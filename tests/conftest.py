@@ -45,28 +45,42 @@ _CLUSTER_S = 600  # processes start, are killed and start again
 _ENDING_S = 60.0  # how long threads and processes that are on their way out may take
 
 
+_ORACLES = {"oracle": "TFMINI_ORACLE", "oracle_1x": "TFMINI_ORACLE_1X"}  # mark -> environment variable
+_LACKING = "{} does not name a Python that has TensorFlow"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = "TFMINI_ORACLE does not name a Python that has TensorFlow"
-    mark = pytest.mark.skip(reason=reason) if oracle_python() is None else pytest.mark.timeout(_ORACLE_S)
     for item in items:
-        if "oracle" in item.keywords:
-            item.add_marker(mark)
-        elif "cluster" in item.keywords:
+        for keyword, setting in _ORACLES.items():
+            if keyword in item.keywords:
+                missing = pytest.mark.skip(reason=_LACKING.format(setting))
+                item.add_marker(pytest.mark.timeout(_ORACLE_S) if oracle_python(setting) else missing)
+        if "oracle" not in item.keywords and "cluster" in item.keywords:
             item.add_marker(pytest.mark.timeout(_CLUSTER_S))
 
 
-def oracle_python() -> str | None:
-    """The Python with TensorFlow that TFMINI_ORACLE names, if it is there."""
-    python = os.environ.get("TFMINI_ORACLE")
+def oracle_python(setting: str = "TFMINI_ORACLE") -> str | None:
+    """The Python with TensorFlow that the environment variable names, if it is there."""
+    python = os.environ.get(setting)
     return python if python and os.access(python, os.X_OK) else None
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Oracle:
     """TensorFlow, in a Python of its own; the test is skipped where there is none."""
-    python = oracle_python()
+    return _oracle("TFMINI_ORACLE")
+
+
+@pytest.fixture(scope="session")
+def oracle_1x() -> Oracle:
+    """TensorFlow 1.15, for what TensorFlow 2 answers in another way; the test is skipped where there is none."""
+    return _oracle("TFMINI_ORACLE_1X")
+
+
+def _oracle(setting: str) -> Oracle:
+    python = oracle_python(setting)
     if python is None:
-        pytest.skip("TFMINI_ORACLE does not name a Python that has TensorFlow")
+        pytest.skip(_LACKING.format(setting))
     return Oracle(python)
 
 

@@ -93,9 +93,11 @@ def _unpacked(value: Any) -> Any:
 def _main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what TensorFlow and the function print is no part of the answer
-    import tensorflow.compat.v1 as tf
+    import tensorflow as tf
 
-    tf.disable_v2_behavior()
+    if not tf.__version__.startswith("1."):  # 1.x itself has tf.contrib as well
+        tf = tf.compat.v1
+        tf.disable_v2_behavior()
     request = _unpacked(json.load(sys.stdin))
     function = getattr(importlib.import_module(request["module"]), request["function"])
     with answers:

@@ -138,7 +138,7 @@ PICTURES: dict[str, tuple[int, Show]] = {
     "inspector": (560, inspected("examples/digits_async.py", _STEPS, ps=2, workers=2)),
     "page-2": (720, inspected(lambda: towers(1, 1, layers=3), ps=1, workers=1)),
     "page-16-heat": (720, inspected(lambda: towers(8, 8, layers=48, greedy=5), ps=8, workers=8)),
-    "page-16": (720, inspected(lambda: towers(8, 8, layers=48, greedy=5), "$('toGraph').click()", ps=8, workers=8)),
+    "page-16": (720, inspected(lambda: towers(8, 8, layers=48, greedy=5), "$('toTasks').click()", ps=8, workers=8)),
     "page-100": (720, inspected(lambda: towers(20, 80, layers=20, greedy=5), ps=20, workers=80)),
     "dashboard": (960, live),
     "dashboard-stuck": (600, stuck),

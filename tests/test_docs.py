@@ -17,7 +17,10 @@ def links(page: Path) -> set[Path]:
     return {(page.parent / target).resolve() for target in targets if "://" not in target}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("page", PAGES + NOTEBOOKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     assert [str(target) for target in links(page) if not target.exists()] == []
 
@@ -74,9 +77,19 @@ def test_decisions_are_numbered() -> None:
     assert [page.read_text().split(".")[0] for page in pages] == [f"# {i + 1}" for i in range(len(pages))]
 
 
-def test_the_readme_lists_packages_and_examples() -> None:
-    text = (ROOT / "README.md").read_text()
-    packages = [path.parent.name for path in (ROOT / "tfmini").glob("*/__init__.py")]
-    assert [name for name in packages if f"`{name}`" not in text] == []
-    for listing in (text, (ROOT / "examples" / "README.md").read_text()):
+def test_the_readme_lists_the_examples() -> None:
+    for listing in ((ROOT / "README.md").read_text(), (ROOT / "examples" / "README.md").read_text()):
         assert [path.name for path in (ROOT / "examples").glob("*.py") if path.name not in listing] == []
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    """That of Keep a Changelog: what is unreleased, then releases with dates, in kinds of changes."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, *releases = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert unreleased == "[Unreleased]"
+    assert [line for line in releases if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", line)] == []
+    version = re.search(r'^__version__ = "(.*)"', (ROOT / "tfmini" / "_version.py").read_text(), re.MULTILINE)
+    assert version is not None and releases[0].startswith(f"[{version[1]}]")
+    for part in text.split("\n## ")[1:]:
+        kinds = re.findall(r"^### (.*)", part, re.MULTILINE)
+        assert kinds == [k for k in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security") if k in kinds]

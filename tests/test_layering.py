@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "tfmini"
 # What stands later may import what stands earlier.
 LAYERS = (
     *("values", "numerics", "protos", "checkpoint", "graph", "ops", "layers", "placement", "collectives"),
-    *("rpc", "runtime", "data", "train", "estimator", "compat", "show", "launch", "tools", "testing"),
+    *("rpc", "runtime", "xla", "data", "train", "estimator", "compat", "show", "launch", "tools", "testing"),
 )
 # The same inside a layer: a room, or a single file that stands elsewhere in this order than its room.
 ROOMS = {
@@ -20,6 +20,7 @@ ROOMS = {
         *("waiting_line",),
         *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
         *("math.special", "random_functions", "variables", "flow.functional", "custom_gradient", "training"),
+        *("signal_frames",),
         *(
             "linear_systems",
             "decompositions",
@@ -31,7 +32,18 @@ ROOMS = {
             "unicode",
             "nn",
         ),
-        *("image", "queues", "io", "table_state", "table_ops", "tables", "vocabulary_tables", "summary_ops", "summary"),
+        *(
+            "image",
+            "queues",
+            "io",
+            "table_state",
+            "table_ops",
+            "tables",
+            "vocabulary_tables",
+            "summary_ops",
+            "summary",
+            "lowering",
+        ),
     ),
     "runtime": (
         *(
@@ -51,7 +63,7 @@ ROOMS = {
         *("global_steps", "coordinator", "strategy", "cluster_resolver"),
         *("optimizers", "checkpointing", "contrib_summary", "summary_writer", "timeline", "session_run_hook"),
         *("hooks", "saving_hooks", "queue_runners", "input_batches", "sessions", "replicas", "train_ops"),
-        *("evaluation", "slim_learning"),
+        *("evaluation", "slim_learning", "store"),
     ),
     "show": ("status", "inspection", "simulation", "planning", "dashboard"),
 }

@@ -24,7 +24,12 @@ from tfmini.out_of_scope import alternative
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for path in (ROOT / "tfmini").rglob("*.py") if not path.name.endswith("_pb2.py"))
-PAGES = sorted(page for place in ("*", "docs/**/*", "examples/*", "benchmarks/*") for page in ROOT.glob(place + ".md"))
+PAGES = sorted(
+    page
+    for place in ("*", "docs/**/*", "examples/*", "benchmarks/*")
+    for page in ROOT.glob(place + ".md")
+    if page.name != "libraries.md"  # lists names that are absent
+)
 NAME = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`|``(tf\.[\w.]*\w)(?:\(\))?``")
 FILE = re.compile(r"`((?:[\w.-]+/)*\w+\.py)`")
 PATH = re.compile(r"(?<!`)`((?:tfmini/)?(\w+)/[\w./-]*)`")  # (path, its first folder below tfmini)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tfmini as tf
 from tests import api_generator
-from tfmini import namespace
+from tfmini import namespace, out_of_scope
 
 PINNED = Path(__file__).with_name("public_names.txt")
 
@@ -100,12 +103,77 @@ def test_versions() -> None:
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),
         (lambda: tf.nn.reluu, "Did you mean relu"),
         (lambda: tf.errors.AbortError, "Did you mean AbortedError"),
-        (lambda: tf.contrib.nothing, "if TensorFlow 1.x has tf.contrib.nothing, tfmini does not have it yet"),
+        (lambda: tf.contrib.nothing, "TensorFlow 1.15 has no tf.contrib.nothing either"),
+        (lambda: tf.contrib.grid_rnn, "TensorFlow 1.15 has tf.contrib.grid_rnn, tfmini does not"),
+        (lambda: tf.optimizers, "name of TensorFlow 2; in TensorFlow 1 use the optimizers of tf.train, such as .*Adam"),
+        (lambda: tf.compat.v2.optimizers, "name of TensorFlow 2; in TensorFlow 1 use the optimizers of tf.train"),
+        (lambda: tf.data.AUTOTUNE, "in TensorFlow 1 use tf.data.experimental.AUTOTUNE.$"),
+        (lambda: tf.random.set_seed, "in TensorFlow 1 use tf.set_random_seed.$"),
+        (lambda: tf.losses.SparseCategoricalCrossentropy, "use tf.losses.sparse_softmax_cross_entropy.$"),
+        (lambda: tf.metrics.SparseCategoricalAccuracy, "use tf.metrics.accuracy.$"),
+        (lambda: tf.summary.create_file_writer, "use tf.summary.FileWriter"),
+        (lambda: tf.inside_function, "in TensorFlow 1 use a graph of ops and a tf.Session"),
     ],
 )
 def test_absent_names_say_what_to_do(read, told: str) -> None:
     with pytest.raises(AttributeError, match=told):
         read()
+
+
+def test_names_that_remedies_name_exist() -> None:
+    words = (word for way in out_of_scope.ways() for word in re.findall(r"\btf(?:\.\w+)+", way))
+    for word in words:
+        value: Any = tf
+        for part in word.split(".")[1:]:
+            value = getattr(value, part)
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (lambda x: x.numpy(), r"'Tensor' object has no attribute 'numpy': .* session.run\(tensor\) returns it"),
+        (lambda x: x.item(), "session.run"),
+        (lambda x: x.backward(), "tf.gradients"),
+        (lambda x: x.assign(1.0), "tf.get_variable"),
+        (lambda x: tf.get_variable("v", []).numpy(), r"'RefVariable' .* session.run\(variable\) returns it"),
+        (lambda x: tf.get_variable("v", [], use_resource=True).numpy(), "'ResourceVariable' .* session.run"),
+        (lambda x: tf.data.Dataset.range(3).as_numpy_iterator(), "make_one_shot_iterator"),
+        (lambda x: tf.data.Dataset.range(3).make_one_shot_iterator().next(), "get_next()"),
+        (lambda x: tf.train.AdamOptimizer().get_weights(), r"use variables\(\)"),
+        (lambda x: x.nothing, "'Tensor' object has no attribute 'nothing'$"),
+        (lambda x: tf.get_variable("v", []).nothing, "'RefVariable' object has no attribute 'nothing'$"),
+    ],
+)
+def test_absent_members_say_what_to_do(read, told: str) -> None:
+    with tf.Graph().as_default(), pytest.raises(AttributeError, match=told):
+        read(tf.constant(1.0))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [float, int, complex, round, math.sqrt, math.floor, lambda x: f"{x:.3f}", lambda x: "%.3f" % x],  # noqa: UP031
+)
+def test_a_symbol_is_no_number_and_says_where_its_value_is(use) -> None:
+    with tf.Graph().as_default():
+        for symbol in (
+            tf.constant(1.0, name="x"),
+            tf.get_variable("x", []),
+            tf.get_variable("y", [], use_resource=True),
+        ):
+            with pytest.raises(TypeError, match=r"<tf.(Tensor|Variable) '[xy].*has no value before a session runs it"):
+                use(symbol)
+        assert f"{tf.constant(1.0, name='z')}" == 'Tensor("z:0", shape=(), dtype=float32)'
+        assert not any(hasattr(symbol, "numpy") or hasattr(symbol, "__index__") for symbol in tf.global_variables())
+
+
+def test_the_error_of_a_property_stays() -> None:
+    class Odd(out_of_scope.Advising):
+        @property
+        def numpy(self) -> int:
+            return self.gone
+
+    with pytest.raises(AttributeError, match="'Odd' object has no attribute 'gone'"):
+        _ = Odd().numpy
 
 
 def test_raw_ops_take_keyword_arguments_only() -> None:

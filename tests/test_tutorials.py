@@ -17,6 +17,7 @@ PAGES = {
     "1-from-a-graph-to-a-cluster": ["Inspection", "StepTrace"],
     "2-what-training-sends": ["Inspection"],
     "3-finding-a-bottleneck": ["Inspection", "StepTrace"],
+    "4-own-numpy-gradients": [],
 }
 
 

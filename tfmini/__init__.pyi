@@ -47,6 +47,7 @@ from tfmini import (
     summary as summary,
     sysconfig as sysconfig,
     test as test,
+    tpu as tpu,
     train as train,
     version as version,
 )
@@ -768,6 +769,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.store.parameter_store import (
+    ParameterStore as ParameterStore,
+)
 from typing import (
     Any as _Any,
 )
@@ -822,6 +826,7 @@ __all__ = [
     "Operation",
     "OptimizerOptions",
     "PaddingFIFOQueue",
+    "ParameterStore",
     "Print",
     "PriorityQueue",
     "QUANTIZED_DTYPES",
@@ -1332,6 +1337,7 @@ __all__ = [
     "to_float",
     "to_int32",
     "to_int64",
+    "tpu",
     "trace",
     "train",
     "trainable_variables",

@@ -94,9 +94,10 @@ def _is_cluster_def(value: object) -> bool:
 class ClusterSpec:
     """The jobs, tasks and addresses of a cluster (`tf.train.ClusterSpec`).
 
-    `cluster` is one of: a dict from job name to a list (or tuple) of addresses, a dict from job name to a
-    dict {task index: address} (a *sparse* job), a ClusterDef, or another ClusterSpec. Names and addresses may
-    be bytes; they are kept as str.
+    Args:
+      cluster: a dict from job name to a list (or tuple) of addresses, a dict from job name to a dict {task
+        index: address} (a *sparse* job), a ClusterDef, or another ClusterSpec. Names and addresses may be bytes;
+        they are kept as str.
 
     Raises:
       TypeError: another type, a job whose tasks are neither list nor dict of integers, a job name or

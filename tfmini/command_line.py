@@ -4,7 +4,7 @@ options that are checked before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ import click
 
 from tfmini import errors
 from tfmini.text import printable_lines, similar
+
+HELP = {"help_option_names": ["-h", "--help"]}
+BEFORE_SCRIPT = {**HELP, "allow_interspersed_args": False}
+_FORMER = "former_"  # begins the parameters of options that have another name now
 
 
 class Command(click.Command):
@@ -34,10 +38,50 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            ctx.params |= ctx.meta.get(_FORMER, {})
+            return rest
         except click.NoSuchOption as error:
             known = [spelling for option in self.get_params(ctx) for spelling in option.opts]
             raise click.UsageError(no_such("option", error.option_name, known, self.hint), ctx) from None
+
+
+class BeforeScript(Command):
+    """A command whose options come before the name of a script (`BEFORE_SCRIPT`); the script's own ones follow it.
+
+    A ``--`` between the name and them belongs to the command, so that it may be written with every command.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if ctx.params.get("args", ())[:1] == ("--",):
+            ctx.params["args"] = ctx.params["args"][1:]
+        return rest
+
+
+def misplaced(context: click.Context, script: str, args: Sequence[str], defined: DefinedOptions) -> str:
+    """What to say about a script's arguments that look like options of the command; "" if there are none.
+
+    It says nothing where another command invokes this one: that one has said it.
+
+    Args:
+      defined: which of some options the script has itself.
+    """
+    ours = {spelling for each in context.command.params for spelling in (*each.opts, *each.secondary_opts)}
+    is_invoked = context.get_parameter_source("script") is None
+    given = [word for arg in args if not is_invoked and (word := arg.partition("=")[0]) in ours and len(word) > 2]
+    theirs = defined(script, given) if given else ()
+    found = [word for word in dict.fromkeys(given) if word not in theirs]
+    if not found:
+        return ""
+    verb, those = ("follows", "it is") if len(found) == 1 else ("follow", "they are")
+    return (
+        f"{' and '.join(found)} {verb} {script}, so {those} passed to the script; put options of `tfmini"
+        f" {context.info_name}` before it."
+    )
+
+
+DefinedOptions = Callable[[str, Iterable[str]], Collection[str]]
 
 
 class WithScript(Command):
@@ -54,6 +98,29 @@ def valued(name: str, kind: click.ParamType | None, metavar: str | None, told: s
     return click.option(name, type=kind, metavar=metavar, help=told, default=default, show_default=default is not None)
 
 
+def former(
+    old: str, new: str, name: str, kind: click.ParamType | None = None,
+    then: Callable[[click.Context, click.Parameter, Any], None] | None = None,
+) -> Decorator:  # fmt: skip
+    """The former spelling of an option: it works, with a warning; the help does not show it.
+
+    Args:
+      name: the parameter of the option.
+      then: takes the value instead.
+    """
+
+    def take(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value is None:
+            return
+        click.echo(f"tfmini: {old} is now called {new}; the old name will go.", err=True)
+        if then is None:
+            context.meta.setdefault(_FORMER, {})[name] = value
+        else:
+            then(context, parameter, value)
+
+    return click.option(old, _FORMER + old.strip("-"), type=kind, hidden=True, expose_value=False, callback=take)
+
+
 class OutputFile(click.Path):
     """A file to write. Its folder must be there: better an error now than after a long run."""
 
@@ -65,23 +132,6 @@ class OutputFile(click.Path):
         if not folder.is_dir():
             raise click.ClickException(f"Cannot write {value}: there is no directory {folder}.")
         return super().convert(value, param, ctx)
-
-
-class ProfileFile(click.Path):
-    """A profile of `tfmini calibrate`."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not Path(value).exists():
-            raise click.UsageError(no_profile(value))
-        return super().convert(value, param, ctx)
-
-
-def no_profile(path: str) -> str:
-    """The error about a profile that is not there."""
-    return f"There is no {path}: run `tfmini calibrate` on an idle machine, or name a profile by --profile."
 
 
 @contextmanager

@@ -8,7 +8,10 @@ The marks do nothing at run time. ``make names`` reads them from the sources, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from inspect import cleandoc
+from itertools import groupby
 from typing import Any, TypeVar
 
 _Definition = TypeVar("_Definition")
@@ -59,3 +62,31 @@ def either(new_name: str, new: Any, old_name: str, old: Any) -> Any:
     if new is not None:
         raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
     return old
+
+
+# ---- Arguments in the docstrings of functions that are made from a class, or share the arguments of one --------------
+
+_ARGUMENT = re.compile(r"  (\w+(?:,\s+\w+)*): ")
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?:  .*\n?)+)", re.MULTILINE)
+
+
+def documented_arguments(doc: str | None) -> dict[str, str]:
+    """The text of each argument in the section ``Args`` (or ``Attributes``) of a docstring."""
+    section = _SECTION.search(cleandoc(doc or ""))
+    found = {}
+    for line in re.split(r"\n(?=  \S)", section[1].rstrip() if section else ""):
+        if _ARGUMENT.match(line):
+            names, _, text = line.partition(": ")
+            found.update(dict.fromkeys(re.split(r",\s+", names.strip()), " ".join(text.split())))
+    return found
+
+
+def with_arguments(doc: str, arguments: Mapping[str, str]) -> str:
+    """A docstring with these arguments in place of its own; names that follow each other with one text share a line."""
+    rows = [(text, ", ".join(names)) for text, names in groupby(arguments, lambda name: arguments[name])]
+    section = "".join(["Args:\n", *(f"  {names}: {text}\n" for text, names in rows)]) if rows else ""
+    plain = cleandoc(doc)
+    if _SECTION.search(plain):
+        return _SECTION.sub(lambda _: section, plain, count=1)
+    summary, sections, rest = re.split(r"(^(?=Returns:|Raises:)|\Z)", plain, maxsplit=1, flags=re.MULTILINE)
+    return "\n\n".join(filter(None, [summary.rstrip(), section.rstrip(), f"{sections}{rest}".rstrip()]))

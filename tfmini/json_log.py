@@ -45,6 +45,12 @@ def relayed(line: bytes, task: str) -> str | None:
     return json.dumps({**found, "task": task}) if {"time", "level", "message"} <= found.keys() else None
 
 
+def message_of(line: str) -> str:
+    """The message of a line of `json_line`; any other line as it is."""
+    text = relayed(line.encode(), "")
+    return line if text is None else str(json.loads(text)["message"])
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 

@@ -1,7 +1,8 @@
 """Builds the TF1 namespace from the table in `public_names`, which is generated from the `export` marks in the sources.
 
 A name is looked up on first use and then stored as a plain attribute, so ``import tfmini`` is fast, and
-protobuf is imported with the first message. A public namespace that is not a package of tfmini
+protobuf is imported with the first message. ``vars(tf.nn)`` looks all names up, and has them as in TensorFlow.
+A public namespace that is not a package of tfmini
 (``tf.nn``, ``tf.math``, …) becomes a new module in ``sys.modules``, so ``from tfmini import nn`` and
 ``import tfmini.nn`` work. A namespace that is a package or module (``tf.train``, ``tf.errors``,
 ``tf.dtypes``, ``tf.compat``) looks up the names that it does not define; they are not stored, since
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tfmini.compat import version_2
 from tfmini.export import ALIASES
 from tfmini.public_names import NAMES
 
@@ -33,6 +36,8 @@ _WITHOUT_TENSORS = tuple(
         *("dimension", "dtypes", "errors", "protos", "runtime.server", "shapes"),
     )
 )
+# The runtime looks names of these up in every step, which is slower in a module of another class.
+_IN_STEPS = (f"{ROOT}.dtypes", f"{ROOT}.errors")
 Getter = Callable[[str], Any]
 
 
@@ -59,12 +64,14 @@ def install() -> None:
     for namespace, public, home, attribute in rows():
         tables.setdefault(namespace, {})[public] = (home, attribute)
     root = sys.modules[ROOT]
-    for namespace, table in sorted(tables.items()):  # parents come before their children
-        _set_attributes(_module(namespace), namespace, _resolver(table), list(table))
+    second = {f"compat.v2.{space}".rstrip("."): listed for space, listed in version_2.names().items()}
+    for namespace in sorted({*tables, *second}):  # parents come before their children
+        table, more = tables.get(namespace, {}), second.get(namespace, [])
+        resolve = _of_version_2(namespace[10:], _resolver(table)) if more else _resolver(table)
+        _set_attributes(_module(namespace), namespace, resolve, [*table, *more])
     raw_ops = _module("raw_ops")
     _set_attributes(raw_ops, "raw_ops", _raw_op, _RawOpNames())
-    compat = sys.modules[f"{ROOT}.compat"]
-    vars(compat)["v1"] = root
+    _dict_of(sys.modules[f"{ROOT}.compat"])["v1"] = root
     sys.modules[f"{ROOT}.compat.v1"] = root
     for namespace in (*tables, "raw_ops"):
         if namespace and not namespace.startswith("compat"):
@@ -77,13 +84,45 @@ def _module(namespace: str) -> ModuleType:
     found = sys.modules.get(name)
     if found is not None:
         return found
-    made = ModuleType(name, f"TensorFlow's ``tf.{namespace}`` (see `tfmini.public_names`).")
+    made = _Namespace(name, f"TensorFlow's ``tf.{namespace}`` (see `tfmini.public_names`).")
     made.__path__ = []  # a package without files, so that ``import tfmini.contrib.framework`` works
     sys.modules[name] = made
     parent, _, last = namespace.rpartition(".")
     setattr(_module(parent), last, made)
     _set_attributes(made, namespace, _resolver({}), [])  # replaced later if the namespace has names
     return made
+
+
+_slot: Any = vars(ModuleType)["__dict__"]
+
+
+def _dict_of(module: ModuleType) -> dict[str, Any]:
+    """The real ``__dict__`` of a module, of a `_Namespace` as well."""
+    return _slot.__get__(module)  # type: ignore[no-any-return]
+
+
+class _Namespace(ModuleType):
+    """A module whose ``__dict__`` has the public names as well: old scripts look them up there.
+
+    A module with a file of its own shows a copy: in its real one, a public name could hide a builtin.
+    """
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # the attribute of each object
+        found, names = _found(self), _dict_of(self)  # the look-up stores names, where it may
+        return {**names, **found} if names.get("__file__") and self is not sys.modules[ROOT] else names
+
+    def __dir__(self) -> list[str]:
+        return _dict_of(self)["__dir__"]()  # type: ignore[no-any-return]  # Python's own would read `__dict__`
+
+
+def _found(module: ModuleType) -> dict[str, Any]:
+    """The public names of a module that can be looked up here; some need an optional package."""
+    found = {}
+    for name in dir(module):
+        with suppress(AttributeError, ImportError):
+            found[name] = getattr(module, name)
+    return found
 
 
 def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: Sequence[str]) -> None:
@@ -102,11 +141,13 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
         return value
 
     def module_dir() -> list[str]:
-        return sorted({*vars(module), *names})
+        return sorted({*_dict_of(module), *names})
 
-    vars(module).update(__getattr__=module_getattr, __dir__=module_dir)
+    _dict_of(module).update(__getattr__=module_getattr, __dir__=module_dir)
     if own:
-        vars(module)["__all__"] = names
+        _dict_of(module)["__all__"] = names
+    if module.__name__ not in _IN_STEPS:
+        module.__class__ = _Namespace
 
 
 def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
@@ -117,6 +158,19 @@ def _resolver(table: dict[str, tuple[str, str]]) -> Getter:
         return getattr(import_module(home), attribute)
 
     return resolve
+
+
+def _of_version_2(space: str, resolve: Getter) -> Getter:
+    """A look-up in ``tf.compat.v2``: of what is exported there, else of what `version_2` makes."""
+
+    def resolve_2(name: str) -> Any:
+        try:
+            return resolve(name)
+        except KeyError:
+            _load_ops()
+            return version_2.value(space, name)
+
+    return resolve_2
 
 
 def _load_ops() -> None:
@@ -183,7 +237,8 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    from tfmini.out_of_scope import alternative, name_in_1_0  # imported for errors only
+    dotted = dotted.removeprefix("compat.v2.")
+    from tfmini.out_of_scope import alternative, in_tensorflow, name_in_1_0  # imported for errors only
 
     renamed = name_in_1_0(dotted)
     if renamed is not None:
@@ -193,6 +248,7 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
     from tfmini.text import similar  # imported for errors only
 
-    close = similar(name, names)
+    told = in_tensorflow(dotted)
+    close = [] if "TensorFlow 2" in told else similar(name, names)
     remedy = f" Did you mean {' or '.join(close)}?" if close else ""
-    return f"{plain}: if TensorFlow 1.x has tf.{dotted}, tfmini does not have it yet.{remedy}"
+    return f"{plain}: {told}.{remedy}"

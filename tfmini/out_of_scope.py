@@ -1,8 +1,11 @@
-"""Public names of TensorFlow 1.x that are out of tfmini's scope, and the nearest supported alternative."""
+"""Public names of TensorFlow that tfmini does not have: what they are, and the nearest supported alternative."""
 
 from __future__ import annotations
 
+import functools
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 _GRAPH_WAY = "a graph of ops and a tf.Session"
 _DEVICE_WAY = "tf.device with CPU devices"
@@ -27,17 +30,17 @@ _NAMES = {
     "contrib.learn.run_config": "tf.estimator.RunConfig",
     "contrib.seq2seq.BeamSearchDecoder": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper",
     "contrib.bayesflow": "formulas in ops",
-    "contrib.graph_editor": "tf.import_graph_def with input_map",
+    "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",
     "contrib.image": "tf.image, or scipy.ndimage in a tf.py_func",
-    "contrib.opt": "the optimizers of tf.train",
+    "contrib.opt": "the optimizers of tf.train, and those that tf.contrib.opt has",
+    "contrib.nccl": "tf.collective_ops.all_reduce, or tf.train.AllReduceOptimizer",
     "contrib.resampler": "tf.gather_nd of the four neighbours and their weights",
     "contrib.saved_model": "tf.saved_model",
     "contrib.stateless": "tf.random.stateless_uniform and its kin",
     "contrib.tfprof": "RunOptions.FULL_TRACE with tfmini trace",
     "feature_column": "one of the columns that tf.feature_column has, or ops on the features in a model function",
     "tpu": _DEVICE_WAY,
-    "contrib.tpu": "tf.estimator.Estimator in place of TPUEstimator, and tf.device with CPU devices",
-    "distribute.cluster_resolver.TPUClusterResolver": _DEVICE_WAY,
+    "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "distribute.cluster_resolver.GCEClusterResolver": "tf.train.ClusterSpec with the addresses",
     "xla": _GRAPH_WAY,
     "GradientTape": "tf.gradients",
@@ -52,6 +55,36 @@ _NAMES = {
     "enable_tensor_equality": _GRAPH_WAY,
     "enable_control_flow_v2": _LOOP_WAY,
     "contrib.eager": _GRAPH_WAY,
+    "contrib.autograph": _LOOP_WAY,
+    "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
+    "contrib.data.LMDBDataset": "tf.data.Dataset.from_generator around the lmdb package",
+    "contrib.layers.bucketized_column": "tf.feature_column",
+    "contrib.layers.create_feature_spec_for_parsing": "tf.feature_column.make_parse_example_spec",
+    "contrib.layers.crossed_column": "tf.feature_column",
+    "contrib.layers.embedding_column": "tf.feature_column",
+    "contrib.layers.legacy_linear": "tf.layers.dense",
+    "contrib.layers.real_valued_column": "tf.feature_column.numeric_column",
+    "contrib.layers.sparse_column_with_integerized_feature": "tf.feature_column.categorical_column_with_identity",
+    "contrib.layers.weighted_sparse_column": "tf.feature_column.weighted_categorical_column",
+    "contrib.layers.weighted_sum_from_feature_columns": "tf.feature_column.linear_model",
+    "contrib.layers.SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY": "tf.feature_column.crossed_column",
+    "contrib.linear_optimizer": "tf.train.FtrlOptimizer",
+    "contrib.lookup": "tf.contrib.lookup.index_table_from_tensor and index_table_from_file",
+    "contrib.losses": "tf.losses, or the formula in ops",
+    "contrib.metrics": "tf.metrics, or the formula in ops",
+    "contrib.mixed_precision": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
+    "contrib.periodic_resample": "tf.space_to_depth, tf.depth_to_space and tf.reshape",
+    "contrib.rnn": "the cells of tf.nn.rnn_cell with tf.nn.dynamic_rnn, and tf.contrib.rnn.LSTMBlockFusedCell",
+    "contrib.seq2seq": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper, and LuongAttention",
+    "contrib.slim.queues": "tf.train.start_queue_runners with a tf.train.Coordinator",
+    "contrib.training.bucket_by_sequence_length": "tf.data.experimental.bucket_by_sequence_length",
+    "data.experimental.get_structure": "the output_types and output_shapes of a tf.data.Dataset",
+    "initializers.serialize": "the initializer's get_config",
+    "initializers.deserialize": "the initializer's from_config",
+    "optimizers": "the optimizers of tf.train",
+    "saved_model.load": "tf.saved_model.load of version 1, with a session",
+    "summary": "the functions of tf.summary of version 1, and tf.contrib.summary",
+    "train.experimental": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
     "contrib.boosted_trees": "the models of scikit-learn",
     "contrib.factorization": "the models of scikit-learn",
     "contrib.tensor_forest": "the models of scikit-learn",
@@ -63,11 +96,10 @@ _NAMES = {
     "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
     "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
-    "contrib.cluster_resolver": "tf.distribute.cluster_resolver",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "distribute.experimental": "tf.train.replica_device_setter",
-    "distribute.CrossDeviceOps": "tf.train.SyncReplicasOptimizer, or tf.contrib.nccl's all_sum for an all-reduce",
+    "distribute.CrossDeviceOps": "tf.train.SyncReplicasOptimizer, or tf.train.AllReduceOptimizer",
     "distribute.HierarchicalCopyAllReduce": "tf.train.SyncReplicasOptimizer",
     "distribute.NcclAllReduce": "tf.train.SyncReplicasOptimizer",
     "distribute.ReductionToOneDevice": "tf.train.SyncReplicasOptimizer",
@@ -117,9 +149,7 @@ _NAMES = {
     "io.decode_proto": "the Python class of the message in a tf.py_func",
     "io.encode_proto": "the Python class of the message in a tf.py_func",
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
-    "signal": "tf.signal.fft and its kin on windows made with tf.gather",
-    "spectral.dct": "tf.signal.rfft of the mirrored signal",
-    "spectral.idct": "tf.signal.irfft",
+    "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
     "linalg.tridiagonal_matmul": _MATRIX_WAY,
     "linalg.tridiagonal_solve": _MATRIX_WAY,
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
@@ -147,7 +177,7 @@ _RAW_OPS = (
     (r"Dataset|Iterator|StatsAggregator|MemoryCache|RandomSeedGenerator|ThreadPoolHandle|^Optional", _DATA_WAY),
     (r"PartitionedCall|^(Stateless)?(If|While|Case)$|^For$|SymbolicGradient|MapDefun|RemoteCall|FakeParam|BatchFunction",
      _LOOP_WAY),
-    (r"^Nccl", "the collective ops of tfmini.ops.collectives, or tf.contrib.nccl"),
+    (r"^Nccl", "tf.collective_ops.all_reduce"),
     (r"^Debug", "tf.Print"),
     (r"^Sdca", "tf.train.FtrlOptimizer"),
     (r"^LinearOperator|Tridiagonal", _MATRIX_WAY),
@@ -195,6 +225,148 @@ _BEFORE_1_0 = {
 }
 
 
+# Names of TensorFlow 2 and how TensorFlow 1 says it. A key also covers all names below it.
+_LOSSES_WAY, _METRICS_WAY = "the functions of tf.losses", "the functions of tf.metrics"
+_IN_1 = {
+    "optimizers": "the optimizers of tf.train, such as tf.train.AdamOptimizer",
+    "optimizers.Adam": "tf.train.AdamOptimizer",
+    "optimizers.SGD": "tf.train.GradientDescentOptimizer or tf.train.MomentumOptimizer",
+    "optimizers.RMSprop": "tf.train.RMSPropOptimizer",
+    "optimizers.schedules": "tf.train.exponential_decay and its kin",
+    "data": _DATA_WAY,
+    "data.AUTOTUNE": "tf.data.experimental.AUTOTUNE",
+    "data.INFINITE_CARDINALITY": "tf.data.experimental.INFINITE_CARDINALITY",
+    "data.UNKNOWN_CARDINALITY": "tf.data.experimental.UNKNOWN_CARDINALITY",
+    "data.NumpyIterator": "Dataset.make_one_shot_iterator",
+    "data.experimental.service": "tf.data.Dataset.shard with the task's index",
+    "losses": _LOSSES_WAY,
+    "losses.MeanSquaredError": "tf.losses.mean_squared_error",
+    "losses.MeanAbsoluteError": "tf.losses.absolute_difference",
+    "losses.BinaryCrossentropy": "tf.losses.sigmoid_cross_entropy",
+    "losses.CategoricalCrossentropy": "tf.losses.softmax_cross_entropy",
+    "losses.SparseCategoricalCrossentropy": "tf.losses.sparse_softmax_cross_entropy",
+    "losses.CosineSimilarity": "tf.losses.cosine_distance",
+    "losses.Hinge": "tf.losses.hinge_loss",
+    "losses.Huber": "tf.losses.huber_loss",
+    "metrics": _METRICS_WAY,
+    "metrics.AUC": "tf.metrics.auc",
+    "metrics.Mean": "tf.metrics.mean",
+    "metrics.MeanIoU": "tf.metrics.mean_iou",
+    "metrics.MeanSquaredError": "tf.metrics.mean_squared_error",
+    "metrics.Precision": "tf.metrics.precision",
+    "metrics.Recall": "tf.metrics.recall",
+    **{f"metrics.{kind}Accuracy": "tf.metrics.accuracy" for kind in ("", "Binary", "Categorical", "SparseCategorical")},
+    "initializers": "the initializers of TensorFlow 1, such as tf.initializers.glorot_uniform",
+    "initializers.HeNormal": "tf.initializers.he_normal",
+    "initializers.HeUniform": "tf.initializers.he_uniform",
+    "random": "tf.random.uniform and its kin",
+    "random.Generator": "tf.random.uniform and its kin, with a seed",
+    "random.set_seed": "tf.set_random_seed",
+    "summary": "tf.summary.FileWriter, with tf.summary.merge_all in Session.run",
+    "summary.trace_on": "tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), or tfmini trace",
+    "distribute": "tf.train.replica_device_setter and tf.train.MonitoredTrainingSession",
+    "distribute.MultiWorkerMirroredStrategy": "tf.train.SyncReplicasOptimizer, or tf.train.AllReduceOptimizer",
+    "saved_model": "tf.saved_model.simple_save and tf.saved_model.load",
+    "train.CheckpointOptions": "tf.train.Checkpoint without options",
+    "image.resize_with_pad": "tf.image.resize_images and tf.image.pad_to_bounding_box",
+    **{
+        f"image.stateless_random_{what}": f"tf.image.random_{what}"
+        for what in ("brightness", "contrast", "flip_left_right", "flip_up_down", "hue", "saturation")
+    },
+    "image.stateless_random_crop": "tf.random_crop",
+    "nn.gelu": "0.5 * x * (1 + tf.erf(x / 2 ** 0.5))",
+    "nn.silu": "tf.nn.swish",
+    "nn.RNNCellDeviceWrapper": "tf.nn.rnn_cell.DeviceWrapper",
+    "nn.RNNCellDropoutWrapper": "tf.nn.rnn_cell.DropoutWrapper",
+    "nn.RNNCellResidualWrapper": "tf.nn.rnn_cell.ResidualWrapper",
+    "nn.experimental": "tf.nn.dropout",
+    "math": "scipy.special in a tf.py_func",
+    "linalg": "numpy.linalg in a tf.py_func",
+    "eig": "numpy.linalg.eig in a tf.py_func",
+    "eigvals": "numpy.linalg.eigvals in a tf.py_func",
+    "io.encode_png": "tf.image.encode_png",
+    "io.gfile.join": "os.path.join",
+    "autodiff": "tf.gradients",
+    "experimental.numpy": "the functions of tf",
+    "get_current_name_scope": "tf.get_default_graph().get_name_scope()",
+    "is_symbolic_tensor": "isinstance(x, tf.Tensor)",
+    "type_spec_from_value": "tf.TensorSpec.from_tensor",
+}
+
+# Members that objects have in TensorFlow 2, or in another framework, by the names of their classes.
+_RUN = "a value exists only while a session runs: session.run({}) returns it as a numpy array"
+_UNTIL_END = "run dataset.make_one_shot_iterator().get_next() until tf.errors.OutOfRangeError"
+_MEMBERS = {
+    "Tensor": {
+        **dict.fromkeys(("numpy", "item", "tolist", "detach", "cpu"), _RUN.format("tensor")),
+        **dict.fromkeys(("backward", "grad"), "tf.gradients(loss, variables) adds the ops of the gradients"),
+        "ref": "use experimental_ref(), or the tensor itself as a key",
+        "assign": "only variables can be assigned to: make it by tf.get_variable",
+    },
+    "Variable": {
+        **dict.fromkeys(("numpy", "item", "tolist"), _RUN.format("variable")),
+        "ref": "use experimental_ref(), or the variable itself as a key",
+    },
+    "Dataset": {
+        "as_numpy_iterator": _UNTIL_END,
+        "cardinality": "use tf.data.experimental.cardinality(dataset)",
+        "unique": "use dataset.apply(tf.data.experimental.unique())",
+        "scan": "use dataset.apply(tf.data.experimental.scan(initial_state, function))",
+        "take_while": "use dataset.apply(tf.data.experimental.take_while(predicate))",
+        "bucket_by_sequence_length": "use dataset.apply(tf.data.experimental.bucket_by_sequence_length(...))",
+        **dict.fromkeys(("save", "snapshot"), "use cache(filename), or tf.python_io.TFRecordWriter"),
+    },
+    "Iterator": {"next": "get_next() gives the tensors of the next element"},
+    "Optimizer": {
+        **dict.fromkeys(("get_weights", "weights"), "use variables()"),
+        "learning_rate": "give the optimizer a tensor or a variable as learning_rate and keep that",
+        "iterations": "use the global_step that minimize gets",
+    },
+}  # fmt: skip
+
+
+class Advising:
+    """An object of TensorFlow that says what to use in place of members that it has elsewhere."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # which would take every name for a member
+
+        def __getattr__(self, name: str) -> Any:
+            kinds = () if name.startswith("_") else type(self).__mro__
+            remedy = next(filter(None, (_MEMBERS.get(kind.__name__, {}).get(name) for kind in kinds)), None)
+            if remedy is not None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {remedy}")
+            return object.__getattribute__(self, name)  # raises Python's error, or that of a property
+
+
+def ways() -> list[str]:
+    """All that this page says to use in place of other names."""
+    return [*_NAMES.values(), *(way for _, way in _RAW_OPS), *_BEFORE_1_0.values(), *_IN_1.values()]
+
+
+@functools.cache
+def _absent() -> dict[str, str]:
+    """Name below ``tf`` -> the release of TensorFlow that has it: 1 or 2."""
+    lines = Path(__file__).with_name("absent_names.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {
+        name if namespace == "-" else f"{namespace}.{name}": release
+        for release, namespace, *names in rows for name in names
+    }  # fmt: skip
+
+
+def in_tensorflow(dotted: str) -> str:
+    """What TensorFlow has of a name below ``tf`` that tfmini does not have, with what to use instead."""
+    release = _absent().get(dotted, "")
+    way = _nearest(_IN_1, dotted) if release != "1" else None
+    if release == "2":
+        return f"tf.{dotted} is a name of TensorFlow 2; in TensorFlow 1 use {way or _GRAPH_WAY}"
+    return (
+        f"TensorFlow 1.15 has tf.{dotted}, tfmini does not" if release else f"TensorFlow 1.15 has no tf.{dotted} either"
+    )
+
+
 def name_in_1_0(dotted: str) -> str | None:
     """The name in TensorFlow 1.0 of a removed name of 0.x below ``tf``; None for other names."""
     return _BEFORE_1_0.get(dotted)
@@ -206,12 +378,15 @@ def alternative(dotted: str) -> str | None:
     Args:
       dotted: such as ``keras.layers.Dense``.
     """
+    dotted = dotted[len("compat.v2.") :] if dotted.startswith("compat.v2.") else dotted
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):
         return _MATRIX_WAY
-    while dotted:
-        if dotted in _NAMES:
-            return _NAMES[dotted]
-        dotted = dotted.rpartition(".")[0]
-    return None
+    return _nearest(_NAMES, dotted)
+
+
+def _nearest(ways: dict[str, str], dotted: str) -> str | None:
+    """The entry of the name, or of the nearest namespace around it that has one."""
+    parts = dotted.split(".")
+    return next(filter(None, (ways.get(".".join(parts[:end])) for end in range(len(parts), 0, -1))), None)

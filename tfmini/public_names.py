@@ -91,6 +91,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.client.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",
+        "train.store.parameter_store": "ParameterStore",
     },
     "app": {
         "compat.flags": "run",
@@ -116,6 +117,9 @@ NAMES: dict[str, dict[str, str]] = {
         "train.checkpointing.checkpoint": "CheckpointManager",
         "train.checkpointing.object_graph": "Checkpointable=Trackable",
     },
+    "contrib.cluster_resolver": {
+        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
+    },
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_sequence_score crf_unary_score viterbi_decode",
     },
@@ -128,12 +132,17 @@ NAMES: dict[str, dict[str, str]] = {
         "data.structure": "AUTOTUNE",
         "data.transformations": "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
     },
+    "contrib.deprecated": {
+        "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
+    },
     "contrib.estimator": {
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
     "contrib.framework": {
+        "compat.internal_names": "get_name_scope",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
+        "ops.array.identity": "is_tensor",
         "ops.composites": "TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "placement.device_setter": "VariableDeviceChooser",
@@ -144,6 +153,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.framework.nest": {
         "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths yield_flattened_paths",
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
+    },
+    "contrib.graph_editor": {
+        "compat.graph_editor": "ControlOutputs SubGraphView add_control_inputs can_be_regex copy copy_with_input_replacements filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_backward_walk_ops get_consuming_ops get_forward_walk_ops get_generating_ops get_name_scope_ops get_tensors get_walks_intersection_ops get_walks_union_ops graph_replace make_list_of_op make_list_of_t make_regex make_view=sgv make_view_from_scope=sgv_scope remove_control_inputs reroute_ts select_ops select_ts sgv sgv_scope swap_ts",
     },
     "contrib.layers": {
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
@@ -188,13 +200,18 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.metrics": {
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
+        "layers.metrics": "confusion_matrix",
     },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
         "ops.math.search": "nth_element",
     },
+    "contrib.opt": {
+        "train.optimizers.contrib_optimizers": "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+    },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
+        "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
         "layers.contrib.rnn": "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn",
@@ -204,6 +221,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.decoders": "BasicDecoder BasicDecoderOutput CustomHelper Decoder GreedyEmbeddingHelper Helper InferenceHelper SampleEmbeddingHelper ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper TrainingHelper dynamic_decode",
         "layers.contrib.losses": "sequence_loss",
     },
+    "contrib.signal": {
+        "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
+    },
     "contrib.slim": {
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",
@@ -211,6 +231,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.regularizers": "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer maxout scale_gradient variance_scaling_initializer xavier_initializer",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn",
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
+        "train.train_ops": "optimize_loss",
     },
     "contrib.slim.evaluation": {
         "train.checkpointing.graph_files": "checkpoints_iterator wait_for_new_checkpoint",
@@ -246,6 +267,10 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.tensorboard.plugins.projector": {
         "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
+    },
+    "contrib.tpu": {
+        "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",
+        "train.optimizers.loss_scale": "CrossShardOptimizer",
     },
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
@@ -285,7 +310,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.strategy": "MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context get_strategy has_strategy in_cross_replica_context",
     },
     "distribute.cluster_resolver": {
-        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver UnionResolver=UnionClusterResolver",
+        "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
     },
     "distributions": {
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
@@ -323,6 +348,9 @@ NAMES: dict[str, dict[str, str]] = {
     "estimator.inputs": {
         "estimator.input_functions": "numpy_input_fn pandas_input_fn",
     },
+    "estimator.tpu": {
+        "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec",
+    },
     "examples.tutorials.mnist.input_data": {
         "compat.mnist": "DataSet Datasets dense_to_one_hot extract_images extract_labels maybe_download read_data_sets",
     },
@@ -330,7 +358,8 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.mnist": "IMAGE_PIXELS IMAGE_SIZE NUM_CLASSES evaluation inference loss training",
     },
     "feature_column": {
-        "estimator.columns": "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list crossed_column embedding_column indicator_column input_layer linear_model make_parse_example_spec numeric_column",
+        "estimator.column_layers": "input_layer linear_model make_parse_example_spec",
+        "estimator.columns": "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list crossed_column embedding_column indicator_column numeric_column shared_embedding_columns weighted_categorical_column",
     },
     "flags": {
         "compat.flags": "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap validator",
@@ -512,6 +541,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "signal": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+        "ops.signal_frames": "dct frame hamming_window hann_window idct inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "sparse": {
         "ops.composites": "SparseTensor",
@@ -523,6 +553,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "spectral": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
+        "ops.signal_frames": "dct idct",
     },
     "strings": {
         "ops.debugging": "format=string_format",
@@ -543,6 +574,10 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.test_case": "Benchmark StubOutForTesting TestCase get_temp_dir main mock",
         "compat.test_functions": "assert_equal_graph_def benchmark_config compute_gradient compute_gradient_error gpu_device_name is_built_with_cuda is_built_with_gpu_support is_built_with_rocm is_gpu_available test_src_dir_path",
         "launch.local_cluster": "create_local_cluster",
+    },
+    "tpu": {
+        "estimator.tpu_estimator": "bfloat16_scope",
+        "train.optimizers.loss_scale": "CrossShardOptimizer",
     },
     "train": {
         "cluster": "ClusterSpec",

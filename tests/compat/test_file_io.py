@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_text_lines_and_positions(tmp_path: Path) -> None:
     with tf.gfile.GFile(Path(path), "a") as f:
         f.write(b"drei")
     assert tf.io.gfile.GFile(path).read() == "hallo\nzwei\ndrei"
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_a_file_that_nobody_closes_is_written_and_closed_without_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    tf.gfile.GFile(path, "w").write("all")
+    assert tf.gfile.GFile(path).read() == "all"
+    gc.collect()
+    assert path.read_text() == "all"
 
 
 def test_the_first_write_creates_the_file(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import FEED, FETCH, Node, input_dtypes, output_dtypes
-from tfmini.graph.prune import in_topological_order, prune, rewrite_feeds_and_fetches, step_graph
+from tfmini.graph.prune import (
+    enqueues,
+    in_topological_order,
+    is_training_step,
+    prune,
+    rewrite_feeds_and_fetches,
+    step_graph,
+)
 from tfmini.graph.registry import op
 
 op("TestPruneSource() -> out: float, other: Ref(int32)")
@@ -124,3 +131,20 @@ def test_dtypes_of_inputs_and_outputs_follow_from_attrs():
     assert output_dtypes(Node("s", "TestPruneSource")) == [dtypes.float32, dtypes.as_dtype("int32_ref")]
     with pytest.raises(NotFoundError, match="Op type not registered 'TestNowhere'"):
         output_dtypes(Node("s", "TestNowhere"))
+
+
+@pytest.mark.parametrize("otherwise", [True, False])
+@pytest.mark.parametrize("step, others, expected", [
+    ({"MatMul", "ApplyAdagrad"}, {"Assign"}, True),
+    ({"MatMul"}, {"ApplyAdagrad"}, False),
+    ({"AccumulatorApplyGradient"}, {"ApplyAdagrad"}, True),
+    ({"ApplyAdagrad", "AccumulatorTakeGradient"}, {"AccumulatorApplyGradient"}, False),
+    ({"MatMul"}, {"Assign"}, None),
+    ({"QueueEnqueueV2", "FIFOQueueV2"}, {"ApplyAdagrad"}, False),
+])  # fmt: skip
+def test_which_steps_train(step: set[str], others: set[str], expected: bool | None, otherwise: bool) -> None:
+    assert is_training_step(step, step | others, otherwise) is (otherwise if expected is None else expected)
+
+
+def test_which_steps_enqueue() -> None:
+    assert enqueues({"QueueEnqueueManyV2", "FIFOQueueV2"}) and not enqueues({"QueueDequeueV2", "FIFOQueueV2"})

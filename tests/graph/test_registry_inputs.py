@@ -119,6 +119,7 @@ def test_a_finalized_graph_names_what_is_added_and_where_it_was_finalized() -> N
         graph.finalize()
         line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
         where = rf"^Graph is finalized and cannot be modified\. It was finalized \(at {re.escape(__file__)}:{line}\)"
+        where += r" by `graph\.finalize\(\)`"
         with pytest.raises(RuntimeError, match=f"{where}, and now gets the op 'Square' of type Square"):
             tf.square(x)
         with pytest.raises(RuntimeError, match=f"{where}, and now gets an item of the collection 'c'"):

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from tfmini.cluster import ClusterSpec
+from tfmini.launch import cluster_run
 from tfmini.launch.cluster_run import ClusterRun, RunLimits
 from tfmini.launch.engine import EngineError, Events, TaskCommand, TaskRequest
 from tfmini.launch.output import Sink
-from tfmini.launch.supervision import Supervision, TaskId
+from tfmini.launch.supervision import PrintNote, Supervision, TaskId
 
 PS, WORKER = TaskId("ps", 0), TaskId("worker", 0)
 
@@ -74,7 +75,7 @@ def run_of(engine: Scripted, start_s: float = 100.0, restarts: int = 0, fd: int 
     return ClusterRun(
         engine=engine, requests=[TaskRequest(PS), TaskRequest(WORKER)], commands_of=commands,
         supervision=Supervision([PS, WORKER], restarts=restarts), limits=RunLimits(grace_s=1.0, start_s=start_s),
-        sink=Sink(fd), prefixes={PS: b"", WORKER: b""}, say=lambda text: None,
+        sink=Sink(fd), prefixes={PS: b"", WORKER: b""}, say=lambda note: None,
     )  # fmt: skip
 
 
@@ -106,6 +107,20 @@ def test_tasks_without_a_place_are_named() -> None:
     with pytest.raises(EngineError, match=r"these tasks have no place: worker/0\. .*--start-within"):
         run_of(engine, start_s=0.01).run()
     assert engine.closed == [1] and not engine.commands
+
+
+def test_a_long_wait_for_places_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_run, "WARN_S", 0.01)
+    run = run_of(Scripted(lambda events: events.placed(PS, "a:1", 3)), start_s=0.1)
+    said: list[PrintNote] = []
+    run.say = said.append
+    with pytest.raises(EngineError):
+        run.run()
+    assert [note.text for note in said][:2] == [
+        "for 0.01 s, worker/0 wait for a place; the run gives up after 0.1 s.",
+        "for 0.02 s, worker/0 wait for a place; the run gives up after 0.1 s.",
+    ]
+    assert said[0].level == "WARNING"
 
 
 def test_an_engine_that_breaks_before_the_start_ends_the_run() -> None:

@@ -7,6 +7,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,12 +24,14 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
         assert not os.path.exists(control.path)
 
 
-def asked(control: Control, workers: int, scale: Callable[[int], str]) -> str:
+def asked(control: Control, name: str, argument: int | str, scale: Callable[[int], str] = str) -> Any:
     os.set_blocking(control.fileno(), True)
-    launcher = threading.Thread(target=control.answer, args=[scale])
+    launcher = threading.Thread(
+        target=control.answer, args=[{"workers": scale, "logs": lambda task: {task: ["x" * 10_000]}}]
+    )
     launcher.start()
     try:
-        return ask(control.path, workers)
+        return ask(control.path, name, argument)
     finally:
         launcher.join()
 
@@ -38,9 +41,15 @@ def refuse(workers: int) -> str:
 
 
 def test_an_order_is_carried_out_or_refused(control: Control) -> None:
-    assert asked(control, 3, lambda workers: f"now {workers}") == "now 3"
+    assert asked(control, "workers", 3, lambda workers: f"now {workers}") == "now 3"
     with pytest.raises(ScaleError, match="9 are too many"):
-        asked(control, 9, refuse)
+        asked(control, "workers", 9, refuse)
+
+
+def test_a_long_answer_arrives_and_an_unknown_order_is_refused(control: Control) -> None:
+    assert asked(control, "logs", "ps/0") == {"ps/0": ["x" * 10_000]}
+    with pytest.raises(ScaleError, match="does not know this order"):
+        asked(control, "dance", 1)
 
 
 def test_only_the_user_can_give_orders(control: Control) -> None:
@@ -51,5 +60,5 @@ def test_only_the_user_can_give_orders(control: Control) -> None:
 def test_a_launcher_that_is_gone_does_not_answer(control: Control) -> None:
     os.unlink(control.path)
     with pytest.raises(OSError, match="No such file"):
-        ask(control.path, 3)
+        ask(control.path, "workers", 3)
     open(control.path, "w").close()  # the context removes it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,9 +70,9 @@ def test_a_ps_that_exits_with_0_early_is_reported_and_no_failure() -> None:
 
 def test_the_first_failure_stops_the_rest_and_decides_the_exit_code() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskExited(W1, 3)) == [SendSignal((PS0, W0), TERM), StartGrace()]
-    assert feed(run, TaskExited(PS0, 1)) == []
-    assert finished(feed(run, TaskExited(W0, 1))) == RunOver(3, W1, "worker/1 failed first: exit code 3")
+    assert feed(run, TaskExited(W1, 3)) == [SendSignal((W0,), TERM), StartGrace()]
+    assert feed(run, TaskExited(W0, 1)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 1))) == RunOver(3, W1, "worker/1 failed first: exit code 3")
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
@@ -177,9 +178,16 @@ def test_tasks_are_killed_after_the_grace_time() -> None:
 
 def test_the_time_limit_ends_the_run() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskExited(W0, 0), TimeLimitReached(2.5)) == [SendSignal((PS0, W1), TERM), StartGrace()]
-    finish = finished(feed(run, TaskExited(PS0, -TERM), TaskExited(W1, -TERM)))
+    assert feed(run, TaskExited(W0, 0), TimeLimitReached(2.5)) == [SendSignal((W1,), TERM), StartGrace()]
+    assert feed(run, TaskExited(W1, -TERM)) == [SendSignal((PS0,), TERM), StartGrace()]
+    finish = finished(feed(run, TaskExited(PS0, -TERM)))
     assert finish == RunOver(124, None, "timed out after 2.5 s; still running then: ps/0, worker/1")
+
+
+@pytest.mark.parametrize("end", [SignalReceived(INT), TimeLimitReached(1.0), TaskExited(W1, 3)])
+def test_a_worker_that_joins_its_server_when_it_is_told_to_end_is_stopped_with_the_ps(end: Event) -> None:
+    run = Supervision([PS0, W0, W1] if isinstance(end, TaskExited) else [PS0, W0])
+    assert feed(run, end, ServerJoined(W0, True)) == [SendSignal((PS0, W0), TERM), StartGrace()]
 
 
 def test_a_time_limit_after_the_end_has_begun_changes_nothing() -> None:
@@ -193,6 +201,19 @@ def test_events_of_unknown_tasks_are_refused() -> None:
         Supervision([])
     with pytest.raises(ValueError, match="worker/1 is not running"):
         Supervision([W0]).handle(TaskExited(W1, 0))
+
+
+@pytest.mark.parametrize("event, facts", [
+    (TaskExited(W1, 3), {"level": "ERROR", "task": "worker/1", "exit_code": 3}),
+    (TaskExited(PS0, -KILL), {"level": "ERROR", "task": "ps/0", "exit_code": 137, "signal": "SIGKILL"}),
+    (TaskExited(PS0, 0), {"level": "INFO", "task": "ps/0", "exit_code": 0}),
+    (TaskExited(W1, EXIT_LEFT), {"level": "INFO", "task": "worker/1", "exit_code": 143}),
+    (TimeLimitReached(1.0), {"level": "ERROR"}),
+    (SignalReceived(INT), {"level": "WARNING"}),
+])  # fmt: skip
+def test_a_note_tells_programs_its_level_and_how_a_task_has_ended(event: Event, facts: dict[str, Any]) -> None:
+    note, *_ = Supervision([PS0, W0, W1]).handle(event)
+    assert isinstance(note, PrintNote) and note.facts() == facts
 
 
 def test_exit_codes_and_signals_are_described() -> None:
@@ -286,8 +307,8 @@ def test_a_rank_whose_script_fails_when_the_others_have_finished_fails_the_run()
 
 def test_a_script_that_failed_would_fail_again_and_nothing_starts_while_the_run_ends() -> None:
     run = Supervision([PS0, W0, W1], restarts=9)
-    assert feed(run, TaskExited(W0, 3)) == [SendSignal((PS0, W1), TERM), StartGrace()]
-    assert feed(run, TaskExited(W1, -KILL)) == []
+    assert feed(run, TaskExited(W0, 3)) == [SendSignal((W1,), TERM), StartGrace()]
+    assert feed(run, TaskExited(W1, -KILL)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
 def test_workers_join_with_the_lowest_free_numbers_and_leave_from_the_highest() -> None:

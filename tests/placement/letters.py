@@ -40,7 +40,7 @@ OPS_BY_LETTER = {
 for _handle in OPS_BY_LETTER.values():
     _handle.kernel("CPU")(lambda *args: None)
 GPU_ADD = op("TestGpuOnly(a: T, b: T) -> out: T; T: type")
-GPU_ADD.kernel("GPU")(lambda *args: None)
+GPU_ADD.kernel("NPU")(lambda *args: None)
 NO_KERNEL = op("TestNoKernel(a: T) -> out: T; T: type")
 
 DEVICE = {letter: f"/job:worker/replica:0/task:{task}/device:CPU:0" for task, letter in enumerate("ABCDEFGH")}

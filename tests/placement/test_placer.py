@@ -239,12 +239,13 @@ def test_an_op_without_gpu_kernel_is_refused_on_a_gpu():
     devices = cluster("worker/1", "worker/1:GPU")
     text = error(node("c", "Const", device="/device:GPU:0"), devices=devices)
     assert "'/device:GPU:0' because no supported kernel for GPU devices is available." in text
+    assert "A GPU cannot run it: it has no lowering." in text
 
 
 def test_the_preferred_device_type_is_chosen():
-    devices = cluster("worker/1", "worker/1:GPU", "worker/0:GPU")
+    devices = cluster("worker/1", "worker/1:NPU", "worker/0:NPU")
     placed = run(node("c", "Const"), node("g", "TestGpuOnly", "c", "c"), devices=devices)
-    assert placed["g"].device == WORKER1.replace("CPU", "GPU")
+    assert placed["g"].device == WORKER1.replace("CPU", "NPU")
 
 
 def test_an_op_without_kernel_is_named():
@@ -257,7 +258,7 @@ def test_an_op_without_kernel_is_named():
 
 
 def test_members_without_a_common_device_type_are_named():
-    devices = cluster("worker/1", "worker/1:GPU")
+    devices = cluster("worker/1", "worker/1:NPU")
     text = error(node("c", "Const"), node("g", "TestGpuOnly", "c", "c", group="c"), devices=devices)
     assert "because no device type supports both of those nodes" in text
 
@@ -281,7 +282,7 @@ def test_generators_request_beats_its_consumer():
 
 
 def test_shape_reader_stays_with_its_input(monkeypatch):
-    monkeypatch.setattr("tfmini.placement.placer.kernel_for", lambda op, kind: object())
+    monkeypatch.setattr("tfmini.graph.device_types.kernel_for", lambda op, kind: object())
     placed = run(node("c", "Const"), node("a", "Add", "c", "c", device="/job:ps/task:1"), node("s", "Shape", "a"))
     assert placed["s"].device == PS1 and kinds(placed, "s") == [decision.FOLLOWS_INPUT]
 

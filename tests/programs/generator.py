@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Dict, List  # noqa: UP035
 
 import numpy as np
 
-Env = dict[str, list[Any]]
+Env = Dict[str, List[Any]]  # noqa: UP006 - TensorFlow 1.15 has Python 3.7
 """The values that an expression may use, by kind: ``f`` a float, ``v`` three floats, ``i`` an integer."""
 
 _FEEDS = [(0.5, [0.1, -0.7, 1.3]), (-1.1, [0.9, 0.4, -0.2])]

@@ -63,7 +63,84 @@ def test_a_task_tells_its_identity_its_state_and_its_counters(server: tf.train.S
     assert task.variables == (s.VariableSnapshot("W", "float32", (10, 10), 400),)
     assert (task.variable_bytes, task.steps, task.steps_in_flight) == (400, 4, 0)
     (opened,) = task.sessions
-    assert (opened.owner, opened.steps, len(opened.handle)) == ("this process", 4, 8)
+    assert (opened.owner, opened.steps, len(opened.handle)) == (TASK, 4, 8)
+
+
+def counted(task: s.TaskSnapshot) -> tuple[int, int]:
+    """Training steps, and steps of any kind."""
+    (opened,) = task.sessions
+    assert (opened.steps, opened.runs) == (task.steps, task.runs)
+    return task.steps, task.runs
+
+
+def test_steps_are_training_steps_and_those_of_queue_runners_are_none(server: tf.train.Server) -> None:
+    queue = tf.FIFOQueue(9, tf.float32, shapes=())
+    put, w = queue.enqueue(1.0), tf.Variable(2.0)
+    evaluate = w + tf.placeholder_with_default(1.0, ())
+    with tf.Session(server.target) as session:
+        session.run(w.initializer)
+        session.run(put)
+        session.run(evaluate)
+        assert counted(task_of(server)) == (2, 3)  # nothing trains yet
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.square(w) * queue.dequeue())
+        session.run(train)
+        assert counted(task_of(server)) == (1, 4)
+        session.run(put)
+        session.run(train)
+        session.run(evaluate)
+        assert counted(task_of(server)) == (2, 7)
+    assert task_of(server).steps == 2  # the session is closed
+
+
+def test_a_session_that_only_assigns_has_no_training_steps_beside_one_that_trains(server: tf.train.Server) -> None:
+    w = tf.Variable(2.0)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.square(w))
+    with tf.Session(server.target) as session, tf.Graph().as_default(), tf.Session(server.target) as other:
+        session.run(w.initializer)
+        other.run(tf.constant(1.0) + 1.0)
+        session.run(train)
+        task = task_of(server)
+    assert sorted((each.steps, each.runs) for each in task.sessions) == [(0, 1), (1, 2)]
+    assert (task.steps, task.runs) == (1, 3)
+
+
+def test_the_steps_of_queue_runners_are_in_flight_but_no_training_steps(server: tf.train.Server) -> None:
+    queue = tf.FIFOQueue(1, tf.float32, shapes=())
+    element, put = queue.dequeue(), queue.enqueue(1.0)
+    with tf.Session(server.target) as session:
+        session.run(put)
+        with waiting(server, session, put, s.ROOM) as task:
+            session.run(element)
+    assert (task.steps_in_flight, task.runs_in_flight, task.sessions[0].in_flight) == (0, 1, 1)
+    assert [(step.trains, step.fills) for step in task.running] == [(False, True)]
+
+
+def test_a_step_that_puts_what_the_client_feeds_into_a_queue_is_one_of_the_client(server: tf.train.Server) -> None:
+    queue, fed = tf.FIFOQueue(9, tf.float32, shapes=()), tf.placeholder(tf.float32, ())
+    put = queue.enqueue(fed)
+    with tf.Session(server.target) as session:
+        session.run(put, {fed: 1.0})
+        assert counted(task_of(server)) == (1, 1)
+
+
+def test_a_step_that_the_thread_of_its_client_runs_alone_is_running(server: tf.train.Server) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow_function() -> np.float32:
+        begun.set()
+        assert go_on.wait(60)
+        return np.float32(1.0)
+
+    slow = tf.py_func(slow_function, [], tf.float32, name="slow")
+    with tf.Session(server.target) as session:
+        thread = threading.Thread(target=session.run, args=(slow,))
+        thread.start()
+        assert begun.wait(60)
+        task = task_of(server)
+        go_on.set()
+        thread.join(60)
+    assert [(step.fetches, step.trains) for step in task.running] == [(("slow:0",), True)]
+    assert (task.steps_in_flight, task.runs_in_flight, task.sessions[0].in_flight) == (1, 1, 1)
 
 
 def test_a_step_that_waits_for_a_queue_is_told_with_all_that_concerns_it(server: tf.train.Server) -> None:

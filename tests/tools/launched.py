@@ -45,7 +45,7 @@ class Cluster:
     """Runs `tfmini launch` on scripts, and finds whatever processes that leaves."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.script = folder / "script.py"
         self._mark = f"TFMINI_TEST={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")
         ours = ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -53,11 +53,10 @@ class Cluster:
         self.env |= {name: value, "PYTHONPATH": str(REPOSITORY)}
 
     def command(self, body: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
-        script = self._folder / "script.py"
-        script.write_text(PREAMBLE + textwrap.dedent(body))
+        self.script.write_text(PREAMBLE + textwrap.dedent(body))
         # The usual grace time may be too short for a task that has to share its core with others.
         grace = [] if "--grace" in options else ["--grace", "100"]
-        return [sys.executable, "-m", "tfmini", "launch", *grace, *options, str(script), *args]
+        return [sys.executable, "-m", "tfmini", "launch", *grace, *options, str(self.script), *args]
 
     def run(self, body: str, *options: str, args: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
         with self.start(body, *options, args=args, **env) as launcher:

@@ -67,6 +67,62 @@ def test_mistyped_options_get_a_suggestion_that_resembles_them(arguments: list[s
     assert result.exit_code == 2 and said in result.output
 
 
+def visible_options() -> dict[tuple[str, str], click.Option]:
+    """(command, spelling) -> the option, of all commands and without hidden options."""
+    context = click.Context(main)
+    assert isinstance(main, click.Group)
+    return {
+        (name, spelling): option
+        for name in COMMANDS
+        for option in main.get_command(context, name).params  # type: ignore[union-attr]
+        if isinstance(option, click.Option) and not option.hidden
+        for spelling in option.opts
+    }
+
+
+def test_an_option_of_several_commands_looks_alike_in_all_of_them() -> None:
+    options = visible_options()
+    for spelling in ("--ps", "--workers", "--batch", "--fetch", "--entry", "--profile"):
+        shown = {option.metavar for (_, each), option in options.items() if each == spelling}
+        assert len(shown - {"N|A..B"}) == 1, (spelling, shown)
+    told = [option.help or "" for (_, spelling), option in options.items() if spelling in ("--ps", "--workers")]
+    assert all(text.startswith(("Number of ps tasks", "Number of worker", "Number of workers from")) for text in told)
+    # One is the address of a Ray cluster, the other a directory.
+    assert {spelling for _, spelling in options if "address" in spelling} == {"--ray-address", "--address-book"}
+    # `--profile` is read everywhere; what is written has another name.
+    assert {name for name, spelling in options if spelling == "--profile"} == {"launch", "place", "simulate"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_both_options_for_help(name: str) -> None:
+    short, long = [CliRunner().invoke(main, [name, option]).output for option in ("-h", "--help")]
+    assert short == long and short.startswith("Usage: ")
+
+
+def test_each_command_with_a_script_says_where_the_scripts_options_go() -> None:
+    for name in ("launch", "run", "trace", "manifest", "inspect", "simulate", "place"):
+        said = " ".join(CliRunner().invoke(main, [name, "--help"]).output.split())
+        assert "(a -- between them is ignored)" in said or "(after --)" in said, name
+
+
+@pytest.mark.parametrize("name", ["run", "trace"])
+def test_options_of_a_command_after_the_script_are_reported(name: str, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("parser.add_argument('--fetch')\n")
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nif False:\n    import other\nprint('ps', sys.argv[1:])\n")
+    options = ["--ps", "2", "--fetch=3", "-v"]
+    code = f"from tfmini.tools.cli import main; main({[name, str(script), '--', *options]!r})"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200)
+    assert f"ps {options}" in done.stdout
+    assert f"--ps follows {script}, so it is passed to the script; put options of `tfmini {name}`" in done.stderr
+
+
+def test_options_of_a_manifest_after_the_script_are_reported() -> None:
+    done = CliRunner().invoke(main, ["manifest", "--image", "i", "--secret", "s", "/in/image.py", "--ps", "2", "-v"])
+    assert done.exit_code == 0 and "--ps follows /in/image.py, so it is passed to the script" in done.stderr
+
+
 def test_keys_are_made_once(tmp_path: Path) -> None:
     made = CliRunner().invoke(main, ["keys", str(tmp_path / "new")])
     secret = tmp_path / "new" / "tfmini.key_secret"
@@ -154,3 +210,26 @@ def test_the_demo_learns_how_the_club_divided() -> None:
     assert [line.split(" has made 200 steps")[0] for line in workers] == ["worker 0", "worker 1", "worker 2"]
     assert last.endswith("of 34 members are where they went when the club divided")
     assert int(last.split()[0]) >= 31
+
+
+def completed(words: str) -> list[str]:
+    """What a shell offers for the last of some words, by the way of `docs/guides/shell-completion.md`."""
+    asked = {"_TFMINI_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = CliRunner().invoke(main, prog_name="tfmini", env=asked)
+    assert result.exit_code == 0, result.output
+    return result.output.split()
+
+
+def test_a_shell_completes_commands_options_and_files() -> None:
+    assert completed("tfmini la") == ["plain,launch"]
+    assert "plain,--workers" in completed("tfmini launch --work")
+    assert completed("tfmini launch --ps 2 tra") == ["file,tra"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_page_on_completion_has_the_line_of_each_shell(shell: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "shell-completion.md").read_text()
+    assert f"_TFMINI_COMPLETE={shell}_source tfmini" in page
+    if shell != "bash":  # click asks Bash for its version, in a process
+        result = CliRunner().invoke(main, prog_name="tfmini", env={"_TFMINI_COMPLETE": f"{shell}_source"})
+        assert result.exit_code == 0 and f"_TFMINI_COMPLETE={shell}_complete" in result.output

@@ -16,7 +16,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from tests.tools.launched import SERVER, Cluster  # noqa: E402
-from tfmini.launch.jobs import Job  # noqa: E402
+from tfmini.jobs import Job  # noqa: E402
 from tfmini.tools import (
     cluster_target,  # noqa: E402
     dashboard,  # noqa: E402

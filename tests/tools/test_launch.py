@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import textwrap
@@ -251,10 +252,51 @@ def test_chosen_ports(cluster: Cluster) -> None:
 
 
 def test_launch_options_after_the_script_are_reported(cluster: Cluster) -> None:
-    # The script never reads its arguments, so these were meant for the launcher.
-    run = cluster.run("pass", "--ps", "0", args=("--workers", "1", "--steps=3"))
+    # The script never reads its arguments, so these were meant for the launcher, though its text has the words.
+    run = cluster.run("print(JOB == 'ps', 'workers')", "--ps", "0", args=("--ps", "2", "--workers=1", "--steps=3"))
     assert run.returncode == 0
-    assert "--workers follows " in run.stderr and "--steps follows" not in run.stderr
+    script = str(cluster.script)
+    assert f"--ps and --workers follow {script}, so they are passed to the script; put options of `tfmini launch`" in (
+        run.stderr
+    )
+
+
+def test_a_double_dash_before_the_scripts_options_is_the_launchers(cluster: Cluster) -> None:
+    body = "print(sys.argv[1:])"
+    assert cluster.run(body, "--ps", "0", args=("--", "--x")).stdout == "[worker/0] ['--x']\n"
+    assert cluster.run(body, "--ps", "0", args=("--", "--", "--x")).stdout == "[worker/0] ['--', '--x']\n"
+
+
+def test_messages_in_json_have_a_level_a_task_and_an_exit_code(cluster: Cluster) -> None:
+    body = """
+    if TASK == 1:
+        print("no data")
+        sys.exit(7)
+    wait_for_ever()
+    """
+    run = cluster.run(body, "--ps", "0", "--workers", "2", "--log-json")
+    told = [json.loads(line) for line in run.stderr.splitlines()]
+    assert [(line["level"], line["task"], line.get("exit_code")) for line in told] == [
+        ("INFO", "", None), ("ERROR", "worker/1", 7), ("ERROR", "worker/1", 7),
+    ]  # fmt: skip
+    assert told[-1]["message"] == "worker/1 failed first: exit code 7." and told[-1]["last_lines"] == ["no data"]
+
+
+def test_the_error_of_a_script_is_one_message_in_json(cluster: Cluster) -> None:
+    run = cluster.run("import tfmini\nraise EOFError('no more')", "--ps", "0", "--log-json")
+    (error,) = map(json.loads, run.stdout.splitlines())
+    assert (error["level"], error["task"], error["message"]) == ("ERROR", "worker/0", "EOFError: no more")
+    assert error["exception"].startswith("Traceback") and str(cluster.script) in error["exception"]
+    told = json.loads(run.stderr.splitlines()[-1])
+    assert told["last_lines"] == ["EOFError: no more"]
+
+
+def test_errors_of_the_command_are_json_as_well(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        run = cluster.run("", "--log-json", "--port-base", str(busy.getsockname()[1]))
+    (line,) = map(json.loads, run.stderr.splitlines())
+    assert (run.returncode, line["level"], line["exit_code"]) == (1, "ERROR", 1)
+    assert line["message"].startswith("No ports for the cluster")
 
 
 def test_a_worker_inside_join_is_stopped_like_a_ps(cluster: Cluster) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import tfmini as tf
 from tests.tools import comers
-from tests.tools.launched import Cluster
+from tests.tools.launched import LIMIT_S, REPOSITORY, Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -99,3 +102,30 @@ def test_four_ranks_go_on_as_three_and_again_as_four(cluster: Cluster, tmp_path:
 def test_a_job_that_is_not_there_is_an_error(runtime: dict[str, str]) -> None:
     done = comers.scale(3, **runtime)
     assert done.returncode == 2 and "No job of `tfmini launch` runs here." in done.stderr
+
+
+def test_a_running_job_is_listed_shows_its_last_lines_and_saves_when_it_is_stopped(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    arguments = ("async", str(tmp_path / "model"), str(tmp_path / "never"))
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.step(1)
+        step = output.step(0)
+        (listed,) = [line.split() for line in _tfmini(runtime, "jobs").splitlines()[1:]]
+        name = f"script-{launcher.pid}"
+        assert listed[:7] == [name, str(cluster.script), str(launcher.pid), "1", "ps,", "2", "worker"]
+        logged = _tfmini(runtime, "logs", "--task", "worker/0").splitlines()
+        assert 0 < len(logged) <= 20 and all(line.startswith("[worker/0] ") for line in logged)
+        assert "has no task worker/9" in _tfmini(runtime, "logs", "script", "--task", "worker/9")
+        assert _tfmini(runtime, "stop", name) == f"{name} has ended\n"
+        assert launcher.wait(LIMIT_S) == 143
+    assert int(str(tf.train.latest_checkpoint(str(tmp_path / "model"))).rpartition("-")[2]) >= step
+    assert _tfmini(runtime, "jobs") == "no job runs\n"
+
+
+def _tfmini(runtime: dict[str, str], *words: str) -> str:
+    command = [sys.executable, "-m", "tfmini", *words]
+    environment = {**os.environ, **runtime, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    return done.stdout + done.stderr

@@ -33,6 +33,16 @@ def test_it_prints_the_gain_and_writes_the_plan(tmp_path: Path) -> None:
     assert '"dense/bias": ' in (tmp_path / "plan.json").read_text()
 
 
+def test_without_a_profile_one_that_comes_with_tfmini_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text(WIDE)
+    result = CliRunner().invoke(main, ["place", "model.py", "--ps", "2", "--link", "1Gbit", "--trials", "4"])
+    assert result.exit_code == 0, result.output
+    note = "The profile servers-10gbit comes with tfmini: its times are not this machine's"
+    assert note in result.output.replace("\n", " ")
+    assert plan("plan.json").predicted["profile"] == "servers-10gbit"
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

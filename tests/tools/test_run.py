@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -88,6 +89,68 @@ def test_an_error_shows_the_traceback_of_the_script(tmp_path: Path) -> None:
     assert f'File "{tmp_path / "script.py"}", line 4' in lines[1]
     assert lines[-1] == "EOFError: no more"
     assert "tfmini/tools" not in done.stderr
+
+
+_REFUSALS = {
+    "a graph": """
+        def f():
+            return tf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))
+        f()
+        """,
+    "a step": """
+        bad = tf.check_numerics(tf.constant(float("nan")), "bad")
+        with tf.train.MonitoredSession() as session:
+            session.run(bad)
+        """,
+    "a callback": """
+        def f(step_context):
+            return {}[1]
+        with tf.train.MonitoredSession() as session:
+            session.run_step_fn(f)
+        """,
+}
+_LEFT_OUT = re.compile(
+    r"^tfmini: (1 frame|\d+ frames) inside tfmini left out; TFMINI_TRACEBACK=full shows them\.$", re.M
+)
+
+
+@pytest.mark.parametrize("what", _REFUSALS)
+def test_a_traceback_has_the_frames_of_the_script_and_the_number_of_the_others(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import tensorflow as tf\n" + textwrap.dedent(_REFUSALS[what])
+    told = run(tmp_path, source).stderr
+    assert f'File "{tmp_path / "script.py"}"' in told and "/tfmini/" not in told
+    assert _LEFT_OUT.search(told), told
+    monkeypatch.setenv("TFMINI_TRACEBACK", "full")
+    whole = run(tmp_path, source).stderr
+    assert "/tfmini/" in whole and "left out" not in whole
+
+
+@pytest.mark.parametrize(
+    "line", ["tfmini.text.similar(None, [1])", "raise tfmini.errors.InternalError(None, None, 'x')"]
+)
+def test_a_traceback_of_what_may_be_a_bug_of_tfmini_is_whole(tmp_path: Path, line: str) -> None:
+    told = run(tmp_path, f"import tfmini, tfmini.text\n{line}\n").stderr
+    assert "Traceback" in told and "left out" not in told
+    assert ("/tfmini/text.py" in told) == ("similar" in line)
+
+
+def test_an_error_that_tfmini_has_handled_is_no_context_of_another(tmp_path: Path) -> None:
+    source = """
+        import sys
+        import tensorflow as tf
+        def hook(kind, error, trace):
+            sys.__excepthook__(kind, error, trace)
+        sys.excepthook = hook
+        try:
+            tf.get_default_graph().get_tensor_by_name("nobody:0")
+        except KeyError:
+            tf.get_default_graph().get_tensor_by_name("nothing:0")
+        """
+    told = run(tmp_path, source).stderr
+    assert told.count("Traceback") == 2 and told.count("During handling") == 1  # the script's own two
+    assert "/tfmini/" not in told
 
 
 def test_a_python_2_script_gets_a_list_of_lines_to_change(tmp_path: Path) -> None:

@@ -39,6 +39,26 @@ def test_a_run_is_predicted_by_the_runtime(files: list[str]) -> None:
     assert "predicted by the runtime in virtual time" in done.output
 
 
+@pytest.mark.parametrize(("options", "name"), [((), "laptop"), (("--link", "10Gbit"), "servers-10gbit")])
+def test_without_a_profile_one_that_comes_with_tfmini_answers(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...], name: str
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    done = CliRunner().invoke(main, ["simulate", *options, *files[2:]])
+    assert done.exit_code == 0, done.output
+    note = f"The profile {name} comes with tfmini: its times are not this machine's"
+    assert "a step takes" in done.output and note in done.output.replace("\n", " ")
+    own = CliRunner().invoke(main, ["simulate", *options, *files])
+    assert own.exit_code == 0 and "comes with tfmini" not in own.output
+
+
+def test_the_profile_may_be_named_before_the_link(files: list[str]) -> None:
+    done = CliRunner().invoke(main, ["simulate", "--profile", "laptop", "--link", "10Gbit", *files[2:]])
+    assert done.exit_code == 0 and "The profile laptop comes with tfmini" in done.output.replace("\n", " ")
+
+
 def test_an_option_of_earlier_versions_changes_nothing(files: list[str]) -> None:
     own, fast = (CliRunner().invoke(main, ["simulate", *more, *files]).output for more in ((), ("--fast",)))
     assert own == fast

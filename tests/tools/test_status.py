@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
 import threading
 from collections.abc import Iterator
 
@@ -47,7 +54,7 @@ def run(*args: str) -> str:
 
 def test_status_prints_tables_and_json(hanging: str) -> None:
     text = run("status", hanging)
-    for part in ("1 task, asked in", "local/0", "sessions", "this process", "variables", "[10, 10]", "400 B", "jobs"):
+    for part in ("1 task, asked in", "local/0", "sessions", "variables", "[10, 10]", "400 B", "jobs"):
         assert part in text
     cluster = s.from_json(s.ClusterSnapshot, json.loads(run("status", "--json", hanging)))
     assert [variable.name for variable in cluster.tasks[0].variables] == ["W"]
@@ -61,6 +68,63 @@ def test_stacks_tells_what_a_step_waits_for_and_shows_the_threads(hanging: str) 
     found = json.loads(run("stacks", "--least", "0", "--json", hanging))
     assert found["cycles"] == [] and found["culprits"][0]["kind"] == "no step"
     assert found["tasks"]["/job:local/replica:0/task:0"]["waits"][0]["on"] == "jobs"
+
+
+def test_a_script_that_is_busy_between_its_steps_is_told_as_bound_by_its_input() -> None:
+    """Here it looks at itself. Its queue is full, for which a runner waits."""
+    with tf.Graph().as_default(), tf.train.Server.create_local_server() as server:
+        queue = tf.FIFOQueue(1, tf.float32, shapes=())
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.Variable(1.0) * queue.dequeue())
+        tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(1.0)] * 2))
+        with tf.train.MonitoredTrainingSession(server.target) as session:
+            session.run(train)
+            text, found = run("stacks", server.target), json.loads(run("stacks", "--json", server.target))
+    assert "local/0 is outside Session.run 100 % of the time: input" in text
+    assert "no step runs here" not in text and "DEADLOCK" not in text
+    assert found["bottleneck"] is None and found["input"]["share"] == 1.0
+    assert found["input"]["tasks"] == ["/job:local/replica:0/task:0"]
+
+
+def test_watch_shows_the_tables_on_a_screen_of_their_own_in_a_terminal_of_80_columns(hanging: str) -> None:
+    text, code = in_a_terminal([sys.executable, "-m", "tfmini", "status", "--watch", "--interval", "0.2", hanging])
+    assert code == 0 and text.startswith(ALTERNATE + "h") and text.endswith("\x1b[?25h")
+    assert text.count(ALTERNATE + "l") == 1 and text.count("local/0") >= 2
+    shown = text.partition(ALTERNATE + "l")[0].split("\x1b[H")[2]
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).split("\r\n")
+    assert len(lines) == ROWS and all(len(line) == 80 for line in lines)
+    assert hanging.removeprefix("grpc://") in shown and "more lines" in lines[-1]
+
+
+def test_watch_as_json_is_a_line_for_each_snapshot(hanging: str) -> None:
+    """A file of such lines outlives the page; the first one was many lines."""
+    command = [sys.executable, "-m", "tfmini", "status", "--watch", "--json", "--interval", "0.2", hanging]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert [s.from_json(s.ClusterSnapshot, json.loads(line)).target for line in lines] == [hanging] * 2
+
+
+ALTERNATE, ROWS = "\x1b[?1049", 10
+
+
+def in_a_terminal(command: list[str]) -> tuple[str, int]:
+    """What a command writes to a terminal of 80 columns until it has shown some screens; its exit code after Ctrl-C."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (ROWS, 80))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        text, is_told = b"", False
+        with contextlib.suppress(OSError):  # the terminal has no other end any more
+            while data := os.read(ours, 65536):
+                text += data
+                if text.count(b"\x1b[H") >= 4 and not is_told:
+                    process.send_signal(signal.SIGINT)
+                    is_told = True
+        os.close(ours)
+        return text.decode(), process.wait(60)
 
 
 def test_nobody_there_is_an_error_without_a_traceback() -> None:

@@ -7,6 +7,7 @@ import logging
 import types
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -189,6 +190,20 @@ def test_a_global_step_that_does_not_increase_causes_five_warnings(caplog: pytes
     assert caplog.text.count("has not been increased") == 5
     with pytest.raises(ValueError, match="exactly one of every_n_steps and every_n_secs should be provided."):
         tf.train.StepCounterHook(every_n_steps=1, every_n_secs=1)
+
+
+@pytest.mark.parametrize("reads, warnings", [([1, 1, 2, 2, 4, 4], 0), ([1, 1, 1, 1, 2, 2], 2)])
+def test_a_run_may_read_the_step_of_the_run_before(
+    reads: list[int], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An asynchronous run reads the step before or after its own increment."""
+    tf.train.get_or_create_global_step()
+    hook = tf.train.StepCounterHook(every_n_steps=1000)
+    hook.begin()
+    for step in reads:
+        context = tf.train.SessionRunContext(None, Mock(run=Mock(return_value=step)))
+        hook.after_run(context, tf.train.SessionRunValues(step, None, None))
+    assert caplog.text.count("has not been increased") == warnings
 
 
 def test_summaries_are_written_every_so_many_steps(tmp_path: Path) -> None:

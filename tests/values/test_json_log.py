@@ -92,7 +92,8 @@ def test_a_task_cannot_log_in_the_name_of_another() -> None:
 
 
 def test_the_launchers_own_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonConsole().print("tfmini: worker/0 failed", markup=False)
+    JsonConsole().log("worker/0 failed", level="ERROR", task="worker/0", exit_code=137)
     print(file=sys.stderr, end="", flush=True)
     found = json.loads(capsys.readouterr().err)
     assert (found["logger"], found["message"]) == ("tfmini.launch", "worker/0 failed")
+    assert (found["level"], found["task"], found["exit_code"]) == ("ERROR", "worker/0", 137)

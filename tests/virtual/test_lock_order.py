@@ -14,7 +14,8 @@ from tests.locking import ENTRANCES, LockOrderError, checked
 from tests.virtual.schedules import run_schedule
 from tfmini.locks import ORDER, WAITING, lock
 
-PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "threads.md"
+PACKAGE = Path(__file__).parents[2] / "tfmini"
+PAGE = PACKAGE.parent / "docs" / "concepts" / "threads.md"
 # What the schedules do not come to: they have one thread at a time, no shared memory and no `Server.start` of its own.
 ELSEWHERE = {
     *("thread", "spare", "master", "status", "traffic", "exchange", "server early", "server start", "client endpoint"),
@@ -31,6 +32,15 @@ def table(heading: str) -> list[list[str]]:
 def test_the_page_has_the_locks_in_their_order() -> None:
     assert [row[0].strip("`") for row in table("Locks")] == list(ORDER)
     assert tuple(row[0].strip("`") for row in table("Locks") if row[3].startswith("waits")) == WAITING
+
+
+def test_the_page_has_the_threads() -> None:
+    named = re.compile(r'(?:name|thread_name_prefix)=f?"tfmini(-[\w-]*\w)')
+    names = {name for path in PACKAGE.rglob("*.py") for name in named.findall(path.read_text())}
+    told = PAGE.read_text().partition("## Threads\n")[2].partition("\n## ")[0]
+    assert (
+        len(names) > 10 and {name for name in names if f"`tfmini{name}" not in told and f"`{name}" not in told} == set()
+    )
 
 
 def test_the_page_has_the_entrances() -> None:

@@ -5,11 +5,35 @@ The form is that of `tfmini.public_names`.
 """
 
 NAMES: dict[str, dict[str, str]] = {
+    "contrib.eager": {
+        "compat.internal_names": "in_eager_mode list_devices",
+    },
+    "contrib.eager.python.tfe": {
+        "compat.internal_names": "in_eager_mode list_devices",
+    },
+    "python.data.ops.dataset_ops": {
+        "compat.internal_names": "DatasetV1 DatasetV2",
+    },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions",
+        "compat.internal_names": "executing_eagerly_outside_functions in_eager_mode list_devices",
+    },
+    "python.estimator.util": {
+        "compat.internal_names": "fn_args",
+    },
+    "python.feature_column.feature_column": {
+        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _EmbeddingColumn=EmbeddingColumn _FeatureColumn=FeatureColumn _IndicatorColumn=IndicatorColumn _NumericColumn=NumericColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
+    },
+    "python.feature_column.feature_column_lib": {
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+    },
+    "python.feature_column.feature_column_v2": {
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
     },
     "python.framework.common_shapes": {
         "compat.ops_names": "broadcast_shape",
+    },
+    "python.framework.constant_op": {
+        "ops.array.constant": "_tensor_shape_tensor_conversion_function",
     },
     "python.framework.device": {
         "compat.internal_names": "DeviceSpecV1",
@@ -21,8 +45,9 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
     },
     "python.framework.ops": {
-        "compat.internal_names": "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
+        "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
         "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
+        "compat.py_function": "EagerTensor",
     },
     "python.framework.random_seed": {
         "compat.ops_names": "DEFAULT_GRAPH_SEED",
@@ -33,14 +58,26 @@ NAMES: dict[str, dict[str, str]] = {
     "python.framework.tensor_shape": {
         "compat.ops_names": "as_dimension matrix vector",
     },
+    "python.framework.test_util": {
+        "compat.internal_names": "InstallStackTraceHandler IsMklEnabled is_xla_enabled",
+    },
     "python.layers.utils": {
         "compat.ops_names": "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
+    },
+    "python.ops": {
+        "compat.internal_names": "convert_to_tensor_v2",
     },
     "python.ops.array_ops": {
         "compat.ops_names": "rank_internal shape_internal",
     },
+    "python.ops.control_flow_ops": {
+        "compat.internal_names": "XLAControlFlowContext",
+    },
     "python.ops.control_flow_util": {
-        "compat.internal_names": "GraphOrParentsInXlaContext",
+        "compat.internal_names": "ENABLE_CONTROL_FLOW_V2 GetContainingXLAContext GraphOrParentsInXlaContext",
+    },
+    "python.ops.distributions.util": {
+        "compat.internal_names": "gen_new_seed",
     },
     "python.ops.init_ops": {
         "compat.ops_names": "_assert_float_dtype _compute_fans",
@@ -53,6 +90,15 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.nn_impl": {
         "compat.ops_names": "nce_loss_v2 sampled_softmax_loss_v2",
+    },
+    "python.ops.parallel_for": {
+        "ops.flow.functional": "batch_jacobian for_loop jacobian pfor",
+    },
+    "python.ops.parallel_for.control_flow_ops": {
+        "ops.flow.functional": "for_loop pfor",
+    },
+    "python.ops.parallel_for.gradients": {
+        "ops.flow.functional": "batch_jacobian jacobian",
     },
     "python.ops.resource_variable_ops": {
         "compat.internal_names": "is_ref_variable is_resource_variable",
@@ -78,6 +124,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.training.evaluation": {
         "train.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
     },
+    "python.training.monitored_session": {
+        "train.sessions.wrapped_session": "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
+    },
     "python.training.summary_io": {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
     },
@@ -85,7 +134,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
     },
     "python.util.deprecation": {
-        "compat.internal_names": "deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",
+        "compat.internal_names": "_PRINT_DEPRECATION_WARNINGS deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",
     },
     "python.util.function_utils": {
         "compat.internal_names": "fn_args get_func_code get_func_name has_kwargs",
@@ -106,7 +155,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "estimator_export=deprecated keras_export tf_export=deprecated",
     },
     "python.util.tf_inspect": {
-        "compat.internal_names": "getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",
+        "compat.internal_names": "_inspect getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",
     },
     "python.util.tf_should_use": {
         "compat.internal_names": "must_use_result_or_fatal=_undecorated should_use_result=_undecorated",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fnmatch
 import os
@@ -67,6 +68,13 @@ class GFile:
             raise errors.InvalidArgumentError.of("mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+'")
         self._input: IO[bytes] | None = None
         self._output: IO[bytes] | None = None
+
+    def __del__(self) -> None:
+        """Closes the file without a warning, as TensorFlow's destructor does: many read by ``GFile(name).read()``."""
+        for file in (getattr(self, "_output", None), getattr(self, "_input", None)):
+            if file is not None:
+                with contextlib.suppress(Exception):
+                    file.close()
 
     @property
     def name(self) -> Any:

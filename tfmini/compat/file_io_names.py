@@ -37,61 +37,115 @@ walk_v2, stat_v2 = file_io.walk, file_io.stat
 
 @export("tf.gfile.Exists")
 def file_exists(filename: PathLike) -> bool:
-    """``tf.gfile.Exists``: `file_io.exists`."""
+    """Tells whether a file or directory exists (``tf.gfile.Exists``; see `file_io.exists`).
+
+    Args:
+      filename: a path of this machine.
+
+    Returns:
+      A bool.
+    """
     return file_io.exists(filename)
 
 
 @export("tf.gfile.Remove")
 def delete_file(filename: PathLike) -> None:
-    """``tf.gfile.Remove``: `file_io.remove`."""
+    """Deletes a file (``tf.gfile.Remove``; see `file_io.remove`). Raises NotFoundError if there is none.
+
+    Args:
+      filename: a path of this machine.
+    """
     file_io.remove(filename)
 
 
 @export("tf.gfile.Glob")
 def get_matching_files(filename: PathLike) -> list[str]:
-    """``tf.gfile.Glob``: `file_io.glob`."""
+    """Lists the paths that match (``tf.gfile.Glob``; see `file_io.glob`).
+
+    Args:
+      filename: a glob pattern, or a list of some.
+
+    Returns:
+      A list of paths.
+    """
     return file_io.glob(filename)
 
 
 @export("tf.gfile.MkDir")
 def create_dir(dirname: PathLike) -> None:
-    """``tf.gfile.MkDir``: `file_io.mkdir`."""
+    """Makes a directory whose parent exists (``tf.gfile.MkDir``; see `file_io.mkdir`).
+
+    Args:
+      dirname: a path of a directory of this machine.
+    """
     file_io.mkdir(dirname)
 
 
 @export("tf.gfile.MakeDirs")
 def recursive_create_dir(dirname: PathLike) -> None:
-    """``tf.gfile.MakeDirs``: `file_io.makedirs`."""
+    """Makes a directory and its parents; it may exist (``tf.gfile.MakeDirs``; see `file_io.makedirs`).
+
+    Args:
+      dirname: a path of a directory of this machine.
+    """
     file_io.makedirs(dirname)
 
 
 @export("tf.gfile.Copy")
 def copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:
-    """``tf.gfile.Copy``: `file_io.copy`."""
+    """Copies a file (``tf.gfile.Copy``; see `file_io.copy`).
+
+    Args:
+      oldpath, newpath: paths of this machine.
+      overwrite: whether ``newpath`` may exist.
+    """
     file_io.copy(oldpath, newpath, overwrite)
 
 
 @export("tf.gfile.Rename")
 def rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:
-    """``tf.gfile.Rename``: `file_io.rename`."""
+    """Moves a file or directory (``tf.gfile.Rename``; see `file_io.rename`).
+
+    Args:
+      oldname, newname: paths of this machine.
+      overwrite: whether ``newname`` may exist.
+    """
     file_io.rename(oldname, newname, overwrite)
 
 
 @export("tf.gfile.DeleteRecursively")
 def delete_recursively(dirname: PathLike) -> None:
-    """``tf.gfile.DeleteRecursively``: `file_io.rmtree`."""
+    """Deletes a directory with its content (``tf.gfile.DeleteRecursively``; see `file_io.rmtree`).
+
+    Args:
+      dirname: a path of a directory of this machine.
+    """
     file_io.rmtree(dirname)
 
 
 @export("tf.gfile.IsDirectory")
 def is_directory(dirname: PathLike) -> bool:
-    """``tf.gfile.IsDirectory``: `file_io.isdir`."""
+    """Tells whether a path is a directory (``tf.gfile.IsDirectory``; see `file_io.isdir`).
+
+    Args:
+      dirname: a path of a directory of this machine.
+
+    Returns:
+      A bool.
+    """
     return file_io.isdir(dirname)
 
 
 @export("tf.gfile.ListDirectory")
 def list_directory(dirname: PathLike) -> list[str]:
-    """``tf.gfile.ListDirectory``: `file_io.listdir`."""
+    """Lists a directory (``tf.gfile.ListDirectory``; see `file_io.listdir`).
+
+    Args:
+      dirname: a path of a directory of this machine.
+
+    Returns:
+      A list of names, without the directory's.
+    """
     return file_io.listdir(dirname)
 
 

@@ -124,7 +124,8 @@ class DefinedFunction:
         types = self.declared_input_types
         if types and len(args) != len(types):
             raise ValueError(f"Expected number of arguments: {len(types)}, received: {len(args)}")
-        return [convert_to_tensor(arg, types[i] if types else None) for i, arg in enumerate(args)]
+        # A declared reference, the type of a variable, takes what the variable holds.
+        return [convert_to_tensor(arg, types[i].base_dtype if types else None) for i, arg in enumerate(args)]
 
     def _results(self, inputs: Sequence[Tensor]) -> Any:
         found = self._function(*inputs)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from tfmini.compat.switches import executing_eagerly
 from tfmini.core_types import DTypeLike
+from tfmini.data.dataset import Dataset
 from tfmini.devices import DeviceSpec
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
@@ -24,6 +28,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import RefVariable
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.runtime.options import SessionOptions, devices_of_task
 
 is_cuda_build = is_rocm_build = False
 export_names("tensorflow.python.platform.build_info", "is_cuda_build is_rocm_build")
@@ -31,7 +36,10 @@ VariableV1 = Variable
 export_names("tensorflow.python.ops.variables tensorflow.python.ops.variable_v1", "VariableV1")
 DeviceSpecV1 = DeviceSpec
 export_names("tensorflow.python.framework.device tensorflow.python.framework.device_spec", "DeviceSpecV1")
-executing_eagerly_outside_functions = executing_eagerly
+executing_eagerly_outside_functions = in_eager_mode = executing_eagerly
+export_names(
+    "tensorflow.python.eager.context tensorflow.contrib.eager tensorflow.contrib.eager.python.tfe", "in_eager_mode"
+)
 export_names(
     "tensorflow.python.framework.ops",
     "convert_n_to_tensor executing_eagerly_outside_functions name_from_scope_name",
@@ -42,6 +50,63 @@ export_names("tensorflow.python.eager.context", "executing_eagerly_outside_funct
 def convert_n_to_tensor(values: Iterable[Any], dtype: DTypeLike | None = None, name: str | None = None) -> list[Any]:
     """Converts each of ``values`` to a tensor."""
     return [convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)]
+
+
+@export("tensorflow.python.framework.ops.convert_to_tensor_v2", "tensorflow.python.ops.convert_to_tensor_v2")
+def convert_to_tensor_v2(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Any:
+    """`convert_to_tensor` with the order of arguments of version 2."""
+    return convert_to_tensor(value, dtype, name, dtype_hint)
+
+
+_uids = itertools.count(1)
+
+
+@export("tensorflow.python.framework.ops.uid")
+def uid() -> int:
+    """A number that was not given before, in this process."""
+    return next(_uids)
+
+
+@export("tensorflow.python.ops.distributions.util.gen_new_seed")
+def gen_new_seed(seed: int | None, salt: str) -> int | None:
+    """A seed that follows from another one and a text; None for None."""
+    if seed is None:
+        return None
+    return int(hashlib.md5(f"{seed}{salt}".encode()).hexdigest()[:8], 16) & 0x7FFFFFFF
+
+
+@export("tensorflow.python.ops.control_flow_ops.XLAControlFlowContext")
+class XLAControlFlowContext:
+    """A class without objects: tfmini has no XLA."""
+
+
+ENABLE_CONTROL_FLOW_V2 = False
+export_names("tensorflow.python.ops.control_flow_util", "ENABLE_CONTROL_FLOW_V2 GetContainingXLAContext")
+
+
+def GetContainingXLAContext(ctxt: object) -> None:
+    """None: tfmini has no XLA."""
+
+
+def IsMklEnabled() -> bool:
+    """False, as TensorFlow says of itself without MKL."""
+    return False
+
+
+is_xla_enabled = IsMklEnabled
+export_names("tensorflow.python.framework.test_util", "IsMklEnabled InstallStackTraceHandler is_xla_enabled")
+
+
+def InstallStackTraceHandler() -> None:
+    """Does nothing: Python shows the stack of a crash by `faulthandler`."""
+
+
+DatasetV1 = DatasetV2 = Dataset
+export_names("tensorflow.python.data.ops.dataset_ops", "DatasetV1 DatasetV2")
+_PRINT_DEPRECATION_WARNINGS = True
+export_names("tensorflow.python.util.deprecation", "_PRINT_DEPRECATION_WARNINGS")
+_inspect = inspect
+export_names("tensorflow.python.util.tf_inspect", "_inspect")
 
 
 def name_from_scope_name(name: str) -> str:
@@ -79,10 +144,31 @@ def GraphOrParentsInXlaContext(graph: Graph) -> bool:
     return False
 
 
+@export(
+    "tensorflow.contrib.eager.list_devices", "tensorflow.contrib.eager.python.tfe.list_devices",
+    "tensorflow.python.eager.context.list_devices",
+)  # fmt: skip
+def list_devices() -> list[str]:
+    """The names of this process's devices: that of the CPU."""
+    return ["/job:localhost/replica:0/task:0/device:CPU:0"]
+
+
+@export("tf.contrib.framework.get_name_scope")
+def get_name_scope() -> str:
+    """The name scope in force, without a final ``/``; "" outside of any (``tf.contrib.framework.get_name_scope``)."""
+    return get_default_graph().get_name_scope()
+
+
 @export("tf.python.client.device_lib.list_local_devices")
 def list_local_devices(session_config: object = None) -> list[DeviceAttributes]:
-    """The devices of this process: the CPU (``tf.python.client.device_lib.list_local_devices``)."""
-    return [DeviceAttributes("/device:CPU:0", "CPU", 0, 1)]
+    """The devices of this process (``tf.python.client.device_lib.list_local_devices``).
+
+    Args:
+      session_config: a ConfigProto whose ``device_count`` and ``gpu_options`` count.
+    """
+    options = SessionOptions.from_proto(session_config)
+    found = devices_of_task("/job:localhost/task:0", options.device_count, options.wishes, lambda: 1)
+    return [replace(device, name=device.name[device.name.index("/device:") :]) for device in found]
 
 
 def _undecorated(function: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
@@ -142,6 +228,7 @@ def is_ref_variable(value: object) -> bool:
 
 
 export_names("tensorflow.python.util.function_utils", "fn_args get_func_code get_func_name has_kwargs")
+export_names("tensorflow.python.estimator.util", "fn_args")
 export_names("tensorflow.python.util.all_util", "make_all remove_undocumented reveal_undocumented=remove_undocumented")
 export_names("tensorflow.python.util.deprecation", "deprecated_argument_lookup silence")
 

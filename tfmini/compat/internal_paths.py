@@ -8,10 +8,12 @@ from __future__ import annotations
 
 _OPS = {
     ":layers.losses": "weights_broadcast_ops",
+    ":compat.graph_editor": "op_selector",
     ":ops.collectives": "collective_ops",
     "tf": (
         "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
-        "script_ops session_ops special_math_ops standard_ops template tensor_array_ops variable_v1"
+        "script_ops session_ops special_math_ops standard_ops template tensor_array_ops "
+        "unconnected_gradients variable_v1"
     ),
     "tf.bitwise": "bitwise_ops",
     "tf.debugging": "check_ops",
@@ -62,14 +64,17 @@ _OPS = {
         "gen_resource_variable_ops gen_rnn_ops gen_script_ops gen_sparse_ops gen_spectral_ops gen_state_ops "
         "gen_stateless_random_ops gen_string_ops gen_summary_ops"
     ),
-    "-": "array_grad cond_v2 nn_grad seq2seq summary_op_util while_v2",
+    ":ops.summary": "summary_op_util",
+    "tf.contrib.summary tf.summary": "summary_ops_v2",
+    "-": "array_grad cond_v2 nn_grad seq2seq while_v2",
 }
 
 _FRAMEWORK = {
     ":compat.graph_functions": "function",
+    "tf :shapes": "common_shapes tensor_shape",
     "tf": (
-        "common_shapes constant_op device_spec importer load_library sparse_tensor tensor tensor_conversion_registry "
-        "tensor_spec"
+        "constant_op device_spec importer load_library sparse_tensor tensor tensor_conversion_registry "
+        "tensor_spec type_spec"
     ),
     "tf.contrib.framework": "smart_cond",
     "tf.errors": "errors errors_impl",
@@ -79,7 +84,6 @@ _FRAMEWORK = {
     ":compat.tensor_util tf": "tensor_util",
     "tf :devices": "device",
     "tf :graph.conversion": "indexed_slices",
-    "tf :shapes": "tensor_shape",
     "tf.dtypes :dtypes": "dtypes",
     "tf.graph_util :graph.graph_util": "graph_util graph_util_impl",
     "tf.test :compat.test_functions": "test_util",
@@ -118,8 +122,11 @@ _PYTHON = {
     ":train.timeline": "client.timeline",
     "tf.app": "platform.app",
     "tf.compat": "util.compat",
+    "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
-    "tf.feature_column": "feature_column.feature_column feature_column.feature_column_lib",
+    "tf.feature_column": (
+        "feature_column.feature_column feature_column.feature_column_lib feature_column.feature_column_v2"
+    ),
     "tf.flags": "platform.flags",
     "tf.gfile": "platform.gfile",
     "tf.keras.datasets": "keras.datasets",
@@ -146,7 +153,9 @@ _PYTHON = {
     "tf.saved_model.loader tf.saved_model": "saved_model.loader saved_model.loader_impl",
     "tf.saved_model.main_op tf.saved_model": "saved_model.main_op",
     "tf.saved_model.signature_constants tf.saved_model": "saved_model.signature_constants",
-    "tf.saved_model.signature_def_utils tf.saved_model": "saved_model.signature_def_utils",
+    "tf.saved_model.signature_def_utils tf.saved_model": (
+        "saved_model.signature_def_utils saved_model.signature_def_utils_impl"
+    ),
     "tf.saved_model.tag_constants tf.saved_model": "saved_model.tag_constants",
     "tf.saved_model.utils tf.saved_model": "saved_model.utils",
     "tf.nest tf.contrib.framework.nest :compat.nest_names": "util.nest",
@@ -157,6 +166,14 @@ _PYTHON = {
 }
 
 _CONTRIB = {
+    "tf.contrib.tpu tf.tpu": (
+        "tpu.python.tpu tpu.python.tpu.bfloat16 tpu.python.tpu.tpu_config tpu.python.tpu.tpu_estimator "
+        "tpu.python.tpu.tpu_optimizer"
+    ),
+    "tf.contrib.graph_editor": (
+        "graph_editor.edit graph_editor.reroute graph_editor.select graph_editor.subgraph graph_editor.transform "
+        "graph_editor.util"
+    ),
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
@@ -176,10 +193,11 @@ _CONTRIB = {
     ),
     "tf.contrib.slim": "slim.python.slim",
     "tf.contrib.training": (
-        "training.python.training training.python.training.device_setter training.python.training.hparam"
+        "training.python.training training.python.training.device_setter training.python.training.evaluation "
+        "training.python.training.hparam"
     ),
     "tf.contrib.lookup tf.lookup": "lookup.lookup_ops",
-    "tf.contrib.rnn tf.nn": "rnn.python.ops.core_rnn",
+    "tf.contrib.rnn tf.nn": "rnn.python.ops.core_rnn rnn.python.ops.rnn",
     "tf.data tf.contrib.data": "data",
     "tf.nest :compat.nest_names": "framework.nest",
     "tf.contrib.rnn tf.nn.rnn_cell :compat.layers_names": (
@@ -211,6 +229,13 @@ PATHS: dict[str, str] = {
     **_paths("contrib", _CONTRIB),
 }
 
+# Paths at which a package has a function and a module below it has the same name: the attribute is the function.
+FUNCTIONS = (
+    "contrib.framework.python.framework.experimental",
+    "contrib.framework.python.ops.arg_scope",
+    "python.ops.parallel_for.pfor",
+)
+
 # Packages that contain only modules.
 PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "examples.tutorials", "core.profiler")
 
@@ -220,12 +245,53 @@ UNSUPPORTED: dict[str, str] = {
     "python.debug": "tf.Print, tf.Assert or extra fetches",
     "python.compiler": "the graph as it is",
     "python.eager": "a graph that a tf.Session runs",
-    "python.tpu": "tf.device with CPU devices",
+    "python.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "python.autograph": "tf.cond and tf.while_loop",
     "python.distribute": "tf.train.replica_device_setter",
     "python.framework.convert_to_constants": "tf.graph_util.convert_variables_to_constants",
     "python.data.ops.multi_device_iterator_ops": "one tf.data iterator for each device",
     "python.tools": "tf.graph_util and tf.train.NewCheckpointReader",
+    "python.keras.keras_parameterized": "tf.test.TestCase",
+    "python.keras.optimizer_v2": "tf.keras.optimizers, or the optimizers of tf.train",
+    "python.keras.saving": "save_weights and load_weights of a model",
+    "python.keras.utils": "tf.keras.utils",
+    "python.client.session": "tf.Session.run with a structure of fetches",
+    "python.feature_column": "tf.feature_column.input_layer",
+    "python.framework.composite_tensor": "tf.SparseTensor, tf.RaggedTensor and tf.IndexedSlices",
+    "python.framework.dtypes": "the dtype of the variable",
+    "python.framework.function_def_to_graph": "tf.import_graph_def",
+    "python.framework.load_library": "tf.py_func, or a kernel registered with tfmini.graph.registry.op",
+    "python.framework.op_def_registry": "tf.raw_ops",
+    "python.framework.ops": "the methods of tf.Graph and tf.Operation",
+    "python.framework.tensor_spec": "tf.TensorSpec",
+    "python.framework.type_spec": "tf.TypeSpec",
+    "python.ops.array_ops": "tf.stop_gradient",
+    "python.ops.control_flow_ops": "tf.cond, tf.case and tf.while_loop",
+    "python.ops.gen_nccl_ops": "tf.contrib.nccl, or tf.add_n on one device",
+    "python.ops.gradients_impl": "tf.gradients",
+    "python.ops.linalg": "plain matrices and tf.matmul, tf.linalg.solve and tf.linalg.cholesky",
+    "python.ops.list_ops": "tf.TensorArray",
+    "python.ops.nccl_ops": "tf.contrib.nccl, or tf.add_n on one device",
+    "python.ops.nn_ops": "tf.nn.convolution",
+    "python.ops.random_ops": "tf.truncated_normal, scaled and shifted",
+    "python.ops.resource_variable_ops": "tf.get_variable with use_resource=True, and its to_proto and from_proto",
+    "python.ops.resources": "tf.report_uninitialized_variables",
+    "python.ops.standard_ops": "the names of tf",
+    "python.ops.summary_ops_v2": "tf.contrib.summary",
+    "python.ops.variable_scope": "tf.variable_scope",
+    "python.pywrap_tensorflow": "tf.summary.FileWriter, tf.train.NewCheckpointReader and tf.raw_ops",
+    "python.saved_model": "tf.saved_model.loader.load",
+    "python.training.basic_session_run_hooks": "tf.train.StopAtStepHook",
+    "python.training.device_setter": "tf.train.replica_device_setter, whose ps_strategy may be any function",
+    "python.training.session_manager": "tf.train.SessionManager",
+    "python.training.tracking": "tf.train.Checkpoint",
+    "python.util.deprecation_wrapper": "the module itself",
+    "python.util.nest": "tf.nest",
+    "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
+    "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
+    "contrib.slim.python.slim.data": "tf.data.TFRecordDataset with tf.parse_single_example",
+    "contrib.slim.python.slim.nets": "a network of your own, from tf.contrib.slim's layers",
+    "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",
     "lite": "TensorFlow",
     "contrib.tensor_forest": "scikit-learn's forests",
@@ -236,6 +302,6 @@ UNSUPPORTED: dict[str, str] = {
     "contrib.estimator": "tf.estimator.Estimator with a model function",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "contrib.nccl": "tf.add_n",
-    "contrib.tpu": "tf.estimator.Estimator in place of TPUEstimator, and tf.device with CPU devices",
+    "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "contrib.tensorrt": "the graph as it is",
 }

@@ -25,8 +25,9 @@ from types import ModuleType
 from typing import Any
 
 from tfmini import protos
+from tfmini.compat import version_2
 from tfmini.compat.exported_names import NAMES
-from tfmini.compat.internal_paths import PACKAGES, PATHS, UNSUPPORTED
+from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
@@ -45,6 +46,7 @@ def public_namespaces() -> frozenset[str]:
     """The public namespaces below ``tf``, dotted."""
     rows = import_module(f"{_ROOT}.namespace").rows()
     listed = {namespace for namespace, _, _, _ in rows} | {"raw_ops", "compat"}
+    listed |= {f"compat.v2.{space}".rstrip(".") for space in version_2.names()}
     return frozenset(listed | {name[:i] for name in listed for i, c in enumerate(name) if c == "."}) - {""}
 
 
@@ -105,7 +107,7 @@ def _first_found(dotted: str, name: str, lookups: list[Callable[[str], Any]]) ->
     plain = f"module 'tensorflow.{dotted}' has no attribute {name!r}"
     if name.startswith("__"):
         raise AttributeError(plain)
-    below = module(f"{dotted}.{name}")
+    below = None if f"{dotted}.{name}" in FUNCTIONS else module(f"{dotted}.{name}")
     if below is not None:
         return below
     for lookup in lookups:
@@ -218,7 +220,16 @@ class TensorFlowFinder(MetaPathFinder):
         if module is None:
             # The error's name is the root: with its own name, Python would hide the message of a `from` import.
             raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=ALIAS)
+        _keep_functions(fullname, public_path(dotted))
         return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _keep_functions(fullname: str, plain: str) -> None:
+    """Puts the modules that `FUNCTIONS` names beside their package: to import one would hide the function."""
+    for path in FUNCTIONS:
+        package, _, name = path.rpartition(".")
+        if package == plain:
+            sys.modules[f"{fullname}.{name}"] = module(path) or ModuleType(f"{ALIAS}.{path}")
 
 
 _HOROVOD = {

@@ -117,6 +117,7 @@ def py_function(
 # and keeps the values: an op runs once, and ops with side effects run in the order in which they were made.
 
 
+@export("tensorflow.python.framework.ops.EagerTensor")
 class EagerTensor(Tensor):
     """A tensor of an `EagerGraph`: it has a value."""
 

@@ -143,17 +143,33 @@ def role_flags_of(script: str | Path) -> dict[str, str]:
     Returns:
       Canonical name -> spelling on the command line, as `defined_role_flags`.
     """
-    text = script_text(script)
-    own = defined_role_flags(text)
-    if own:
-        return own
+    own, *beside = texts_of(script)
+    return defined_role_flags(own) or {
+        flag: spelling for text in beside for flag, spelling in module_role_flags(text).items()
+    }
+
+
+def texts_of(script: str | Path) -> list[str]:
+    """The text of a script and those of the modules in its directory that it imports, also by one another."""
+    texts = [script_text(script)]
     folder = Path(script).resolve().parent
-    seen: dict[Path, str] = {}
-    waiting = [text]
-    while waiting:
-        for name in imported_modules(waiting.pop()):
+    seen: set[Path] = set()
+    for text in texts:  # grows meanwhile
+        for name in imported_modules(text):
             path = folder.joinpath(*name.split(".")).with_suffix(".py")
             if path not in seen and path.is_file():
-                seen[path] = script_text(path)
-                waiting.append(seen[path])
-    return {flag: spelling for source in seen.values() for flag, spelling in module_role_flags(source).items()}
+                seen.add(path)
+                texts.append(script_text(path))
+    return texts
+
+
+def defined_options(script: str | Path, words: Iterable[str]) -> set[str]:
+    """Which of some options, such as ``--ps``, a script or a module beside it defines or looks for in its arguments."""
+    texts = texts_of(script)
+    found = set()
+    for word in words:
+        name = re.escape(word.lstrip("-")).replace(r"\-", "[-_]")
+        pattern = re.compile(rf"""["']--?{name}[=: "']|DEFINE_\w+\(\s*(?:\w+\s*=\s*)?["']{name}["']""")
+        if any(pattern.search(text) for text in texts):
+            found.add(word)
+    return found

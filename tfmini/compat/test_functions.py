@@ -18,6 +18,7 @@ from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.device_types import DeviceWishes, LocalDevice, local_devices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
@@ -32,8 +33,12 @@ TensorFlowTestCase = TestCase
 
 @export("tf.test.is_gpu_available")
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
-    """False: the devices are CPUs (``tf.test.is_gpu_available``)."""
-    return False
+    """Whether this process has a GPU (``tf.test.is_gpu_available``); a fake one counts (``TFMINI_FAKE_GPUS``)."""
+    return bool(_gpus())
+
+
+def _gpus() -> list[LocalDevice]:
+    return [device for device in local_devices(DeviceWishes()) if device.device_type == "GPU"]
 
 
 @export("tf.test.is_built_with_cuda")
@@ -47,8 +52,8 @@ is_built_with_rocm = is_built_with_gpu_support = is_built_with_cuda
 
 @export("tf.test.gpu_device_name")
 def gpu_device_name() -> str:
-    """ "": there is no GPU (``tf.test.gpu_device_name``)."""
-    return ""
+    """The name of the first GPU, "" without one (``tf.test.gpu_device_name``)."""
+    return "/device:GPU:0" if _gpus() else ""
 
 
 @export("tf.test.test_src_dir_path")

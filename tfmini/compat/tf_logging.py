@@ -130,7 +130,11 @@ def get_verbosity() -> int:
 
 @export("tf.logging.set_verbosity")
 def set_verbosity(v: int | str) -> None:
-    """Sets the lowest level that is logged (``tf.logging.set_verbosity``)."""
+    """Sets the lowest level that is logged (``tf.logging.set_verbosity``).
+
+    Args:
+      v: a level: ``tf.logging.DEBUG``, ``INFO``, ``WARN``, ``ERROR`` or ``FATAL``, or its name.
+    """
     set_level(v)
 
 

@@ -44,12 +44,13 @@ from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.py_func import functions
+from tfmini.out_of_scope import Advising
 
 _INT64_MAX = 2**63 - 1
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
-class Dataset(IteratedSource):
+class Dataset(Advising, IteratedSource):
     """A sequence of elements with one nested structure (``tf.data.Dataset``).
 
     Args:
@@ -102,6 +103,9 @@ class Dataset(IteratedSource):
     @staticmethod
     def from_tensor_slices(tensors: ElementLike) -> Dataset:
         """The rows of ``tensors`` along their first dimension, which must be the same for all.
+
+        Args:
+          tensors: a tensor, array or list, or a nested structure of these.
 
         Raises:
           ValueError: for scalars and for first dimensions that differ statically.
@@ -164,6 +168,11 @@ class Dataset(IteratedSource):
         """The names of the files that match one or more patterns, shuffled unless ``shuffle`` is False.
 
         Running it raises `InvalidArgumentError` when nothing matches.
+
+        Args:
+          file_pattern: glob patterns, a string or a string tensor.
+          shuffle: None: yes.
+          seed: of the order.
         """
         files = matching_files(file_pattern)
         dataset = Dataset.from_tensor_slices(files)
@@ -401,7 +410,10 @@ class Dataset(IteratedSource):
         return made
 
     def __iter__(self) -> Any:
-        raise RuntimeError("__iter__() is only supported inside of tf.function or when eager execution is enabled.")
+        raise RuntimeError(
+            "__iter__() is only supported inside of tf.function or when eager execution is enabled. Run"
+            " dataset.make_one_shot_iterator().get_next() until tf.errors.OutOfRangeError."
+        )
 
     def __repr__(self) -> str:
         shapes = str(self.output_shapes)

@@ -38,7 +38,9 @@ from tfmini.graph import op_types
 from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, convert_to_tensor, op
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
+from tfmini.graph.prune import traverse
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape
 
 
@@ -57,7 +59,7 @@ class IteratedSource(Structured):
 
 
 @export("tf.data.Iterator", "tf.contrib.data.Iterator")
-class Iterator(Structured):
+class Iterator(Advising, Structured):
     """A position in a dataset (``tf.data.Iterator``); made by datasets and the static methods.
 
     Args:
@@ -186,17 +188,8 @@ def _node_may_wait(op_type: str, attrs: Mapping[str, Any]) -> bool:
 
 def _may_wait(operation: Operation) -> bool:
     """Whether an operation or one of its ancestors may wait: for a generator, another thread or a Python function."""
-    seen: set[Operation] = set()
-    stack = [operation]
-    while stack:
-        operation = stack.pop()
-        if operation in seen:
-            continue
-        seen.add(operation)
-        if _node_may_wait(operation.type, operation.attrs):
-            return True
-        stack += [tensor.op for tensor in operation.inputs]
-    return False
+    ancestors = traverse([operation], lambda op: [tensor.op for tensor in op.inputs])
+    return any(_node_may_wait(op.type, op.attrs) for op in ancestors)
 
 
 @export("tf.data.make_one_shot_iterator")

@@ -278,7 +278,7 @@ def _flatten_like(skeleton: Any, value: Any) -> list[Any]:
 def _component(value: object, leaf: Leaf) -> Any:
     try:
         array = _converted(value, leaf.dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise errors.InvalidArgumentError.of(
             "TypeError: `generator` yielded an element that could not be converted to the expected type. The"
             f" expected type was {leaf.dtype.name}, but the yielded element was {value}."
@@ -297,7 +297,8 @@ def _converted(value: object, dtype: DType) -> Any:
         if array.dtype != object:
             raise TypeError("no strings")
         return array
-    array = np.asarray(value)
-    if array.dtype.kind in "SUO":
-        raise TypeError("no numbers")
-    return array.astype(dtype.numpy)  # a copy: the generator may use its array again
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(value, dtype.numpy)  # a copy: the generator may use its array again
+    except OverflowError:  # of Python ints: they wrap around, as with the NumPy of TensorFlow's time
+        return np.asarray(value).astype(dtype.numpy)

@@ -3,6 +3,7 @@ from tfmini.estimator import (
     experimental as experimental,
     export as export,
     inputs as inputs,
+    tpu as tpu,
 )
 from tfmini.estimator.cluster_training import (
     EvalSpec as EvalSpec,
@@ -100,5 +101,6 @@ __all__ = [
     "experimental",
     "export",
     "inputs",
+    "tpu",
     "train_and_evaluate",
 ]

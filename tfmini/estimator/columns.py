@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
-from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
-from tfmini.ops.array.joining import concat
 from tfmini.ops.array.partition import one_hot, where
 from tfmini.ops.array.shape import expand_dims, reshape, shape
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
-from tfmini.ops.math.elementwise import add
-from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.search import bucketize_op
-from tfmini.ops.math.sums import add_n
-from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
 from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.ops.sparse.sets import sparse_cross_hashed
 from tfmini.ops.string_ops import as_string
 from tfmini.ops.string_pieces import string_to_hash_bucket_fast
-from tfmini.ops.variables.initializers import TruncatedNormal, Zeros
-from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.ops.variables.initializers import TruncatedNormal
 from tfmini.ops.vocabulary_tables import index_table_from_file, index_table_from_tensor
-from tfmini.train.checkpointing.assign import init_from_checkpoint
+from tfmini.shapes import TensorShape
 
 Features = Mapping[str, Any]
 
@@ -45,17 +38,81 @@ class Column:
     """Base class: a named function of the features.
 
     A *dense* column has the method ``dense`` and the attribute ``width``; a *categorical* one has ``ids`` and
-    ``num_buckets``.
+    ``num_buckets``. What a column was made of are its attributes, as in TensorFlow (see `_made_of`): equal ones make
+    equal columns.
 
     Attributes:
       name: names the column's variables; columns are used in the order of their names.
     """
 
     name: str
+    _fields: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={vars(self)[key]!r}' for key in self._fields)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self) or not self._fields:
+            return self is other
+        return all(vars(self)[key] == vars(other)[key] for key in self._fields)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    @property
+    def parse_example_spec(self) -> dict[str, Any]:
+        """`parse_spec`, under TensorFlow's name."""
+        return self.parse_spec()
+
+    _parse_example_spec = parse_example_spec
 
     def parse_spec(self) -> dict[str, Any]:
         """Name of a feature -> how to parse it from an Example."""
         raise NotImplementedError
+
+
+C = TypeVar("C", bound=Column)
+
+
+def _made_of(column: C, **fields: Any) -> C:
+    """The column, with the arguments that it was made of as attributes."""
+    vars(column).update(fields)
+    column._fields = tuple(fields)
+    return column
+
+
+class DenseColumn(Column):
+    """A column that makes numbers, [batch, width]."""
+
+    width: int
+    shape_of_one: tuple[int, ...]
+
+    @property
+    def variable_shape(self) -> TensorShape:
+        """The shape of one example's numbers."""
+        return TensorShape(self.shape_of_one)
+
+    _variable_shape = variable_shape
+
+    def dense(self, features: Features) -> Tensor:
+        """The numbers of each example, [batch, width]."""
+        raise NotImplementedError
+
+
+class CategoricalColumn(Column):
+    """A column that makes ids below ``num_buckets``."""
+
+    num_buckets: int
+
+    @property
+    def _num_buckets(self) -> int:
+        return self.num_buckets
+
+    ids: Callable[..., SparseTensor]
+
+    def weights(self, features: Features) -> SparseTensor | None:
+        """The weight of each id; None if they count alike."""
+        return None
 
 
 def feature(features: Features, key: str) -> Any:
@@ -68,7 +125,7 @@ def feature(features: Features, key: str) -> Any:
     return expand_dims(value, -1) if isinstance(value, Tensor) and value.get_shape().ndims == 1 else value
 
 
-class NumericColumn(Column):
+class NumericColumn(DenseColumn):
     """See `numeric_column`."""
 
     def __init__(
@@ -76,7 +133,7 @@ class NumericColumn(Column):
     ) -> None:
         self.name = self._key = key
         self._dims, self._default, self._dtype, self._normalizer = dims, default, dtype, normalizer
-        self.width = math.prod(dims)
+        self.width, self.shape_of_one = math.prod(dims), dims
 
     def parse_spec(self) -> dict[str, Any]:
         return {self._key: FixedLenFeature(self._dims, self._dtype, self._default)}
@@ -126,10 +183,18 @@ def numeric_column(
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
     default = None if default_value is None else np.broadcast_to(default_value, dims).tolist()
-    return NumericColumn(key, dims, default, dtype, normalizer_fn)
+    return _made_of(
+        NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=_nested(default),
+        dtype=dtype, normalizer_fn=normalizer_fn,
+    )  # fmt: skip
 
 
-class BucketizedColumn(Column):
+def _nested(value: Any) -> Any:
+    """Lists as tuples."""
+    return tuple(map(_nested, value)) if isinstance(value, list) else value
+
+
+class BucketizedColumn(DenseColumn, CategoricalColumn):
     """See `bucketized_column`."""
 
     def __init__(self, source: NumericColumn, boundaries: tuple[float, ...]) -> None:
@@ -137,6 +202,7 @@ class BucketizedColumn(Column):
         self.name = f"{source.name}_bucketized"
         self._depth = len(boundaries) + 1
         self.width = self.num_buckets = self._depth * source.width
+        self.shape_of_one = (*source.shape_of_one, self._depth)
 
     def parse_spec(self) -> dict[str, Any]:
         return self._source.parse_spec()
@@ -169,7 +235,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     found = tuple(boundaries or ())
     if not found or any(a >= b for a, b in zip(found, found[1:])):
         raise ValueError(f"boundaries must be a sorted list. Given: {boundaries}")
-    return BucketizedColumn(source_column, found)
+    return _made_of(BucketizedColumn(source_column, found), source_column=source_column, boundaries=found)
 
 
 def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
@@ -179,7 +245,7 @@ def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
     return SparseTensor(indices, gather_nd(dense, indices), shape(dense, out_type=dtypes.int64))
 
 
-class CategoricalColumn(Column):
+class NumberedColumn(CategoricalColumn):
     """A feature whose values are numbered by a function from its values to ids below ``num_buckets``."""
 
     def __init__(self, key: str, num_buckets: int, dtype: DTypeLike, numbered: Callable[[Tensor], Tensor]) -> None:
@@ -197,8 +263,20 @@ class CategoricalColumn(Column):
         return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
 
 
-class HashedColumn(CategoricalColumn):
+class HashedCategoricalColumn(NumberedColumn):
     """See `categorical_column_with_hash_bucket`."""
+
+
+class IdentityCategoricalColumn(NumberedColumn):
+    """See `categorical_column_with_identity`."""
+
+
+class VocabularyListCategoricalColumn(NumberedColumn):
+    """See `categorical_column_with_vocabulary_list`."""
+
+
+class VocabularyFileCategoricalColumn(NumberedColumn):
+    """See `categorical_column_with_vocabulary_file`."""
 
 
 @export("tf.feature_column.categorical_column_with_hash_bucket")
@@ -218,7 +296,8 @@ def categorical_column_with_hash_bucket(
         texts = values if values.dtype == dtypes.string else as_string(values)
         return string_to_hash_bucket_fast(texts, hash_bucket_size)
 
-    return HashedColumn(key, hash_bucket_size, dtype, numbered)
+    made = HashedCategoricalColumn(key, hash_bucket_size, dtype, numbered)
+    return _made_of(made, key=key, hash_bucket_size=hash_bucket_size, dtype=dtypes.as_dtype(dtype))
 
 
 @export("tf.feature_column.categorical_column_with_identity")
@@ -246,7 +325,8 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
         inside = logical_and(greater_equal(ids, np.int64(0)), less(ids, np.int64(num_buckets)))
         return where(inside, ids, fill(shape(ids), np.int64(default_value)))
 
-    return CategoricalColumn(key, num_buckets, dtypes.int64, numbered)
+    made = IdentityCategoricalColumn(key, num_buckets, dtypes.int64, numbered)
+    return _made_of(made, key=key, number_buckets=num_buckets, default_value=default_value)
 
 
 @export("tf.feature_column.categorical_column_with_vocabulary_list")
@@ -285,7 +365,11 @@ def categorical_column_with_vocabulary_list(
         table = index_table_from_tensor(mapping, num_oov_buckets, default_value, dtype=wide, name=f"{key}_lookup")
         return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
 
-    return CategoricalColumn(key, len(words) + num_oov_buckets, dtype, numbered)
+    return _made_of(
+        VocabularyListCategoricalColumn(key, len(words) + num_oov_buckets, dtype, numbered), key=key,
+        vocabulary_list=tuple(vocabulary_list), dtype=dtype, default_value=default_value,
+        num_oov_buckets=num_oov_buckets,
+    )  # fmt: skip
 
 
 @export("tf.feature_column.categorical_column_with_vocabulary_file")
@@ -323,7 +407,11 @@ def categorical_column_with_vocabulary_file(
         )
         return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
 
-    return CategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered)
+    return _made_of(
+        VocabularyFileCategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered), key=key,
+        vocabulary_file=vocabulary_file, vocabulary_size=vocabulary_size, num_oov_buckets=num_oov_buckets,
+        dtype=dtypes.as_dtype(dtype), default_value=default_value,
+    )  # fmt: skip
 
 
 def _check_key(key: str) -> None:
@@ -348,7 +436,7 @@ def _check_others(default_value: int, num_oov_buckets: int, key: str) -> None:
 # ---- ``tf.feature_column.crossed_column``: combinations of categories as categories of their own -------------------
 
 
-class CrossedColumn(Column):
+class CrossedColumn(CategoricalColumn):
     """See `crossed_column`."""
 
     def __init__(self, keys: Sequence[Any], size: int, hash_key: int | None) -> None:
@@ -392,27 +480,77 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
     if not keys or isinstance(keys, str) or len(keys) < 2:
         raise ValueError(f"keys must be a list with length > 1. Given: {keys}")
     for key in keys:
-        if isinstance(key, HashedColumn):
+        if isinstance(key, HashedCategoricalColumn):
             raise ValueError(
                 "categorical_column_with_hash_bucket is not supported for crossing, since hashes of hashes collide more"
                 f" often. Use the feature's name as a string instead. Given: {key.name}"
             )
-        if not isinstance(key, (str, CategoricalColumn, BucketizedColumn, CrossedColumn)):
+        if not isinstance(key, (str, CategoricalColumn)):
             raise ValueError(f"Unsupported key type. All keys must be strings or categorical columns. Given: {key}")
-    return CrossedColumn(keys, hash_bucket_size, hash_key)
+    made = CrossedColumn(keys, hash_bucket_size, hash_key)
+    return _made_of(made, keys=tuple(keys), hash_bucket_size=hash_bucket_size, hash_key=hash_key)
+
+
+# ---- ``tf.feature_column.weighted_categorical_column`` -------------------------------------------------------------
+
+
+class WeightedCategoricalColumn(CategoricalColumn):
+    """See `weighted_categorical_column`."""
+
+    def __init__(self, source: CategoricalColumn, key: str, dtype: dtypes.DType) -> None:
+        self._source, self._key, self._dtype = source, key, dtype
+        self.name, self.num_buckets = f"{source.name}_weighted_by_{key}", source.num_buckets
+
+    def parse_spec(self) -> dict[str, Any]:
+        found = self._source.parse_spec()
+        if self._key in found:
+            raise ValueError(f"Parse config {found[self._key]} already exists for {self._key}.")
+        return {**found, self._key: VarLenFeature(self._dtype)}
+
+    def ids(self, features: Features) -> SparseTensor:
+        return self._source.ids(features)
+
+    def weights(self, features: Features) -> SparseTensor:
+        value = feature(features, self._key)
+        if self._dtype != value.dtype.base_dtype:
+            raise ValueError(f"Bad dtype, expected {self._dtype}, but got {value.dtype}.")
+        if not isinstance(value, SparseTensor):
+            value = _sparse(value, None)
+        return SparseTensor(value.indices, cast(value.values, dtypes.float32), value.dense_shape)
+
+
+@export("tf.feature_column.weighted_categorical_column")
+def weighted_categorical_column(
+    categorical_column: Column, weight_feature_key: str, dtype: DTypeLike = dtypes.float32
+) -> WeightedCategoricalColumn:
+    """Categories with a weight each (``tf.feature_column.weighted_categorical_column``).
+
+    Args:
+      categorical_column: the categories.
+      weight_feature_key: the feature with a number for each category of the example.
+      dtype: of that feature.
+
+    Raises:
+      ValueError: when the column is not categorical or the dtype makes no weight.
+    """
+    kind = dtypes.as_dtype(dtype)
+    if not (kind.is_integer or kind.is_floating):
+        raise ValueError(f"dtype {kind} is not convertible to float.")
+    made = WeightedCategoricalColumn(_categorical(categorical_column), weight_feature_key, kind)
+    return _made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
 
 
 # ---- dense columns ----------------------------------------
 # Categories as dense columns: marks and embeddings (``tf.feature_column.indicator_column``, ``embedding_column``).
 
 
-class IndicatorColumn(Column):
+class IndicatorColumn(DenseColumn):
     """See `indicator_column`."""
 
     def __init__(self, source: CategoricalColumn) -> None:
         self.source = source
         self.name = f"{source.name}_indicator"
-        self.width = source.num_buckets
+        self.width, self.shape_of_one = source.num_buckets, (1, source.num_buckets)
 
     def parse_spec(self) -> dict[str, Any]:
         return self.source.parse_spec()
@@ -420,22 +558,25 @@ class IndicatorColumn(Column):
     def dense(self, features: Features) -> Tensor:
         """How often each example has each id, [batch, num_buckets]."""
         ids = sparse_tensor_to_dense(self.source.ids(features), np.int64(-1))
-        counts = reduce_sum(one_hot(ids, self.width, 1.0, 0.0), [-2])
+        marks, weights = one_hot(ids, self.width, 1.0, 0.0), self.source.weights(features)
+        if weights is not None:
+            marks = marks * expand_dims(sparse_tensor_to_dense(weights), -1)
+        counts = reduce_sum(marks, [-2])
         return reshape(counts, [-1, self.width])
 
 
 @export("tf.feature_column.indicator_column")
 def indicator_column(categorical_column: Column) -> IndicatorColumn:
     """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
-    return IndicatorColumn(_categorical(categorical_column))
+    return _made_of(IndicatorColumn(_categorical(categorical_column)), categorical_column=categorical_column)
 
 
-class EmbeddingColumn(Column):
+class EmbeddingColumn(DenseColumn):
     """See `embedding_column`."""
 
     def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
         self.source, self.width, self.settings = source, width, settings
-        self.name = f"{source.name}_embedding"
+        self.name, self.shape_of_one = f"{source.name}_embedding", (width,)
 
     def parse_spec(self) -> dict[str, Any]:
         return self.source.parse_spec()
@@ -466,181 +607,94 @@ def embedding_column(
     Raises:
       ValueError: when a value makes no sense.
     """
-    if dimension is None or dimension < 1:
-        raise ValueError(f"Invalid dimension {dimension}.")
-    if (ckpt_to_load_from is None) != (tensor_name_in_ckpt is None):
-        raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
-    if initializer is not None and not callable(initializer):
-        raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {categorical_column}")
-    settings = {
+    _check_embedding(categorical_column, dimension, initializer, ckpt_to_load_from, tensor_name_in_ckpt)
+    fields = {
         "combiner": combiner,
         "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
-        "checkpoint": ckpt_to_load_from,
-        "tensor": tensor_name_in_ckpt,
+        "ckpt_to_load_from": ckpt_to_load_from,
+        "tensor_name_in_ckpt": tensor_name_in_ckpt,
         "max_norm": max_norm,
         "trainable": trainable,
     }
-    return EmbeddingColumn(_categorical(categorical_column), dimension, settings)
+    made = EmbeddingColumn(_categorical(categorical_column), dimension, fields)
+    return _made_of(made, categorical_column=categorical_column, dimension=dimension, **fields)
+
+
+def _check_embedding(column: object, dimension: int | None, initializer: Any, path: Any, tensor: Any) -> None:
+    if dimension is None or dimension < 1:
+        raise ValueError(f"Invalid dimension {dimension}.")
+    if (path is None) != (tensor is None):
+        raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
+    if initializer is not None and not callable(initializer):
+        raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {column}")
+
+
+class SharedEmbeddingColumn(EmbeddingColumn):
+    """See `shared_embedding_columns`."""
+
+    def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
+        super().__init__(source, width, settings)
+        self.name = f"{source.name}_shared_embedding"
+
+
+@export("tf.feature_column.shared_embedding_columns")
+def shared_embedding_columns(
+    categorical_columns: Sequence[Column],
+    dimension: int,
+    combiner: str = "mean",
+    initializer: Callable[..., Any] | None = None,
+    shared_embedding_collection_name: str | None = None,
+    ckpt_to_load_from: str | None = None,
+    tensor_name_in_ckpt: str | None = None,
+    max_norm: float | None = None,
+    trainable: bool = True,
+) -> list[SharedEmbeddingColumn]:
+    """Columns whose categories share their vectors (``tf.feature_column.shared_embedding_columns``).
+
+    Args:
+      categorical_columns: columns of one kind, with the same number of categories.
+      shared_embedding_collection_name: names the variable, and the collection in which the columns find it; default:
+        made from the names of the columns.
+      The others are those of `embedding_column`.
+
+    Raises:
+      ValueError: when the columns do not fit together, or a value makes no sense.
+    """
+    sources = sorted((_categorical(column) for column in categorical_columns), key=lambda column: column.name)
+    _check_embedding(sources, dimension, initializer, ckpt_to_load_from, tensor_name_in_ckpt)
+    for other in sources[1:]:
+        if type(other) is not type(sources[0]) or other.num_buckets != sources[0].num_buckets:
+            raise ValueError(f"All categorical_columns must have the same type and num_buckets. Given: {sources}")
+    fields = {
+        "combiner": combiner,
+        "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
+        "shared_embedding_collection_name": shared_embedding_collection_name
+        or "_".join([*(column.name for column in sources), "shared_embedding"]),
+        "ckpt_to_load_from": ckpt_to_load_from,
+        "tensor_name_in_ckpt": tensor_name_in_ckpt,
+        "max_norm": max_norm,
+        "trainable": trainable,
+    }
+    made = [(column, SharedEmbeddingColumn(_categorical(column), dimension, fields)) for column in categorical_columns]
+    return [_made_of(one, categorical_column=column, dimension=dimension, **fields) for column, one in made]
+
+
+FeatureColumn = Column
+export_names(
+    "tensorflow.python.feature_column.feature_column_v2 tensorflow.python.feature_column.feature_column_lib",
+    "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn "
+    "HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn "
+    "VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+)
+export_names(
+    "tensorflow.python.feature_column.feature_column",
+    "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn "
+    "_EmbeddingColumn=EmbeddingColumn _FeatureColumn=FeatureColumn _IndicatorColumn=IndicatorColumn "
+    "_NumericColumn=NumericColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
+)
 
 
 def _categorical(column: Column) -> Any:
     if not hasattr(column, "ids"):
         raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
-    return column
-
-
-# ---- column layers ----------------------------------------
-# ``tf.feature_column.input_layer`` and ``linear_model``: the first layer of a model, made of feature columns.
-
-
-def sorted_columns(feature_columns: Iterable[Column]) -> list[Column]:
-    """The columns in the order of their names.
-
-    Raises:
-      ValueError: when there is none, one is no column, or two have the same name.
-    """
-    given = [feature_columns] if isinstance(feature_columns, Column) else list(feature_columns or ())
-    if not given:
-        raise ValueError("feature_columns must not be empty.")
-    found = sorted((checked_column(column) for column in given), key=lambda column: column.name)
-    for one, other in zip(found, found[1:]):
-        if one.name == other.name:
-            raise ValueError(f"Duplicate feature column name found for columns: {one.name}.")
-    return found
-
-
-def _collections(weight_collections: Iterable[str] | None) -> list[str]:
-    listed = list(weight_collections or ())
-    return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
-
-
-@export("tf.feature_column.input_layer")
-def input_layer(
-    features: Features,
-    feature_columns: Iterable[Column],
-    weight_collections: Iterable[str] | None = None,
-    trainable: bool = True,
-    cols_to_vars: dict[Any, Any] | None = None,
-    cols_to_output_tensors: dict[Any, Any] | None = None,
-) -> Tensor:
-    """The dense columns side by side, [batch, width] (``tf.feature_column.input_layer``).
-
-    Args:
-      features: name -> tensor.
-      feature_columns: dense columns.
-      weight_collections: collections for the variables.
-      trainable: whether optimizers change the variables.
-      cols_to_vars: gets the variables of each column.
-      cols_to_output_tensors: gets the tensor of each column.
-
-    Raises:
-      ValueError: when a column is not dense, or two have the same name.
-    """
-    columns = sorted_columns(feature_columns)
-    for column in columns:
-        if not hasattr(column, "width"):
-            raise ValueError(
-                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
-                f" indicator_column. Given: {column.name}"
-            )
-    outputs = []
-    with variable_scope(None, "input_layer", list(features.values())):
-        for column in columns:
-            with variable_scope(None, column.name):
-                tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
-            outputs.append(tensor)
-            if cols_to_vars is not None:
-                cols_to_vars[column] = variables
-            if cols_to_output_tensors is not None:
-                cols_to_output_tensors[column] = tensor
-        return concat(outputs, 1)
-
-
-def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
-    """(the column's tensor, its variables)."""
-    if not isinstance(column, EmbeddingColumn):
-        return column.dense(features), []
-    settings = column.settings
-    table = get_variable(
-        "embedding_weights",
-        [column.source.num_buckets, column.width],
-        initializer=settings["initializer"],
-        trainable=trainable and settings["trainable"],
-        collections=collections,
-    )
-    if settings["checkpoint"] is not None:
-        init_from_checkpoint(settings["checkpoint"], {settings["tensor"]: table})
-    found = safe_embedding_lookup_sparse(
-        table, column.source.ids(features), combiner=settings["combiner"], max_norm=settings["max_norm"]
-    )
-    return found, [table]
-
-
-@export("tf.feature_column.linear_model")
-def linear_model(
-    features: Features,
-    feature_columns: Iterable[Column],
-    units: int = 1,
-    sparse_combiner: str = "sum",
-    weight_collections: Iterable[str] | None = None,
-    trainable: bool = True,
-    cols_to_vars: dict[Any, Any] | None = None,
-) -> Tensor:
-    """A weighted sum of all columns, and a bias, [batch, units] (``tf.feature_column.linear_model``).
-
-    Args:
-      features: name -> tensor.
-      feature_columns: dense and categorical columns; a categorical one has a weight for each category.
-      units: number of sums.
-      sparse_combiner: how the weights of several categories of one example are joined: "mean", "sqrtn" or "sum".
-      weight_collections, trainable, cols_to_vars: see `input_layer`; the bias has the key "bias".
-    """
-    collections = _collections(weight_collections)
-    columns = sorted_columns(feature_columns)
-    sums = []
-    with variable_scope(None, "linear_model", list(features.values())):
-        for column in columns:
-            with variable_scope(None, column.name):
-                total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
-            sums.append(total)
-            if cols_to_vars is not None:
-                cols_to_vars[column] = variables
-        bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
-        if cols_to_vars is not None:
-            cols_to_vars["bias"] = [bias]
-        return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
-
-
-def _weighted(
-    column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
-) -> tuple[Tensor, list[Any]]:
-    sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
-    rows = column.num_buckets if sparse else column.width
-    inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
-    weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
-    if sparse:
-        return safe_embedding_lookup_sparse(weights, column.ids(features), combiner=combiner), [weights]
-    assert inputs is not None
-    return matmul(inputs, weights), [*variables, weights]
-
-
-@export("tf.feature_column.make_parse_example_spec")
-def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
-    """Name -> how to parse it, of all columns (``tf.feature_column.make_parse_example_spec``).
-
-    Raises:
-      ValueError: when two columns parse a feature differently.
-    """
-    found: dict[str, Any] = {}
-    for column in feature_columns:
-        for name, spec in checked_column(column).parse_spec().items():
-            if found.setdefault(name, spec) != spec:
-                raise ValueError(f"feature_columns contain different parse_spec for key {name}. Given {spec}.")
-    return found
-
-
-def checked_column(column: Column) -> Column:
-    """The column; ValueError for what is none."""
-    if not isinstance(column, Column):
-        raise ValueError(f"All feature_columns must be made by tf.feature_column. Given: {column}")
     return column

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini.core_types import TensorLike
-from tfmini.estimator.columns import Column, input_layer, linear_model, sorted_columns
+from tfmini.estimator.column_layers import input_layer, linear_model, sorted_columns
+from tfmini.estimator.columns import Column
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import Head, RegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys

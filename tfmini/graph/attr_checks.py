@@ -28,6 +28,8 @@ def check_attr(op_name: str, definition: AttrDef, value: Any) -> Any:
     """
     kind = definition.kind
     if kind.startswith("list("):
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = value.tolist()
         if not isinstance(value, (list, tuple)):
             raise TypeError(f"Expected list for attr '{definition.name}' of '{op_name}' Op, got {value!r}.")
         result: Any = [_CONVERTERS[kind[5:-1]](definition.name, v) for v in value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import threading
 from typing import Any, NoReturn
@@ -63,6 +64,8 @@ class CollectionStore:
         """Raises the error for an addition to a graph that is read-only."""
         stack = user_frames(self._finalized_at or ())
         where = " (at {}:{})".format(*stack[-1][:2]) if stack else ""
+        code = linecache.getline(*stack[-1][:2]).strip() if stack else ""
+        where += f" by `{code}`" if code else ""
         raise RuntimeError(
             f"Graph is finalized and cannot be modified. It was finalized{where}, and now gets {what}. Build everything"
             " before that: a MonitoredSession, a Supervisor and an Estimator finalize the graph. Calls that build ops"

@@ -9,6 +9,7 @@ from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import parse_endpoint
 from tfmini.graph.operation import Operation
+from tfmini.graph.prune import traverse
 from tfmini.protos import GraphDef, NodeDef
 from tfmini.shapes import TensorShape
 
@@ -39,13 +40,7 @@ def extract_sub_graph(graph_def: GraphDef, dest_nodes: list[str]) -> Any:
     for name in dest_nodes:
         if name not in by_name:
             raise AssertionError(f"{name} is not in graph")
-    needed: set[str] = set()
-    frontier = list(dest_nodes)
-    while frontier:
-        name = frontier.pop()
-        if name in by_name and name not in needed:
-            needed.add(name)
-            frontier.extend(_needs(by_name[name]))
+    needed = set(traverse(dest_nodes, lambda name: _needs(by_name[name]) if name in by_name else ()))
     kept = [node for node in graph_def.node if node.name in needed]
     return type(graph_def)(node=kept, library=graph_def.library, versions=graph_def.versions)
 

@@ -255,10 +255,14 @@ def load_ops() -> None:
 
 
 def import_ops(package: str) -> None:
-    """Imports all modules of a package. What they declare enters `OPS` when all of them are complete."""
+    """Imports all modules of a package. What they declare enters `OPS` when all of them are complete.
+
+    Modules of lowerings stay out (`graph.lowering`): only devices that compile need them.
+    """
     with _declaring():
         for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
-            import_module(module.name)
+            if not module.name.endswith(".lowering"):
+                import_module(module.name)
 
 
 @contextmanager
@@ -376,6 +380,7 @@ class Traits(TypedDict, total=False):
       variable: its output is a variable, by reference or as a resource handle.
       writes: it changes the variable that its first input names. ``assign`` gives it a value even if it has none;
         ``update`` changes its value, ``scatter`` some of its rows; ``optimize`` applies a gradient to it.
+      of_variable: it takes the handle of a variable, and neither reads nor changes a number of its value.
       taken_back_by: of an update: the op that gives the variable's value before it, from that after it and its second
         input.
       accumulator: it applies a gradient to a gradient accumulator, or takes the mean of several gradients from it.
@@ -387,6 +392,7 @@ class Traits(TypedDict, total=False):
 
     Placement:
       on_ps: `replica_device_setter` puts it on a parameter server.
+      hands_on: its kernel keeps or returns values and does not look at their numbers: it serves for all devices.
       placeholder: it has a value only where it is fed; control edges from it are cut with its output.
       shape_only: it reads the shapes of its inputs and not their values.
 
@@ -415,6 +421,7 @@ class Traits(TypedDict, total=False):
     collective: Literal["all-gather", "all-reduce", "all-to-all", "broadcast", "reduce-scatter"]
     variable: Literal["reference", "resource"]
     writes: Literal["assign", "update", "scatter", "optimize"]
+    of_variable: bool
     taken_back_by: str
     accumulator: Literal["apply", "take"]
     queue: Literal["enqueue", "dequeue"]
@@ -422,6 +429,7 @@ class Traits(TypedDict, total=False):
     checkpoint: bool
     copyable: bool
     on_ps: bool
+    hands_on: bool
     placeholder: bool
     shape_only: bool
     forwards: Literal["value", "elements"]

@@ -15,6 +15,7 @@ from tfmini.graph.op_def import OpDef
 from tfmini.graph.op_types import OpType
 from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
 from tfmini.memory import collector_at_rest
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_raw, merge_raw
 
 if TYPE_CHECKING:
@@ -262,8 +263,22 @@ else:
     Operators = object
 
 
+class Symbol(Advising, Operators):
+    """A tensor or variable of a graph: what asks for its value as a number learns where to get it."""
+
+    __slots__ = ()
+
+    def _no_number(self, *_: Any) -> Any:
+        raise TypeError(f"{self!r} has no value before a session runs it: session.run returns it as a number.")
+
+    __float__ = __int__ = __complex__ = __round__ = __trunc__ = __floor__ = __ceil__ = _no_number
+
+    def __format__(self, spec: str) -> str:
+        return self._no_number() if spec else str(self)
+
+
 @export("tf.Tensor")
-class Tensor(Operators):
+class Tensor(Symbol):
     """One output of an operation (``tf.Tensor``): a symbol, not a value.
 
     Attributes:

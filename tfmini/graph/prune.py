@@ -7,14 +7,16 @@ is in this order already: one pass over the nodes checks that.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError, NotFoundError
 from tfmini.graph.node import FEED, FETCH, Endpoint, Node, Nodes, output_count, output_dtypes
 from tfmini.graph.op_types import NEXT_OPS, PLACEHOLDER_OPS, ops_with
 
+N = TypeVar("N", bound=Hashable)
 DtypeOf = Callable[[Endpoint], DType]
 ClientValue = tuple[str, Endpoint]
 """The node that gives a fed value or takes a fetched one, and the tensor that the client names."""
@@ -121,6 +123,24 @@ def _check_fetch(nodes: Nodes, fetch: Endpoint) -> None:
     if fetch[1] >= count:
         message = f"FetchOutputs {name}: output index too large, must be < {count}"
         raise InvalidArgumentError.of(message)
+
+
+def traverse(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> Iterator[N]:
+    """Yields everything that can be reached, with the starts: each once, the nearest first.
+
+    While graphs are built, this and not networkx walks them: networkx wants a graph of its own, and is slow to import.
+
+    Args:
+      following: what can be reached from one by a single step.
+    """
+    found = list(dict.fromkeys(starts))
+    seen = set(found)
+    for one in found:  # which grows
+        yield one
+        for other in following(one):
+            if other not in seen:
+                seen.add(other)
+                found.append(other)
 
 
 def reachable(nodes: Nodes, roots: Iterable[str], fed: Collection[Endpoint] = ()) -> Nodes:
@@ -314,6 +334,7 @@ def _redirected(node: Node, moved: dict[Endpoint, Endpoint], controls: dict[str,
 # ---- Which ops make a step a training step -------------------------------------------------------------------------
 
 _OPTIMIZES, _ACCUMULATES = ops_with("writes", "optimize"), ops_with("accumulator", "apply")
+_ENQUEUES = ops_with("queue", "enqueue")
 
 
 def training_ops(types: Set[str]) -> Set[str]:
@@ -323,3 +344,20 @@ def training_ops(types: Set[str]) -> Set[str]:
     thread applies the gradients in steps of its own. Otherwise they are the ops by which optimizers update variables.
     """
     return types & _ACCUMULATES or types & _OPTIMIZES
+
+
+def is_training_step(step: Set[str], graph: Set[str], otherwise: bool) -> bool:
+    """Whether a step is a training step: it runs one of the `training_ops` of its graph.
+
+    Args:
+      step: the op types that the step runs.
+      graph: the op types of the whole graph.
+      otherwise: the answer for a graph that has none, as one that only evaluates.
+    """
+    wanted = training_ops(graph)
+    return not wanted.isdisjoint(step) if wanted else otherwise
+
+
+def enqueues(step: Set[str]) -> bool:
+    """Whether a step, by the op types that it runs, puts anything into a queue."""
+    return not _ENQUEUES.isdisjoint(step)

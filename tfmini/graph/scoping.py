@@ -132,7 +132,17 @@ def op_scope(values: Iterable[Any], name: str | None, default_name: str | None =
 
 @export("tf.device")
 def device(device_name_or_function: Any) -> AbstractContextManager[None]:
-    """``tf.get_default_graph().device(…)``."""
+    """Requests a device for the ops made inside: that of `Graph.device` (``tf.device``).
+
+    Args:
+      device_name_or_function: a device such as ``/job:ps/task:0`` or ``/cpu:0``, a `DeviceSpec`, a function
+        from an operation to one of these (such as that of `replica_device_setter`), or None, which ends the
+        outer requests.
+
+    Returns:
+      A context manager: ops made inside request the device. What it leaves open is filled from the outer
+      ``device``.
+    """
     return get_default_graph().device(device_name_or_function)
 
 
@@ -150,7 +160,15 @@ def container(container_name: str) -> AbstractContextManager[str]:
 
 @export("tf.control_dependencies")
 def control_dependencies(control_inputs: Iterable[Any] | None) -> Any:
-    """``tf.get_default_graph().control_dependencies(…)``: ops made inside wait for ``control_inputs``."""
+    """Lets the ops made inside wait for other ops (``tf.control_dependencies``).
+
+    Args:
+      control_inputs: operations and tensors; None leaves the outer dependencies.
+
+    Returns:
+      A context manager: an op made inside runs after all of them. Ops made before are not affected, nor is a
+      tensor that is only returned: `identity` makes an op of it.
+    """
     return get_default_graph().control_dependencies(control_inputs)
 
 
@@ -178,7 +196,12 @@ def init_scope() -> Iterator[None]:
 
 @export("tf.add_to_collection")
 def add_to_collection(name: Any, value: Any) -> None:
-    """Appends ``value`` to a collection of the default graph (``tf.add_to_collection``)."""
+    """Appends ``value`` to a collection of the default graph (``tf.add_to_collection``).
+
+    Args:
+      name: the collection's name.
+      value: any object.
+    """
     get_default_graph().add_to_collection(name, value)
 
 
@@ -190,7 +213,15 @@ def add_to_collections(names: Sequence[str], value: TensorLike) -> None:
 
 @export("tf.get_collection")
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """Copies a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``)."""
+    """Copies a collection of the default graph, filtered by the regex ``scope`` (``tf.get_collection``).
+
+    Args:
+      key: the collection's name, such as those in `GraphKeys`.
+      scope: a regex that the beginning of an item's ``name`` must match; items without a name are left out.
+
+    Returns:
+      A list of the items, in the order in which they were added; empty for an unknown key.
+    """
     return get_default_graph().get_collection(key, scope)
 
 
@@ -202,7 +233,11 @@ def get_collection_ref(key: Any) -> list[Any]:
 
 @export("tf.set_random_seed", "tf.random.set_random_seed")
 def set_random_seed(seed: int | None) -> None:
-    """Sets the seed of the default graph, from which ops without a seed derive theirs (``tf.set_random_seed``)."""
+    """Sets the seed of the default graph, from which ops without a seed derive theirs (``tf.set_random_seed``).
+
+    Args:
+      seed: an int. With it, the numbers of a program are the same in each run. None: random.
+    """
     get_default_graph().seed = seed
 
 

@@ -5,9 +5,10 @@ says where it is, and receives the task's command. It starts the task, passes on
 code, and sends it the signals that the launcher asks for. So the launcher supervises tasks on all engines as it does
 local ones.
 
-When the launcher has gone, the agent ends the task: SIGTERM, then SIGKILL after the grace time. When the engine sends
-the agent SIGTERM (``scancel``, a time limit, a node that is drained), the agent forwards it to a working task at once.
-A service ignores SIGTERM: it is needed until the working tasks have saved. The launcher ends it afterwards.
+When the launcher has gone, the agent ends the task: SIGTERM, then SIGKILL after the grace time; a service gets only
+the latter, since working tasks save meanwhile. When the engine sends the agent SIGTERM (``scancel``, a time limit, a
+node that is drained), the agent forwards it to a working task at once. A service ignores SIGTERM: it is needed until
+the working tasks have saved. The launcher ends it afterwards.
 """
 
 from __future__ import annotations
@@ -153,9 +154,10 @@ class Agent:
         self._alone = True
         if self._task is None:
             self._exit_code = 1
-        else:
+            return
+        if not self._serves:  # a service is there for the working tasks until they have had time to save
             self._forward(signal.SIGTERM)
-            self._kill_at = time.monotonic() + self._grace_s
+        self._kill_at = time.monotonic() + self._grace_s
 
     # ---------------------------------------------------------------- the loop
 

@@ -18,12 +18,14 @@ from typing import Any
 import click
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Decorator, OutputFile, no_profile, valued
+from tfmini.command_line import Decorator, OutputFile, former, valued
 from tfmini.core_types import TensorLike
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.control import Control
 from tfmini.launch.engine import (
     ENGINES,
     MEMBERS,
+    WARN_S,
     Engine,
     EngineError,
     EngineOptions,
@@ -34,7 +36,6 @@ from tfmini.launch.engine import (
 from tfmini.launch.output import OutputLines, Sink
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import (
-    EXIT_TIMED_OUT,
     SERVICE_JOBS,
     Dismiss,
     Event,
@@ -54,12 +55,13 @@ from tfmini.launch.supervision import (
     TaskMet,
     TaskPhase,
     TimeLimitReached,
+    some,
 )
 from tfmini.library_log import MEETS, MEETS_ELASTIC
 from tfmini.rpc.keys import INSECURE_ENV, KEYS_ENV, keys_in_memory
-from tfmini.show.simulation.profile import read_profile
+from tfmini.show.simulation.profile import LAPTOP, OWN, ChosenProfile
 
-_NO_PLACE = 127  # the exit code of a task that could not be started
+_LONGEST_LINE = 2000  # characters, of a line for `tfmini logs`
 
 CommandsOf = Callable[[ClusterSpec, Mapping[TaskId, int]], dict[TaskId, TaskCommand]]
 """Makes the commands of all tasks from their addresses and from the cores that each has."""
@@ -115,7 +117,7 @@ class ClusterRun:
     limits: RunLimits
     sink: Sink
     prefixes: Mapping[TaskId, bytes]
-    say: Callable[[str], None]
+    say: Callable[[PrintNote], None]
     on_places: Callable[[ClusterSpec], None] = lambda cluster: None
     display: LaunchProgress = field(default_factory=lambda: LaunchProgress([], None))
     log_json: bool = False
@@ -171,6 +173,8 @@ class ClusterRun:
         Raises:
           ScaleError: that is impossible.
         """
+        if type(workers) is not int:  # from a socket
+            raise ScaleError("the number of workers is no number.")
         if not self._started:
             raise ScaleError("its tasks have no places yet.")
         if not self.engine.adds_tasks:
@@ -181,7 +185,15 @@ class ClusterRun:
 
     def _take_orders(self) -> None:
         assert self.control is not None
-        self.control.answer(self.scale)
+        self.control.answer({"workers": self.scale, "logs": self._recent_lines})
+
+    def _recent_lines(self, wanted: str) -> dict[str, list[str]]:
+        """The last lines of each task, or of the one that is wanted."""
+        return {
+            str(task): [line[:_LONGEST_LINE] for line in output.last_lines()]
+            for task, output in sorted(self._outputs.items())
+            if wanted in ("", str(task))
+        }
 
     def _output_of(self, task: TaskId) -> OutputLines:
         return OutputLines(self.prefixes[task], self.sink, str(task) if self.log_json else "")
@@ -191,17 +203,23 @@ class ClusterRun:
         return self._outputs[task].last_lines()
 
     def _wait_for_places(self) -> None:
-        until = time.monotonic() + self.limits.start_s
+        begun = time.monotonic()
+        until, warn_s = begun + self.limits.start_s, WARN_S
         while len(self._places) < len(self.requests) and self._finish is None:
             if self._broken:
                 raise EngineError(self._broken)
-            if time.monotonic() >= until:
+            now = time.monotonic()
+            if now >= until:
                 raise EngineError(
-                    f"After {self.limits.start_s:g} s, these tasks have no place: {', '.join(self._missing())}. The "
+                    f"After {self.limits.start_s:g} s, these tasks have no place: {some(self._missing())}. The "
                     f"engine may lack free resources, or its processes cannot connect to this one. Ask for fewer or "
                     f"smaller tasks, or for more time by --start-within."
                 )
-            self._wait(until)
+            if now >= begun + warn_s:
+                gives_up = f"the run gives up after {self.limits.start_s:g} s"
+                self._say(f"for {warn_s:g} s, {some(self._missing())} wait for a place; {gives_up}.", "WARNING")
+                warn_s *= 2
+            self._wait(min(until, begun + warn_s))
 
     def _missing(self) -> list[str]:
         return [str(request.task) for request in self.requests if request.task not in self._places]
@@ -215,7 +233,7 @@ class ClusterRun:
 
     def _start(self) -> None:
         spec = self._spec()
-        self.say("starting " + ", ".join(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        self._say("starting " + some(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
         self.on_places(spec)
         self._started = True
         self.display.started()
@@ -234,12 +252,12 @@ class ClusterRun:
         try:
             self.engine.add([self.request_of(task)])
         except EngineError as error:
-            self.say(str(error))
+            self._say(str(error), "ERROR", task)
             self._has_no_place(task)
 
     def _has_no_place(self, task: TaskId) -> None:
         self.engine.withdraw(task)
-        self.ended(task, _NO_PLACE)
+        self.ended(task, ExitCode.NOT_STARTED)
 
     def _start_later(self) -> None:
         """Starts the tasks that have got places during the run.
@@ -249,14 +267,14 @@ class ClusterRun:
         if not self._ready:
             return
         spec = self._spec()
-        self.say("starting " + ", ".join(f"{task} at {self._places[task]}" for task in self._ready))
+        self._say("starting " + some(f"{task} at {self._places[task]}" for task in self._ready))
         self.on_places(spec)
         while self._ready:
             task = self._ready.pop(0)
             try:
                 self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
             except OSError as error:
-                self.say(f"Could not start {task}: {error}")
+                self._say(f"Could not start {task}: {error}", "ERROR", task)
                 self._has_no_place(task)
 
     def _dismiss(self, tasks: Sequence[TaskId]) -> None:
@@ -314,10 +332,10 @@ class ClusterRun:
             self._dispatch(GraceExpired())
         for task in [task for task, at in self._leaving.items() if now >= at]:
             self._leaving[task] = math.inf
-            self.say(f"{task} did not leave within the grace time; killing it.")
+            self._say(f"{task} did not leave within the grace time; killing it.", "WARNING", task)
             self.engine.signal([task], signal.SIGKILL)
         for task in [task for task, at in self._homeless.items() if now >= at]:
-            self.say(f"{task} has found no place within {self.limits.start_s:g} s.")
+            self._say(f"{task} has found no place within {self.limits.start_s:g} s.", "ERROR", task)
             self._has_no_place(task)
 
     def _take_signals(self, signals: socket.socket) -> None:
@@ -366,9 +384,12 @@ class ClusterRun:
             self.engine.withdraw(task)
         self._dispatch(TaskExited(task, returncode))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, task: TaskId | None = None) -> None:
         """See `Events.note`."""
-        self.say(text)
+        self._say(text, "INFO" if task is None else "WARNING", task)
+
+    def _say(self, text: str, level: str = "INFO", task: TaskId | None = None) -> None:
+        self.say(PrintNote(text, level, task))
 
     def broken(self, reason: str) -> None:
         """See `Events.broken`."""
@@ -393,8 +414,8 @@ class ClusterRun:
                     self._dismiss(tasks)
                 case StartGrace():
                     self._grace_at = time.monotonic() + self.limits.grace_s
-                case PrintNote(text):
-                    self.say(text)
+                case PrintNote():
+                    self.say(instruction)
                 case RunOver():
                     self._finish = instruction
 
@@ -404,7 +425,7 @@ def _finish_before_start(event: Event) -> RunOver:
         case SignalReceived(signum):
             return RunOver(128 + signum, None, f"ended by {signal.Signals(signum).name} before all tasks had a place")
         case TimeLimitReached(limit_s):
-            return RunOver(EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
+            return RunOver(ExitCode.TIMED_OUT, None, f"timed out after {limit_s:g} s, before all tasks had a place")
     raise ValueError(f"{event} before the tasks have started")
 
 
@@ -440,8 +461,8 @@ class Words(click.ParamType):
 
 
 _ROLES = (
-    valued("--ps", click.IntRange(0), None, "Number of ps tasks.", default=1),
-    valued("--workers", click.IntRange(0), None, "Number of worker tasks.", default=1),
+    valued("--ps", click.IntRange(0), "N", "Number of ps tasks.", default=1),
+    valued("--workers", click.IntRange(0), "N", "Number of worker tasks.", default=1),
     click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
 )
 _RESOURCES = (
@@ -456,7 +477,7 @@ _RUN = (
     valued("--coordinator-timeout", _SECONDS, "S",
            "Stop all tasks and fail (exit code 124) if the run has not ended after S seconds."),
     valued("--grace", click.FloatRange(0), "S",
-           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 5; by another engine: 25]"),
+           "Seconds between the request to end (SIGTERM) and SIGKILL.  [default: 10; by another engine: 25]"),
     click.option("--keep-going", is_flag=True, help="When a worker fails, let the other workers finish first."),
     valued("--cpus-per-task", click.IntRange(1), "N",
            "Threads of a task's numeric libraries.  [default: the task's cores]"),
@@ -475,14 +496,15 @@ _ENGINE = (
            "How often a task is started again that was killed, or lost with its host.", default=0),
     valued("--port-base", click.IntRange(1, 65535), "P",
            "With --on local: use the ports P, P+1, …  [default: free ports]"),
-    valued("--address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    valued("--ray-address", None, "ADDRESS", "With --on ray: the Ray cluster to use.  [default: auto]"),
+    former("--address", "--ray-address", "ray_address"),
     valued("--engine-args", Words(), "ARGS", "With --on slurm or mpi: arguments for srun or mpirun."),
     valued("--sbatch", OutputFile(), "FILE", "With --on slurm: start nothing; write a batch script that does."),
     valued("--image", None, "IMAGE", "With --on kubernetes: an image with tfmini and SCRIPT."),
     valued("--namespace", None, "NAME", "With --on kubernetes.  [default: the current one]"),
     click.option("--predict", is_flag=True, help="Print the predicted step time beside the measured one at the end."),
-    valued("--profile", click.Path(dir_okay=False), None, "Costs for --predict, from `tfmini calibrate`.",
-           default="profile.toml"),
+    valued("--profile", click.Path(dir_okay=False), "FILE", "Costs for --predict: a file of `tfmini calibrate`, or"
+           f" {LAPTOP}, which comes with tfmini.  [default: {OWN}, or without it {LAPTOP}]"),
 )  # fmt: skip
 
 
@@ -500,7 +522,7 @@ def options(*groups: tuple[Decorator, ...]) -> Decorator:
 _MEMBER = (
     click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
     _ROLES[0],
-    valued("--workers", click.IntRange(0), None, "Number of workers.  [default: all other processes]"),
+    valued("--workers", click.IntRange(0), "N", "Number of worker tasks.  [default: all other processes]"),
     _ROLES[2],
 )
 _MANIFEST = (
@@ -518,12 +540,10 @@ member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
 launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
 
 
-def _check_profile(path: str) -> None:
+def _check_profile(name: str | None) -> None:
     """Raises click.UsageError: a profile cannot be read. It is read now, and not after a long run."""
-    if not os.path.isfile(path):
-        raise click.UsageError(f"--predict needs a profile. {no_profile(path)}")
     try:
-        read_profile(path)
+        ChosenProfile.of(name).read()
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
 
@@ -531,7 +551,7 @@ def _check_profile(path: str) -> None:
 _WORKERS_PER_CORE = 64  # of a machine; more than that is a typing error that would stop the machine
 _ONLY_FOR = {
     "port_base": (("local",), "; elsewhere TFMINI_PORTS names a range of ports"),
-    "address": (("ray",), ""),
+    "ray_address": (("ray",), ""),
     "engine_args": (("slurm", "mpi"), ""),
     "sbatch": (("slurm",), ""),
     "image": (("kubernetes",), ""),
@@ -554,13 +574,13 @@ class LaunchOptions:
     on: str = "local"
     start_within: float = 300.0
     restarts: int = 0
-    address: str | None = None
+    ray_address: str | None = None
     engine_args: tuple[str, ...] | None = None
     sbatch: str | None = None
     image: str | None = None
     namespace: str | None = None
     predict: bool = False
-    profile: str = "profile.toml"
+    profile: str | None = None
     ps_cpus: int | None = None
     worker_cpus: int | None = None
     worker_memory: int | None = None
@@ -625,13 +645,13 @@ class LaunchOptions:
 
     @property
     def grace_s(self) -> float:
-        """Seconds between SIGTERM and SIGKILL. Schedulers give a job about 30."""
-        return self.grace if self.grace is not None else 5.0 if self.on == "local" else 25.0
+        """Seconds between SIGTERM and SIGKILL: 4 for a last step, the rest to save. Schedulers give a job about 30."""
+        return self.grace if self.grace is not None else 10.0 if self.on == "local" else 25.0
 
     def engine_options(self, script: str, args: Sequence[str]) -> EngineOptions:
         """What the engine gets."""
         return EngineOptions(
-            self.grace_s, self.port_base, self.pack, self.address, self.engine_args or (), self.restarts,
+            self.grace_s, self.port_base, self.pack, self.ray_address, self.engine_args or (), self.restarts,
             self.image or "", self.namespace or "", (script, *args),
         )  # fmt: skip
 

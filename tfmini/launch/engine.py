@@ -35,6 +35,8 @@ MEMBERS: dict[str, str] = {
     "mpi": "tfmini.launch.mpi:member",
     "slurm": "tfmini.launch.mpi:slurm_member",
 }
+WARN_S = 10.0
+"""Seconds of waiting for others after which a launcher or a rank says so; again whenever they have doubled."""
 TOKEN_ENV = "TFMINI_DASHBOARD_TOKEN"
 """The environment variable with the token of the live page."""
 
@@ -139,8 +141,8 @@ class Events(Protocol):
     def ended(self, task: TaskId, returncode: int) -> None:
         """The task's process has ended: exit code, or minus the number of the signal that killed it."""
 
-    def note(self, text: str) -> None:
-        """Something that the user should read."""
+    def note(self, text: str, task: TaskId | None = None) -> None:
+        """Something that the user should read; with a task, a warning about it."""
 
     def broken(self, reason: str) -> None:
         """The engine cannot go on, before all tasks had a place."""

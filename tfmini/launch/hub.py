@@ -194,7 +194,7 @@ class AgentEngine(ABC):
             self._events.broken(reason)
             return
         for task in [task for task in tasks if task in self._expected.values()]:
-            self._events.note(reason)
+            self._events.note(reason, task)
             self.withdraw(task)
             self._events.ended(task, -signal.SIGKILL)
 
@@ -239,13 +239,13 @@ class AgentEngine(ABC):
         self._events.ended(task, message.returncode)
 
     def _take_failure(self, task: TaskId, message: m.TaskFailed) -> None:
-        self._events.note(f"{task} could not be started on {self._places[task].host}: {message.reason}")
+        self._events.note(f"{task} could not be started on {self._places[task].host}: {message.reason}", task)
 
     def _take_signal(self, task: TaskId, message: m.AgentSignalled) -> None:
         if message.signum not in self._told:
             self._told.add(message.signum)
             name = signal.Signals(message.signum).name
-            self._events.note(f"{task} on {self._places[task].host} has received {name} from the engine.")
+            self._events.note(f"{task} on {self._places[task].host} has received {name} from the engine.", task)
 
     def _lost(self, peer: Peer, reason: str) -> None:
         """The agent has gone. Its task ends with it, so it counts as killed."""
@@ -257,7 +257,7 @@ class AgentEngine(ABC):
             self._events.broken(f"The agent of {task} on {place.host} has ended: {reason}.")
         elif place.returncode is None:
             place.returncode = -signal.SIGKILL
-            self._events.note(f"{task} is lost with its agent on {place.host}: {reason}.")
+            self._events.note(f"{task} is lost with its agent on {place.host}: {reason}.", task)
             self._events.ended(task, -signal.SIGKILL)
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import ClusterSpec, cluster_from_tf_config
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.engine import EngineError, EngineOptions, Events, NamedRole, TaskCommand, TaskRequest
 from tfmini.launch.hub import LoopCalls
 from tfmini.launch.manifest import CLUSTER_ENV, JOB_ENV, Deployment, Object, jobset, name_of
@@ -224,8 +225,7 @@ JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 ATTEMPT_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 _NOT_KNOWN = "~"  # behind all times
-_KILLED = (137, 143)
-_GONE = 137  # the exit code of a pod that was deleted before it said one
+_KILLED = (ExitCode.GONE, ExitCode.LEFT)
 _ORDINARY = frozenset({"ContainerCreating", "PodInitializing"})  # reasons to wait for a container
 
 
@@ -255,9 +255,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Told:
-    """Something that the user should read."""
+    """Something that the user should read; with a task, a warning about it."""
 
     text: str
+    task: TaskId | None = None
 
 
 Finding = Placed | Follow | Ended | Told
@@ -339,9 +340,9 @@ class PodBook:
             known.code, known.read_after_end = int(state["terminated"]["exitCode"]), False
             known.finished = state["terminated"].get("finishedAt") or _NOT_KNOWN
             if state["terminated"].get("reason") == "OOMKilled":
-                yield Told(f"{task} was killed because it used more memory than it may.")
+                yield Told(f"{task} was killed because it used more memory than it may.", task)
         elif pod.get("status", {}).get("phase") == "Failed" and known.code is None and "running" not in state:
-            known.code = _GONE  # evicted, say: it has never had a container
+            known.code = ExitCode.GONE  # evicted, say: it has never had a container
             yield from self._once(task, str(pod["status"].get("reason", "")), str(pod["status"].get("message", "")))
         if ("running" in state or (known.code is not None and not known.read_after_end)) and not known.reading:
             known.reading = True
@@ -359,7 +360,7 @@ class PodBook:
     def _once(self, task: TaskId, reason: str, message: str) -> Iterator[Told]:
         if f"{task} {reason}" not in self._said:
             self._said.add(f"{task} {reason}")
-            yield Told(f"{task}: {reason}: {message}" if message else f"{task}: {reason}")
+            yield Told(f"{task}: {reason}: {message}" if message else f"{task}: {reason}", task)
 
     def _ends(self, final: bool) -> Iterator[Finding]:
         """The ends of tasks, in their order: the first failure is the cause of the others, which were killed for it."""
@@ -370,7 +371,7 @@ class PodBook:
             if not known.read_after_end or known.reading or starts_again:
                 return
             known.reported = True
-            yield Ended(task, known.code if known.code is not None else _GONE)
+            yield Ended(task, known.code if known.code is not None else ExitCode.GONE)
 
 
 def _miss(known: _Task, is_there: bool, final: bool) -> None:
@@ -379,7 +380,7 @@ def _miss(known: _Task, is_there: bool, final: bool) -> None:
         return
     known.read_after_end = True  # there is nothing left to read
     if known.code is None and final:
-        known.code = _GONE
+        known.code = ExitCode.GONE
 
 
 def is_over(jobset: Mapping[str, Any]) -> bool:
@@ -516,8 +517,8 @@ class KubernetesEngine:
                     self._events.placed(task, self._spec.task_address(*task), cpus)
                 case Follow(task, pod):
                     self._run(functools.partial(self._read, task, pod))
-                case Told(text):
-                    self._events.note(text)
+                case Told(text, task):
+                    self._events.note(text, task)
                 case Ended() if self._begun:
                     self._end(finding)
                 case Ended():

@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Command
+from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, misplaced
+from tfmini.compat.roles import defined_options
 from tfmini.launch.cluster_run import LaunchOptions, manifest_options
 from tfmini.launch.engine import Resources
 from tfmini.launch.supervision import SERVICE_JOBS
@@ -273,17 +274,21 @@ def _lines(value: Any) -> Iterator[str]:
             yield from (f"  {line}" for line in inner)
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @manifest_options
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def manifest(script: str, args: tuple[str, ...], **values: Any) -> None:
     """Print the YAML of a JobSet (or a TFJob) that runs SCRIPT ARGS... as every task of a cluster.
 
-    SCRIPT is a path in the image. The manifest holds a Secret with a new key for the cluster, unless --secret names one
-    that exists; do not commit that key to a repository.
+    SCRIPT is a path in the image; its own options follow it (a -- between them is ignored). The manifest holds a Secret
+    with a new key for the cluster, unless --secret names one that exists; do not commit that key to a repository.
     """
     options = LaunchOptions(**{name: values[name] for name in _OF_TASKS})
+    # The script may be in the image alone: then every option behind it is told.
+    defined = defined_options if Path(script).is_file() else lambda script, words: ()
+    if text := misplaced(click.get_current_context(), script, args, defined):
+        click.echo(f"tfmini: {text}", err=True)
     key = b""
     if not values["secret"]:
         with keys_in_memory() as path:

@@ -19,7 +19,7 @@ import click
 
 from tfmini import errors
 from tfmini.launch import agent
-from tfmini.launch.engine import EngineError, EngineOptions, TaskRequest
+from tfmini.launch.engine import WARN_S, EngineError, EngineOptions, TaskRequest
 from tfmini.launch.hub import AgentEngine
 from tfmini.launch.invitation import AGENT_ENV, Invitation, parse_invitation
 from tfmini.trusted_files import make_folder, open_trusted, write_trusted
@@ -168,7 +168,8 @@ class SchedulerMember:
         exchange = self._exchange()
         if self.rank == 0:
             return lead(MemberEngine(options, exchange))
-        until = time.monotonic() + start_s
+        begun, warn_s = time.monotonic(), WARN_S
+        until = begun + start_s
         while True:
             # What is there may be of an earlier run that was killed: its launcher answers no more.
             code = self._follow(exchange.receive())
@@ -183,6 +184,9 @@ class SchedulerMember:
                     f"Rank {self.rank} has heard nothing of rank 0 for {start_s:g} s. Rank 0 may not have started; or "
                     f"{RENDEZVOUS_ENV} (default ~/.cache/tfmini) is no directory that all hosts share."
                 )
+            if time.monotonic() > begun + warn_s:
+                click.echo(f"tfmini: for {warn_s:g} s, rank {self.rank} has waited for rank 0.", err=True)
+                warn_s *= 2
             time.sleep(_POLL_S)  # a shared directory tells nobody that it has changed
 
     def _follow(self, word: str) -> int | None:

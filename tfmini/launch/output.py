@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.style import Style
 
-from tfmini.json_log import json_line, relayed
+from tfmini.json_log import json_line, message_of, relayed
 from tfmini.launch.supervision import TaskId
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -53,10 +53,9 @@ class JsonConsole(Console):
     def __init__(self) -> None:
         super().__init__(stderr=True)
 
-    def print(self, *objects: Any, **_: Any) -> None:
-        """Prints one message."""
-        text = " ".join(map(str, objects)).removeprefix("tfmini: ")
-        self.file.write(json_line(text, "", logger="tfmini.launch") + "\n")
+    def log(self, text: str, **facts: Any) -> None:  # type: ignore[override]  # rich's is for people
+        """Prints one message with further fields, such as ``level``, ``task`` and ``exit_code``."""
+        self.file.write(json_line(text, str(facts.pop("task", "")), logger="tfmini.launch", **facts) + "\n")
 
 
 class OutputLines:
@@ -119,7 +118,8 @@ class OutputLines:
 
     def last_lines(self) -> list[str]:
         """The last lines of the task, oldest first, at most 20."""
-        return [line.decode("utf-8", errors="replace") for line in self._last]
+        lines = [line.decode("utf-8", errors="replace") for line in self._last]
+        return [message_of(line) for line in lines] if self._json_task else lines
 
     def _ended(self, rest: bytes) -> bytes:
         """What to write for the rest of a line that has ended."""

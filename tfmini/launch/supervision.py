@@ -19,8 +19,9 @@
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
   there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
   inside `Server.join` and none has ended, the run continues, since clients may come from outside.
-* A signal is sent to the working tasks first, so that they can close their sessions; then to the services. A second
-  signal kills all tasks.
+* Whatever ends a run early (a failed task, a signal, the time limit), the working tasks are told first, by SIGTERM, or
+  by SIGINT after a SIGINT. The services are stopped when all of them have ended: a chief saves its checkpoint, and
+  the variables are there. A second signal kills all tasks.
 * A task that has not ended within the grace time after a request is killed.
 """
 
@@ -31,19 +32,21 @@ import enum
 import itertools
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tfmini.exit_codes import ExitCode
 
 SERVICE_JOBS = frozenset({"ps"})
 WORKER_JOB = "worker"
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
-EXIT_TIMED_OUT = 124
+EXIT_TIMED_OUT = ExitCode.TIMED_OUT
 """The exit code of a run that its time limit ended, as for `timeout(1)`."""
 
 
-EXIT_LEFT = 128 + signal.SIGTERM
+EXIT_LEFT = ExitCode.LEFT
 """The exit code of a task that was told to end and has left its run in good order."""
 
 
@@ -124,9 +127,28 @@ class StartGrace:
 
 @dataclass(frozen=True)
 class PrintNote:
-    """Print a message."""
+    """Print a message.
+
+    Attributes:
+      level: of the log (``--log-json``).
+      task, returncode: the task that it is about, and how its process has ended.
+    """
 
     text: str
+    level: str = field(default="INFO", compare=False)
+    task: TaskId | None = field(default=None, compare=False)
+    returncode: int | None = field(default=None, compare=False)
+
+    def facts(self) -> dict[str, str | int]:
+        """What a program reads of it: ``level``, and where they are known ``task``, ``exit_code`` and ``signal``."""
+        found: dict[str, str | int] = {"level": self.level}
+        if self.task is not None:
+            found["task"] = str(self.task)
+        if self.returncode is not None:
+            found["exit_code"] = exit_code(self.returncode)
+            if self.returncode < 0:
+                found["signal"] = describe_exit(self.returncode).rpartition(" ")[2]
+        return found
 
 
 @dataclass(frozen=True)
@@ -186,10 +208,16 @@ def describe_exit(returncode: int) -> str:
         return f"killed by signal {-returncode}"
 
 
+def exit_code(returncode: int) -> int:
+    """A shell's exit code of a process: 128 and the number of the signal that killed it."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
 _NAMED = 12  # tasks in a message, at most; of more, the first and the last
 
 
-def _names(tasks: Iterable[TaskId]) -> str:
+def some(tasks: Iterable[object]) -> str:
+    """Tasks, or texts about one each, for a message: of many, the first and the last."""
     names = list(map(str, tasks))
     return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} … {names[-1]} ({len(names):,} tasks)"
 
@@ -263,9 +291,9 @@ class Supervision:
             self._joined.discard(task)
             return []
         self._joined.add(task)
-        if self._working() or self.phase is not TaskPhase.RUNNING:
+        if self._working() or self.phase not in (TaskPhase.RUNNING, TaskPhase.WORKERS_ENDING):
             return []
-        if self._work_done:
+        if self._work_done or self.phase is TaskPhase.WORKERS_ENDING:
             return self._stop_all()
         return [PrintNote("Every task is inside server.join(): the cluster runs until you end it (Ctrl-C).")]
 
@@ -291,24 +319,28 @@ class Supervision:
     def _judge(self, task: TaskId, returncode: int) -> list[Instruction]:
         """Handles the end of a task in the phase `RUNNING`."""
         working = self._working()
-        others = f"{_names(working)} still running" if working else "the others have finished"
+        others = f"{some(working)} still running" if working else "the others have finished"
         spared = bool(working) or self._work_done  # whether the run needs this task no more
         if task in self._dismissed and spared:
             self._dismissed.discard(task)
-            return [PrintNote(f"{task} has left the run, as asked.")]
+            return [PrintNote(f"{task} has left the run, as asked.", "INFO", task, returncode)]
         if task in self._late and returncode != 0 and spared:
-            return [PrintNote(f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}.")]
+            text = f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}."
+            return [PrintNote(text, "WARNING", task, returncode)]
         if returncode == EXIT_LEFT and task not in self._serves and spared:
-            return [PrintNote(f"{task} was told to end (SIGTERM) and has left; {others}.")]
+            text = f"{task} was told to end (SIGTERM) and has left; {others}."
+            return [PrintNote(text, "INFO", task, returncode)]
         if self._comes_too_late(task, returncode):
             how = f"{task} ended ({describe_exit(returncode)}) when the ranks that it needs had finished"
-            return [PrintNote(f"{how}: it is not started again, and has not failed the run; {others}.")]
+            text = f"{how}: it is not started again, and has not failed the run; {others}."
+            return [PrintNote(text, "WARNING", task, returncode)]
         if returncode != 0:
             return self._task_failed(task, returncode)
         if task in self._ranks:
             self._finished_ranks.add(task)
         if task in self._serves and working:
-            return [PrintNote(f"{task} has ended (exit code 0); {_names(working)} still running.")]
+            text = f"{task} has ended (exit code 0); {some(working)} still running."
+            return [PrintNote(text, "INFO", task, returncode)]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
         return []
@@ -332,7 +364,7 @@ class Supervision:
             return []
         self._back.difference_update(stranded)
         self._dismissed.update(stranded)
-        return [PrintNote(f"the ranks that {_names(stranded)} would wait for have finished."), Dismiss(stranded)]
+        return [PrintNote(f"the ranks that {some(stranded)} would wait for have finished."), Dismiss(stranded)]
 
     def _comes_too_late(self, task: TaskId, returncode: int) -> bool:
         """Whether a rank has only missed the end: it was killed when it might have been started again, or it was.
@@ -350,7 +382,8 @@ class Supervision:
         self._joined.discard(task)
         how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
-        return [PrintNote(f"{task} {how}; starting it again ({count})."), StartTasks((task,))]
+        note = PrintNote(f"{task} {how}; starting it again ({count}).", "WARNING", task, returncode)
+        return [note, StartTasks((task,))]
 
     def scale(self, workers: int) -> list[Instruction]:
         """Lets workers join the run, or leave it, until so many are there.
@@ -363,14 +396,14 @@ class Supervision:
         if len(present) > workers:
             leaving = tuple(present[workers:])
             self._dismissed.update(leaving)
-            return [PrintNote(f"asking {_names(leaving)} to leave the run."), Dismiss(leaving)]
+            return [PrintNote(f"asking {some(leaving)} to leave the run."), Dismiss(leaving)]
         free = (task for task in map(_worker, itertools.count()) if task not in self._alive)
         joining = tuple(itertools.islice(free, workers - len(present)))
         if not joining:
             return [PrintNote(f"{workers} workers are there already.")]
         self._alive.update(dict.fromkeys(joining))
         self._late.update(joining)
-        return [PrintNote(f"starting {_names(joining)}, to join the run."), StartTasks(joining)]
+        return [PrintNote(f"starting {some(joining)}, to join the run."), StartTasks(joining)]
 
     def _check_scale(self, workers: int, present: list[TaskId]) -> None:
         if self.phase is not TaskPhase.RUNNING or self._work_done:
@@ -382,25 +415,33 @@ class Supervision:
         if workers < 1:
             raise ScaleError("one worker must stay.")
         if joined := [task for task in present if task in self._joined]:
-            raise ScaleError(f"{_names(joined)} serves inside server.join(), as the graph of another task needs it.")
+            raise ScaleError(f"{some(joined)} serves inside server.join(), as the graph of another task needs it.")
 
     def _task_failed(self, task: TaskId, returncode: int) -> list[Instruction]:
         how = describe_exit(returncode)
         if self._verdict is None:
-            code = returncode if returncode > 0 else 128 - returncode
-            self._verdict = _Verdict(code, task, f"{task} failed first: {how}")
+            self._verdict = _Verdict(exit_code(returncode), task, f"{task} failed first: {how}")
         others = [other for other in self._working() if other != task]
         if self._keep_going and task not in self._serves and others:
-            return [PrintNote(f"{task} failed ({how}); continuing with {_names(others)}.")]
+            return [PrintNote(f"{task} failed ({how}); continuing with {some(others)}.", "ERROR", task, returncode)]
         if not self._alive:
             return []
-        return [PrintNote(f"{task} failed ({how}); stopping {_names(self._alive)}."), *self._stop_all()]
+        note = PrintNote(f"{task} failed ({how}); stopping {some(self._alive)}.", "ERROR", task, returncode)
+        return [note, *self._end_early()]
+
+    def _end_early(self, signum: int = signal.SIGTERM) -> list[Instruction]:
+        """Tells the working tasks to end; the services follow when there are none."""
+        working = self._working()
+        if not working:
+            return self._stop_all()
+        self.phase = TaskPhase.WORKERS_ENDING
+        return [SendSignal(tuple(working), signum), StartGrace()]
 
     def _stop_all(self) -> list[Instruction]:
         joined = [task for task in self._alive if task in self._joined]
         notes: list[Instruction] = []
         if joined and self.phase is TaskPhase.RUNNING and self._verdict is None:
-            notes = [PrintNote(f"The working tasks have finished; stopping {_names(joined)} inside server.join().")]
+            notes = [PrintNote(f"The working tasks have finished; stopping {some(joined)} inside server.join().")]
         self.phase = TaskPhase.STOPPING
         return [*notes, SendSignal(tuple(self._alive), signal.SIGTERM), StartGrace()]
 
@@ -414,32 +455,26 @@ class Supervision:
         name = signal.Signals(signum).name
         if self._verdict is None:
             self._verdict = _Verdict(128 + signum, None, f"ended by {name}")
-        working = self._working()
-        if not working:
-            return [PrintNote(f"{name}: ending the cluster."), *self._stop_all()]
-        self.phase = TaskPhase.WORKERS_ENDING
         # Scripts handle SIGINT as the launcher does; all other signals become SIGTERM.
         forwarded = signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM
-        return [
-            PrintNote(f"{name}: ending the cluster."),
-            SendSignal(tuple(working), forwarded),
-            StartGrace(),
-        ]
+        return [PrintNote(f"{name}: ending the cluster.", "WARNING"), *self._end_early(forwarded)]
 
     def _time_limit_reached(self, limit_s: float) -> list[Instruction]:
         if self.phase is not TaskPhase.RUNNING:
             return []  # the grace time of the remaining tasks is already running
-        running = _names(self._alive)
+        running = some(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
                 EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
-        return [PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}."), *self._stop_all()]
+        note = PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}.", "ERROR")
+        return [note, *self._end_early()]
 
     def _grace_expired(self) -> list[Instruction]:
         if self.phase not in (TaskPhase.WORKERS_ENDING, TaskPhase.STOPPING):
             return []
-        return [PrintNote(f"{_names(self._alive)} did not end within the grace time; killing."), *self._kill_all()]
+        note = PrintNote(f"{some(self._alive)} did not end within the grace time; killing.", "WARNING")
+        return [note, *self._kill_all()]
 
     def _finish(self) -> RunOver:
         self.phase = TaskPhase.FINISHED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -16,7 +17,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
-from tfmini.export import export
+from tfmini.export import documented_arguments, export, with_arguments
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -74,8 +75,13 @@ class Layer:
                 self._scope = captured
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Wraps the subclass's `build`: it accepts any form of shape and marks the layer as built."""
+        """Wraps the subclass's `build`: it accepts any form of shape and marks the layer as built.
+
+        A docstring that leaves arguments to a base class gets them from there.
+        """
         super().__init_subclass__(**kwargs)
+        if cls.__doc__ and cls.__module__.startswith("tfmini."):
+            cls.__doc__ = with_arguments(cls.__doc__, arguments_told(cls))
         if "build" in cls.__dict__:
             cls.build = _complete(cls.__dict__["build"])  # type: ignore[method-assign]
 
@@ -406,3 +412,14 @@ def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
     for axis, size in enumerate(spec.shape or ()):
         if size is not None and sizes[axis] not in (size, None):
             raise ValueError(f"{start}expected shape={spec.shape}, found shape={sizes}")
+
+
+# ---- The arguments of layers in their docstrings ---------------------------------------------------------------------
+
+
+def arguments_told(layer: type[Layer]) -> dict[str, str]:
+    """The text of each argument of a layer's constructor: from the docstrings of the class and of its bases."""
+    found: dict[str, str] = {}
+    for cls in layer.__mro__[:-1]:
+        found = {**documented_arguments(vars(cls).get("__doc__")), **found}
+    return {name: found[name] for name in inspect.signature(layer).parameters if name in found}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.layers.base import InputSpec, Layer
@@ -23,8 +25,8 @@ from tfmini.shapes import TensorShape
 
 def normalized_tuple(value: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
     """Expands an int to ``count`` ints, or checks ``count`` ints; raises ValueError for anything else."""
-    if isinstance(value, int):
-        return (value,) * count
+    if isinstance(value, (int, np.integer)):
+        return (int(value),) * count
     try:
         values = tuple(int(v) for v in value)
     except (TypeError, ValueError):
@@ -379,7 +381,15 @@ export_names("tf.layers", "conv1d conv2d conv2d_transpose conv3d conv3d_transpos
 
 
 class Pooling(Layer):
-    """Base class of pooling layers: ``pool_size`` and ``strides`` are one int, or one per spatial axis."""
+    """Base class of pooling layers.
+
+    Args:
+      pool_size: the size of the window: one int, or one per spatial axis.
+      strides: the steps between windows: one int, one per spatial axis, or None for ``pool_size``.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+      name: of the layer; default: the class name in snake case, made unique.
+    """
 
     rank: int
     pool: Callable[..., Any]

@@ -10,10 +10,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tfmini import dtypes
 from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
-from tfmini.export import export, export_names
+from tfmini.export import documented_arguments, export, export_names, with_arguments
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.layers.base import InputSpec, Layer, to_snake_case
+from tfmini.layers.base import InputSpec, Layer, arguments_told, to_snake_case
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.layout import transpose
@@ -34,13 +34,14 @@ class KernelLayer(Layer):
     """Base class of layers ``activation(kernel * inputs + bias)``; subclasses define the product ``*``.
 
     Args:
-      activation: a function of a tensor, or None.
-      use_bias: whether to add a bias.
+      activation: a function of a tensor, such as `relu`, or None.
+      use_bias: whether to add a bias, a variable with one element per output channel.
       kernel_initializer: default: the variable scope's, else Glorot uniform.
       bias_initializer: default: zeros.
       kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
       kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
-      trainable, name: see `Layer`.
+      trainable: whether optimizers update the variables.
+      name: of the layer and of its variable scope; default: the class name in snake case, made unique.
     """
 
     def __init__(
@@ -150,9 +151,25 @@ def as_function(
 
     function.__name__ = function.__qualname__ = name = to_snake_case(layer.__name__)
     function.__module__ = layer.__module__
-    function.__doc__ = f"Makes a layer `{layer.__name__}` and applies it to ``inputs`` (``tf.layers.{name}``)."
+    function.__doc__ = _as_function_doc(layer, name, parameters)
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
+
+
+_OF_CALLS = {
+    "inputs": 'a tensor, [batch, ..., channels]; [batch, channels, ...] for "channels_first".',
+    "training": "a bool or a bool tensor: whether to do what training does.",
+    "reuse": "True: share the variables of an earlier layer of that ``name``; None: as the variable scope says.",
+}
+
+
+def _as_function_doc(layer: Any, name: str, parameters: Sequence[inspect.Parameter]) -> str:
+    """The docstring of a function that makes and applies a layer: what the layer does, and all arguments."""
+    does = inspect.cleandoc(layer.__doc__).partition("\n\n")[0]
+    made = f"Makes a layer `{layer.__name__}` and applies it to ``inputs`` (``tf.layers.{name}``)."
+    texts = {**arguments_told(layer), **_OF_CALLS}
+    told = {p.name: texts[p.name] for p in parameters if p.name in texts}
+    return with_arguments(f"{made}\n\nThe layer: {does}\n\nReturns:\n  The outputs, a tensor.\n", told)
 
 
 def without(function: Callable[..., R], name: str, **renamed: inspect.Parameter) -> Callable[..., R]:
@@ -209,6 +226,9 @@ def sharing(
             return own(given, **arguments)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
+        texts = {**documented_arguments(shared.__doc__), **documented_arguments(function.__doc__)}
+        told = {name: texts[name] for name in signature.parameters if name in texts}
+        function.__doc__ = with_arguments(function.__doc__ or "", told)
         return function
 
     return decorate
@@ -316,7 +336,11 @@ class Dropout(Layer):
 
 @export("tf.layers.Flatten")
 class Flatten(Layer):
-    """Flattens all axes but the first (``tf.layers.Flatten``)."""
+    """Flattens all axes but the first (``tf.layers.Flatten``).
+
+    Args:
+      data_format: "channels_first" moves the channels of the inputs to the end first.
+    """
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -345,7 +369,16 @@ dropout = as_function(Dropout, has_weights=False, at_call=["training"], order="t
 
 @export("tf.layers.flatten")
 def flatten(inputs: TensorLike, name: str | None = None, data_format: str = "channels_last") -> Any:
-    """Applies a `Flatten` layer (``tf.layers.flatten``)."""
+    """Applies a `Flatten` layer (``tf.layers.flatten``).
+
+    Args:
+      inputs: a tensor with at least one axis.
+      name: of the layer and of the op's scope.
+      data_format: "channels_first" moves the channels of the inputs to the end first.
+
+    Returns:
+      [batch, the product of the other sizes].
+    """
     return Flatten(data_format, name=name)(inputs)
 
 

@@ -338,7 +338,13 @@ def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class _Weighted:
-    """The last arguments of the losses."""
+    """The last arguments of the losses.
+
+    Attributes:
+      scope: the name scope of the ops.
+      loss_collection: the graph collection for the loss; None: none.
+      reduction: a value of ``tf.losses.Reduction``: how the losses of the elements become one.
+    """
 
     scope: str | None = None
     loss_collection: str | None = _LOSSES
@@ -472,6 +478,9 @@ def softmax_cross_entropy(
     """The cross entropy of exclusive classes with one-hot labels (``tf.losses.softmax_cross_entropy``).
 
     Args:
+      onehot_labels: the probability of each class, [batch, ..., classes].
+      logits: unscaled log probabilities, floats, of that shape.
+      weights: factors that broadcast to [batch, ...]; 0 leaves an example out.
       label_smoothing: fraction by which the labels are moved towards the uniform distribution.
     """
     labels, logits = _like_logits(onehot_labels, logits)
@@ -487,7 +496,19 @@ def softmax_cross_entropy(
 def sparse_softmax_cross_entropy(
     labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0
 ) -> tuple[Tensor, Any]:
-    """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``)."""
+    """The cross entropy of exclusive classes with class indices (``tf.losses.sparse_softmax_cross_entropy``).
+
+    Args:
+      labels: int classes, [batch, ...].
+      logits: unscaled log probabilities, floats, [batch, ..., classes].
+      weights: factors that broadcast to ``labels``; 0 leaves an example out.
+      scope: the name scope of the ops.
+      loss_collection: the graph collection for the loss; None: none.
+      reduction: a value of ``tf.losses.Reduction``.
+
+    Returns:
+      The loss, a float: a scalar unless ``reduction`` is ``NONE``.
+    """
     # Labels [n, 1] are squeezed to [n], and weights likewise.
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
     if not isinstance(weights, (int, float)):

@@ -162,7 +162,17 @@ def _mean_of_errors(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., 
 @export("tf.metrics.accuracy")
 @_mean_of_errors
 def accuracy(labels: Tensor, predictions: Tensor) -> Tensor:
-    """The fraction of predictions that equal their labels (``tf.metrics.accuracy``)."""
+    """The fraction of predictions that equal their labels (``tf.metrics.accuracy``).
+
+    Args:
+      labels, predictions: tensors of one shape, compared element by element.
+      weights: factors that broadcast to ``labels``.
+      metrics_collections, updates_collections: graph collections for the value and for the update op.
+      name: the variable scope of the two local variables.
+
+    Returns:
+      (the accuracy so far, the op that takes the present batch in).
+    """
     if labels.dtype != predictions.dtype:
         predictions = cast(predictions, labels.dtype)
     return cast(equal(predictions, labels), dtypes.float32)
@@ -301,7 +311,7 @@ def _class_count(labels: Tensor, predictions: Tensor) -> Tensor:
     return maximum(reduce_max(predictions), reduce_max(labels)) + 1
 
 
-@export("tf.confusion_matrix", "tf.math.confusion_matrix")
+@export("tf.confusion_matrix", "tf.math.confusion_matrix", "tf.contrib.metrics.confusion_matrix")
 def confusion_matrix(
     labels: TensorLike, predictions: TensorLike, num_classes: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
     name: str | None = None, weights: TensorLike | None = None,

@@ -282,10 +282,8 @@ batch_normalization = as_function(
     BatchNormalization, at_call=["training"], training=False,
     order="training trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size adjustment",
 )  # fmt: skip
-batch_normalization.__doc__ = """Applies a `BatchNormalization` layer (``tf.layers.batch_normalization``).
-
-The training step must run the ops of the collection UPDATE_OPS, which update the averages.
-"""
+_UPDATES = "The training step must run the ops of the collection UPDATE_OPS, which update the averages."
+batch_normalization.__doc__ = f"{batch_normalization.__doc__}\n{_UPDATES}\n"
 
 
 export_names("tf.layers", "batch_normalization")

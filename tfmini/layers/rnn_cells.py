@@ -8,6 +8,8 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
@@ -115,8 +117,8 @@ def _check_batch(inputs: Tensor, batch_size: TensorLike) -> None:
 
 
 def _zeros(batch_size: TensorLike, size: ShapeLike, dtype: DTypeLike) -> Any:
-    sizes = TensorShape(size).as_list() if not isinstance(size, int) else [size]
-    if isinstance(batch_size, int):
+    sizes = TensorShape(size).as_list() if not isinstance(size, (int, np.integer)) else [size]
+    if isinstance(batch_size, (int, np.integer)):
         return zeros([batch_size, *sizes], dtype=dtype)
     result = zeros(stack([batch_size, *sizes]), dtype=dtype)
     result.set_shape(TensorShape([None, *sizes]))

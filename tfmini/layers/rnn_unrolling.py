@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
@@ -167,7 +169,7 @@ def _loop(
     )
     outputs = [array.stack() for array in results]
     for output, size in zip(outputs, sizes):
-        width = [size] if isinstance(size, int) else TensorShape(size).as_list()
+        width = [size] if isinstance(size, (int, np.integer)) else TensorShape(size).as_list()
         output.set_shape(TensorShape([*flat[0].shape.as_list()[:2], *width]))
     return nest.pack_sequence_as(cell.output_size, outputs), state
 
@@ -340,7 +342,7 @@ def _emission(cell: RNNCell, inputs: TensorLike, state: object, emitted: object)
     rows = shape_of(first)[0] if batch is None else batch
     if emitted is None:
         emitted, kinds = cell.output_size, None
-        sizes = [TensorShape([s] if isinstance(s, int) else s) for s in nest.flatten(emitted)]
+        sizes = [TensorShape([s] if isinstance(s, (int, np.integer)) else s) for s in nest.flatten(emitted)]
     else:
         kinds = [one.dtype for one in nest.flatten(emitted)]
         sizes = [one if one.shape.ndims is None or None in one.shape.as_list() else one.shape

@@ -311,7 +311,7 @@ def adagrad_da(
     var: Array, total: Array, squared: Array, grad: Array, t: Array, lr: Array, l1: Array, l2: Array, global_step: Array
 ) -> None:
     """total += grad; squared += grad²; var follows from the two sums and the number of steps."""
-    steps = lr.dtype.type(global_step)
+    steps = global_step.astype(lr.dtype)
     np.add(total, grad, out=total)
     _add_square(squared, grad, t)
     np.copyto(var, total)

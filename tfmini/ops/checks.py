@@ -12,6 +12,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
+from tfmini.graph.prune import traverse
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
@@ -66,15 +67,8 @@ def _binary(
 
 def _static_value(tensor: Tensor) -> Any:
     """The value, if TensorFlow knows it while the graph is built, else None: then the check fails in the step."""
-    pending, seen = [tensor.op], {tensor.op}
-    while pending:
-        op = pending.pop()
-        if op.type not in _STATIC_OPS:
-            return None
-        fresh = [t.op for t in op.inputs if t.op not in seen] if op.type not in _OF_SHAPES else []
-        seen.update(fresh)
-        pending += fresh
-    return constant_value(tensor)
+    behind = traverse([tensor.op], lambda op: () if op.type in _OF_SHAPES else [t.op for t in op.inputs])
+    return constant_value(tensor) if all(op.type in _STATIC_OPS for op in behind) else None
 
 
 def _static_text(item: object) -> str:

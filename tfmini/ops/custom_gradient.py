@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import register_gradient
+from tfmini.graph.prune import traverse
 from tfmini.graph.scoping import get_collection
 from tfmini.ops.array.identity import identity_n
 from tfmini.ops.gradients import gradients
@@ -95,14 +96,11 @@ def _variables_between(args: list[Tensor], results: list[Tensor]) -> list[Any]:
       TypeError: when one of them is a reference variable.
     """
     stop = {a.op for a in args}
-    seen: set[Operation] = set()
-    stack = [r.op for r in results if r.op not in stop]
-    while stack:
-        node = stack.pop()
-        if node in seen or node in stop:
-            continue
-        seen.add(node)
-        stack.extend(t.op for t in node.inputs)
+
+    def others(tensors: Iterable[Tensor]) -> list[Operation]:
+        return [t.op for t in tensors if t.op not in stop]
+
+    seen = set(traverse(others(results), lambda op: others(op.inputs)))
     found = [v for v in get_collection(GraphKeys.TRAINABLE_VARIABLES) if _handle_op(v) in seen]
     for variable in found:
         if variable.dtype._is_ref_dtype:

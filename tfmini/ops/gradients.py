@@ -35,6 +35,7 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.families import Operation, Tensor, colocate_with, device, get_default_graph, name_scope
 from tfmini.graph.op_types import GRADIENTS, OPS, register_gradient
+from tfmini.graph.prune import traverse
 from tfmini.memory import collector_at_rest
 from tfmini.ops.array.constant import constant
 from tfmini.ops.control import identity
@@ -609,24 +610,18 @@ def _zeros(x: Tensor) -> Tensor:
 
 def _region(targets: list[Operation], xs: list[Tensor]) -> list[Operation]:
     """The ops on a path from an x to a target, both included, targets first."""
-    reached: set[Operation] = set()
-    waiting = [x.op for x in xs]
-    while waiting:
-        op = waiting.pop()
-        if op not in reached:
-            reached.add(op)
-            for output in op.outputs:
-                if output._consumers and is_trainable(output):
-                    waiting.extend(output._consumers)
-    between: list[Operation] = []
-    queue = deque(targets)
-    while queue:
-        op = queue.popleft()
-        if op in reached:
-            reached.discard(op)
-            between.append(op)
-            queue.extend(tensor.op for tensor in op.inputs)
-    return between
+
+    def readers(op: Operation) -> list[Operation]:
+        return [
+            other for output in op.outputs if output._consumers and is_trainable(output) for other in output._consumers
+        ]
+
+    reached = set(traverse([x.op for x in xs], readers))
+
+    def sources(ops: Iterable[Operation]) -> list[Operation]:
+        return [op for op in ops if op in reached]
+
+    return list(traverse(sources(targets), lambda op: sources(tensor.op for tensor in op.inputs)))
 
 
 def _stop_ops(from_ops: list[Operation], pending: dict[Operation, int]) -> set[Operation]:

@@ -93,7 +93,19 @@ def random_normal(
     shape: ShapeLike | TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, dtype: DTypeLike = dtypes.float32,
     seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Normal values of the given shape (``tf.random_normal``); mean and stddev broadcast against it."""
+    """Normal values of the given shape (``tf.random_normal``); mean and stddev broadcast against it.
+
+    Args:
+      shape: of the result, as a list of ints or an int tensor.
+      mean: a number, or a tensor that broadcasts to ``shape``.
+      stddev: the standard deviation, likewise.
+      dtype: float16, bfloat16, float32 or float64.
+      seed: an int, for the same numbers in each run; see `set_random_seed`.
+      name: of the op.
+
+    Returns:
+      A tensor of ``shape`` and ``dtype`` with new values in every step.
+    """
     return _scaled(random_ops.normal_op, "random_normal", shape, mean, stddev, dtype, seed, name)
 
 
@@ -102,7 +114,19 @@ def truncated_normal(
     shape: ShapeLike | TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0, dtype: DTypeLike = dtypes.float32,
     seed: int | None = None, name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Normal values; values beyond two standard deviations are redrawn (``tf.truncated_normal``)."""
+    """Normal values; values beyond two standard deviations are redrawn (``tf.truncated_normal``).
+
+    Args:
+      shape: of the result, as a list of ints or an int tensor.
+      mean: a number, or a tensor that broadcasts to ``shape``.
+      stddev: the standard deviation, likewise, before values are redrawn.
+      dtype: float16, bfloat16, float32 or float64.
+      seed: an int, for the same numbers in each run; see `set_random_seed`.
+      name: of the op.
+
+    Returns:
+      A tensor of ``shape`` and ``dtype`` with new values in every step.
+    """
     return _scaled(random_ops.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
 
 
@@ -114,7 +138,14 @@ def random_shuffle(value: TensorLike, seed: int | None = None, name: str | None 
 
 @export("tf.random_crop", "tf.image.random_crop")
 def random_crop(value: TensorLike, size: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
-    """A random slice of the given size (``tf.random_crop``), which must not exceed that of ``value``."""
+    """A random slice of the given size (``tf.random_crop``), which must not exceed that of ``value``.
+
+    Args:
+      value: a tensor.
+      size: the shape of the slice, an int vector.
+      seed: an int, for the same choice in each run.
+      name: of the op.
+    """
     with name_scope(name, "random_crop", [value, size]) as scope:
         value = convert_to_tensor(value, name="value")
         size = convert_to_tensor(size, dtype=dtypes.int32, name="size")

@@ -505,7 +505,18 @@ def decode_raw(
     input_bytes: TensorLike | None = None, out_type: DTypeLike | None = None, little_endian: bool = True,
     name: str | None = None, bytes: TensorLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The bytes of each string as numbers, in an additional dimension (``tf.decode_raw``)."""
+    """The bytes of each string as numbers, in an additional dimension (``tf.decode_raw``).
+
+    Args:
+      input_bytes: a string tensor whose elements have equal lengths.
+      out_type: the type of the numbers.
+      little_endian: the order of the bytes.
+      name: of the op.
+      bytes: an older name of ``input_bytes``.
+
+    Returns:
+      A tensor of ``out_type`` with one more axis than ``input_bytes``.
+    """
     value = input_bytes if bytes is None else bytes
     return decode_raw_op(value, out_type=out_type, little_endian=little_endian, name=name)
 

@@ -100,6 +100,15 @@ def histogram(
     """A summary of the distribution of a real tensor's elements (``tf.summary.histogram``).
 
     In the step, it raises `InvalidArgumentError` when an element is not finite. See `scalar` for the arguments.
+
+    Args:
+      name: the tag in TensorBoard, and the name of the op.
+      values: a tensor of real numbers of any shape.
+      collections: graph collections to add the summary to; default SUMMARIES, which `merge_all` reads.
+      family: a prefix of the tag, for TensorBoard's tabs.
+
+    Returns:
+      A string scalar: a serialized Summary.
     """
     with summary_scope(name, family, "HistogramSummary", [values]) as (tag, scope):
         made: Tensor = histogram_summary(tag, values, name=scope)
@@ -211,6 +220,69 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
     """
     found = get_collection(key, scope=scope)
     return merge(found, name=name) if found else None
+
+
+# ---- ``tf.contrib.deprecated``: the summaries of TensorFlow 0.x, whose tags have no name scopes ---------------------
+
+
+@contextmanager
+def _tagged(name: str | None, default: str, values: Sequence[Any], collections: Any, ours: Any) -> Iterator[Any]:
+    """A name scope for a summary; yields its name and what to call with the summary to collect and return it."""
+
+    def collected(made: Any) -> Any:
+        collect(made, collections, ours)
+        return made
+
+    with name_scope(name, default, values) as scope:
+        yield scope, collected
+
+
+@export("tf.contrib.deprecated.scalar_summary")
+def deprecated_scalar_summary(tags: TensorLike, values: TensorLike, collections: Any = None, name: Any = None) -> Any:
+    """A summary of numbers, one for each of the tags (``tf.contrib.deprecated.scalar_summary``)."""
+    with _tagged(name, "ScalarSummary", [tags, values], collections, [GraphKeys.SUMMARIES]) as (scope, collected):
+        return collected(scalar_summary(tags, values, name=scope))
+
+
+@export("tf.contrib.deprecated.histogram_summary")
+def deprecated_histogram_summary(tag: TensorLike, values: TensorLike, collections: Any = None, name: Any = None) -> Any:
+    """`histogram` with the tag as it is (``tf.contrib.deprecated.histogram_summary``)."""
+    with _tagged(name, "HistogramSummary", [tag, values], collections, [GraphKeys.SUMMARIES]) as (scope, collected):
+        return collected(histogram_summary(tag, values, name=scope))
+
+
+@export("tf.contrib.deprecated.image_summary")
+def deprecated_image_summary(
+    tag: TensorLike, tensor: TensorLike, max_images: int = 3, collections: Any = None, name: Any = None
+) -> Any:
+    """`image` with tags ``tag/image/i`` (``tf.contrib.deprecated.image_summary``)."""
+    with _tagged(name, "ImageSummary", [tag, tensor], collections, [GraphKeys.SUMMARIES]) as (scope, collected):
+        return collected(image_summary(tag, tensor, max_images=max_images, name=scope))
+
+
+@export("tf.contrib.deprecated.audio_summary")
+def deprecated_audio_summary(
+    tag: TensorLike, tensor: TensorLike, sample_rate: TensorLike, max_outputs: int = 3, collections: Any = None,
+    name: Any = None,
+) -> Any:  # fmt: skip
+    """`audio` with tags ``tag/audio/i`` (``tf.contrib.deprecated.audio_summary``)."""
+    with _tagged(name, "AudioSummary", [tag, tensor], collections, [GraphKeys.SUMMARIES]) as (scope, collected):
+        rate = convert_to_tensor(sample_rate, dtype=dtypes.float32, name="sample_rate")
+        return collected(audio_summary_v2(tag, tensor, rate, max_outputs=max_outputs, name=scope))
+
+
+@export("tf.contrib.deprecated.merge_summary")
+def deprecated_merge_summary(inputs: Sequence[Any], collections: Any = None, name: Any = None) -> Any:
+    """`merge` (``tf.contrib.deprecated.merge_summary``)."""
+    with _tagged(name, "MergeSummary", inputs, collections, []) as (_, collected):
+        return collected(merge_summary(list(inputs), name=name))
+
+
+@export("tf.contrib.deprecated.merge_all_summaries")
+def deprecated_merge_all_summaries(key: str = GraphKeys.SUMMARIES) -> Tensor | None:
+    """`merge_all` (``tf.contrib.deprecated.merge_all_summaries``)."""
+    found = get_collection(key)
+    return deprecated_merge_summary(found) if found else None
 
 
 @export("tf.summary.get_summary_description")

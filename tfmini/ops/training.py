@@ -189,9 +189,18 @@ def _update_ops(
     )
 
 
+_forms: list[tuple[_Form, rules.Rule, str]] = []
+
+
+def forms() -> list[tuple[_Form, rules.Rule, str]]:
+    """Returns each update op with its rule and the attr that the rule takes, "" for none."""
+    return list(_forms)
+
+
 def _declare(form: _Form, rule: rules.Rule, attr: str) -> OpHandle[Any]:
     """Declares one form and attaches its rules. Update ops have no gradient."""
     handle = op(form.declaration(attr), stateful=form.by_handle, writes="optimize")
+    _forms.append((form, rule, attr.partition(":")[0]))
     handle.shape(functools.partial(_shape, form))
     handle.kernel_factory("CPU")(functools.partial(_kernel, form, rule, attr.partition(":")[0]))
     handle.not_differentiable()

@@ -9,6 +9,7 @@ from tfmini.core_types import TensorLike
 from tfmini.devices import ParsedDevice, matches, parse
 from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
+from tfmini.graph.device_types import BACKENDS, device_type, known_types, why_missing
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import KERNELS
 
@@ -169,7 +170,7 @@ def no_device(
             f"devices are "
             f"[ {', '.join(available)} ]. Make sure the device specification refers to a valid device."
         )
-        if request.device_type == "GPU":
+        if request.device_type == "GPU" and not any("device:GPU" in name for name in available):
             reason += " The requested device appears to be a GPU, but CUDA is not enabled."
     else:
         reason = (
@@ -210,10 +211,12 @@ def no_common_type(node: Node, members: Sequence[Node]) -> InvalidArgumentError:
 
 def _no_kernel_there(node: Node, request: ParsedDevice) -> str:
     where = request.device_type or "such"
+    lacking = device_type(where).lacks(node) if where in BACKENDS else None
+    lacks = f"A {where} cannot run it: {lacking}.\n" if lacking else ""
     types = ", ".join(_kernel_types(node)) or "none"
     return (
         f"Could not satisfy explicit device specification '{request.to_string()}' because no supported "
-        f"kernel for {where} devices is available.\nColocation Debug Info:\n{node.op}: {types}\n"
+        f"kernel for {where} devices is available.\n{lacks}Colocation Debug Info:\n{node.op}: {types}\n"
         f"Registered kernels:\n{_kernels(node)}\n"
     )
 
@@ -240,9 +243,25 @@ def _remedy(request: ParsedDevice, available: Sequence[str]) -> str:
     if request.device_type not in (None, "CPU"):
         return (
             " Remove the device request, or set allow_soft_placement=True in ConfigProto to run the op on another"
-            " device of the same task."
+            f" device of the same task.{_why_missing(request, [parse(name) for name in available])}"
         )
     return _missing_part(request, [parse(name) for name in available])
+
+
+def _why_missing(request: ParsedDevice, devices: Sequence[ParsedDevice]) -> str:
+    """A sentence about a kind of device that nobody has, or that another task has; "" if the task has some."""
+    kind = request.device_type or ""
+    having = sorted({device.task_name for device in devices if device.device_type == kind})
+    if not having:
+        text = why_missing(kind)
+        return text and f" {text}"
+    task = request._replace(device_type=None, device_index=None)
+    if any(matches(task, parse(name)) for name in having):
+        return ""
+    return (
+        f" {', '.join(having)} has one. With replica_device_setter(worker_device='…/gpu:0') the groups of updates on a"
+        " ps ask for one, too: such scripts set allow_soft_placement=True."
+    )
 
 
 def _missing_part(request: ParsedDevice, devices: Sequence[ParsedDevice]) -> str:
@@ -272,7 +291,10 @@ def _at(node: Node, message: str) -> InvalidArgumentError:
 
 
 def _kernel_types(node: Node) -> list[str]:
-    return sorted(device_type for op, device_type in tuple(KERNELS) if op == node.op)
+    found = {kind for op, kind in tuple(KERNELS) if op == node.op}
+    return sorted(
+        found | {kind for kind in known_types() if kind in BACKENDS and device_type(kind).lacks(node) is None}
+    )
 
 
 def _kernels(node: Node) -> str:

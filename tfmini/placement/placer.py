@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini.devices import ParsedDevice, canonical_name, matches, parse
+from tfmini.dtypes import DType
+from tfmini.graph.device_types import device_type
 from tfmini.graph.node import MADE_BY_PASSES, OUTPUT_TYPES, Node, Nodes
-from tfmini.graph.op_types import MERGE_OPS, NEXT_OPS, kernel_for, ops_with
+from tfmini.graph.op_types import MERGE_OPS, NEXT_OPS, ops_with
 from tfmini.placement import decision
 from tfmini.placement.colocation import GROUP_PREFIX, Colocation, ColocationGroup, SignatureFacts, colocate, requested
 from tfmini.placement.decision import Decision, Placement, Reason
 
 # On another device than its input, such an op would make the whole value cross.
 _SHAPE_ONLY = ops_with("shape_only")
-_TYPE_PRIORITY = {"GPU": 210, "CPU": 60}
-
 Types = frozenset[str]
 
 
@@ -35,12 +35,14 @@ class DeviceAttributes:
       device_type: ``CPU``.
       memory_limit: bytes.
       incarnation: a random number that changes when the task restarts.
+      physical_device_desc: what the device is, for people; known on its own task only.
     """
 
     name: str
     device_type: str
     memory_limit: int = 0
     incarnation: int = 0
+    physical_device_desc: str = ""
 
     def __post_init__(self) -> None:
         if "/device:" not in self.name:
@@ -98,9 +100,12 @@ class _Placer:
         self.devices = [(parse(device.name), device.name) for device in sorted(devices, key=self._preference)]
         self.known_types: Types = frozenset(device.device_type for device in devices)
         self.facts: dict[str, SignatureFacts] = {}
+        self._kinds = {name: device_type(name) for name in self.known_types}
+        self._has_types = any(kind.compiles for kind in self._kinds.values())  # then an op's types count, too
         self._types: dict[str, Types] = {}
         self._found: dict[tuple[ParsedDevice, Types], list[str]] = {}
         self._free: dict[tuple[str, str], Decision] = {}
+        self._key_of = _op_and_types if self._has_types else _op
         self._members: dict[tuple[int, str, int], Decision] = {}
         self._of_group: dict[int, tuple[str, tuple[Reason, ...]]] = {}
         self.result = Placement()
@@ -109,7 +114,7 @@ class _Placer:
         colocation = colocate(self.nodes, self.assigned, self.facts, self.soft)
         generators: dict[str, list[str]] = {}
         result, free, facts = self.result, self._free, self.facts
-        assigned, group_of = self.assigned, colocation.group_of
+        assigned, group_of, plain = self.assigned, colocation.group_of, not self._has_types
         for name, node in self.nodes.items():
             op = node.op
             if name in assigned:
@@ -120,14 +125,15 @@ class _Placer:
                 result[name] = self._special(node, generators)
             else:
                 # `_place_free` fills the table. In a large graph this look-up decides nearly every op.
-                result[name] = free.get((op, node.device)) or self._place_free(node)
+                key = op if plain else self._key_of(node)
+                result[name] = free.get((key, node.device)) or self._place_free(node)
         self._place_generators(generators)
         self._keep_loop_variables_together()
         return result
 
     def _preference(self, device: DeviceAttributes) -> tuple[bool, int, str]:
         away = parse(device.name).task_name != self.home.task_name
-        return away, -_TYPE_PRIORITY.get(device.device_type, 0), device.name
+        return away, -device_type(device.device_type).priority, device.name
 
     # -------- free ops
 
@@ -136,7 +142,9 @@ class _Placer:
         found, fallback = self._search(request, self._types_of(node))
         if not found:
             raise decision.no_device(node, request, request, self._names(), self._fits(request), self.hidden)
-        chosen = self._free[node.op, node.device] = Decision(found[0], self._own_reasons(node, found[0], fallback))
+        chosen = self._free[self._key_of(node), node.device] = Decision(
+            found[0], self._own_reasons(node, found[0], fallback)
+        )
         return chosen
 
     def _own_reasons(self, node: Node, device: str, fallback: bool) -> tuple[Reason, ...]:
@@ -148,7 +156,7 @@ class _Placer:
     def _special(self, node: Node, generators: dict[str, list[str]]) -> Decision:
         if node.op in MADE_BY_PASSES and node.device and requested(node).is_full:
             return Decision(node.device, (decision.preset,))
-        plain = self._free.get((node.op, node.device)) or self._place_free(node)
+        plain = self._free.get((self._key_of(node), node.device)) or self._place_free(node)
         if self.facts[node.op].is_generator:
             generators[node.name] = []
             return plain
@@ -240,7 +248,14 @@ class _Placer:
         return types
 
     def _blamed(self, group: ColocationGroup) -> Node:
-        """Returns the first member that requested the group's device, else the oldest member."""
+        """Returns the first member that a device of the requested kind lacks something for, or that requested the
+        group's device, else the oldest member.
+        """
+        kind = self._kinds.get(group.request.device_type or "")
+        if kind is not None and kind.compiles:
+            lacking = next((n for n in group.members if kind.lacks(self.nodes[n]) is not None), None)
+            if lacking is not None:
+                return self.nodes[lacking]
         if group.asked_by:
             return self.nodes[group.asked_by[0]]
         members = set(group.members)
@@ -249,10 +264,11 @@ class _Placer:
     # -------- devices
 
     def _types_of(self, node: Node) -> Types:
-        types = self._types.get(node.op)
+        key = self._key_of(node)
+        types = self._types.get(key)
         if types is None:
-            types = frozenset(t for t in self.known_types if kernel_for(node.op, t) is not None)
-            self._types[node.op] = types
+            types = frozenset(name for name, kind in self._kinds.items() if kind.lacks(node) is None)
+            self._types[key] = types
         if types or node.op in MADE_BY_PASSES:
             return types or self.known_types
         if OUTPUT_TYPES in node.attrs or self._is_elsewhere(node):  # for the inspector, or its task may have a kernel
@@ -284,6 +300,20 @@ class _Placer:
 
     def _names(self) -> list[str]:
         return sorted(name for _, name in self.devices)
+
+
+def _op(node: Node) -> str:
+    return node.op
+
+
+def _op_and_types(node: Node) -> str:
+    """The op with the types of a node: a device that compiles has no strings."""
+    types = sorted(f"{name}={value}" for name, value in node.attrs.items() if _is_type(value))
+    return f"{node.op} {types}" if types else node.op
+
+
+def _is_type(value: object) -> bool:
+    return isinstance(value, DType) or type(value) is list and bool(value) and isinstance(value[0], DType)
 
 
 # ---- neighbours ----------------------------------------

@@ -86,11 +86,15 @@ def _bad(text: str, why: str) -> errors.InvalidArgumentError:
 
 
 def port_busy(address: str) -> errors.UnknownError:
-    """Returns TensorFlow's error for a port in use, with the likely cause."""
+    """Returns TensorFlow's error for a port in use, with the likely cause.
+
+    The text contains TensorFlow's, though there is no gRPC: TensorFlow's own helpers for tests of clusters skip a test
+    by it.
+    """
     return errors.UnknownError.of(
-        f"Could not start gRPC server: {address} is in use, perhaps by a task of an earlier run that "
-        f"is still running or by another task with the same ClusterSpec entry; stop that process or choose "
-        f"another port.",
+        f"The server cannot listen at {address}: the port is in use, perhaps by a task of an earlier run that is still"
+        " running or by another task with the same ClusterSpec entry; stop that process or choose another port."
+        ' (In TensorFlow\'s words: "Could not start gRPC server".)'
     )
 
 

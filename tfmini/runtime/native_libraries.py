@@ -19,8 +19,12 @@ _ENVIRONMENT = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def share_of_cores(cluster: ClusterSpec, host: str) -> int:
     """The cores of this machine divided by the cluster's tasks on it, at least one."""
-    tasks = sum(1 for task in cluster.tasks() if _host(task.address) == _host_name(host))
-    return max(1, (os.cpu_count() or 1) // max(1, tasks))
+    return max(1, (os.cpu_count() or 1) // max(1, tasks_on(cluster, host)))
+
+
+def tasks_on(cluster: ClusterSpec, host: str) -> int:
+    """How many tasks of a cluster are on a host."""
+    return sum(1 for task in cluster.tasks() if _host(task.address) == _host_name(host))
 
 
 def limit_threads(threads: int) -> None:

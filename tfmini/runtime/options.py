@@ -5,13 +5,21 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmini import errors
+from tfmini.devices import device_name, parse
+from tfmini.graph.device_types import DeviceWishes, local_devices
+from tfmini.placement.placer import DeviceAttributes
 
 CONNECT_TIMEOUT_ENV = "TFMINI_CONNECT_TIMEOUT"
 _DEFAULT_CONNECT_TIMEOUT_S = 300.0
+
+
+CPU_MEMORY = 256 << 20
+"""TensorFlow's number for a CPU device."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class SessionOptions:
     """The fields of a ConfigProto that tfmini honours.
 
     Attributes:
-      device_count: CPU devices of a local session.
+      device_count: CPU devices of a local session; ``wishes``: which devices it has that compile.
       operation_timeout_s: default deadline of every blocking call; None: none.
       connect_timeout_s: how long to wait for a task of the cluster that is not up yet.
       build_cost_model: whether a RunMetadata has a cost graph.
@@ -39,6 +47,7 @@ class SessionOptions:
     build_cost_model: bool = False
     cluster: tuple[tuple[str, str], ...] = ()
     share_state: bool = False
+    wishes: DeviceWishes = DeviceWishes()
 
     @property
     def patience_s(self) -> float:
@@ -73,6 +82,7 @@ class SessionOptions:
                 for index in sorted(job.tasks)
             ),
             share_state=config.experimental.share_session_state_in_clusterspec_propagation,
+            wishes=DeviceWishes.of(config),
         )
 
     @classmethod
@@ -97,6 +107,26 @@ class SessionOptions:
             operation_timeout_s=other.operation_timeout_s or self.operation_timeout_s,
             isolate_session_state=self.isolate_session_state or other.isolate_session_state,
         )
+
+
+def devices_of_task(
+    task: str, cpus: int, wishes: DeviceWishes, incarnation: Callable[[], int]
+) -> list[DeviceAttributes]:
+    """The devices of a task of this process: its CPUs, then those that compile.
+
+    Raises: as `graph.device_types.local_devices`.
+    """
+    place = parse(task)
+
+    def made(kind: str, index: int, memory: int, text: str = "") -> DeviceAttributes:
+        name = device_name(place.job or "localhost", place.task or 0, kind, index)
+        return DeviceAttributes(name, kind, memory, incarnation(), text)
+
+    found = [made("CPU", i, CPU_MEMORY) for i in range(cpus)]
+    return found + [
+        made(device.device_type, device.index, device.memory_limit, device.description)
+        for device in local_devices(wishes)
+    ]
 
 
 def _connect_timeout_s() -> float:

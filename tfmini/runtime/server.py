@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors, library_log
 from tfmini.cluster import ClusterSpec, HostPort, check_server_cluster
-from tfmini.devices import device_name
 from tfmini.export import export
+from tfmini.graph.device_types import DeviceWishes
 from tfmini.locks import Once, lock
 from tfmini.memory import call_imports_old
-from tfmini.placement.placer import DeviceAttributes
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.collectives.exchange import CollectiveTraffic
 from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers, trace_handlers
-from tfmini.runtime.native_libraries import configured_threads, limit_threads, share_of_cores
-from tfmini.runtime.options import check_own
+from tfmini.runtime.native_libraries import configured_threads, limit_threads, share_of_cores, tasks_on
+from tfmini.runtime.options import check_own, devices_of_task
 from tfmini.runtime.process import current_process, register, unregister
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.task_status import TaskStatus, status_handlers
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
 
 _log = logging.getLogger("tfmini.runtime")
-_MEMORY_LIMIT = 256 << 20
 _PROTOCOLS = ("grpc", "zmq")
 _Definition = tuple[ClusterSpec, str, int, str, Any]
 
@@ -101,10 +99,8 @@ class Server:
         tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
         self.endpoint = process.endpoint(self._task, incarnation, tasks)
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
-        devices = [
-            DeviceAttributes(device_name(self._job, self._index, "CPU", i), "CPU", _MEMORY_LIMIT, incarnation)
-            for i in range(count or 1)
-        ]
+        wishes = DeviceWishes.of(self._config).of_task(self._job, tasks_on(self._cluster, own.host))
+        devices = devices_of_task(self._task, count or 1, wishes, lambda: incarnation)
         threads = self._config.inter_op_parallelism_threads if self._config is not None else 0
         pool_size = threads if threads > 0 else max(2, os.cpu_count() or 1)
         self._owners = SessionOwners(reactor, self._task)

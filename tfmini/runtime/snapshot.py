@@ -149,10 +149,10 @@ class SessionSnapshot:
 
     Attributes:
       handle: its first digits.
-      owner: who opened it: a task's full name, ``client at HOST``, or ``this process``.
+      owner: who opened it: the full name of the task in whose process the client is, or ``client at HOST``.
       age_s: seconds since it was opened.
-      steps: how many steps have ended, with or without an error.
-      in_flight: how many steps run now.
+      steps, runs: how many training steps, and how many steps of any kind, have ended, with or without an error.
+      in_flight: how many steps of any kind run now.
     """
 
     handle: str
@@ -160,6 +160,7 @@ class SessionSnapshot:
     age_s: float
     steps: int = 0
     in_flight: int = 0
+    runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,12 @@ class LinkSnapshot:
     why: str = ""
 
 
-TENSOR, ELEMENT, ROOM, GRADIENT, TOKEN, COLLECTIVE, LOCK, ANSWER, COMPUTES, OTHER = (
-    *("tensor", "element", "room", "gradient", "token", "collective", "lock", "answer", "computes", "other"),
+TENSOR, ELEMENT, ROOM, GRADIENT, TOKEN, COLLECTIVE, LOCK, ANSWER, COMPUTES, ITERATOR, OTHER = (
+    *("tensor", "element", "room", "gradient", "token", "collective", "lock", "answer", "computes", "iterator"),
+    "other",
 )
-"""Kinds of waits. ``answer``: the master's wait for a task's part of the step. ``computes``: no wait; a kernel runs."""
+"""Kinds of waits. ``element``: of a queue; ``iterator``: for an element of a dataset. ``answer``: the master's wait for
+a task's part of the step. ``computes``: no wait; a kernel runs."""
 
 CONSEQUENCES = (TENSOR, ANSWER)
 """Waits that other waits of the same step explain."""
@@ -247,9 +250,11 @@ class StepSnapshot:
       step_id: as in `WaitSnapshot`.
       session: the first digits of the session's handle.
       owner: as in `SessionSnapshot`.
-      age_s: since it began.
+      age_s: since it began; 0: not known, of one that cannot wait.
       fetches: the first of its fetches and targets.
       awaits: full names of the tasks whose parts have not ended.
+      trains: whether it is a training step.
+      fills: whether it only fills queues, as the steps of queue runners.
     """
 
     step_id: str
@@ -258,6 +263,8 @@ class StepSnapshot:
     age_s: float
     fetches: tuple[str, ...] = ()
     awaits: tuple[str, ...] = ()
+    trains: bool = True
+    fills: bool = False
 
 
 PUT, TAKE, RELEASE = "put", "take", "release"
@@ -396,6 +403,10 @@ class ThreadSnapshot:
 class TaskSnapshot:
     """One task.
 
+    A training step runs an op by which an optimizer updates variables, or, where the graph has any, one that gives a
+    gradient to an accumulator. On a task whose sessions have no such ops, every step counts that does not only fill
+    queues.
+
     Attributes:
       task: full name, ``/job:worker/replica:0/task:0``.
       state: `OK`, `STUCK` or `SILENT`. The fields below ``why`` are empty for a silent one.
@@ -403,8 +414,10 @@ class TaskSnapshot:
       incarnation: 16 hexadecimal digits.
       taken_s: its wall clock, in seconds since 1970.
       window_s: rates are over so many seconds.
-      steps, steps_failed: that its master has finished. ``steps_in_flight``: running now. ``steps_s``: per second.
-      parts, parts_in_flight, parts_s: the same of the parts of steps that its worker has run for any master.
+      steps, steps_failed: training steps that its master has finished. ``steps_in_flight``: running now. ``steps_s``:
+        per second.
+      runs, runs_in_flight: the same of steps of any kind.
+      parts, parts_in_flight, parts_s: of the parts of steps that its worker has run for any master.
       omitted: how many entries of a list were left out, by the name of the list.
       counters: of messages that were dropped, malformed, late, …
     """
@@ -426,6 +439,8 @@ class TaskSnapshot:
     steps_failed: int = 0
     steps_in_flight: int = 0
     steps_s: float = 0.0
+    runs: int = 0
+    runs_in_flight: int = 0
     parts: int = 0
     parts_in_flight: int = 0
     parts_s: float = 0.0

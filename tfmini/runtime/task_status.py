@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ from tfmini.locks import lock
 from tfmini.rpc.endpoint import Endpoint, Peer, State
 from tfmini.rpc.messages import GetTaskStatus, GetTaskStatusReply
 from tfmini.rpc.peer import Traffic, label, plus
+from tfmini.runtime.executor.registered_graph import RegisteredGraph
+from tfmini.runtime.executor.waiting_run import WaitingRun
 from tfmini.runtime.master.master import Master
+from tfmini.runtime.master.registration import Plan
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import (
     ANSWER,
@@ -178,7 +181,6 @@ def link_snapshots(endpoint: Endpoint, traffic: dict[str, Traffic], rates: dict[
 LIST_LIMIT = 1000  # entries of each list; a snapshot of 10,000 variables would be megabytes
 _FETCHES = 4
 _STUCK_S = 2.0  # for so long the loop of a busy machine may be late
-_THIS_PROCESS = "this process"
 
 
 class TaskStatus:
@@ -198,7 +200,11 @@ class TaskStatus:
         """The task now; ``stacks``: with the Python stacks of its threads."""
         worker, master = self._worker, self._master
         traffic = link_counters(self._endpoint)
-        steps, parts = self._steps(), worker.counts.parts + self._executed()
+        graphs = list(worker.graphs.values())
+        executed = worker.counts.executed + sum(graph.executed for graph in graphs)
+        steps = master.counts.steps + worker.counts.trained + sum(graph.executed for graph in graphs if graph.trains)
+        parts = worker.counts.parts + executed
+        running = self._running()
         counters = {**as_counters(traffic), "steps": steps, "parts": parts}
         window_s, rates = self._rates.read(worker.now(), counters)
         waits = Waits(worker, self._owner_task)
@@ -211,15 +217,17 @@ class TaskStatus:
             uptime_s=worker.now() - self._began,
             window_s=window_s,
             steps=steps,
-            steps_failed=master.failed,
-            steps_in_flight=sum(len(session.steps()) for session in list(master.sessions.values())),
+            steps_failed=master.counts.failed,
+            steps_in_flight=sum(step.trains for step in running),
             steps_s=rates.get("steps", 0.0),
+            runs=master.counts.runs + executed,
+            runs_in_flight=len(running),
             parts=parts,
             parts_in_flight=len(worker.runs),
             parts_s=rates.get("parts", 0.0),
-            sessions=tuple(self._sessions()),
-            running=tuple(self._running()),
-            waits=(*self._answers(), *waits.waits()),
+            sessions=tuple(self._sessions(graphs, running)),
+            running=tuple(running),
+            waits=(*_answers(running, worker.task), *waits.waits()),
             pending=tuple(waits.pending()),
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
@@ -252,16 +260,9 @@ class TaskStatus:
 
     # ---- sessions and steps -----------------------------------------------------------------
 
-    def _executed(self) -> int:
-        """How many steps clients' threads have run alone."""
-        return self._worker.counts.executed + sum(graph.executed for graph in list(self._worker.graphs.values()))
-
-    def _steps(self) -> int:
-        return self._master.steps + self._executed()
-
     def _owner(self, handle: str) -> str:
-        """Who opened a session."""
-        return self._owners.owner_of(handle) or _THIS_PROCESS
+        """Who opened a session: a script in the process of this task has no owner beside the task."""
+        return self._owners.owner_of(handle) or self._worker.task
 
     def _owner_task(self, handle: str) -> str:
         """The task whose master runs a session's steps."""
@@ -269,42 +270,44 @@ class TaskStatus:
             return self._worker.task
         return self._owners.owner_of(handle) or self._worker.task
 
-    def _sessions(self) -> list[SessionSnapshot]:
-        executed: dict[str, int] = {}
-        for graph in list(self._worker.graphs.values()):
-            executed[graph.session_handle] = executed.get(graph.session_handle, 0) + graph.executed
+    def _sessions(self, graphs: list[RegisteredGraph], running: list[StepSnapshot]) -> list[SessionSnapshot]:
         now = self._worker.now()
-        return [
-            SessionSnapshot(
-                handle[:8], self._owner(handle), now - session.opened_at, session.ended + executed.get(handle, 0),
-                len(session.steps()),
-            )
-            for handle, session in list(self._master.sessions.items())
-        ]  # fmt: skip
+        found = []
+        for handle, session in list(self._master.sessions.items()):
+            own = [graph for graph in graphs if graph.session_handle == handle]
+            found.append(SessionSnapshot(
+                handle[:8], self._owner(handle), now - session.opened_at,
+                session.counts.steps + sum(graph.executed for graph in own if graph.trains),
+                sum(step.session == handle[:8] for step in running),
+                session.counts.runs + sum(graph.executed for graph in own),
+            ))  # fmt: skip
+        return found
 
     def _running(self) -> list[StepSnapshot]:
-        now = self._worker.now()
-        found = [
-            StepSnapshot(
-                str(step.step_id), handle[:8], self._owner(handle), now - step.started_at,
-                (*step.plan.fetches, *step.plan.targets)[:_FETCHES], tuple(part.task for part in step.waiting_parts()),
-            )
-            for handle, session in list(self._master.sessions.items())
-            for step in session.steps()
-        ]  # fmt: skip
-        return sorted(found, key=lambda step: -step.age_s)
+        """The steps of the task's master, and those that clients' threads run alone; the oldest first."""
+        now, found = self._worker.now(), dict[int, StepSnapshot]()
+        for run in list(self._worker.runs.values()):  # first: a step that is in both is told by its master
+            graph, handle = run.graph, run.graph.session_handle
+            session = self._master.sessions.get(handle)
+            if graph.driver.is_blocking and session is not None:
+                age_s = now - run.started_at if isinstance(run, WaitingRun) else 0.0
+                plan = next((plan for plan in list(session.book.plans.values()) if plan.local is graph), None)
+                found[run.step_id] = self._step(run.step_id, handle, age_s, plan)
+        for handle, session in list(self._master.sessions.items()):
+            for step in session.steps():
+                awaits = tuple(part.task for part in step.waiting_parts())
+                age_s = now - step.started_at
+                found[step.step_id] = self._step(step.step_id, handle, age_s, step.plan, awaits)
+        return sorted(found.values(), key=lambda step: -step.age_s)
 
-    def _answers(self) -> list[WaitSnapshot]:
-        """The master's waits for the parts of other tasks."""
-        return [
-            WaitSnapshot(
-                step.step_id, step.session, ANSWER, f"the part of {task}", step.age_s, holder=self._worker.task,
-                from_tasks=(task,),
-            )
-            for step in self._running()
-            for task in step.awaits
-            if task != self._worker.task
-        ]  # fmt: skip
+    def _step(
+        self, step_id: int, handle: str, age_s: float, plan: Plan | None, awaits: tuple[str, ...] = ()
+    ) -> StepSnapshot:
+        step = StepSnapshot(str(step_id), handle[:8], self._owner(handle), age_s, awaits=awaits)
+        if plan is None:  # it has been forgotten
+            return step
+        fetches = (*plan.fetches, *plan.targets)[:_FETCHES]
+        return replace(step, fetches=fetches, trains=plan.trains, fills=plan.fills)
 
     # ---- the rest ---------------------------------------------------------------------------
 
@@ -325,6 +328,18 @@ class TaskStatus:
         size = max((member.group_size for member in members), default=0)
         runs = sum(sum(member.counts.values()) for member in members)
         return [CollectiveSnapshot(group, size, runs, sent.messages, sent.bytes)]
+
+
+def _answers(running: Sequence[StepSnapshot], own: str) -> list[WaitSnapshot]:
+    """The master's waits for the parts of other tasks than its own."""
+    return [
+        WaitSnapshot(
+            step.step_id, step.session, ANSWER, f"the part of {task}", step.age_s, holder=own, from_tasks=(task,)
+        )
+        for step in running
+        for task in step.awaits
+        if task != own
+    ]
 
 
 def _checkpoints() -> list[EventSnapshot]:

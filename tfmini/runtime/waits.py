@@ -27,6 +27,7 @@ from tfmini.runtime.snapshot import (
     COMPUTES,
     ELEMENT,
     GRADIENT,
+    ITERATOR,
     OTHER,
     PUT,
     RELEASE,
@@ -123,6 +124,7 @@ def task_of(device: str) -> str:
 # ---- What steps wait for -------------------------------------------------------------------------------------------
 
 _COLLECTIVES = ops_with("collective")
+_ITERATORS = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 OwnerOf = Callable[[str], str]
 """The handle of a session -> full name of the task that runs it, or who else opened it."""
 
@@ -195,7 +197,7 @@ class Waits:
             return self._snapshot(run, COLLECTIVE, text, since_s, node.name, on, absent)
         if text == FUNCTION_RETURNS:
             return self._snapshot(run, COMPUTES, f"computes a Python function (node {node.name})", since_s, node.name)
-        return self._snapshot(run, OTHER, text, since_s, node.name)
+        return self._snapshot(run, ITERATOR if node.op in _ITERATORS else OTHER, text, since_s, node.name)
 
     def _computing_steps(self) -> dict[int, str]:
         if self._computing is None:

@@ -13,11 +13,17 @@ from tfmini.ops.math.special import (
     rfft2d as rfft2d,
     rfft3d as rfft3d,
 )
+from tfmini.ops.signal_frames import (
+    dct as dct,
+    idct as idct,
+)
 
 __all__ = [
+    "dct",
     "fft",
     "fft2d",
     "fft3d",
+    "idct",
     "ifft",
     "ifft2d",
     "ifft3d",

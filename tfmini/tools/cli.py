@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from tfmini._version import __version__
-from tfmini.command_line import Command, no_such
+from tfmini.command_line import HELP, Command, no_such
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: ("module:attribute", one line for `tfmini --help`)
@@ -22,8 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("tfmini.tools.cli:demo", "Train a small model on a cluster of this machine."),
     "horovodrun": ("tfmini.tools.launch:horovodrun", "Run a Horovod script as N ranks, with Horovod's options."),
     "inspect": ("tfmini.tools.inspect:inspect", "Show what each task does and sends in a step, without running it."),
+    "jobs": ("tfmini.tools.launch:jobs", "List the running jobs of tfmini launch."),
     "keys": ("tfmini.tools.keys:keys", "Create the keys for a cluster on several machines."),
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
+    "logs": ("tfmini.tools.launch:logs", "Print the last lines of a running job's tasks."),
     "manifest": ("tfmini.launch.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
@@ -31,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("tfmini.tools.simulate:simulate", "Predict the step times of a script on a cluster."),
     "stacks": ("tfmini.tools.status:stacks", "Explain why the steps of a running cluster wait."),
     "status": ("tfmini.tools.status:status", "Show what a running cluster does."),
+    "stop": ("tfmini.tools.launch:stop", "End a running job; it saves."),
     "trace": ("tfmini.tools.inspect:trace", "Run a script and write the timeline of one of its steps."),
     "version": ("tfmini.tools.cli:version", "Show the versions of tfmini and of its dependencies."),
 }
@@ -73,7 +76,7 @@ def _no_such_command(name: str) -> str:
     return no_such("command", name, COMMANDS, f"The commands are {', '.join(sorted(COMMANDS))}.")
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings=HELP)
 @click.version_option(__version__, prog_name="tfmini", message="%(prog)s %(version)s")
 def main() -> None:
     """tfmini: TensorFlow 1.x's cluster model in Python."""
@@ -91,7 +94,7 @@ def _installed(distribution: str) -> str:
         return "not installed"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=HELP)
 def version() -> None:
     """Show the versions of tfmini and of its dependencies."""
     click.echo(f"tfmini {__version__}")
@@ -105,7 +108,7 @@ def version() -> None:
 _PS, _WORKERS, _STEPS = 2, 3, 200
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, context_settings=HELP)
 def demo() -> None:
     """Train a small model asynchronously on two ps and three workers of this machine.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -11,7 +10,7 @@ import click
 from tfmini import errors
 from tfmini.cluster import tf_config_cluster, tf_config_object
 from tfmini.command_line import no_such
-from tfmini.launch.jobs import Job, addresses_by_task, running_jobs
+from tfmini.jobs import Job, addresses_by_task, job_at, jobs_called, names_of, running_jobs, scripts_of
 from tfmini.rpc.keys import Keys, load_keys
 
 
@@ -41,8 +40,7 @@ def find_cluster(target: str | None) -> ClusterTarget:
     """
     jobs = running_jobs()
     if target is not None and ":" in target:
-        address = _by_number(target.rpartition("//")[2])
-        owner = next((job for job in jobs if address in map(_by_number, job.tasks.values())), None)
+        owner = job_at(target.rpartition("//")[2], jobs)
         return ClusterTarget(target, {}, None) if owner is None else _of_job(owner)._replace(target=target)
     if target is None and not jobs:
         return cluster_of_tf_config()
@@ -64,30 +62,19 @@ def find_job(target: str | None, hint: str = "No job of `tfmini launch` runs her
     if not jobs:
         raise click.UsageError(hint)
     if len(jobs) > 1:
-        raise click.UsageError(f"Which job? {len(jobs)} of them run: {_names(jobs)}.")
+        raise click.UsageError(f"Which job? {len(jobs)} of them run: {names_of(jobs)}.")
     return jobs[0]
 
 
-def _by_number(address: str) -> str:
-    """The address with the number of ``localhost``, by which `tfmini launch` calls it."""
-    host, colon, port = address.rpartition(":")
-    return f"127.0.0.1:{port}" if host == "localhost" else f"{host}{colon}{port}"
-
-
 def _job_called(target: str, jobs: list[Job], hint: str) -> Job:
-    found = [job for job in jobs if target in (job.name, str(job.pid), *_scripts_of(job))]
+    found = jobs_called(target, jobs)
     if len(found) > 1:
-        raise click.UsageError(f"{len(found)} jobs run {target}; give the name of one: {_names(found)}.")
+        raise click.UsageError(f"{len(found)} jobs run {target}; give the name of one: {names_of(found)}.")
     if not found:
-        told = f"The jobs are {_names(jobs)}." if jobs else hint
-        known = dict.fromkeys(name for job in jobs for name in (*_scripts_of(job)[:1], job.name))
+        told = f"The jobs are {names_of(jobs)}." if jobs else hint
+        known = dict.fromkeys(name for job in jobs for name in (*scripts_of(job)[:1], job.name))
         raise click.UsageError(no_such("job", target, known, told))
     return found[0]
-
-
-def _scripts_of(job: Job) -> tuple[str, ...]:
-    """``train`` of the job ``train-4064``; also the script's path and the name of its file."""
-    return job.name.rpartition("-")[0], job.script, Path(job.script).name
 
 
 def _of_job(job: Job) -> ClusterTarget:
@@ -114,7 +101,3 @@ def cluster_of_tf_config() -> ClusterTarget:
             "Which cluster? No job of `tfmini launch` runs. Give the address of a server, HOST:PORT, or set TF_CONFIG."
         )
     return ClusterTarget(next(iter(tasks.values())), tasks, None)
-
-
-def _names(jobs: list[Job]) -> str:
-    return ", ".join(f"{job.name} ({len(job.tasks)} task{'s' if len(job.tasks) != 1 else ''})" for job in jobs)

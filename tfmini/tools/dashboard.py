@@ -18,7 +18,7 @@ import click
 
 from tfmini import errors
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Command, OptionalArgument
+from tfmini.command_line import HELP, Command, OptionalArgument
 from tfmini.compat.roles import tf_config
 from tfmini.launch.engine import TOKEN_ENV
 from tfmini.rpc.keys import KEYS_ENV
@@ -33,7 +33,7 @@ _ANSWER_S = 2.0  # a task that does not answer for as long is shown as silent
 _MISSING = "The page needs two more packages: pip install 'tfmini-cluster[dashboard]'."
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="P",
               help="Port of the page.  [default: a free port]")  # fmt: skip
 @click.option("--host", default=LOOPBACK, show_default=True, metavar="ADDRESS",

@@ -13,8 +13,21 @@ from typing import Any
 import click
 
 from tfmini import errors
-from tfmini.command_line import Command, OptionalArgument, OutputFile, WithScript, one_line_errors, write_text
+from tfmini.command_line import (
+    BEFORE_SCRIPT,
+    HELP,
+    BeforeScript,
+    OptionalArgument,
+    OutputFile,
+    WithScript,
+    former,
+    misplaced,
+    one_line_errors,
+    write_text,
+)
+from tfmini.compat.roles import defined_options
 from tfmini.errors import FailedPreconditionError, UnimplementedError
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.cluster_run import cluster_tasks
 from tfmini.launch.progress import shown
 from tfmini.launch.supervision import TaskId
@@ -32,19 +45,20 @@ from tfmini.text import printable, similar
 from tfmini.tools.launch import launch
 from tfmini.tools.script import TRACE_ENV, TraceOptions, Tracer, run_script
 
-_FINDINGS = 1  # the exit code of --view lint with findings
+_WRITABLE = click.Path(exists=True, dir_okay=False, writable=True)
 _LINES = 50  # lines of a difference without --full
 
 
 class _Refusal(click.ClickException):
     """With --view lint: the graph cannot be inspected, or a session would refuse it."""
 
-    exit_code = 2
+    exit_code = ExitCode.REFUSED
 
 
-@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
-@click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
+@click.command(cls=WithScript, context_settings=HELP)
+@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.  [default: 1 with --workers]")
+@click.option("--workers", type=click.IntRange(0), metavar="N",
+              help="Number of worker tasks.  [default: 1 with --ps]")  # fmt: skip
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
 @click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
@@ -120,7 +134,7 @@ def _judge(found: Inspection) -> None:
         more = f" ({len(refusals) - 1} more)" if len(refusals) > 1 else ""
         raise _Refusal(f"A session would refuse this step{more}: {refusals[0].text}")
     if found.problems():
-        sys.exit(_FINDINGS)
+        sys.exit(ExitCode.FAILED)
 
 
 def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Difference:
@@ -135,9 +149,10 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
 
 def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
     # The output of the script must not mix with the answer.
+    ps = 1 if options["ps"] is None and options["workers"] is not None else options["ps"]  # as with `tfmini launch`
     with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         return inspected(
-            source, ps=options["ps"], workers=options["workers"], cluster=options["cluster"],
+            source, ps=ps, workers=options["workers"], cluster=options["cluster"],
             master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
             batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
         )  # fmt: skip
@@ -190,9 +205,11 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
 # ---- `tfmini trace`: runs a script and writes the timeline of one of its steps -------------------------------------
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
-@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.")
-@click.option("--workers", type=click.IntRange(0), metavar="M", help="Number of worker tasks.")
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
+@click.option("--ps", type=click.IntRange(0), metavar="N",
+              help="Number of ps tasks.  [default: 1 with --workers or --chief]")  # fmt: skip
+@click.option("--workers", type=click.IntRange(0), metavar="N",
+              help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
 @click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
 @click.option("--task", metavar="JOB/N", help="Task whose step is traced.  [default: chief/0 or worker/0]")
 @click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
@@ -201,8 +218,9 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
 @click.option("-o", "--output", type=OutputFile(), default="timeline.json",
               show_default=True, help="File for the timeline.")  # fmt: skip
 @click.option("--html", type=OutputFile(), help="Also write the timeline as a page.")
-@click.option("--profile", type=click.Path(exists=True, dir_okay=False, writable=True),
+@click.option("--update-profile", type=_WRITABLE,
               help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
+@former("--profile", "--update-profile", "update_profile", _WRITABLE)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
@@ -214,20 +232,23 @@ def trace(
     fetch: str,
     output: str,
     html: str | None,
-    profile: str | None,
+    update_profile: str | None,
     script: str,
     args: tuple[str, ...],
 ) -> None:
     """Run SCRIPT ARGS... and write the timeline of one of its steps: the ops, transfers and waits of all tasks.
 
     With --ps, --workers or --chief the script runs as every task of a local cluster, as with `tfmini launch`;
-    otherwise in this process, as with `tfmini run`. A training step is one that updates variables by an optimizer,
+    otherwise in this process, as with `tfmini run`. The script's own options follow its name (a -- between them is
+    ignored). A training step is one that updates variables by an optimizer,
     or gives its gradients to be aggregated; if the graph has no such step, or with --fetch, every step counts.
     Open the timeline at ui.perfetto.dev; `tfmini inspect --trace` adds its times to the tables.
     """
     clustered = ps is not None or workers is not None or chief
     ps, workers = 1 if ps is None else ps, 1 if workers is None else workers
     where = _task(task, cluster_tasks(ps, workers, chief) if clustered else [], chief)
+    if text := misplaced(click.get_current_context(), script, args, defined_options):
+        click.echo(f"tfmini: {text}", err=True)
     path = Path(output).absolute()
     path.unlink(missing_ok=True)
     request = TraceOptions(str(path), run_number, where, fetch)
@@ -242,8 +263,8 @@ def trace(
     traced = read_trace(path)
     if html:
         _write_page(html, traced)
-    if profile:
-        _write_times(profile, traced)
+    if update_profile:
+        _write_times(update_profile, traced)
     answer.print(summary(traced))
     answer.print(f"the timeline is in {output}: open it at https://ui.perfetto.dev or in chrome://tracing")
     sys.exit(code)

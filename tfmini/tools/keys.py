@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from tfmini import errors
-from tfmini.command_line import Command
+from tfmini.command_line import HELP, Command
 from tfmini.rpc.keys import KEYS_ENV, admit, admitted_file, generate_keys, load_keys
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
 @click.option("--name", default="tfmini", show_default=True, help="Name of the files.")
 @click.option(
     "--client-of",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import select
 import shlex
+import signal
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,16 +24,19 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import Command
-from tfmini.compat.roles import role_arguments, role_flags_of, script_text, tf_config
+from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
+from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
+from tfmini.devices import DeviceSpec
+from tfmini.exit_codes import ExitCode
+from tfmini.jobs import Job, RunningJob, running_jobs
 from tfmini.json_log import LOG_JSON_ENV
 from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
 from tfmini.launch.control import Control, ask
 from tfmini.launch.engine import Engine, EngineError, NamedRole, TaskCommand, engine_class, member_of
-from tfmini.launch.jobs import RunningJob
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
-from tfmini.launch.supervision import SERVICE_JOBS, RunOver, ScaleError, Supervision, TaskId
+from tfmini.launch.supervision import SERVICE_JOBS, PrintNote, RunOver, ScaleError, Supervision, TaskId
+from tfmini.terminal import Rows, console
 from tfmini.text import printable, printable_lines
 from tfmini.tools.cluster_target import find_job
 from tfmini.tools.dashboard import LaunchedPage
@@ -35,46 +44,70 @@ from tfmini.tools.script import STEP_TIMES_ENV, read_times, run_script
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PATIENCE_S = 0.5  # with a reader who does not read the end of a run that was told to end
-_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @launch_options
+@click.option("--check", "checks", is_flag=True, help="Start nothing; say what would run, and what would stop it.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def launch(script: str, args: tuple[str, ...], **values: Any) -> None:
+def launch(script: str, args: tuple[str, ...], checks: bool, **values: Any) -> None:
     """Run SCRIPT ARGS... as every task of a cluster, each as with `tfmini run`.
 
     The tasks are processes of this machine; with --on, another engine starts them.
 
-    Each process gets its task in TF_CONFIG and, if SCRIPT defines them, in the flags --job_name, --task_index (or
-    --task_id), --ps_hosts and --worker_hosts. In ARGS, {job}, {task}, {ps_hosts} and {worker_hosts} are replaced.
+    The script's own options follow its name (a -- between them is ignored). In ARGS, {job}, {task}, {ps_hosts} and
+    {worker_hosts} are replaced. Each process gets its task in TF_CONFIG and, if SCRIPT defines them, in the flags
+    --job_name, --task_index (or --task_id), --ps_hosts and --worker_hosts.
 
     Only the tasks of the run can connect to its servers, unless TFMINI_KEYS names a key that others have, too.
 
     When all workers (and the chief) have finished, the ps tasks are stopped. A worker inside server.join() counts as
     a ps: it is stopped when the others have finished. The exit code is 0, or that of the first task that failed
-    (128 + the number of the signal that killed it).
+    (128 + the number of the signal that killed it). With --check it is 1 if there is a problem.
     """
     options = LaunchOptions(**values)
-    options.check()
-    if options.sbatch is not None:
-        _write_batch_script(options, options.sbatch, script, args)
-        return
+    if checks:
+        from tfmini.tools.launch_check import check  # the inspector is not for every start
+
+        options.check()
+        sys.exit(check(options, script, args))
+    say = console_for(options)
+    with _errors_as_json(say):
+        options.check()
+        if options.sbatch is not None:
+            _write_batch_script(options, options.sbatch, script, args)
+            return
+        code = _launched(options, script, args, say)
+    sys.exit(code)
+
+
+def _launched(options: LaunchOptions, script: str, args: Sequence[str], say: Console) -> int:
     engine: Engine = engine_class(options.on)(options.engine_options(script, args))
     if options.restarts and not (engine.adds_tasks or engine.restarts_all):
         raise click.UsageError(f"--restarts is not for --on {options.on}, which starts all tasks at once or none.")
-    say = console_for(options)
     for option in options.unused():
-        _say(say, f"{option} has no effect with --on {options.on}.")
-    for option in _misplaced(script, args):
-        _say(say, f"{option} follows {script}, so it is passed to the script; put options of launch before it.")
+        _say(say, PrintNote(f"{option} has no effect with --on {options.on}.", "WARNING"))
+    if text := misplaced(click.get_current_context(), script, args, defined_options):
+        _say(say, PrintNote(text, "WARNING"))
     with _measuring(options) as folder:
         code = run_cluster(engine, options, script, args, say)
         if folder:
-            _say(say, f"{_predicted(options, script, args, folder)}.")
-    sys.exit(code)
+            _say(say, PrintNote(f"{_predicted(options, script, args, folder)}."))
+    return code
+
+
+@contextmanager
+def _errors_as_json(say: Console) -> Iterator[None]:
+    """With --log-json an error of the command is one line of the log as well."""
+    try:
+        yield
+    except click.ClickException as error:
+        if not isinstance(say, JsonConsole):
+            raise
+        _say(say, PrintNote(error.format_message(), "ERROR", returncode=error.exit_code))
+        sys.exit(error.exit_code)
 
 
 @contextmanager
@@ -135,7 +168,7 @@ def run_cluster(engine: Engine, options: LaunchOptions, script: str, args: Seque
             for sink in () if was_ended else sinks:
                 sink.drain()
     except KeyboardInterrupt:  # before or after the run, such as from one who does not read the rest of its output
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     return finish.exit_code
 
 
@@ -159,14 +192,14 @@ def _finish_of(
 ) -> RunOver:
     tasks = options.tasks()
     if not options.workers and not options.chief:
-        _say(say, "there are only ps tasks: the cluster runs until you end it (Ctrl-C).")
+        _say(say, PrintNote("there are only ps tasks: the cluster runs until you end it (Ctrl-C)."))
     restarts = 0 if engine.restarts_all else options.restarts
     has_bars = is_terminal(sys.stderr) and not options.log_json
     screen: Any = SinkStream(err, sys.stderr, is_drawing=True)
     display = LaunchProgress(tasks, Bars(Console(file=screen)) if has_bars else None)
     with (
         key_of_run() as key_file,
-        LaunchedPage(options.page_port(), key_file, lambda text: _say(say, text, display)) as page,
+        LaunchedPage(options.page_port(), key_file, lambda text: _say(say, PrintNote(text), display)) as page,
         Control() as control,
         RunningJob(script, key_file, control.path) as job,
     ):
@@ -186,7 +219,7 @@ def _finish_of(
             limits=RunLimits(options.grace_s, options.coordinator_timeout, options.start_within),
             sink=out,
             prefixes=TaskPrefixes(tasks, Console(no_color=options.no_color or None), colour=not options.no_color),
-            say=lambda text: _say(say, text, display),
+            say=lambda note: _say(say, note, display),
             display=display,
             log_json=options.log_json,
             request_of=options.request_of,
@@ -213,9 +246,10 @@ def task_commands(
     """The command of every task of a cluster, by the addresses and the cores of its places."""
     flags = role_flags_of(script)
     # Without PYTHONUNBUFFERED, output would arrive at the end.
+    given = ["--", *args] if args[:1] == ("--",) else args  # `tfmini run` takes the first one for its own
     return {
         task: TaskCommand(
-            arguments=["run", script, *role_arguments(*task, spec, flags, args)],
+            arguments=["run", script, *role_arguments(*task, spec, flags, given)],
             defaults={
                 "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(options.threads(task, count)))
             },
@@ -227,31 +261,30 @@ def task_commands(
     }  # fmt: skip
 
 
-def _misplaced(script: str, args: Sequence[str]) -> list[str]:
-    """The script's arguments that are options of `launch` and do not occur in the script's text."""
-    context = click.get_current_context()
-    ours = {spelling for option in context.command.params for spelling in option.opts if spelling.startswith("--")}
-    given = dict.fromkeys(arg.partition("=")[0] for arg in args)
-    text = script_text(script)
-    return [word for word in given if word in ours and word[2:] not in text and word[2:].replace("-", "_") not in text]
-
-
-def _say(console: Console, text: str, display: LaunchProgress | None = None) -> None:
+def _say(console: Console, note: PrintNote, display: LaunchProgress | None = None) -> None:
+    text = printable_lines(note.text)
     with nullcontext() if display is None else display.cleared():
-        console.print(f"tfmini: {printable_lines(text)}", markup=False, emoji=False)
+        if isinstance(console, JsonConsole):
+            console.log(text, **note.facts())
+        else:
+            console.print(f"tfmini: {text}", markup=False, emoji=False)
 
 
 def _report(console: Console, finish: RunOver, run: ClusterRun) -> None:
     if not finish.summary:
         return
-    lines = run.last_lines(finish.failed) if finish.failed else []
+    last = run.last_lines(finish.failed) if finish.failed else []
+    lines = [printable(_COLOURS.sub("", line)) for line in last]
+    note = PrintNote(f"{finish.summary}.", "ERROR", finish.failed, finish.exit_code)
     is_shown = len(run.requests) == 1 and lines  # the output of a single task has just ended with them
-    if finish.failed is None or is_shown:
-        _say(console, f"{finish.summary}.")
-        return
-    _say(console, f"{finish.summary}. Its last lines:")
-    for line in lines or ["(no output)"]:
-        console.print(f"  | {printable(_COLOURS.sub('', line))}", markup=False, emoji=False, highlight=False)
+    if isinstance(console, JsonConsole):
+        console.log(note.text, **note.facts(), **({"last_lines": lines} if finish.failed else {}))
+    elif finish.failed is None or is_shown:
+        _say(console, note)
+    else:
+        _say(console, PrintNote(f"{note.text} Its last lines:"))
+        for line in lines or ["(no output)"]:
+            console.print(f"  | {line}", markup=False, emoji=False, highlight=False)
 
 
 # ---- `tfmini launch --on slurm --sbatch FILE`: a batch script that does the same when Slurm runs it ----------------
@@ -318,7 +351,7 @@ def _tuning(function: Callable[..., Any]) -> Any:
     return function
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @click.option("-np", "--num-proc", "count", type=click.IntRange(1), required=True, metavar="N", help="Number of ranks.")
 @click.option("-H", "--hosts", metavar="HOST:SLOTS,...", help="Only this machine: localhost:4.")
 @click.option("--hostfile", "-hostfile", type=click.Path(exists=True, dir_okay=False), help="Likewise, in a file.")
@@ -342,6 +375,8 @@ def horovodrun(
     script, *args = _script(command)
     if not Path(script).is_file():
         raise click.UsageError(f"There is no file {script!r}.")
+    if text := misplaced(click.get_current_context(), script, args, defined_options):
+        click.echo(f"tfmini: {text}", err=True)
     options = LaunchOptions(ps=0, workers=count, start_within=start_timeout)
     options.check()
     try:
@@ -378,10 +413,42 @@ def _script(command: Sequence[str]) -> list[str]:
     return words
 
 
-# ---- `tfmini scale`: lets workers join a running job, and leave it -------------------------------------------------
+# ---- `tfmini jobs`, `scale`, `logs` and `stop`: the running jobs of this user on this machine ---------------------
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Command, context_settings=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each job.")
+def jobs(as_json: bool) -> None:
+    """List the running jobs of `tfmini launch` that this user has started on this machine."""
+    from tfmini.show.status.explanation import seconds  # not for every start
+
+    found = running_jobs()
+    if as_json:
+        for job in found:
+            click.echo(json.dumps(asdict(job)))
+        return
+    if not found:
+        click.echo("no job runs")
+        return
+    table = Rows.of("job", "script", ">launcher", "tasks", ">for")
+    for job in found:
+        counts = Counter(DeviceSpec.from_string(task).job for task in job.tasks)
+        tasks = ", ".join(f"{count} {name}" for name, count in counts.items())
+        table.add_row(job.name, job.script, str(job.pid), tasks, seconds(time.time() - job.began_s))
+    console().print(table)
+
+
+def _order(job: Job, name: str, argument: int | str) -> Any:
+    """The result of an order to the launcher of a job."""
+    if not job.control:
+        raise click.ClickException(f"{job.name} takes no orders: its launcher could not make a socket for them.")
+    try:
+        return ask(job.control, name, argument)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{job.name} does not answer: {error}") from None
+
+
+@click.command(cls=Command, context_settings=HELP)
 @click.option("--workers", type=click.IntRange(1), required=True, metavar="N", help="Number of workers from now on.")
 @click.argument("job", required=False)
 def scale(job: str | None, workers: int) -> None:
@@ -392,14 +459,57 @@ def scale(job: str | None, workers: int) -> None:
     its step.
     """
     found = find_job(job)
-    if not found.control:
-        raise click.ClickException(f"{found.name} takes no orders: its launcher could not make a socket for them.")
     try:
-        click.echo(f"{found.name}: {ask(found.control, workers)}")
+        click.echo(f"{found.name}: {_order(found, 'workers', workers)}")
     except ScaleError as error:
         raise click.ClickException(f"{found.name} cannot have {workers} workers: {error}") from None
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{found.name} does not answer: {error}") from None
+
+
+@click.command(cls=Command, context_settings=HELP)
+@click.option("--task", default="", metavar="JOB/N", help="Only this task, such as worker/1.")
+@click.argument("job", required=False)
+def logs(job: str | None, task: str) -> None:
+    """Print the last lines, at most 20, that each task of a running JOB of `tfmini launch` has written.
+
+    JOB is the name of the job, its script or its launcher's process id; without it, the only job that runs. The whole
+    output goes where the launcher writes; nothing else keeps it.
+    """
+    found = find_job(job)
+    try:
+        lines = _order(found, "logs", task)
+    except ScaleError as error:  # of another version
+        raise click.ClickException(f"{found.name}: {error}") from None
+    if task and not lines:
+        raise click.UsageError(f"{found.name} has no task {task}; see `tfmini jobs`.")
+    for name, written in lines.items():
+        for line in written:
+            click.echo(f"[{name}] {printable(_COLOURS.sub('', line))}")
+
+
+@click.command(cls=Command, context_settings=HELP)
+@click.argument("job", required=False)
+def stop(job: str | None) -> None:
+    """End a running JOB of `tfmini launch`, and wait for its end.
+
+    The workers finish their step, the chief saves, and then the ps tasks end. JOB is the name of the job, its script or
+    its launcher's process id; without it, the only job that runs. The launcher gets SIGTERM; a second stop kills all
+    tasks.
+    """
+    found = find_job(job)
+    try:
+        process = os.pidfd_open(found.pid)
+    except OSError:
+        click.echo(f"{found.name} has ended")
+        return
+    try:
+        if found.pid in [each.pid for each in running_jobs()]:  # the number is not yet that of another process
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+        select.select([process], [], [])
+    except OSError as error:
+        raise click.ClickException(f"{found.name} could not be ended: {error.strerror}") from None
+    finally:
+        os.close(process)
+    click.echo(f"{found.name} has ended")
 
 
 # ---- `tfmini run --cluster NAME`: this process is one task of a cluster, and a scheduler has started it ------------
@@ -420,11 +530,12 @@ def run_member(cluster: str, script: str, args: Sequence[str], values: dict[str,
     workers = member.workers(values["ps"] + values["chief"], values.pop("workers"))
     options = LaunchOptions(on=cluster, workers=workers, **values)
     say = console_for(options)
-    code: int = member.run(
-        lambda engine: run_cluster(engine, options, script, args, say),
-        options.engine_options(script, args),
-        options.start_within,
-    )
+    with _errors_as_json(say):
+        code: int = member.run(
+            lambda engine: run_cluster(engine, options, script, args, say),
+            options.engine_options(script, args),
+            options.start_within,
+        )
     return code
 
 

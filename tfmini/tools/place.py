@@ -11,31 +11,25 @@ from typing import Any
 import click
 from rich.console import Group
 
-from tfmini.command_line import OptionalArgument, OutputFile, ProfileFile, WithScript, one_line_errors, valued
+from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.models import Models, Script, size_text
 from tfmini.show.planning.search import Proposal, propose
 from tfmini.show.simulation.prediction import Topology
-from tfmini.show.simulation.profile import read_profile
 from tfmini.terminal import Rows, console, plain
+from tfmini.tools.simulate import profile_option
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _ROWS = 20  # of the variables, without --full
 
 
-@click.command(cls=WithScript, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
-@valued("--workers", click.IntRange(1), "M", "Number of workers that run the step at once.", default=1)
+@valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
-@valued(
-    "--profile",
-    ProfileFile(),
-    None,
-    "Costs of the machines, from `tfmini calibrate` or written by hand.",
-    default="profile.toml",
-)
+@profile_option
 @click.option(
     "--ps-memory",
     multiple=True,
@@ -65,19 +59,22 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
     limits = _limits(options["ps_memory"], options["ps"])
     with shown(), one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         models = _models(script, options, limits)
-        described = {name: options[name] for name in ("workers", "link", "profile", "batch")}
+        described = {name: options[name] for name in ("workers", "link", "batch")}
+        described["profile"] = options["profile"].name
         found = propose(models, trials=options["trials"], seed=options["seed"], described=described)
     try:
         found.plan.save(output)
     except OSError as error:
         raise click.ClickException(f"Cannot write {output}: {error.strerror}.") from None
     console().print(_shown(found, output, full))
+    if options["profile"].note:
+        console().print(options["profile"].note)
 
 
 def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
     jobs = read_cluster(ps=options["ps"], workers=options["workers"])
     assert jobs is not None
-    profile, link = read_profile(options["profile"]), options["link"] or ""
+    profile, link = options["profile"].read(), options["link"] or ""
     source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
 
     models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), options["workers"], limits)
@@ -105,7 +102,8 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
 
 
 def _shown(found: Proposal, output: str, full: bool) -> Group:
-    parts: list[Any] = [_steps(found), "", _variables(found, full)]
+    held = ", ".join(map(size_text, found.problem.memory(found.arrangement)))
+    parts: list[Any] = [_steps(found), "", _variables(found, full), plain(f"all on a ps: {held}")]
     if found.plan.ops:
         parts += ["", "ops that move:", *(plain(f"  {op} to ps/{task}") for op, task in found.plan.ops.items())]
     if len(found.by_ps) > 1:
@@ -132,7 +130,7 @@ def _time(seconds: float) -> str:
 
 
 def _variables(found: Proposal, full: bool) -> Rows:
-    table = Rows.of("variable, with its slots", ">bytes", ">ps")
+    table = Rows.of("variable, with its slots", ">bytes", "~ps", one_line=True)
     rows = sorted(zip(found.problem.items, found.arrangement.tasks), key=lambda row: -row[0].nbytes)
     for item, tasks in rows if full else rows[:_ROWS]:
         where = ", ".join(map(str, tasks))
@@ -140,8 +138,6 @@ def _variables(found: Proposal, full: bool) -> Rows:
     hidden = 0 if full else len(rows) - _ROWS
     if hidden > 0:
         table.add_row(f"… {hidden} more (--full)", "", "")
-    held = found.problem.memory(found.arrangement)
-    table.add_row("all on a ps", ", ".join(map(size_text, held)), "")
     return table
 
 

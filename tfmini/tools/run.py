@@ -5,33 +5,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from tfmini.command_line import Command
+from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, former, misplaced
+from tfmini.compat.roles import defined_options
 from tfmini.json_log import LOG_JSON_ENV, install
 from tfmini.launch.cluster_run import member_options
 from tfmini.launch.progress import work_shown
+from tfmini.library_log import is_launched
 from tfmini.rpc.addresses import ADDRESSES_ENV, BIND_ENV, PORTS_ENV
 from tfmini.tools.script import run_script
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 # How servers of the script use the network: each option sets an environment variable.
 _NETWORK_OPTIONS = (
     ("--bind", "HOST", BIND_ENV, "Interface at which servers listen: an address, a name, or as in eth1."),
     ("--ports", "FIRST-LAST", PORTS_ENV, "Ports for servers whose address has none, and for streams between hosts."),
-    ("--addresses", "DIRECTORY", ADDRESSES_ENV, "Where tasks write their addresses, so that they may move."),
+    ("--address-book", "DIRECTORY", ADDRESSES_ENV, "Where tasks write their addresses, so that they may move."),
 )
 
 
-def network_options(command: _Command) -> _Command:
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options to a command. Its function does not get them."""
     for name, metavar, variable, told in reversed(_NETWORK_OPTIONS):
         option = click.option(name, metavar=metavar, help=told, expose_value=False, callback=_setter(variable))
         command = option(command)
-    return command
+    return former("--addresses", "--address-book", "", then=_setter(ADDRESSES_ENV))(command)
 
 
 def _setter(variable: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
@@ -42,14 +43,16 @@ def _setter(variable: str) -> Callable[[click.Context, click.Parameter, str | No
     return set_variable
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @member_options
 @network_options
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(context: click.Context, script: str, args: tuple[str, ...], cluster: str | None, **values: Any) -> None:
-    """Run SCRIPT ARGS... so that `import tensorflow` imports tfmini. The script's own options follow its name.
+    """Run SCRIPT ARGS... so that `import tensorflow` imports tfmini.
+
+    The script's own options follow its name (a -- between them is ignored).
 
     Everything else is as with `python SCRIPT ARGS...`. An installed TensorFlow is neither used nor changed. A script
     for Python 2 does not run; the command lists the lines to change.
@@ -68,5 +71,8 @@ def run(context: click.Context, script: str, args: tuple[str, ...], cluster: str
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} needs --cluster. To start a cluster, use: tfmini launch {option} …")
+    text = "" if is_launched() else misplaced(context, script, args, defined_options)
+    if text:
+        click.echo(f"tfmini: {text}", err=True)
     with work_shown():
         sys.exit(run_script(script, args))

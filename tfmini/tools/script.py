@@ -7,10 +7,12 @@ import builtins
 import contextlib
 import io
 import json
+import logging
 import os
 import signal
 import statistics
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -22,10 +24,11 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from tfmini import errors
+from tfmini import errors, json_log
 from tfmini.cluster import tf_config_object
 from tfmini.compat import internals, old_python
 from tfmini.compat.roles import script_text
+from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
 from tfmini.protos import RunMetadata, RunOptions
@@ -33,6 +36,8 @@ from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.master.registration import Signature
 from tfmini.text import similar
 from tfmini.tools import python2
+
+_log = logging.getLogger("tfmini.run")
 
 # ---- Traces one run of a session in an unmodified script -----------------------------------------------------------
 # `tfmini trace` sets an environment variable with its request; `tfmini run`, in the process of the
@@ -329,8 +334,6 @@ def read_times(folder: str) -> StepTimes | None:
 
 # ---- Runs a script in this process as ``python SCRIPT ARGS...`` does, with tfmini as ``tensorflow`` ----------------
 
-_INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
-
 
 def run_script(script: str, args: Sequence[str]) -> int:
     """Runs ``script`` as ``__main__`` and returns its exit code.
@@ -381,18 +384,25 @@ def _report(error: BaseException, script: str) -> int:
     # As Python does for an exception that nobody has handled: what runs at exit looks whether there was one.
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if isinstance(error, KeyboardInterrupt) and is_launched():
-        return _INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
+        return ExitCode.INTERRUPTED  # the launcher forwards Ctrl-C to all tasks: a traceback of each would be noise
     if end := _end_of_run(error):
         print(f"tfmini: {end}", file=sys.stderr)
         return 0
     shown = _below_this_file(error.__traceback__)
     error.__traceback__ = shown
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, shown  # for handlers at exit
-    sys.excepthook(type(error), error, shown)
-    sys.stderr.flush()
-    for line in _hints(error, script):
+    # For handlers at exit, and for a debugger after the end, which shows all frames.
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, shown
+    hidden = 0 if os.environ.get(TRACEBACK_ENV) == "full" else _hide_internal_frames(error)
+    if json_log.is_wanted():
+        _log.error("%s: %s", type(error).__name__, error, exc_info=error)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+    frames = "1 frame" if hidden == 1 else f"{hidden} frames"
+    left_out = [f"{frames} inside tfmini left out; {TRACEBACK_ENV}=full shows them."] if hidden else []
+    for line in [*_hints(error, script), *left_out]:
         print(f"tfmini: {line}", file=sys.stderr)
-    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return ExitCode.INTERRUPTED if isinstance(error, KeyboardInterrupt) else ExitCode.FAILED
 
 
 def _end_of_run(error: BaseException) -> str:
@@ -409,6 +419,80 @@ def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
+
+
+# ---- The frames of tfmini in a script's traceback ------------------------------------------------------------------
+# They tell the script's author nothing when tfmini has refused what the script gave it. They are left out then, and
+# stay when tfmini may be to blame: whoever looks for the bug cannot always run the script again.
+
+TRACEBACK_ENV = "TFMINI_TRACEBACK"
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_STANDARD = str(Path(os.__file__).parent) + os.sep
+_INSTALLED = (_STANDARD, *sysconfig.get_paths().values(), "<frozen")
+
+
+def _hide_internal_frames(error: BaseException) -> int:
+    """Removes the frames of tfmini from the tracebacks of an error and of its causes; returns how many.
+
+    An error behind which nothing but tfmini is left (it was handled there) is no longer shown as the context.
+    """
+    if not _is_refusal(error):
+        return 0
+    hidden = 0
+    each: BaseException | None = error
+    while each is not None:
+        frames = _frames(each)
+        kept = _kept(frames)
+        hidden += len(frames) - len(kept)
+        each.__traceback__ = _chain(kept)
+        context = None if each.__suppress_context__ else each.__context__
+        if each.__cause__ is None and context is not None and not _kept(_frames(context)):
+            each.__suppress_context__, context = True, None
+        each = each.__cause__ or context
+    return hidden
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a ``raise`` statement of tfmini has refused something, or code of the user that tfmini calls has failed.
+
+    A Ctrl-C counts as one. Anything else that fails inside tfmini may be a bug of it, and so is an InternalError.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or isinstance(error, errors.InternalError):
+        return False
+    innermost = frames[-1]
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    if innermost.filename.startswith(_PACKAGE):
+        return (innermost.line or "").startswith("raise ")
+    return not innermost.filename.startswith(_INSTALLED)
+
+
+def _kept(frames: Sequence[TracebackType]) -> list[TracebackType]:
+    """The frames without those of tfmini, and without those of the standard library that come between them."""
+    kept, is_inside = [], False
+    for frame in frames:
+        file = frame.tb_frame.f_code.co_filename
+        is_inside = file.startswith(_PACKAGE) or is_inside and file.startswith(_STANDARD)
+        if not is_inside:
+            kept.append(frame)
+    return kept
+
+
+def _frames(error: BaseException) -> list[TracebackType]:
+    frames, frame = [], error.__traceback__
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.tb_next
+    return frames
+
+
+def _chain(frames: Sequence[TracebackType]) -> TracebackType | None:
+    """A traceback of these frames. It is a new one, so that the old one stays whole."""
+    following = None
+    for frame in reversed(frames):
+        following = TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return following
 
 
 def _hints(error: BaseException, script: str) -> list[str]:

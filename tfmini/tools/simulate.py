@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tfmini.command_line import Command, OutputFile, ProfileFile, one_line_errors, write_text
+from tfmini.command_line import HELP, Command, OutputFile, WithScript, one_line_errors, write_text
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
@@ -33,7 +33,7 @@ from tfmini.show.simulation.predictor import (
     tasks_of,
     worker_counts,
 )
-from tfmini.show.simulation.profile import format_profile, read_profile
+from tfmini.show.simulation.profile import LAPTOP, OWN, SERVERS, ChosenProfile, format_profile
 from tfmini.terminal import Rows, console
 from tfmini.text import printable
 from tfmini.tools.script import TRACE_ENV, StepTimes, TraceOptions
@@ -42,13 +42,27 @@ _BAR, _PATH = 30, 15
 _MODES = ("async", "sync", "allreduce")
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+def _chosen(ctx: click.Context, param: click.Parameter, given: str | None) -> ChosenProfile:
+    try:
+        return ChosenProfile.of(given, ctx.params.get("link") or "")
+    except FileNotFoundError as error:
+        raise click.UsageError(str(error)) from None
+
+
+#: Of commands with an option ``--link`` before it.
+profile_option = click.option(
+    "--profile", callback=_chosen, metavar="FILE",
+    help=f"Costs of the machines: a file of `tfmini calibrate`, or {LAPTOP} or {SERVERS}, which come with tfmini."
+         f"  [default: {OWN}; without it {LAPTOP}, or with --link {SERVERS}]",
+)  # fmt: skip
+
+
+@click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Number of ps tasks.")
-@click.option("--workers", default="1", show_default=True, metavar="M|A..B", help="Number of workers, or a range.")
+@click.option("--workers", default="1", show_default=True, metavar="N|A..B", help="Number of worker tasks, or a range.")
 @click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
               " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
-@click.option("--profile", type=ProfileFile(), default="profile.toml", show_default=True,
-              help="Costs, from `tfmini calibrate`.")  # fmt: skip
+@profile_option
 @click.option("--mode", type=click.Choice(_MODES), help="Refuse a script that trains in another way.")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--batch", type=click.IntRange(1), metavar="B", help="Batch size: the value of unknown first dimensions.")
@@ -58,10 +72,12 @@ _MODES = ("async", "sync", "allreduce")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
-    ps: int, workers: str, link: str, profile: str, mode: str | None, fetch: tuple[str, ...], batch: int | None,
-    steps: int, seed: int, script: str, args: tuple[str, ...],
+    ps: int, workers: str, link: str, profile: ChosenProfile, mode: str | None, fetch: tuple[str, ...],
+    batch: int | None, steps: int, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Predict the step times of SCRIPT on a cluster. SCRIPT builds its graph and ends at its first Session.run.
+    """Predict the step times of SCRIPT on a cluster.
+
+    SCRIPT runs up to its first Session.run; ARGS (after --) are passed to it.
 
     Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
     help.
@@ -79,7 +95,7 @@ def simulate(
     with shown(), one_line_errors():
         counts = worker_counts(workers)
         each = steps_each(counts, steps)
-        points = sweep(counts, inspected, read_profile(profile), link, each, seed)
+        points = sweep(counts, inspected, profile.read(), link, each, seed)
     answer = console()
     if len(points) > 1:
         _print_sweep(answer, points)
@@ -87,6 +103,8 @@ def simulate(
         _print_one(answer, points[0])
     fewer = f", with {each} steps of each worker: {steps} would be more than {MOST_STEPS:,} in all"
     answer.print(f"predicted by the runtime in virtual time{fewer if each < steps else ''}")
+    if profile.note:
+        answer.print(profile.note)
 
 
 def _warn_of_unknown_sizes(found: Inspection) -> None:
@@ -115,9 +133,14 @@ def _headline(p: Prediction) -> str:
 
 
 def _use(p: Prediction) -> Rows:
-    table = Rows(
-        "task", "CPU (of one core)", "sends", "receives", pad_edge=True, title="share of the time in which it is busy"
-    )
+    table = Rows.of(
+        "task",
+        "=CPU (of one core)",
+        "=sends",
+        "=receives",
+        pad_edge=True,
+        title="share of the time in which it is busy",
+    )  # fmt: skip
     for task, share in sorted(p.busy.items(), key=lambda item: -item[1])[:_PATH]:
         sent, received = p.links.get(task, (0.0, 0.0))
         table.add_row(short(task), f"{share:.0%}", f"{sent:.0%}", f"{received:.0%}")
@@ -125,8 +148,8 @@ def _use(p: Prediction) -> Rows:
 
 
 def _path(events: Sequence[Event]) -> Rows:
-    table = Rows(
-        "from ms", "takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
+    table = Rows.of(
+        "=from ms", "=takes ms", "task or link", "what", pad_edge=True, title="the longest parts of the critical path"
     )
     longest = sorted(events, key=lambda event: event.start - event.end)[:_PATH]
     began = events[0].start if events else 0.0
@@ -138,7 +161,7 @@ def _path(events: Sequence[Event]) -> Rows:
 
 def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
     most = max(point.prediction.throughput for point in points)
-    table = Rows("workers", "step", "90 %", "steps/s", "efficiency", "busiest", "", pad_edge=True)
+    table = Rows.of("=workers", "=step", "=90 %", "=steps/s", "=efficiency", "busiest", "=", pad_edge=True)
     for point in points:
         p = point.prediction
         name, share = p.bottleneck()
@@ -170,6 +193,7 @@ class Comparison:
 
     predicted_s: float
     measured: StepTimes
+    note: str = ""  # about the profile
 
     @property
     def error(self) -> float:
@@ -180,21 +204,27 @@ class Comparison:
         measured_s, steps = self.measured.step_s, self.measured.steps
         return (
             f"a step was predicted to take {1e3 * self.predicted_s:.3f} ms, and took {1e3 * measured_s:.3f} ms"
-            f" (median of {steps}): the prediction is off by {self.error:+.0%}"
+            f" (median of {steps}): the prediction is off by {self.error:+.0%}{self.note and '. '}{self.note}"
         )
 
 
-def compare(script: str, args: Sequence[str], ps: int, workers: int, profile: str, measured: StepTimes) -> Comparison:
+def compare(
+    script: str, args: Sequence[str], ps: int, workers: int, profile: str | None, measured: StepTimes
+) -> Comparison:
     """Predicts the steps of a script whose tasks share this machine.
+
+    Args:
+      profile: see `ChosenProfile.of`.
 
     Raises:
       click.ClickException: the prediction is impossible; the text says why.
     """
     with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
-        costs = read_profile(profile)
+        chosen = ChosenProfile.of(profile)
+        costs = chosen.read()
         found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
         cluster = Topology.on_one_machine(tasks_of(found), costs)
-        return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured)
+        return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured, chosen.note)
 
 
 def log_in_trace(found: Comparison) -> None:
@@ -213,8 +243,8 @@ def log_in_trace(found: Comparison) -> None:
 # ---- `tfmini calibrate`: measures this machine and writes its profile ----------------------------------------------
 
 
-@click.command(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-o", "--output", type=OutputFile(), default="profile.toml",
+@click.command(cls=Command, context_settings=HELP)
+@click.option("-o", "--output", type=OutputFile(), default=OWN,
               show_default=True, help="File for the profile.")  # fmt: skip
 @click.option("--name", default="here", show_default=True, help="Name of the machine in the profile.")
 def calibrate(output: str, name: str) -> None:

@@ -32,7 +32,7 @@ def url_of(address: str, rpc_layer: str | None) -> str:
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
-@export("tf.distribute.cluster_resolver.ClusterResolver")
+@export("tf.distribute.cluster_resolver.ClusterResolver", "tf.contrib.cluster_resolver.ClusterResolver")
 class ClusterResolver(ABC):
     """Base class of the resolvers (``tf.distribute.cluster_resolver.ClusterResolver``).
 
@@ -71,7 +71,7 @@ def _is_on(device: str, job: str, task: int) -> bool:
     return f"job:{job}" in parts and f"task:{task}" in parts
 
 
-@export("tf.distribute.cluster_resolver.SimpleClusterResolver")
+@export("tf.distribute.cluster_resolver.SimpleClusterResolver", "tf.contrib.cluster_resolver.SimpleClusterResolver")
 class SimpleClusterResolver(ClusterResolver):
     """Returns given values (``tf.distribute.cluster_resolver.SimpleClusterResolver``).
 
@@ -144,7 +144,7 @@ def _overridable(
     return property(get, set_given, doc=doc)
 
 
-@export("tf.distribute.cluster_resolver.UnionResolver")
+@export("tf.distribute.cluster_resolver.UnionResolver", "tf.contrib.cluster_resolver.UnionClusterResolver")
 class UnionClusterResolver(ClusterResolver):
     """Merges several resolvers (``tf.distribute.cluster_resolver.UnionResolver``).
 
@@ -211,7 +211,7 @@ def _joined(parts: list[Tasks]) -> Tasks:
     return merged
 
 
-@export("tf.distribute.cluster_resolver.TFConfigClusterResolver")
+@export("tf.distribute.cluster_resolver.TFConfigClusterResolver", "tf.contrib.cluster_resolver.TFConfigClusterResolver")
 class TFConfigClusterResolver(ClusterResolver):
     """Reads ``TF_CONFIG`` at every call (``tf.distribute.cluster_resolver.TFConfigClusterResolver``).
 
@@ -268,7 +268,9 @@ class TFConfigClusterResolver(ClusterResolver):
         return url_of(spec.task_address(job, index), rpc_layer or self.rpc_layer)
 
 
-@export("tf.distribute.cluster_resolver.KubernetesClusterResolver")
+@export(
+    "tf.distribute.cluster_resolver.KubernetesClusterResolver", "tf.contrib.cluster_resolver.KubernetesClusterResolver"
+)
 class KubernetesClusterResolver(ClusterResolver):
     """Gets the running pods from Kubernetes (``tf.distribute.cluster_resolver.KubernetesClusterResolver``).
 
@@ -391,7 +393,7 @@ def _parts(form: re.Pattern[str], text: str, what: str) -> list[tuple[str, str]]
     return parts
 
 
-@export("tf.distribute.cluster_resolver.SlurmClusterResolver")
+@export("tf.distribute.cluster_resolver.SlurmClusterResolver", "tf.contrib.cluster_resolver.SlurmClusterResolver")
 class SlurmClusterResolver(ClusterResolver):
     """Finds the tasks of a job step of Slurm (``tf.distribute.cluster_resolver.SlurmClusterResolver``).
 
@@ -497,3 +499,18 @@ def _gpus_of_this_node() -> int:
     except (OSError, subprocess.SubprocessError):
         return 0
     return len(listed.stdout.strip().splitlines())
+
+
+@export("tf.distribute.cluster_resolver.TPUClusterResolver", "tf.contrib.cluster_resolver.TPUClusterResolver")
+class TPUClusterResolver(ClusterResolver):
+    """The cluster of a Cloud TPU (``TPUClusterResolver``): a class to name, not to make.
+
+    Raises:
+      NotImplementedError: always.
+    """
+
+    def __new__(cls, tpu: Any = None, *_: object, **__: object) -> TPUClusterResolver:
+        raise NotImplementedError(
+            f"TPUClusterResolver({tpu!r}): tfmini has no TPUs. Leave the resolver out (cluster=None) and give"
+            " TPUEstimator use_tpu=False; TF_CONFIG, which `tfmini launch` sets, tells where the tasks are."
+        )

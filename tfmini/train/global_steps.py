@@ -27,7 +27,12 @@ GLOBAL_STEP_READ_KEY = "global_step_read_op_cache"
 
 @export("tf.train.global_step")
 def global_step(sess: BaseSession, global_step_tensor: GraphTensor) -> int:
-    """The value of the global step in a session (``tf.train.global_step``)."""
+    """The value of the global step in a session (``tf.train.global_step``).
+
+    Args:
+      sess: a session.
+      global_step_tensor: the variable or tensor of the global step.
+    """
     return int(np.asarray(sess.run(global_step_tensor)).item())  # also of a variable of shape [1]
 
 
@@ -83,7 +88,14 @@ def create_global_step(graph: Graph | None = None) -> Any:
     "tf.contrib.slim.get_or_create_global_step",
 )
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph; created if it does not exist."""
+    """The global step of a graph; created if it does not exist.
+
+    Args:
+      graph: default: the default graph.
+
+    Returns:
+      An int64 variable, which no optimizer trains.
+    """
     graph = graph or get_default_graph()
     found = get_global_step(graph)
     return create_global_step(graph) if found is None else found

@@ -221,6 +221,7 @@ class FeedFnHook(SessionRunHook):
 
 # ---- Hooks that log: values of tensors, steps per second -----------------------------------------------------------
 
+_STANDING_RUNS = 2
 _WARNINGS_OF_A_STANDING_STEP = 5
 
 
@@ -351,6 +352,7 @@ class StepCounterHook(SessionRunHook):
         self._summary_writer = summary_writer
         self._output_dir = output_dir
         self._last_global_step: int | None = None
+        self._standing = 0  # successive runs that have read the value of the run before
         self._warnings = 0
         self._steps_per_run = 1
 
@@ -375,7 +377,9 @@ class StepCounterHook(SessionRunHook):
                 seconds, steps = self._timer.update_last_triggered_step(step)
                 if seconds is not None and steps is not None:
                     self._log_and_record(steps, seconds, step)
-        if before == self._last_global_step:
+        self._standing = self._standing + 1 if before == self._last_global_step else 0
+        # A run may read the step after its own increment, and the next one before it: then both read the same value.
+        if self._standing >= _STANDING_RUNS:
             self._warn_of_standing_step(before)
         self._last_global_step = before
 

@@ -466,7 +466,16 @@ def limit_epochs(tensor: TensorLike, num_epochs: int | None = None, name: str | 
 
 @dataclass
 class _Producing:
-    """The arguments that the producers share; see `input_producer`."""
+    """The arguments that the producers share.
+
+    Attributes:
+      num_epochs: how often each element is produced; then the queue ends with OutOfRangeError. None: without end.
+      shuffle: whether the elements of an epoch come in random order.
+      seed: of that order.
+      capacity: the most elements that the queue holds.
+      shared_name: sessions with this name at one server share the queue.
+      name: of the ops.
+    """
 
     num_epochs: int | None = None
     shuffle: bool = True

@@ -227,7 +227,7 @@ OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
 OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm", "global_gradient_norm"]
 
 
-@export("tf.contrib.layers.optimize_loss", "tf.contrib.slim.layers.optimize_loss")
+@export("tf.contrib.layers.optimize_loss", "tf.contrib.slim.layers.optimize_loss", "tf.contrib.slim.optimize_loss")
 def optimize_loss(
     loss: TensorLike | Callable[[], Any],
     global_step: Any,

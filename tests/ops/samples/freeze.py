@@ -15,11 +15,15 @@ sys.path[0] = os.path.abspath(f"{__file__}/../../../..")
 os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0")
 
 import tempfile  # noqa: E402
+import types  # noqa: E402
 from typing import Any  # noqa: E402
 
 import tensorflow as tf2  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 from tensorflow.python.framework import op_def_library  # noqa: E402
+
+if tf2.__version__.startswith("1."):  # its numpy is too old for the package that has the type now
+    sys.modules["ml_dtypes"] = types.SimpleNamespace(bfloat16=tf2.bfloat16.as_numpy_dtype)  # type: ignore[assignment]
 
 from tests.ops.samples import frozen, notation  # noqa: E402
 

@@ -20,7 +20,7 @@ def path_of(room: str) -> Path:
     return FOLDER / "answers" / f"{room}.json"
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - TensorFlow 1.15 has Python 3.7
 def read(room: str) -> dict[str, Any]:
     """Row text -> steps -> tensors, each as its encoding."""
     path = path_of(room)
@@ -70,6 +70,11 @@ def _knows(mine: str, wanted: str) -> bool:
     return wanted == "?" or len(dims) == len(least) and all(b in (a, "?") for a, b in zip(dims, least))
 
 
+def _same_specials(a: Any, b: Any) -> bool:
+    """Whether infinities and NaNs are in the same places. (NumPy's `equal_nan` is younger than TensorFlow 1.15.)"""
+    return bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
 def difference(ours: list[Any], theirs: list[Any], compared: str, inferred: bool = True) -> str:
     """What differs between two encodings, or ''. With ``inferred``, ours must know as much of the shape as theirs."""
     mine, wanted = ours[0].partition(" of "), theirs[0].partition(" of ")
@@ -83,8 +88,6 @@ def difference(ours: list[Any], theirs: list[Any], compared: str, inferred: bool
     a, b = np.array(ours[1:], np.float64), np.array(theirs[1:], np.float64)
     finite = np.isfinite(b)
     scale = np.abs(b[finite]).max(initial=0.0)
-    if np.array_equal(a[~finite], b[~finite], equal_nan=True) and np.all(
-        np.abs(a[finite] - b[finite]) <= TOLERANCE[kind] * scale
-    ):
+    if _same_specials(a[~finite], b[~finite]) and np.all(np.abs(a[finite] - b[finite]) <= TOLERANCE[kind] * scale):
         return ""
     return f"{ours} instead of {theirs}"

@@ -84,7 +84,8 @@ class Row(NamedTuple):
         for statement in reversed(ast.parse(self.text).body):
             calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
             names = [function.id for function in calls if isinstance(function, ast.Name)]
-            if found := [name for name in names if not name[0].islower()]:
+            found = [name for name in names if not name[0].islower()]
+            if found:
                 return found[0]
         return "functions"
 

@@ -138,6 +138,7 @@ def test_only_text_is_fed_as_strings(case: str) -> None:
         session.run(tf.identity(x), {x: value})
 
 
+@pytest.mark.filterwarnings("ignore:The chararray class is deprecated:DeprecationWarning")  # since numpy 2.5
 def test_all_kinds_of_text_are_fed_as_strings() -> None:
     x = tf.placeholder(tf.string)
     texts: list[Any] = [

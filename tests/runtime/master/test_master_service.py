@@ -42,7 +42,7 @@ def test_a_step_that_its_client_has_cancelled_is_not_started(monkeypatch: pytest
     respond.cancelled = True
     plans[0](None, types.SimpleNamespace(traced=False, parts=[None], fetches=()))  # a plan that cannot be run
     assert [type(answer) for answer in respond.answers] == [errors.CancelledError]
-    assert session.ended == 0 and session.steps() == []
+    assert session.counts.runs == 0 and session.steps() == []
 
 
 def test_a_session_that_its_client_has_cancelled_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

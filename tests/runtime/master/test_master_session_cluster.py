@@ -79,7 +79,7 @@ def test_its_steps_count_as_those_of_the_server() -> None:
         tf.Session(one.target, config=config_of(one.target, two.target)) as session,
     ):
         assert [session.run(total) for _ in range(3)] == [1.0] * 3
-        assert (one.master.steps, two.master.steps) == (3, 0)
+        assert (one.master.counts.runs, two.master.counts.runs) == (3, 0)
 
 
 def test_all_devices_of_a_server_are_there_under_its_new_name() -> None:

@@ -19,6 +19,7 @@ from tfmini.rpc.messages import (
     RegisterGraph,
     RegisterGraphReply,
 )
+from tfmini.rpc.peer import State
 from tfmini.runtime.master.registration import Registration, SessionOnTasks
 
 HERE, THERE = "/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"
@@ -48,11 +49,11 @@ class World:
             handle="s",
             options=options,
             in_process=True,
-            registered_tasks={THERE: 3},
+            incarnation_on={THERE: 3}.get,
             open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]
-        plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None)
+        plan: Any = types.SimpleNamespace(parts=self.parts, traced=False, local=None, trains=True)
         self.registration = Registration(session, plan, self.outcomes.append)
 
     @staticmethod
@@ -186,7 +187,7 @@ def test_a_session_that_a_task_opens_late_and_that_is_open_stays_open_there() ->
     slow = Slow(is_sent=True)
     slow.time_is_up()
     slow.calls.pop(1).finish(Acknowledged())
-    assert slow.session.registered_tasks == {THERE: 3} and slow.sent == [CreateWorkerSession]
+    assert slow.session.incarnation_on(THERE) == 3 and slow.sent == [CreateWorkerSession]
 
 
 def test_a_task_that_cannot_be_reached_is_not_asked_any_more_when_the_time_is_up() -> None:
@@ -194,3 +195,55 @@ def test_a_task_that_cannot_be_reached_is_not_asked_any_more_when_the_time_is_up
     slow = Slow(is_sent=False)
     slow.time_is_up()
     assert slow.calls == {}
+
+
+def test_what_keeps_a_connection_ends_with_a_session_that_is_closed_while_a_task_opens_it() -> None:
+    """Another thread closes the session after the answer has been looked at, and before the connection is held."""
+    slow, held = Slow(is_sent=True), list[str]()
+
+    def watch(callback: Any) -> Callable[[], None]:
+        slow.session.close(lambda: errors.CancelledError.of("closed"))
+        held.append("watched")
+        return lambda: held.append("let go")
+
+    slow.peer.on_lost = watch
+    slow.registration.start()
+    slow.calls.pop(1).finish(Acknowledged())
+    assert held == ["watched", "let go"]
+
+
+def test_what_is_to_be_done_at_the_end_of_a_session_that_has_ended_is_done_at_once() -> None:
+    """Its owner's entry would stay for ever."""
+    slow, done = Slow(is_sent=True), list[str]()
+    slow.session.at_end(lambda: done.append("before"))
+    slow.session.close(lambda: errors.CancelledError.of("closed"))
+    slow.session.at_end(lambda: done.append("after"))
+    assert done == ["before", "after"]
+
+
+def test_a_task_is_not_asked_to_open_a_session_that_has_been_closed() -> None:
+    """`close` would not find it among those to tell, if the answer got lost."""
+    slow = Slow(is_sent=True)
+    slow.session.close(lambda: errors.CancelledError.of("closed"))
+    slow.registration.start()
+    assert slow.sent == [] and [str(error.message) for error in slow.outcomes if error] == ["closed"]
+
+
+def test_a_task_that_compiles_for_long_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """It has opened the session: it said that CreateSession waits for it."""
+    slow, reports = Slow(is_sent=True), list[Callable[[], Any]]()
+    slow.peer.why, slow.peer.state = "no route", State.READY
+    later = slow.reactor.call_later
+    slow.reactor.call_later = lambda s, call, *args: (
+        reports.append(call) if s == 5.0 else None,
+        later(s, call, *args),
+    )[1]
+    slow.registration.start()
+    reports[0]()
+    slow.calls.pop(1).finish(Acknowledged())
+    reports[1]()
+    opens, compiles = [record.getMessage() for record in caplog.records]
+    assert opens.startswith(f"CreateSession still waiting for response from worker: {THERE} at there")
+    assert opens.endswith("(5 s; gives up after 0.2 s)")
+    assert compiles.startswith(f"RegisterGraph still waiting for response from worker: {THERE} at there: it compiles")
+    assert "CreateSession" not in compiles and "it compiles" in slow.registration.describe_wait()

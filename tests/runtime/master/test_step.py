@@ -122,3 +122,23 @@ def test_a_step_that_is_cancelled_before_its_timer_is_noted_leaves_none() -> Non
     step = Step(session, plan, lambda *outcome: None, 300.0)
     step.start(())
     assert cancelled == [True]
+
+
+def test_a_step_that_is_cancelled_while_it_is_noted_is_not_kept() -> None:
+    """Another thread cancels it after the look at its state; the note would stay in its session for ever."""
+    noted, outcomes = dict[int, Step](), list[Any]()
+
+    def add_step(step: Step) -> bool:
+        step.cancel(tf.errors.CancelledError.of("by its client"))
+        noted[step.step_id] = step
+        return True
+
+    worker = SimpleNamespace(new_step_id=lambda: 1, now=lambda: 0.0)
+    session: Any = SimpleNamespace(
+        cluster=SimpleNamespace(worker=worker, reactor=None), add_step=add_step,
+        remove_step=lambda step, failed: noted.pop(step.step_id, None),
+        drop_step=lambda step: noted.pop(step.step_id, None),
+    )  # fmt: skip
+    plan: Any = SimpleNamespace(fetches=(), parts=[])
+    Step(session, plan, lambda *outcome: outcomes.append(outcome), None).start(())
+    assert noted == {} and len(outcomes) == 1

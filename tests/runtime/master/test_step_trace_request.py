@@ -12,8 +12,7 @@ import pytest
 import tfmini as tf
 from tests.polling import poll
 from tfmini import errors, protos
-from tfmini.graph.node import Node
-from tfmini.runtime.master.step import TraceRequest, trains
+from tfmini.runtime.master.step import TraceRequest
 from tfmini.show.inspection.trace import OP, StepTrace
 from tfmini.show.status.gather import Gatherer
 from tfmini.testing import ProcessCluster
@@ -21,27 +20,12 @@ from tfmini.testing import ProcessCluster
 TASK = "/job:local/replica:0/task:0"
 
 
-def nodes(*ops: str) -> list[Node]:
-    return [Node(f"n{i}", op) for i, op in enumerate(ops)]
-
-
-@pytest.mark.parametrize("step, others, expected", [
-    (["MatMul", "ApplyAdagrad"], ["Assign"], True),
-    (["MatMul"], ["ApplyAdagrad"], False),
-    (["AccumulatorApplyGradient"], ["ApplyAdagrad"], True),
-    (["ApplyAdagrad", "AccumulatorTakeGradient"], ["AccumulatorApplyGradient"], False),
-    (["MatMul"], ["Assign"], True),
-])  # fmt: skip
-def test_which_steps_train(step: list[str], others: list[str], expected: bool) -> None:
-    assert trains(nodes(*step), nodes(*step, *others)) is expected
-
-
 def test_a_plan_that_leaves_out_updates_is_not_traced_in_their_place() -> None:
-    plan: Any = types.SimpleNamespace(feeds=(), fetches=("x:0",), targets=(), parts=[])
+    plan: Any = types.SimpleNamespace(feeds=(), fetches=("x:0",), targets=(), trains=True)
     request = TraceRequest(lambda error, trace: None)
-    other: Any = types.SimpleNamespace(find_plan=lambda signature: None, nodes={})
+    other: Any = types.SimpleNamespace(find_plan=lambda signature: None)
     assert not request.wants(other, plan)
-    session: Any = types.SimpleNamespace(find_plan=lambda signature: plan, nodes={})
+    session: Any = types.SimpleNamespace(find_plan=lambda signature: plan)
     assert request.wants(session, plan) and not request.wants(session, plan)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import time
+from xml.etree import ElementTree
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.show.dashboard.clusters import START, cluster, link, name_of, silent,
 from tests.show.status.hostile import NUMBERS, hostile_task
 from tfmini.runtime import snapshot as s
 from tfmini.show.dashboard.board import Board, Reader
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def filled(ps: int, workers: int, seconds: int) -> Board:
@@ -24,6 +27,15 @@ def filled(ps: int, workers: int, seconds: int) -> Board:
 
 def charts(message) -> dict[str, dict]:
     return {chart["id"]: chart for chart in message["charts"]}
+
+
+def lines(message) -> dict[tuple[str, str], str]:
+    """(from, to) -> the tooltip of each line of the picture."""
+    found = {}
+    for group in ElementTree.fromstring(message["picture"]).iter(f"{SVG}g"):
+        if "data-from" in group.attrib:
+            found[group.attrib["data-from"], group.attrib["data-to"]] = group.findtext(f"{SVG}title", "")
+    return found
 
 
 def test_the_first_message_has_everything_and_the_next_one_what_is_new() -> None:
@@ -49,6 +61,45 @@ def test_the_charts() -> None:
     assert found["scalar|loss"]["labels"] == ["worker/0"] and found["scalar|loss"]["title"] == "loss"
     assert found["staleness"]["columns"][0][-1] == 1.5
     assert round(found["cpu"]["columns"][0][-1], 3) == 0.3
+
+
+def test_staleness_has_a_chart_once_an_update_was_stale() -> None:
+    board, reader = Board(), Reader()
+
+    def take(second: int, newest: int) -> list[str]:
+        seen = (s.StalenessSnapshot(name_of("worker/0"), second + 1, newest / (second + 1), newest, newest),)
+        now = START + second
+        board.take(cluster(task("ps/0", now, staleness=seen), task("worker/0", now), now=now))
+        return list(charts(board.message(reader)))
+
+    assert "staleness" not in take(0, 0) + take(1, 0)  # of synchronous updates none is
+    assert "staleness" in take(2, 3)
+    assert charts(board.message(Reader()))["staleness"]["labels"] == ["worker/0"]
+
+
+def test_a_line_stays_when_nothing_runs_on_it_any_more() -> None:
+    board = filled(1, 2, 2)
+    still = [dataclasses.replace(each, links=()) for each in working(1, 2, START + 2).tasks]
+    quiet = dataclasses.replace(still[0], links=tuple(link(f"worker/{j}", 10.0) for j in range(2)))
+    board.take(cluster(quiet, *still[1:], now=START + 2))
+    assert lines(board.message(Reader()))["ps/0", "worker/1"] == "ps/0 → worker/1: 10 B/s"
+    idle = Board()
+    idle.take(cluster(quiet, *still[1:]))
+    assert lines(idle.message(Reader())) == {}  # heartbeats are no lines
+
+
+def test_tasks_keep_their_colours_and_boxes_have_different_ones() -> None:
+    board = filled(8, 8, 2)
+    first = board.message(Reader())
+    assert len({first["colours"][f"worker/{i}"] for i in range(8)}) == 8
+    assert [box["id"] for box in first["boxes"]] == ["ps/0…7 ×8", "worker/0…7 ×8"]
+    board.take(silent(working(8, 8, START + 2), "worker/3"))
+    second = board.message(Reader())
+    boxes = [box["colour"] for box in second["boxes"]]
+    assert len(boxes) == 3 == len(set(boxes))
+    assert {name: second["colours"][name] for name in first["colours"] if name != "worker/3"} == {
+        name: colour for name, colour in first["colours"].items() if name != "worker/3"
+    }
 
 
 def test_bytes_of_collectives_have_a_chart() -> None:
@@ -82,8 +133,10 @@ def test_many_lines_become_the_lowest_the_median_and_the_highest() -> None:
 
 def test_links_are_the_sums_between_boxes() -> None:
     message = filled(2, 98, 2).message(Reader())
-    rates = {(link["from"], link["to"]): link["rate"] for link in message["links"]}
-    assert rates["ps/1", "worker/0…97 ×98"] == 98 * 2.01e6 and rates["worker/0…97 ×98", "ps/0"] == 98 * 1e6
+    told = lines(message)
+    assert told["ps/1", "worker/0…97 ×98"] == "ps/1 → worker/0…97 ×98: 197 MB/s on 98 links"
+    assert told["worker/0…97 ×98", "ps/0"] == "worker/0…97 ×98 → ps/0: 98 MB/s on 98 links"
+    assert "2.01 MB/s each" in message["picture"] and "1 MB/s    each" in message["picture"]
     assert message["busiest"] == {"from": "ps/1", "to": "worker/0", "rate": 3.015e6}
 
 
@@ -150,6 +203,19 @@ def test_a_task_that_tells_odd_things_does_not_keep_the_others_from_the_page(num
     shown = json.loads(text)
     assert [box["state"] for box in shown["boxes"]] == ["ok", "ok", "ok"]
     names = {box["id"] for box in shown["boxes"]}  # the page cannot draw a line to a box that is not there
-    assert {link[end] for link in [*shown["links"], *shown["broken"]] for end in ("from", "to")} <= names
+    assert {end for way in lines(shown) for end in way} <= names
     assert "OWNED" in text and "\\u001b" not in text
     json.dumps(board.details(odd.task), allow_nan=False)
+
+
+def test_workers_that_are_outside_their_steps_are_told_as_bound_by_their_input() -> None:
+    board, opened = Board(), (s.SessionSnapshot("1", name_of("worker/0"), 9.0),)
+    for second in range(6):
+        workers = [task(f"worker/{i}", START + second, steps=second, sessions=opened) for i in range(2)]
+        board.take(cluster(task("ps/0", START + second, parts=1), *workers, now=START + second))
+    message = board.message(Reader())
+    assert message["why"]["bottleneck"].startswith(
+        "worker/0, worker/1 are outside Session.run 100 % of the time: input"
+    )
+    assert [" ".join(box["doing"]) for box in message["boxes"][1:]] == ["outside Session.run 100 % of the time"] * 2
+    assert [box["mark"] for box in message["boxes"]] == ["", "", ""]

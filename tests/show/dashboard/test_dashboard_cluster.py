@@ -100,7 +100,7 @@ def opened(browser: Browser, watched: Watched, monkeypatch: pytest.MonkeyPatch) 
     for module in (picture, picture):
         monkeypatch.setattr(module, "LONG_S", 1.0)
     browser.go(f"{watched.address}/?token={TOKEN}")
-    until(browser, "lastMessage && cy.nodes('.ok, .waits').length === 5")
+    until(browser, "lastMessage && document.querySelectorAll('[data-id].ok, [data-id].waits').length === 5")
     yield browser
 
 
@@ -112,11 +112,11 @@ def stacks(watched: Watched) -> str:
 
 
 def label(page: Browser, box: str) -> str:
-    return " ".join(page.run(f"cy.getElementById({box!r}).data('label')").split())
+    return " ".join(page.run(f"boxOf({box!r}).ariaLabel").split())
 
 
 def marked(page: Browser) -> list[str]:
-    return sorted(page.run("cy.nodes('.culprit').map((n) => n.id())"))
+    return sorted(page.run("boxNames('.culprit')"))
 
 
 def test_a_deadlock_between_two_queues(opened: Browser, watched: Watched) -> None:
@@ -127,7 +127,7 @@ def test_a_deadlock_between_two_queues(opened: Browser, watched: Watched) -> Non
     try:
         for session, step in zip(clients.sessions, steps):
             clients.start(partial(session.run, step))
-        until(opened, "cy.nodes('.culprit').length === 2 && /^deadlock/.test($('headline').innerText)")
+        until(opened, "boxNames('.culprit').length === 2 && /^deadlock/.test($('headline').innerText)")
         ring = text(opened, "#headline").removeprefix("deadlock: ")
         assert ring in ("worker/0 ← worker/1 ← worker/0", "worker/1 ← worker/0 ← worker/1")
         assert marked(opened) == ["worker/0", "worker/1"]
@@ -161,10 +161,10 @@ def test_the_stuck_worker_of_a_synchronous_run(opened: Browser, watched: Watched
             clients.start(partial(clients.sessions[0].run, optimizers[0].get_chief_queue_runner().enqueue_ops[0]))
             for session, op in zip(clients.sessions, train_ops):
                 clients.start(partial(session.run, op))
-            until(opened, "cy.nodes('.culprit').map((n) => n.id()).join() === 'worker/2'")
+            until(opened, "boxNames('.culprit').join() === 'worker/2'")
             # At first it may wait, and nobody knows yet for whom.
-            until(opened, "/waits for worker.2/.test(cy.getElementById('worker/1').data('label'))")
-            until(opened, "/computes/.test(cy.getElementById('worker/2').data('label'))")
+            until(opened, "/waits for worker.2/.test(boxOf('worker/1').ariaLabel)")
+            until(opened, "/computes/.test(boxOf('worker/2').ariaLabel)")
             assert marked(opened) == ["worker/2"] and text(opened, "#headline").startswith("worker/2 computes")
             shown, printed = text(opened, "#why"), stacks(watched)
             assert "images" in shown and "images" in printed
@@ -187,8 +187,8 @@ def test_a_slow_ps(opened: Browser, watched: Watched, tmp_path: Path) -> None:
         try:
             for session, length in zip(clients.sessions, lengths):
                 clients.start(partial(session.run, length))
-            until(opened, "cy.nodes('.bottleneck').map((n) => n.id()).join() === 'ps/1' || cy.nodes('.culprit').length")
-            until(opened, "cy.nodes('.culprit').length && /3 steps wait/.test($('why').innerText)")
+            until(opened, "boxNames('.bottleneck').join() === 'ps/1' || boxNames('.culprit').length")
+            until(opened, "boxNames('.culprit').length && /3 steps wait/.test($('why').innerText)")
             assert marked(opened) == ["ps/1"] and text(opened, "#headline").startswith("ps/1 computes")
             assert all("waits for ps/1" in label(opened, f"worker/{i}") for i in range(WORKERS))
             printed = stacks(watched)
@@ -241,17 +241,17 @@ def test_a_running_job_and_the_kill_of_a_worker_and_of_a_ps(opened: Browser, wat
         clients.sessions[0].run(init)
         for session in clients.sessions:
             clients.start(partial(work, session))
-        until(opened, "cy.edges('.busiest').length === 1")
-        until(opened, "cy.nodes().filter((n) => /[1-9].* steps.s/.test(n.data('label'))).length === 3")
+        until(opened, "document.querySelectorAll('#graph .wire[data-from]').length >= 12")
+        until(opened, "boxNames('.box').filter((n) => /[1-9].* steps.s/.test(boxOf(n).ariaLabel)).length === 3")
         until(opened, "drawnCharts.has('steps') && drawnCharts.get('steps').labels.length === 3")
         assert all(f"joined ps/{i}" in text(opened, "#events") for i in range(2))
         watched.cluster.kill("worker", 2)
         watched.cluster.kill("ps", 0)  # the server that was asked first
-        until(opened, "['ps/0', 'worker/2'].every((id) => cy.getElementById(id).hasClass('silent'))")
+        until(opened, "['ps/0', 'worker/2'].every((id) => boxOf(id).classList.contains('silent'))")
         until(opened, "/lost ps.0/.test($('events').innerText) && /lost worker.2/.test($('events').innerText)")
         assert "lost ps/1" not in text(opened, "#events")
         until(opened, "/no answer: ps.0, worker.2$/.test($('headline').innerText)")
-        assert not opened.run("cy.getElementById('worker/0').hasClass('silent')")
+        assert not opened.run("boxOf('worker/0').classList.contains('silent')")
     finally:
         ended.set()
         clients.close()

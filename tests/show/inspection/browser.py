@@ -143,3 +143,32 @@ class Browser:
             if not data:
                 raise RuntimeError("the browser has ended")
             self._buffer += data
+
+
+MEETINGS = """(() => {
+  const place = document.querySelector('svg.picture'), told = [];
+  const all = (kinds) => [...place.querySelectorAll(kinds)].filter((n) => !n.closest('.legend'));
+  const area = (n) => { const r = n.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+  const meet = ([a, b, c, d], [e, f, g, h]) => a < g - 1 && e < c - 1 && b < h - 1 && f < d - 1;
+  const labels = all('.label').map((n) => [n.textContent, area(n)]);
+  const closed = all('.box > rect:first-of-type, .op > rect, .scope > rect');
+  const boxes = closed.map((n) => [n.parentElement.dataset.id, area(n)]);
+  labels.forEach(([one, a], i) => {
+    for (const [two, b] of labels.slice(i + 1)) if (meet(a, b)) told.push([one, two]);
+  });
+  for (const [one, a] of labels) for (const [two, b] of boxes) if (meet(a, b)) told.push([one, two]);
+  for (const line of all('.wire .line, .order .line')) {
+    const { from, to } = line.parentElement.dataset, there = line.getScreenCTM(), long = line.getTotalLength();
+    const others = boxes.filter(([id]) => id !== from && id !== to);
+    for (let at = 0; at <= long; at += 2) {
+      const p = line.getPointAtLength(at).matrixTransform(there), dot = [p.x - 1.1, p.y - 1.1, p.x + 1.1, p.y + 1.1];
+      for (const [id, b] of others) if (meet(dot, b)) told.push([from, to, id]);
+    }
+  }
+  for (const text of all('.box text, .op text, .scope text')) {
+    const [a, , c] = area(text), [e, , g] = area(text.parentElement.querySelector('rect'));
+    if (a < e - 1 || c > g + 1) told.push(['too wide', text.textContent]);
+  }
+  return told;
+})()"""
+"""A script: which labels of the page's picture meet, which lines pass a box of others, which texts leave their box."""

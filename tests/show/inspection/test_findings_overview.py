@@ -49,14 +49,19 @@ def test_labels_of_folds(indices: list[int], label: str) -> None:
 
 
 def test_an_overloaded_task_and_the_busiest_link_are_named() -> None:
-    a, b, c = (load("ps/0", 300, 300), load("ps/1", 100, 100), load("worker/0", 400, 400))
-    seen = Overview((a, b, c, load("worker/1", ops=0)), {(a.device, c.device): 300, (c.device, a.device): 300})
+    large = 1_500_000
+    a, b, c = (load("ps/0", large, large), load("ps/1", 500_000, 500_000), load("worker/0", 2 * 10**6, 2 * 10**6))
+    seen = Overview((a, b, c, load("worker/1", ops=0)), {(a.device, c.device): large, (c.device, a.device): large})
     assert seen.overloaded == [(a, 1.5)]
     assert seen.sentences() == [
-        "ps/0 is overloaded: it sends and receives 600 B, 1.5 times the mean of the job ps.",
-        "The busiest link is ps/0 → worker/0: 300 B (1 other has as many).",
+        "ps/0 is overloaded: it sends and receives 3,000,000 B, 1.5 times the mean of the job ps.",
+        "The busiest link is ps/0 → worker/0: 1,500,000 B (1 other has as many).",
         "1 task has no part in this client's step.",
     ]
+
+
+def test_a_small_step_overloads_nobody() -> None:
+    assert Overview((load("ps/0", 300, 300), load("ps/1", 100, 100)), {}).overloaded == []
 
 
 def test_a_step_of_sixteen_tasks() -> None:

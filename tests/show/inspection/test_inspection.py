@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 import tfmini as tf
+from tests.show.inspection.cluster_graphs import towers
+from tests.show.inspection.test_layout import check
 from tfmini import protos
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
+from tfmini.show.inspection.drawing import placed
 from tfmini.show.inspection.findings import difference
 from tfmini.show.inspection.pages import page
-from tfmini.show.inspection.pictures import condense, dot, svg
+from tfmini.show.inspection.pictures import FEW_TASKS, condense, dot, picture, picture_of_ops, picture_of_tasks, svg
 from tfmini.show.inspection.text import VIEWS, show
 from tfmini.text import printable
 from tfmini.tools.cli import main
@@ -93,10 +97,47 @@ def test_svg_has_a_frame_per_task_and_the_transfers(found) -> None:
     root = ElementTree.fromstring(svg(found))
     space = "{http://www.w3.org/2000/svg}"
     titles = [e.text for e in root.iter(f"{space}title")]
-    assert len([e for e in root.iter(f"{space}rect") if e.get("class") == "task"]) == 3
+    kinds = [e.get("class", "").split() for e in root.iter(f"{space}g")]
+    assert sum("frame" in kind for kind in kinds) == 2 and sum("idle" in kind for kind in kinds) == 1
     assert any("gradient of W, 24 B" in title for title in titles)
-    assert len([e for e in root.iter(f"{space}path") if e.get("class") == "wire"]) >= 2
+    assert sum("wire" in kind for kind in kinds) >= 2
+    texts = {e.text for e in root.iter(f"{space}text")}
+    assert {"ps/0", "worker/0", "24 B", "dashed: order only, no bytes"} <= texts
     assert sum(map(len, condense(found, 8).groups.values())) < sum(map(len, condense(found, 60).groups.values()))
+
+
+@pytest.mark.parametrize(("ps", "workers"), [(1, 1), (2, 2), (4, 4), (8, 8), (2, 14)])
+def test_pictures_have_room_for_all_that_they_tell(ps: int, workers: int) -> None:
+    """No line passes behind a box, and no label meets another: in the pictures of graphs, too."""
+    found = inspect(towers(ps, workers, layers=3), ps=ps, workers=workers)
+    few = len(found.devices) <= FEW_TASKS
+    check(*placed(picture_of_ops(found, condense(found, 28)) if few else picture_of_tasks(found, folded=False)))
+    if len(found.devices) > 8:
+        folded = picture_of_tasks(found, folded=True)
+        assert len(folded.boxes) < ps + workers
+        check(*placed(folded))
+
+
+def test_thousands_of_ops_without_scopes_are_a_picture_of_tasks() -> None:
+    with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0"):
+        x = tf.get_variable("W", [2])
+        for i in range(3000):
+            x = tf.tanh(x, name=f"flat_{i}")
+    found = inspect(graph, ps=1, workers=1, fetches=["flat_2999"])
+    began = time.thread_time()
+    shown = picture(found)
+    assert [box.columns for box in shown.boxes] == [(), ()] and "3,002 ops" in svg(found)
+    assert time.thread_time() - began < 5
+
+
+def test_a_line_has_one_direction_and_the_colour_of_its_sender() -> None:
+    shown = picture_of_tasks(inspect(towers(2, 4, layers=2), ps=2, workers=4), folded=False)
+    colours = {box.key: box.colour for box in shown.boxes}
+    assert len(set(colours.values())) == 6
+    assert all(wire.colour == colours[wire.source] for wire in shown.wires)
+    ways = {(wire.source, wire.target): wire.label for wire in shown.wires}
+    # 32,768 and 131,072 elements of four bytes are read, and as many come back for each worker but the first.
+    assert ways["ps/0", "worker/1"] == "131 kB" and ways["worker/1", "ps/0"] == "131 kB"
 
 
 def test_collectives_are_in_all_views() -> None:

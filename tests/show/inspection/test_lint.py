@@ -10,6 +10,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.clusters import short
+from tfmini.show.inspection.findings import overview
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PS0, WORKER0 = "/job:ps/task:0", "/job:worker/task:0"
@@ -263,6 +265,18 @@ def test_a_mistake_is_found_with_its_ops(setup: Case) -> None:
         text = " ".join(str(w) for w in warnings if w.kind == kind)
         assert all(w.remedy for w in warnings if w.kind == kind)
     assert all(culprit in text for culprit in culprits), text
+
+
+@pytest.mark.parametrize("rows", [10, 2_000])
+def test_lint_warns_of_the_tasks_that_the_page_marks(rows: int) -> None:
+    """The README's example ended with "no warnings" while its page said "ps/0 is overloaded"."""
+    with setter(2):
+        train(tf.reduce_sum(tf.get_variable("large", [rows, 1000])) + tf.get_variable("small", []))
+    found = inspect(ps=2, workers=1)
+    marked = [short(load.device) for load, _ in overview(found).overloaded]
+    warned = [w.text.partition(" is overloaded")[0] for w in found.warnings if w.kind == "overloaded task"]
+    assert marked == warned == (["ps/0"] if rows > 1000 else [])
+    assert any(w.kind == "ps imbalance" for w in found.warnings) == (rows > 1000)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
-from tests.show.inspection.browser import Browser
+from tests.show.inspection.browser import MEETINGS, Browser
 from tests.show.inspection.cluster_graphs import towers
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.pages import page
@@ -74,6 +74,7 @@ def test_the_page_opens_without_a_network(opened) -> None:
 @pytest.mark.slow
 def test_search_opens_the_scopes_around_an_op_and_gives_its_reasons(opened) -> None:
     browser = opened(model(2))
+    press(browser, "#toOps")
     press(browser, "#collapse")
     assert "op:layer_1/MatMul" not in drawn(browser)
     press(browser, "#search")
@@ -91,6 +92,7 @@ def test_search_opens_the_scopes_around_an_op_and_gives_its_reasons(opened) -> N
 @pytest.mark.slow
 def test_a_double_click_opens_a_scope(opened) -> None:
     browser = opened(model(2))
+    press(browser, "#toOps")
     press(browser, "#collapse")
     scope = f"task:{WORKER}|layer_0"
     assert scope in drawn(browser) and "op:layer_0/MatMul" not in drawn(browser)
@@ -136,7 +138,7 @@ def test_the_messages_of_a_step_are_shown_one_by_one(opened) -> None:
     for _ in range(count):
         press(browser, "#next")
         seen.append(browser.run("document.querySelector('.row.now').textContent"))
-        assert browser.run("cy.elements('.found').length") > 0 or "client" in seen[-1]
+        assert browser.run("document.querySelectorAll('#picture .found').length") > 0 or "client" in seen[-1]
     assert seen[0].startswith("1. client → worker/0: run Adagrad")
     assert any("ps/0 → worker/0: variable read (64 B)" in text for text in seen)
     assert any("gradient of layer_0/W" in text for text in seen) and "worker/0 → client" in seen[-1]
@@ -192,34 +194,114 @@ def test_many_tasks_begin_with_a_heat_map_that_names_the_ps_and_the_link(sixteen
     press(browser, "#hottest")  # the ring lets the click through, to its cell
     assert "worker/0 → worker/5: 524,292 B" in side(browser) and "model_5/tower_5/x_5:0" in side(browser)
     press(browser, "#details .row")
-    assert browser.run("$('main').className") == "tasks"
+    assert browser.run("$('main').className") == "ops"
     assert "op:model_5/tower_5/layer_0/MatMul" in drawn(browser)
+
+
+def names(browser: Browser) -> list[str]:
+    """The boxes of the picture of tasks."""
+    return list(browser.run("boxNames('.box')"))
+
+
+def middle(browser: Browser, box: str) -> tuple[float, float]:
+    x, y = browser.run(
+        f"(() => {{ const r = boxOf({box!r}).getBoundingClientRect();"
+        " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+    )
+    return x, y
 
 
 @pytest.mark.slow
 def test_equal_tasks_are_one_box_and_links_between_two_boxes_one_line(sixteen) -> None:
     browser = sixteen()
-    press(browser, "#toGraph")
-    labels = set(browser.run("cy.nodes().map((n) => n.data('label').split('\\n')[0])"))
-    assert labels == {"ps/0  overloaded ×1.9", "ps/1…7 ×7", "worker/0", "worker/1…4, 6, 7 ×6", "worker/5"}
-    assert browser.run("cy.edges('.link').length") == 8 == browser.run("cy.edges().length")
-    widths = browser.run("cy.edges().map((e) => [e.data('width'), e.data('label')]).sort((a, b) => b[0] - a[0])")
-    assert [label for _, label in widths[:2]] == ["524 kB", "426 kB"] and widths[0][0] > widths[1][0] > widths[-1][0]
-    assert {"426 kB × 6", "197 kB × 42"} <= {label for _, label in widths}
+    press(browser, "#toTasks")
+    assert names(browser) == ["ps/0", "ps/1…7 ×7", "worker/0", "worker/1…4, 6, 7 ×6", "worker/5"]
+    assert "overloaded ×1.9" in browser.run("boxOf('ps/0').ariaLabel")
+    lines = browser.run(
+        "[...document.querySelectorAll('#picture [data-from]')].map((n) => n.dataset.from + ' ' + n.dataset.to)"
+    )
+    assert len(lines) == 14 == len(set(lines))  # between each ps and each worker, both ways, and two among workers
+    widths = browser.run(
+        "[...document.querySelectorAll('#picture .wire[data-from] .line')].map((n) => +n.getAttribute('stroke-width'))"
+    )
+    assert max(widths) == 6.0 and widths.count(6.0) == 1
+    labels = browser.run("[...document.querySelectorAll('#picture .label')].map((n) => n.textContent)")
+    assert labels.count("524 kB") == 1 and {"213 kB × 6", "98 kB × 42"} <= set(labels)
 
 
 @pytest.mark.slow
 def test_a_box_of_equal_tasks_opens_and_its_tasks_open_to_their_ops(sixteen) -> None:
     browser = sixteen()
-    press(browser, "#toGraph")
-    browser.click(*spot(browser, "fold:0"), times=2)
+    press(browser, "#toTasks")
+    browser.click(*middle(browser, "ps/1…7 ×7"))
+    assert "ps/3: " in side(browser)
+    browser.click(*middle(browser, "ps/1…7 ×7"), times=2)
+    assert len(names(browser)) == 16
+    browser.click(*middle(browser, "ps/3"), times=2)
+    assert browser.run("$('main').className") == "ops"
     task = PS.replace("task:0", "task:3")
-    assert f"task:{task}" in drawn(browser) and "fold:0" not in drawn(browser)
-    assert browser.run("cy.edges('.link').length") == 8 * 3 + 2  # from each ps to the workers' boxes, and among these
-    browser.click(*spot(browser, f"task:{task}"), times=2)
-    assert f"task:{task}|model" in drawn(browser)
+    assert f"task:{task}|model" in drawn(browser) and f"task:{PS}" not in drawn(browser)  # it sends nothing to ps/0
+    assert browser.run("cy.edges('.wire').length") >= 2
+    press(browser, "#toTasks")
     press(browser, "#collapse")
-    assert browser.run("cy.nodes().length") == 5
+    assert len(names(browser)) == 5
+
+
+@pytest.mark.slow
+def test_the_keyboard_reaches_boxes_ops_and_messages(sixteen) -> None:
+    browser = sixteen()
+
+    def press_key(name: str, *, text: str = "") -> None:
+        for kind in ("keyDown", "keyUp"):
+            browser.call(
+                "Input.dispatchKeyEvent", type=kind, key=name, code=name, text=text if kind == "keyDown" else ""
+            )
+
+    press(browser, "#toTasks")
+    browser.run("boxOf('worker/5').focus()")
+    press_key("Enter")
+    assert side(browser).startswith("worker/5")
+    browser.run("document.querySelector('#details .row').focus()")
+    press_key("Enter")  # opens the task among all ops
+    assert browser.run("$('main').className") == "ops" and browser.run("cy.nodes('.found').length") == 1
+    browser.run("$('graph').focus()")
+    seen = []
+    for name in ("ArrowUp", "ArrowDown", "ArrowRight"):
+        press_key(name)
+        seen += browser.run("cy.nodes('.found').map((n) => n.id())")
+    assert seen[0] == "fold:0" and len(set(seen)) == 3
+    browser.run("rows[0].focus()")
+    press_key("ArrowDown")
+    press_key("ArrowDown")
+    assert browser.run("[now, document.activeElement === rows[now]]") == [1, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ps", "workers"), [(1, 1), (2, 2), (4, 4), (8, 8), (2, 14)])
+def test_on_the_screen_too_no_label_meets_another_and_no_line_a_box(browser, tmp_path, ps: int, workers: int) -> None:
+    """With the letters of the browser's own font."""
+    file = tmp_path / "page.html"
+    file.write_text(page(inspect(towers(ps, workers, layers=3), ps=ps, workers=workers)))
+    browser.open(file)
+    press(browser, "#toTasks")
+    assert browser.run(MEETINGS) == []
+    if browser.run("DATA.unfolded !== ''"):
+        browser.run("isUnfolded = true; drawTasks()")
+        assert len(names(browser)) == ps + workers
+        assert browser.run(MEETINGS) == []
+
+
+@pytest.mark.slow
+def test_the_pictures_become_png_files(sixteen) -> None:
+    browser = sixteen()
+    for view in ("heat", "tasks", "ops"):
+        browser.run(f"show({view!r})")
+        script = (
+            "new Promise((done) => { saveBlob = async (blob, name) => {"
+            " const bits = await createImageBitmap(blob); done([name, blob.type, bits.width > 300]); };"
+            " $('save').click(); })"
+        )
+        assert browser.run(script) == ["tfmini-inspect.png", "image/png", True]
 
 
 @pytest.mark.slow
@@ -229,5 +311,5 @@ def test_a_hundred_tasks_have_room(browser, tmp_path) -> None:
     browser.open(file)
     assert browser.run("$('heat').scrollWidth - $('heat').clientWidth") == 0
     assert browser.run("$('heat').scrollHeight - $('heat').clientHeight") == 0
-    press(browser, "#toGraph")
-    assert browser.run("cy.nodes().length") <= 16
+    press(browser, "#toTasks")
+    assert len(names(browser)) <= 16 and browser.run(MEETINGS) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,45 @@ def test_a_click_shows_a_bar_and_the_wheel_zooms(browser: Browser, tmp_path: Pat
     assert browser.run("from < chosen.start && to > chosen.start + chosen.duration")
     browser.run("$('whole').click()")
     assert browser.run("[from, to]") == [0, 100]
+
+
+@pytest.mark.slow
+def test_a_page_that_gets_its_width_later_is_drawn_then(browser: Browser, tmp_path: Path) -> None:
+    """A notebook's frame has none while its cell is hidden; it was blank until a click (U5)."""
+    file = tmp_path / "notebook.html"
+    file.write_text(
+        '<div id="cell" style="display:none"><iframe sandbox="allow-scripts" style="width:900px;height:500px"'
+        f' srcdoc="{escape(trace_page(made()))}"></iframe></div>'
+    )
+    browser.open(file)
+    context, _ = browser.innermost()
+    assert browser.run("canvas.clientWidth", context) == 0
+    browser.run("document.querySelector('#cell').style.display = ''")
+    browser.run(
+        "new Promise((done, failed) => { const since = performance.now(); const ask = () => { if (canvas.width > 300)"
+        " done(); else if (performance.now() - since > 30000) failed(new Error('blank')); else setTimeout(ask, 20); };"
+        " ask(); })",
+        context,
+    )
+    drawn = "new Set(canvas.getContext('2d').getImageData(130, 0, canvas.width - 130, canvas.height).data).size"
+    assert browser.run(drawn, context) > 10
+
+
+@pytest.mark.slow
+def test_arrow_keys_choose_bars(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "trace.html"
+    file.write_text(trace_page(made()))
+    browser.open(file)
+    browser.run("canvas.focus()")
+    seen = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "ArrowLeft"):
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
+        seen.append(browser.run("[chosen.kind, chosen.task]"))
+    ps, worker = ["send", "ps/0"], ["step", "worker/0"]
+    assert seen == [ps, worker, ["op", "worker/0"], worker, worker]
+    assert browser.run("document.querySelector('#details').textContent").startswith("step 1")
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key="+", text="+")
+    assert browser.run("to - from") == pytest.approx(70)
 
 
 @pytest.mark.slow

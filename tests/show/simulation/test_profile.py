@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.show.simulation.profiles import TEXT, plain
-from tfmini.show.simulation.profile import Curve, ProfileError, format_profile, parse_profile, read_profile
+from tfmini.show.simulation.profile import (
+    CLASSES,
+    LAPTOP,
+    OWN,
+    SERVERS,
+    SHIPPED,
+    ChosenProfile,
+    Curve,
+    ProfileError,
+    format_profile,
+    parse_profile,
+    read_profile,
+)
 
 
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
@@ -82,3 +94,38 @@ def test_the_names_of_ops_may_have_any_characters() -> None:
     profile = parse_profile(tomllib.loads(TEXT + '[ops]\n"a/b \\"c\\"" = 12.5\n'))
     assert profile.ops == {'a/b "c"': pytest.approx(12.5e-6)}
     assert parse_profile(tomllib.loads(format_profile(profile))).ops == pytest.approx(profile.ops)
+
+
+# ---- Profiles that come with tfmini --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_profile_has_what_a_prediction_needs(name: str) -> None:
+    found = ChosenProfile.of(name).read()
+    machine, tcp = found.machine, found.link("10Gbit")
+    measured = {"random"}  # what `tfmini calibrate` leaves to the class elementwise
+    assert set(CLASSES) - measured <= set(machine.kernels)
+    for curve in machine.kernels.values():  # a larger op never takes less time
+        works = [work for work, _ in curve.points]
+        assert [curve(work) for work in works] == sorted(curve(work) for work in works)
+    assert machine.cores > 1 and 1e-5 < machine.step_s < 1e-3
+    assert (tcp.bytes_per_s, found.local.bytes_per_s) == (1.25e9, math.inf)
+    assert 1e-6 < tcp.send_s < 1e-4 and 10e-6 < tcp.latency_s < 1e-3
+    assert SHIPPED[name].read_text().startswith("# ")  # where its figures come from
+
+
+def test_a_command_takes_the_profile_of_this_machine_and_else_one_that_comes_with_tfmini(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ChosenProfile.of(None).name == LAPTOP
+    assert ChosenProfile.of(None, "1Gbit").name == SERVERS
+    assert ChosenProfile.of(LAPTOP, "1Gbit").name == LAPTOP
+    for text in (ChosenProfile.of(None).note, ChosenProfile.of(SERVERS).note):
+        assert "not this machine's" in text and "tfmini calibrate" in text
+    for name in (OWN, SERVERS):  # a file of that name comes first
+        Path(name).write_text(TEXT)
+        own = ChosenProfile.of(None if name == OWN else name, "1Gbit")
+        assert (own.name, own.note, own.read()) == (name, "", plain())
+    with pytest.raises(FileNotFoundError, match=rf"There is no absent.toml: .*\(a file, {LAPTOP} or {SERVERS}\)"):
+        ChosenProfile.of("absent.toml")

@@ -146,3 +146,21 @@ def test_a_task_that_waits_for_another_part_is_not_missing() -> None:
     assert [(culprit.task, culprit.kind) for culprit in found.culprits] == [(other, MISSING)]
     assert without_passing(found, found) == found
     assert without_passing(explain(cluster()), found).culprits == ()
+
+
+def test_queue_runners_that_wait_for_room_are_no_deadlock_of_each_other() -> None:
+    """Their queue is full, and the client that takes from it is between two steps."""
+    waits = [wait(step, s.ROOM, "q", 9.0, CHIEF) for step in (5, 6)]
+    running = tuple(s.StepSnapshot(str(step), "", "", 9.0, trains=False, fills=True) for step in (5, 6))
+    found = explain(cluster(s.TaskSnapshot(CHIEF, "", waits=tuple(waits), running=running)))
+    (culprit,) = found.culprits
+    assert found.cycles == () and (culprit.task, culprit.kind) == (CHIEF, RUNS_NOTHING)
+    assert culprit_lines(culprit)[0] == "worker/0 only fills queues: 2 steps wait for it, for 9.0 s."
+
+
+def test_a_deadlock_of_steps_that_do_not_train_is_one() -> None:
+    """Two workers that wait for each other at the end of a run, in graphs that have ops that train."""
+    ps = task(PS, wait(1, s.ELEMENT, "a", 9.0, OTHER), wait(2, s.ELEMENT, "b", 9.0, CHIEF))
+    ends = [s.TaskSnapshot(name, "", running=(s.StepSnapshot(step, "", "", 9.0, trains=False),))
+            for name, step in ((CHIEF, "1"), (OTHER, "2"))]  # fmt: skip
+    assert len(explain(cluster(ps, *ends)).cycles) == 1

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import tfmini as tf
 from tfmini import errors
-from tfmini.rpc.keys import Keys
+from tfmini.cluster import ClusterSpec
+from tfmini.jobs import RunningJob
+from tfmini.rpc.keys import Keys, keys_in_memory
 from tfmini.runtime.snapshot import OK, SILENT
 from tfmini.show.status.gather import Gatherer, gather
 
@@ -55,3 +58,22 @@ def test_a_stranger_is_refused() -> None:
     with tf.train.Server.create_local_server() as server, pytest.raises(errors.OpError) as caught:
         gather(server.target, keys=Keys(public, secret), timeout_s=10.0)
     assert not isinstance(caught.value, errors.InternalError)
+
+
+def test_a_job_is_asked_by_its_address_or_its_name_with_its_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with keys_in_memory() as key_file, RunningJob("/home/me/train.py", key_file) as job:
+        with monkeypatch.context() as launched:
+            launched.setenv("TFMINI_KEYS", key_file)
+            server = tf.train.Server({"worker": ["127.0.0.1:0"]})
+        with server:
+            address = server.target.partition("//")[2]
+            job.begin(ClusterSpec({"worker": [address]}))
+            for target in (address, server.target, address.replace("127.0.0.1", "localhost"), "train", "train.py"):
+                assert [task.state for task in gather(target, rates=False, timeout_s=30).tasks] == [OK]
+            with pytest.raises(errors.NotFoundError, match="called 'rain' runs here. The jobs are train-.*HOST:PORT"):
+                gather("rain")
+            with pytest.raises(errors.OpError):  # the key is needed
+                gather(address, tasks={}, timeout_s=10.0)

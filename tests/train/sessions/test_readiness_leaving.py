@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import tfmini as tf
 from tests.train.sessions.training_runs import Run, training_cluster
 from tests.train.sessions.training_task import RINGS
+from tfmini import library_log
 from tfmini.launch.supervision import TaskId
 from tfmini.runtime.process import current_process
 from tfmini.testing import ProcessCluster
@@ -60,6 +62,7 @@ def _leave_no_trace() -> Iterator[None]:
     current_process().is_leaving = False
     readiness.last_step_is_over()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_a_process_that_is_told_to_end_saves_what_it_has(tmp_path: Path) -> None:
@@ -128,14 +131,75 @@ def test_who_asks_twice_does_not_wait_for_the_step(monkeypatch: pytest.MonkeyPat
     assert left.value.code == 143
 
 
-def test_a_step_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_takes_too_long_is_given_up_and_the_model_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(readiness, "LAST_STEP_S", 0.1)
     with tf.Graph().as_default():
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
         element = tf.FIFOQueue(1, tf.int32).dequeue()
         told = tf.py_func(lambda: os.kill(os.getpid(), signal.SIGTERM) or 0, [], tf.int64)
-        with pytest.raises(SystemExit) as left, tf.train.MonitoredSession() as session:
+        with (
+            pytest.raises(SystemExit) as left,
+            tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), save_checkpoint_secs=3600) as session,
+        ):
+            session.run(more)
             session.run([told, element])
     assert left.value.code == 143
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
+
+
+def test_a_hook_that_cannot_end_keeps_no_other_from_saving(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(tf.train.SessionRunHook):
+        def end(self, session: object) -> None:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    with tf.Graph().as_default():
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with (
+            pytest.raises(SystemExit),
+            tf.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path), chief_only_hooks=[Fails()], save_checkpoint_secs=3600
+            ) as session,
+        ):
+            session.run(more)
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
+    assert "Fails has not ended in good order: Attempted to use a closed Session." in caplog.text
+
+
+@pytest.mark.parametrize("handles_it", [True, False])
+def test_a_ctrl_c_that_the_launcher_forwards_is_the_last_step_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, handles_it: bool
+) -> None:
+    read, write = os.pipe()
+    monkeypatch.setenv(library_log.REPORT_ENV, library_log.report_variable(write))
+    with tf.Graph().as_default(), contextlib.ExitStack() as block:
+        block.enter_context(pytest.raises(KeyboardInterrupt))
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        session = block.enter_context(
+            tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), save_checkpoint_secs=3600)
+        )
+        for _ in range(3):
+            session.run(more)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt) if handles_it else contextlib.nullcontext():
+            session.run(more)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    os.close(read)
+    os.close(write)
+
+
+def test_ctrl_c_alone_means_what_it_does_in_tensorflow(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), pytest.raises(KeyboardInterrupt):
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), save_checkpoint_secs=3600) as session:
+            for _ in range(3):
+                session.run(more)
+            os.kill(os.getpid(), signal.SIGINT)
+            session.run(more)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-0")
 
 
 def test_a_script_that_handles_sigterm_is_left_alone() -> None:
@@ -172,3 +236,23 @@ def test_ranks_wait_for_one_that_its_own_handler_has_ended(tmp_path: Path, api: 
         assert cluster.processes[TaskId("worker", 0)].wait(60) == 0
         run.restart("worker", 0)
         assert len({run.finish(worker)[1] for worker in range(2)}) == 1
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_supervised_process_that_is_told_to_end_saves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asks: bool
+) -> None:
+    monkeypatch.setattr(readiness, "LAST_STEP_S", 0.2)
+    with tf.Graph().as_default():
+        more = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        supervisor = tf.train.Supervisor(logdir=str(tmp_path), save_model_secs=3600)
+        done = 0
+        with pytest.raises(SystemExit) as left, supervisor.managed_session() as session:
+            while not asks or not supervisor.should_stop():
+                done = int(session.run(more))
+                if done == 3:
+                    os.kill(os.getpid(), signal.SIGTERM)
+    assert left.value.code == 143
+    saved = int(str(tf.train.latest_checkpoint(str(tmp_path))).rpartition("-")[2])
+    assert saved - done in (0, 1) and done >= 3
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -14,6 +14,7 @@ import pytest
 import tfmini as tf
 from tests.train.sessions.readiness import said_after_a_wait
 from tfmini.ops.variables.functions import register_resource, report_uninitialized_resources
+from tfmini.train.sessions import readiness
 from tfmini.train.sessions.readiness import with_places
 
 
@@ -174,6 +175,32 @@ def test_a_wait_can_be_cancelled(server: Any, heard: Heard) -> None:
     assert "A stop was requested while waiting for the chief to initialise v" in str(waiting.error)
 
 
+def test_a_long_wait_is_a_warning_whatever_the_log_level(
+    server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "FIRST_S", 0.05)
+    tf.get_variable("v", initializer=1.0)
+    level = tf.logging.get_verbosity()
+    tf.logging.set_verbosity(tf.logging.FATAL)
+    try:
+        said_after_a_wait(manager(), server.target, "to initialise v")
+    finally:
+        tf.logging.set_verbosity(level)
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned[0].startswith("For 0 s this task has been waiting for ")
+    assert "waiting for the chief to initialise v." in warned[-1]
+    assert len(warned) < 12  # at 0.05, 0.1, 0.2, …
+
+
+def test_a_long_wait_for_a_checkpoint_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(readiness, "FIRST_S", 0.0)
+    v = tf.get_variable("v", initializer=1.0)
+    manager().prepare_session("", v.initializer, tf.train.Saver(), str(tmp_path), None, True, 0.5).close()
+    assert f"this task has been waiting for a checkpoint in {tmp_path}." in caplog.text
+
+
 def test_local_init_waits_for_the_global_variables_and_runs_once(server: Any, heard: Heard) -> None:
     v = tf.get_variable("v", initializer=1.0)
     runs = []
@@ -203,6 +230,21 @@ def test_errors_unrelated_to_readiness_are_raised() -> None:
 def test_long_lists_of_variables_are_shortened() -> None:
     reason = "Variables not initialized: " + ", ".join(f"v{i}" for i in range(13))
     assert with_places(reason, tf.get_default_graph()).endswith("v9 and 3 more")
+
+
+def test_a_waiting_line_about_hundreds_of_variables_is_short(server: Any, heard: Heard) -> None:
+    for i in range(400):
+        tf.get_variable(f"some/rather/long/name_{i}", initializer=1.0)
+    stop = threading.Event()
+    waiting = Waiting(server.target, manager(), cancelled=stop.is_set)
+    waiting.start()
+    assert heard.one.wait(60)
+    stop.set()
+    waiting.join(60)
+    assert len(heard.lines[0]) < 1200 and heard.lines[0].count("name_9") == 2 and "and 390 more" in heard.lines[0]
+    with pytest.raises(RuntimeError, match="and 390 more") as info:
+        manager().prepare_session("", tf.no_op())
+    assert len(str(info.value)) < 800
 
 
 def test_resources_are_reported_by_name() -> None:

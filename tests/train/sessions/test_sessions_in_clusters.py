@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.train.sessions.readiness import said_after_a_wait
 from tests.train.sessions.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.launch.supervision import TaskId
 from tfmini.testing import ProcessCluster
+from tfmini.train.sessions import readiness
 
 pytestmark = pytest.mark.cluster
 
@@ -79,6 +81,26 @@ def test_a_wait_ends_when_the_chief_has_gone_and_names_it() -> None:
         # The wait itself would go on for longer than the test may take.
         with pytest.raises(tf.errors.UnavailableError, match="The chief, /job:worker/replica:0/task:0.* is gone"):
             manager.wait_for_session(tasks.server.target, max_wait_secs=1000)
+
+
+def test_a_worker_whose_chief_does_not_start_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "FIRST_S", 0.1)
+    tasks = ProcessCluster(ps=1, workers=2, local=("worker", 1))
+    tasks.start_task("ps", 0)
+    tasks.refuse("worker", 0)
+    tasks.start_local()
+    try:
+        with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+            tf.get_variable("w", initializer=1.0)
+            manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables())
+            said_after_a_wait(manager, tasks.server.target, "to initialise w")
+    finally:
+        tasks.stop()
+    (*_, last) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "waiting for the chief, /job:worker/replica:0/task:0 at" in last and "(not connected: " in last
+    assert "to initialise w (/job:ps/task:0). Start the chief, or look at its output" in last
 
 
 def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:

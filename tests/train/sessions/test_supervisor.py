@@ -41,6 +41,20 @@ def test_a_chief_initialises_saves_and_restores(tmp_path: Path) -> None:
     assert (tmp_path / "graph.pbtxt").exists() and any(e.HasField("meta_graph_def") for e in found)
 
 
+def test_the_loss_of_a_task_leaves_a_managed_session_which_can_be_entered_again(tmp_path: Path) -> None:
+    """The guides tell scripts to do so; a Supervisor does not recover by itself."""
+    step, add = counting()
+    sv = tf.train.Supervisor(logdir=str(tmp_path), save_model_secs=0)
+    with pytest.raises(tf.errors.UnavailableError, match="ps/0 was lost"), sv.managed_session() as session:
+        session.run(add)
+        sv.saver.save(session, sv.save_path, global_step=step)
+        session.run(add)
+        raise tf.errors.UnavailableError(None, None, "ps/0 was lost")
+    assert sv.should_stop()
+    with sv.managed_session() as session:
+        assert not sv.should_stop() and session.run(step) == 1
+
+
 def test_services_run_in_threads(tmp_path: Path) -> None:
     _, add = counting()
     tf.summary.scalar("one", 1.0)

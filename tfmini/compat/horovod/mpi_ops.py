@@ -9,6 +9,8 @@ from tfmini.compat.horovod.operations import (
     Min,
     Product,
     Sum,
+    _allreduce,
+    _normalize_name,
     allgather,
     alltoall,
     broadcast,
@@ -44,7 +46,7 @@ __all__ = [
     "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather", "init", "is_homogeneous",
     "is_initialized", "local_rank", "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled",
     "mpi_threads_supported", "nccl_built", "process_set_included_op", "rank", "rank_op", "remove_process_set",
-    "rocm_built", "shutdown", "size", "size_op",
+    "rocm_built", "shutdown", "size", "size_op", "_allreduce", "_normalize_name",
 ]  # fmt: skip
 
 

@@ -129,9 +129,33 @@ def allreduce(
     return compression.decompress(scaled(total, postscale_factor), context)
 
 
+# ---- Private names of Horovod that libraries use -------------------------------------------------------------------
+
+
+def _allreduce(
+    tensor: TensorLike,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """`allreduce` without compression, by default to the sum."""
+    return allreduce(
+        tensor, op=Sum if op is None else op, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
+        name=name, process_set=process_set, ignore_name_scope=ignore_name_scope,
+    )  # fmt: skip
+
+
+def _normalize_name(name: str) -> str:
+    """``name`` as a part of an op's name."""
+    return re.sub("[^a-zA-Z0-9_]", "_", name)
+
+
 def _called(what: str, value: Tensor, name: str | None, ignore_name_scope: bool) -> str:
     """Horovod's name of a collective: that of its op in Horovod's graph, by which the ranks find each other."""
-    own = name or f"Horovod{what}_{re.sub('[^a-zA-Z0-9_]', '_', value.name)}"
+    own = name or f"Horovod{what}_{_normalize_name(value.name)}"
     scope = "" if ignore_name_scope else value.graph.get_name_scope()
     return f"{scope}/{own}" if scope else own
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from tfmini.estimator.columns import input_layer
+from tfmini.estimator.column_layers import input_layer
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.matmul import matmul

@@ -29,6 +29,9 @@ from tfmini.layers.contrib.losses import (
     streaming_true_negatives as streaming_true_negatives,
     streaming_true_positives as streaming_true_positives,
 )
+from tfmini.layers.metrics import (
+    confusion_matrix as confusion_matrix,
+)
 from typing import (
     Any as _Any,
 )
@@ -40,6 +43,7 @@ __all__ = [
     "accuracy",
     "aggregate_metric_map",
     "aggregate_metrics",
+    "confusion_matrix",
     "streaming_accuracy",
     "streaming_auc",
     "streaming_false_negatives",

@@ -4,6 +4,12 @@ from tfmini.compat.layers_names import (
     best_effort_input_batch_size as best_effort_input_batch_size,
     transpose_batch_time as transpose_batch_time,
 )
+from tfmini.layers.contrib.fused_rnn import (
+    FusedRNNCell as FusedRNNCell,
+    FusedRNNCellAdaptor as FusedRNNCellAdaptor,
+    LSTMBlockFusedCell as LSTMBlockFusedCell,
+    TimeReversedFusedRNN as TimeReversedFusedRNN,
+)
 from tfmini.layers.contrib.rnn import (
     EmbeddingWrapper as EmbeddingWrapper,
     GRUBlockCellV2 as GRUBlockCellV2,
@@ -37,10 +43,13 @@ __all__ = [
     "DeviceWrapper",
     "DropoutWrapper",
     "EmbeddingWrapper",
+    "FusedRNNCell",
+    "FusedRNNCellAdaptor",
     "GRUBlockCellV2",
     "GRUCell",
     "InputProjectionWrapper",
     "LSTMBlockCell",
+    "LSTMBlockFusedCell",
     "LSTMCell",
     "LSTMStateTuple",
     "LayerNormBasicLSTMCell",
@@ -50,6 +59,7 @@ __all__ = [
     "OutputProjectionWrapper",
     "RNNCell",
     "ResidualWrapper",
+    "TimeReversedFusedRNN",
     "best_effort_input_batch_size",
     "stack_bidirectional_dynamic_rnn",
     "static_bidirectional_rnn",

@@ -86,6 +86,9 @@ from tfmini.train.global_steps import (
     get_global_step as get_global_step,
     get_or_create_global_step as get_or_create_global_step,
 )
+from tfmini.train.train_ops import (
+    optimize_loss as optimize_loss,
+)
 from typing import (
     Any as _Any,
 )
@@ -162,6 +165,7 @@ __all__ = [
     "model_analyzer",
     "model_variable",
     "one_hot_encoding",
+    "optimize_loss",
     "pool",
     "regularizers",
     "repeat",

@@ -5,6 +5,7 @@ from tfmini.train.cluster_resolver import (
     SimpleClusterResolver as SimpleClusterResolver,
     SlurmClusterResolver as SlurmClusterResolver,
     TFConfigClusterResolver as TFConfigClusterResolver,
+    TPUClusterResolver as TPUClusterResolver,
     UnionClusterResolver as UnionResolver,
 )
 
@@ -14,5 +15,6 @@ __all__ = [
     "SimpleClusterResolver",
     "SlurmClusterResolver",
     "TFConfigClusterResolver",
+    "TPUClusterResolver",
     "UnionResolver",
 ]

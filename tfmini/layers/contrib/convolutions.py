@@ -124,7 +124,16 @@ def dropout(
 def flatten(
     inputs: TensorLike, outputs_collections: str | Sequence[str] | None = None, scope: str | VariableScope | None = None
 ) -> Any:
-    """Flattens all axes but the first (``tf.contrib.layers.flatten``)."""
+    """Flattens all axes but the first (``tf.contrib.layers.flatten``).
+
+    Args:
+      inputs: a tensor with at least two axes.
+      outputs_collections: graph collections for the result.
+      scope: the name scope.
+
+    Returns:
+      [batch, the product of the other sizes].
+    """
     with variable_scope(scope, "Flatten", [inputs]) as opened:
         inputs = convert_to_tensor(inputs)
         if inputs.shape.ndims is None or inputs.shape.ndims < 2:

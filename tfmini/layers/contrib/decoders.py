@@ -7,6 +7,8 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
@@ -99,7 +101,9 @@ class BasicDecoder(Decoder):
     def output_size(self) -> BasicDecoderOutput:
         size = self._cell.output_size
         if self._output_layer is not None:
-            whole = TensorShape([None]).concatenate(TensorShape([size] if isinstance(size, int) else size))
+            whole = TensorShape([None]).concatenate(
+                TensorShape([size] if isinstance(size, (int, np.integer)) else size)
+            )
             size = TensorShape(self._output_layer.compute_output_shape(whole))[1:]
         return BasicDecoderOutput(size, self._helper.sample_ids_shape)
 
@@ -169,7 +173,7 @@ def dynamic_decode(
 
 
 def _sizes(size: ShapeLike) -> list[Any]:
-    return [size] if isinstance(size, int) else TensorShape(size).as_list()
+    return [size] if isinstance(size, (int, np.integer)) else TensorShape(size).as_list()
 
 
 def _array(size: ShapeLike, dtype: DTypeLike) -> TensorArray:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
@@ -81,8 +83,13 @@ class Weighted:
     """The arguments that the layers with weights share.
 
     Attributes:
-      activation_fn: default relu; None for no activation.
-      normalizer_fn: called with ``normalizer_params`` in place of adding biases.
+      activation_fn: a function of a tensor, default relu; None for no activation.
+      normalizer_fn: a function of a tensor, in place of adding biases, such as `batch_norm`.
+      normalizer_params: a dictionary of its other arguments.
+      weights_initializer, biases_initializer: initializers; None for the biases: no biases.
+      weights_regularizer, biases_regularizer: functions from a variable to a loss, or None.
+      reuse: whether to share the variables of an earlier layer of that ``scope``.
+      trainable: whether optimizers update the variables.
       variables_collections: a list of collections for all variables, or a dictionary of lists by variable name.
       outputs_collections: the collections for the result, under its scope's name.
       scope: scope of the variables, by default named after the layer.
@@ -137,6 +144,10 @@ def fully_connected(given: Weighted, inputs: Any, num_outputs: int) -> Any:
     """``activation_fn(inputs @ weights + biases)`` over the last axis (``tf.contrib.layers.fully_connected``).
 
     The other arguments are those of `Weighted`.
+
+    Args:
+      inputs: a float tensor with at least two axes; the last one is static.
+      num_outputs: the length of the last axis of the result.
     """
     with given.opened("fully_connected", inputs) as opened:
         inputs = convert_to_tensor(inputs)
@@ -186,7 +197,15 @@ def convolution2d(
     stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = None,
     rate: int | Sequence[int] = 1,
 ) -> Any:  # fmt: skip
-    """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are those of `Weighted`."""
+    """A convolution of images (``tf.contrib.layers.conv2d``); the other arguments are those of `Weighted`.
+
+    Args:
+      inputs: images, [batch, rows, columns, channels], or channels second for NCHW.
+      num_outputs: the number of output channels.
+      kernel_size, stride, rate: one int, or one per spatial axis.
+      padding: SAME or VALID.
+      data_format: NHWC (default) or NCHW.
+    """
     with given.opened("Conv", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
@@ -211,7 +230,15 @@ def convolution2d_transpose(
     given: Weighted, inputs: TensorLike, num_outputs: int, kernel_size: int | Sequence[int],
     stride: int | Sequence[int] = 1, padding: str = "SAME", data_format: str | None = _NHWC,
 ) -> Any:  # fmt: skip
-    """A transposed convolution of images (``tf.contrib.layers.conv2d_transpose``)."""
+    """A transposed convolution of images (``tf.contrib.layers.conv2d_transpose``).
+
+    Args:
+      inputs: images, [batch, rows, columns, channels], or channels second for NCHW.
+      num_outputs: the number of output channels.
+      padding: SAME or VALID.
+      data_format: NHWC (default) or NCHW.
+      kernel_size, stride: one int, or one per spatial axis.
+    """
     with given.opened("Conv2d_transpose", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
@@ -220,7 +247,7 @@ def convolution2d_transpose(
         outputs = deconvolve(
             inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
         )
-        outputs.set_shape([size if isinstance(size, int) else None for size in shape])
+        outputs.set_shape([size if isinstance(size, (int, np.integer)) else None for size in shape])
         return given.finished(outputs, num_outputs, opened, layout)
 
 

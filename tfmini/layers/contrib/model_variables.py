@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.names import GraphKeys
@@ -377,7 +379,7 @@ def n_positive_integers(n: int, value: int | Sequence[int]) -> tuple[int, ...]:
     """Expands an int to ``n`` ints, or checks ``n`` positive ones (``tf.contrib.slim.utils.n_positive_integers``)."""
     if isinstance(value, TensorShape):
         value = value.as_list()
-    values = (value,) * n if isinstance(value, int) else tuple(int(v) for v in value)
+    values = (value,) * n if isinstance(value, (int, np.integer)) else tuple(int(v) for v in value)
     if len(values) != n or any(v < 1 for v in values):
         raise ValueError(f"Must provide {n} positive integers, got {value}")
     return values

@@ -78,7 +78,15 @@ def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
     "tf.contrib.layers.l2_regularizer", "tf.contrib.slim.l2_regularizer", "tf.contrib.slim.regularizers.l2_regularizer"
 )
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """``scale`` times half the sum of squares (``tf.contrib.layers.l2_regularizer``)."""
+    """``scale`` times half the sum of squares (``tf.contrib.layers.l2_regularizer``).
+
+    Args:
+      scale: a number, at least 0.
+      scope: the name scope of the ops.
+
+    Returns:
+      A function from a variable to a scalar loss, for ``regularizer=``.
+    """
     if _checked(scale) == 0.0:
         return _nothing
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
@@ -33,8 +33,11 @@ def as_array(value: object, dtype: dtypes.DType | None = None) -> np.ndarray[Any
     Python floats become float32, ints int32 (int64 when they do not fit), strings object arrays
     of bytes; numpy arrays keep their type.
 
+    Python ints beyond an integer ``dtype`` of less than 64 bits wrap around, as in TensorFlow 1.15.
+
     Raises:
       TypeError: when a value does not fit ``dtype``.
+      OverflowError: for an int beyond 64 bits, or beyond the largest float.
       ValueError: for ragged lists and None.
     """
     if value is None:
@@ -55,6 +58,8 @@ def as_array(value: object, dtype: dtypes.DType | None = None) -> np.ndarray[Any
 
 def _from_numpy(value: object, dtype: dtypes.DType | None) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
+    if array.dtype.kind == "O" and dtype not in (None, dtypes.string):
+        return array.astype(dtype.numpy)
     if array.dtype.kind in "SUO":
         return _as_bytes(array, value)
     if dtype is None:
@@ -74,6 +79,10 @@ def _from_python(value: object, dtype: dtypes.DType | None) -> np.ndarray[Any, A
         if isinstance(error, UnicodeDecodeError):  # A list of str and of bytes that are not ASCII.
             return _as_bytes(np.array(_plain(value), dtype=object), value)
         raise ValueError(f"Argument must be a dense tensor: {value!r} - got ragged nested sequences.") from None
+    if array.dtype.kind in "Of" and dtype is not None and dtype.is_integer | (array.dtype.kind == "O"):
+        exact = np.array(_plain(value), dtype=object)
+        if exact.size and all(isinstance(item, int) for item in exact.ravel()):
+            return exact  # NumPy has no type that holds all of these ints
     if array.dtype.kind in "SUO":
         return _as_bytes(np.array(_plain(value), dtype=object), value)
     if not array.size and dtype is None and not isinstance(value, np.ndarray):
@@ -111,6 +120,8 @@ def _as_bytes(array: np.ndarray[Any, Any], original: object) -> np.ndarray[Any, 
 def _checked(value: object, array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
     """The array in the requested type, if each of its Python values may be converted to it."""
     kind = array.dtype.kind
+    if kind == "O" and isinstance(next(iter(array.ravel()), b""), int):
+        return _from_large_ints(array, dtype)
     fits = {
         "b": dtype is not dtypes.string,  # a Python bool is an int
         "i": not dtype.is_bool and dtype is not dtypes.string,
@@ -122,11 +133,19 @@ def _checked(value: object, array: np.ndarray[Any, Any], dtype: dtypes.DType) ->
     if not fits and array.size:
         culprit = next(iter(array.ravel().tolist()))
         raise TypeError(f"Expected {dtype.name}, got {culprit!r} of type '{type(culprit).__name__}' instead.")
-    if dtype.is_integer and kind in "iu" and array.size:
-        low, high = dtype.limits
-        if array.min() < low or array.max() > high:
-            raise ValueError(f"Value {value!r} does not fit into a tensor of type {dtype.name}.")
-    return array.astype(dtype.numpy)
+    if kind == "u" and dtype.is_integer and dtype is not dtypes.uint64:
+        return _from_large_ints(array.astype(object), dtype)
+    with np.errstate(over="ignore"):  # a half's infinity
+        return array.astype(dtype.numpy)  # ints wrap around
+
+
+def _from_large_ints(array: np.ndarray[Any, Any], dtype: dtypes.DType) -> np.ndarray[Any, Any]:
+    """The array in a numeric type; integer types take ints of 64 bits, with a sign unless the type is uint64."""
+    if not dtype.is_integer:
+        return array.astype(np.float64).astype(dtype.numpy)
+    if any(not -(2**63) <= item < 2 ** (64 if dtype is dtypes.uint64 else 63) for item in array.ravel()):
+        raise OverflowError(f"Python int too large to convert to C long, for a tensor of type {dtype.name}.")
+    return (array % 2**64).astype(np.uint64).astype(dtype.numpy)
 
 
 @export("tf.constant")
@@ -218,6 +237,10 @@ def _shape_conversion(
     elif dtypes.as_dtype(dtype) not in (dtypes.int32, dtypes.int64):
         raise TypeError(f"Cannot convert a TensorShape to dtype: {dtypes.as_dtype(dtype).name}")
     return constant(np.array(sizes, dtypes.as_dtype(dtype).numpy), name=name or "shape_as_tensor")
+
+
+_tensor_shape_tensor_conversion_function = _shape_conversion
+export_names("tensorflow.python.framework.constant_op", "_tensor_shape_tensor_conversion_function")
 
 
 def _dimension_conversion(

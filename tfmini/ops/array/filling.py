@@ -201,7 +201,16 @@ def _index_type(sizes: tuple[int, ...]) -> Any:
 
 @export("tf.zeros")
 def zeros(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
-    """A tensor of zeros, False or empty strings (``tf.zeros``)."""
+    """A tensor of zeros, False or empty strings (``tf.zeros``).
+
+    Args:
+      shape: a list of ints, a `TensorShape`, or an int tensor.
+      dtype: the element type.
+      name: of the op.
+
+    Returns:
+      A tensor of that shape and dtype.
+    """
     dtype = dtypes.as_dtype(dtype).base_dtype
     zero: Any = "" if dtype is dtypes.string else False if dtype is dtypes.bool else 0
     return _filled_with(zero if zero != "" else b"", shape, dtype, name, "zeros")
@@ -209,7 +218,16 @@ def zeros(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None 
 
 @export("tf.ones")
 def ones(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
-    """A tensor of ones or True (``tf.ones``)."""
+    """A tensor of ones or True (``tf.ones``).
+
+    Args:
+      shape: a list of ints, a `TensorShape`, or an int tensor.
+      dtype: the element type, a number or bool.
+      name: of the op.
+
+    Returns:
+      A tensor of that shape and dtype.
+    """
     dtype = dtypes.as_dtype(dtype).base_dtype
     return _filled_with(True if dtype is dtypes.bool else 1, shape, dtype, name, "ones")
 

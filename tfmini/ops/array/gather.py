@@ -238,7 +238,7 @@ def gather(
     """
     if axis is None:
         axis = batch_dims
-    if isinstance(axis, int) and axis == 0 and hasattr(params, "sparse_read"):
+    if isinstance(axis, (int, np.integer)) and axis == 0 and hasattr(params, "sparse_read"):
         return params.sparse_read(indices, name=name)  # type: ignore[no-any-return]
     return _gather_v2(params, indices, axis, batch_dims=batch_dims, name=name)
 
@@ -266,7 +266,7 @@ def gather_nd(params: TensorLike, indices: TensorLike, name: str | None = None, 
     """
     if isinstance(batch_dims, Tensor) and (known := constant_value(batch_dims)) is not None:
         batch_dims = int(known)
-    if not isinstance(batch_dims, int):
+    if not isinstance(batch_dims, (int, np.integer)):
         raise TypeError(f"batch_dims must be an int, but got {batch_dims!r}")
     if batch_dims:
         return _batched_gather_nd(params, indices, batch_dims, name)

@@ -141,7 +141,15 @@ _with_default.gradient(_pass_gradient)
 
 @export("tf.identity")
 def identity(input: TensorLike, name: str | None = None) -> Tensor:
-    """A tensor with the same value and shape (``tf.identity``); for a variable, its current value."""
+    """A tensor with the same value and shape (``tf.identity``); for a variable, its current value.
+
+    Args:
+      input: a tensor of any type, or a variable.
+      name: of the op.
+
+    Returns:
+      A tensor of the same dtype and shape, made by an op of its own.
+    """
     return identity_op(input, name=name)
 
 
@@ -208,7 +216,7 @@ def placeholder_with_default(input: TensorLike, shape: ShapeLike, name: str | No
     return _with_default(input, shape=as_raw(shape), name=name)
 
 
-@export("tf.is_tensor")
+@export("tf.is_tensor", "tf.contrib.framework.is_tensor")
 def is_tensor(x: object) -> bool:
     """Whether ``x`` is a tensor, a variable, or another tensor-like object (``tf.is_tensor``)."""
     return is_dense_tensor_like(x) or isinstance(x, (SparseComponents, IndexedSlices))
@@ -300,6 +308,14 @@ def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Any:
     """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
 
     A cast to integers drops the fraction; a cast from complex to real numbers drops the imaginary part.
+
+    Args:
+      x: a tensor, a `SparseTensor` or `IndexedSlices`, of any numeric type or bool.
+      dtype: the numeric type or bool to convert to.
+      name: of the op.
+
+    Returns:
+      ``x`` of the type ``dtype``, with the same shape; ``x`` itself if it has that type.
     """
     wanted = dtypes.as_dtype(dtype).base_dtype
     if type(x) is not Tensor:

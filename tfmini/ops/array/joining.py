@@ -243,6 +243,14 @@ def _unpack_kernel(value: Array, *, num: int, axis: int) -> tuple[Any, ...]:
 def concat(values: TensorLike, axis: AxisLike, name: str = "concat") -> Tensor:
     """Tensors joined along an existing axis (``tf.concat``).
 
+    Args:
+      values: a list of tensors of one dtype and rank; all axes but ``axis`` have equal sizes.
+      axis: an int; negative ones count from the end.
+      name: of the op.
+
+    Returns:
+      A tensor whose size in ``axis`` is the sum of theirs.
+
     Raises:
       ValueError: when their other dimensions differ, they are scalars, or there are none.
     """
@@ -293,6 +301,12 @@ def _holds_tensors(value: Any) -> bool:
 @export("tf.unstack")
 def unstack(value: TensorLike, num: int | None = None, axis: int = 0, name: str = "unstack") -> list[Tensor]:
     """The slices of ``value`` along ``axis``, without that axis (``tf.unstack``).
+
+    Args:
+      value: a tensor with at least one axis.
+      num: the size of ``axis``, where the static shape does not say it.
+      axis: an int; negative ones count from the end.
+      name: of the ops.
 
     Raises:
       ValueError: when ``num`` is not given and the static size is unknown.
@@ -483,7 +497,8 @@ def split(
     Raises:
       ValueError: when the number of pieces is unknown or the sizes do not fit.
     """
-    if isinstance(num_or_size_splits, (int, np.integer)) or hasattr(num_or_size_splits, "__index__"):
+    sizes_given = isinstance(num_or_size_splits, np.ndarray) and num_or_size_splits.ndim  # it has __index__ as well
+    if hasattr(num_or_size_splits, "__index__") and not sizes_given:
         return list(_split(axis, value, num_split=int(num_or_size_splits), name=name))
     sizes = convert_to_tensor(num_or_size_splits)
     if sizes.raw_shape == ():

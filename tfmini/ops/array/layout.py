@@ -320,7 +320,17 @@ def _conjugate_transpose_kernel(x: Array, perm: Array) -> Any:
 def transpose(
     a: TensorLike, perm: TensorLike | None = None, name: str = "transpose", conjugate: bool = False
 ) -> Tensor:
-    """``a`` with its axes in the order ``perm``, by default reversed (``tf.transpose``)."""
+    """``a`` with its axes in the order ``perm``, by default reversed (``tf.transpose``).
+
+    Args:
+      a: a tensor.
+      perm: the axes of ``a`` in their new order; default: reversed.
+      name: of the op.
+      conjugate: whether to conjugate complex elements, too.
+
+    Returns:
+      A tensor whose axis i is the axis ``perm[i]`` of ``a``.
+    """
     with name_scope(name, "transpose", [a]) as scope:
         a = convert_to_tensor(a, name="a")
         if perm is None:

@@ -289,7 +289,16 @@ def _is_sparse(value: object) -> bool:
 
 @export("tf.shape")
 def shape(input: TensorLike, name: str | None = None, out_type: DTypeLike = dtypes.int32) -> Tensor:
-    """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically."""
+    """The shape of ``input`` as an integer vector (``tf.shape``); a constant when it is known statically.
+
+    Args:
+      input: a tensor, or a `SparseTensor`.
+      name: of the op.
+      out_type: int32 or int64.
+
+    Returns:
+      A vector of ``out_type`` with one element per axis.
+    """
     return shape_internal(input, name, True, out_type)
 
 
@@ -387,6 +396,15 @@ def expand_dims(
 ) -> Tensor:
     """``input`` with a dimension of size 1 inserted at ``axis`` (``tf.expand_dims``; ``dim`` is its old name).
 
+    Args:
+      input: a tensor.
+      axis: where the new dimension goes; negative ones count from the end (-1: behind the last).
+      name: of the op.
+      dim: an older name of ``axis``.
+
+    Returns:
+      A tensor with the same elements.
+
     Raises:
       ValueError: when neither or both are given, or the axis is out of range.
     """
@@ -399,6 +417,15 @@ def expand_dims(
 @export("tf.squeeze")
 def squeeze(input: TensorLike, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """``input`` without its dimensions of size 1, or without those in ``axis`` (``tf.squeeze``).
+
+    Args:
+      input: a tensor.
+      axis: the axes to drop, one or a list; default: all of size 1.
+      name: of the op.
+      squeeze_dims: an older name of ``axis``.
+
+    Returns:
+      A tensor with the same elements.
 
     Raises:
       ValueError: when a named dimension has another size.

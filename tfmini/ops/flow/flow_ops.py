@@ -55,7 +55,7 @@ exit_op = op("Exit(data: T) -> output: T; T: type", shape=same_shape, flow="exit
 next_iteration_op = op(
     "NextIteration(data: T) -> output: T; T: type", shape=same_shape, flow="next_iteration", forwards="value"
 )
-loop_cond = op("LoopCond(input: bool) -> output: bool", forwards="value")
+loop_cond = op("LoopCond(input: bool) -> output: bool", forwards="value", hands_on=True)
 loop_cond.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 0)])
 loop_cond.kernel("CPU")(lambda value: value)
 ref_switch_op: OpHandle[Any] = op(
@@ -311,9 +311,12 @@ stack_op = op(
     shape=[(2,)],
 )
 push_op = op(
-    "StackPushV2(handle: resource, elem: T) -> output: T; T: type; swap_memory: bool = false", shape=second_shape
-)
-pop_op = op("StackPopV2(handle: resource) -> elem: elem_type; elem_type: type", shape=[None])
+    "StackPushV2(handle: resource, elem: T) -> output: T; T: type; swap_memory: bool = false",
+    shape=second_shape, hands_on=True,
+)  # fmt: skip
+pop_op = op(
+    "StackPopV2(handle: resource) -> elem: elem_type; elem_type: type", shape=[None], hands_on=True
+)  # fmt: skip
 close_op: OpHandle[Operation] = op("StackCloseV2(handle: resource)")
 # The first version: the handle is a reference to a string, and the stack belongs to the step.
 ref_stack_op = op(

@@ -15,15 +15,19 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import range as math_range
+from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
-from tfmini.ops.array.joining import stack
-from tfmini.ops.array.shape import shape
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.layout import transpose
+from tfmini.ops.array.shape import rank, reshape, shape
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.debugging import Assert
 from tfmini.ops.flow.cond import cond, first_true
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.gradients import gradients
 from tfmini.ops.math.comparison import greater_equal, less, less_equal, logical_and
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.variables.scope import get_variable_scope
@@ -282,6 +286,68 @@ def vectorized_map(fn: Function, elems: TensorLike) -> Any:
     first = nest.map_structure(lambda t: getitem(convert_to_tensor(t), 0), elems)
     kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, fn(first))
     return map_fn(fn, elems, dtype=kinds)
+
+
+@export("tensorflow.python.ops.parallel_for.for_loop", "tensorflow.python.ops.parallel_for.control_flow_ops.for_loop")
+def for_loop(
+    loop_fn: Function, loop_fn_dtypes: Any, iters: TensorLike, parallel_iterations: int | None = None
+) -> Any:  # fmt: skip
+    """Stacks the results of ``loop_fn(i)`` for i from 0 to ``iters - 1`` (of TensorFlow's ``parallel_for``)."""
+    return map_fn(loop_fn, math_range(iters), dtype=loop_fn_dtypes, parallel_iterations=parallel_iterations)
+
+
+@export("tensorflow.python.ops.parallel_for.pfor", "tensorflow.python.ops.parallel_for.control_flow_ops.pfor")
+def pfor(loop_fn: Function, iters: TensorLike, parallel_iterations: int | None = None) -> Any:
+    """`for_loop` that finds the types itself; TensorFlow makes ops for all iterations at once, tfmini a loop."""
+    return vectorized_map(loop_fn, math_range(iters))
+
+
+@export("tensorflow.python.ops.parallel_for.jacobian", "tensorflow.python.ops.parallel_for.gradients.jacobian")
+def jacobian(output: Tensor, inputs: Any, use_pfor: bool = True, parallel_iterations: int | None = None) -> Any:
+    """The derivatives of each element of ``output`` (of TensorFlow's ``parallel_for.gradients``).
+
+    Returns:
+      For each tensor of the structure ``inputs`` one of the shape ``[*output, *input]``; None if nothing depends on it.
+    """
+    flat = nest.flatten(inputs)
+    used = [x for x, grad in zip(flat, gradients(output, flat)) if grad is not None]
+    line, sizes = reshape(output, [-1]), shape(output)
+    rows = map_fn(
+        lambda i: tuple(map(convert_to_tensor, gradients(gather(line, i), used))), math_range(shape(line)[0]),
+        dtype=tuple(x.dtype.base_dtype for x in used), parallel_iterations=parallel_iterations,
+    ) if used else ()  # fmt: skip
+    found = {}
+    for x, row in zip(used, rows):
+        found[x] = reshape(row, concat([sizes, shape(row)[1:]], 0))
+        found[x].set_shape(output.shape.concatenate(x.shape))
+    return nest.pack_sequence_as(inputs, [found.get(x) for x in flat])
+
+
+@export(
+    "tensorflow.python.ops.parallel_for.batch_jacobian", "tensorflow.python.ops.parallel_for.gradients.batch_jacobian"
+)
+def batch_jacobian(output: Tensor, inp: Tensor, use_pfor: bool = True, parallel_iterations: int | None = None) -> Any:
+    """The derivatives of each row of ``output`` by the same row of ``inp``; rows must not depend on other rows.
+
+    Returns:
+      A tensor of the shape ``[rows, *output[1:], *inp[1:]]``; None if nothing depends on ``inp``.
+
+    Raises:
+      ValueError: when the static numbers of rows differ.
+    """
+    if not output.shape[:1].is_compatible_with(inp.shape[:1]):
+        raise ValueError(f"Need first dimension of output shape ({output.shape}) and inp shape ({inp.shape}) to match.")
+    if gradients(output, inp)[0] is None:
+        return None
+    table = reshape(output, concat([shape(output)[:1], [-1]], 0))
+    columns = map_fn(
+        lambda i: convert_to_tensor(gradients(gather(table, i, axis=1), inp)[0]), math_range(shape(table)[1]),
+        dtype=inp.dtype.base_dtype, parallel_iterations=parallel_iterations,
+    )  # fmt: skip
+    order = concat([[1, 0], math_range(2, rank(columns))], 0)
+    result = reshape(transpose(columns, order), concat([shape(output), shape(inp)[1:]], 0))
+    result.set_shape(output.shape.concatenate(inp.shape[1:]))
+    return result
 
 
 # ---- ``tf.case`` and ``tf.switch_case``: the first of several branches whose predicate holds -----------------------

@@ -17,6 +17,7 @@ from tfmini.graph import nest, raw_ops
 from tfmini.graph.attr_checks import output_context, while_context_of
 from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with, control_dependencies
 from tfmini.graph.op_types import EXIT_OPS, FLOW_OPS, SWITCH_OPS
+from tfmini.graph.prune import traverse
 from tfmini.ops import gradients
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
@@ -481,14 +482,8 @@ class FlowGradients(gradients.ControlFlowGradients):
 
 
 def _first_behind(op: Operation, from_ops: set[Operation]) -> str:
-    waiting, seen = [op], {op}
-    for found in waiting:
-        if found in from_ops:
-            return found.name
-        fresh = [t.op for t in found.inputs if t.op not in seen]
-        seen.update(fresh)
-        waiting.extend(fresh)
-    return op.name
+    behind = traverse([op], lambda found: [t.op for t in found.inputs])
+    return next((found.name for found in behind if found in from_ops), op.name)
 
 
 def _close_with_zeros(context: WhileContext, merge: Tensor, keep_value: bool = False) -> None:

@@ -204,26 +204,33 @@ tensor_array_op: OpHandle[Any] = op(
     shape=sized("() -> 2, ()"),
 )
 write_op = op(
-    "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type"
+    "TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> flow_out: float; T: type",
+    hands_on=True,
 )
-read_op = op("TensorArrayReadV3(handle: resource, index: int32, flow_in: float) -> value: dtype; dtype: type")
+read_op = op(
+    "TensorArrayReadV3(handle: resource, index: int32, flow_in: float) -> value: dtype; dtype: type",
+    hands_on=True,
+)
 gather_op = op(
     """TensorArrayGatherV3(handle: resource, indices: int32, flow_in: float) -> value: dtype
     dtype: type
-    element_shape: shape = unknown_rank"""
+    element_shape: shape = unknown_rank""",
 )
 scatter_op = op(
-    "TensorArrayScatterV3(handle: resource, indices: int32, value: T, flow_in: float) -> flow_out: float; T: type"
+    "TensorArrayScatterV3(handle: resource, indices: int32, value: T, flow_in: float) -> flow_out: float; T: type",
 )
 concat_op: OpHandle[Any] = op(
     """TensorArrayConcatV3(handle: resource, flow_in: float) -> value: dtype, lengths: int64
     dtype: type
-    element_shape_except0: shape = unknown_rank"""
+    element_shape_except0: shape = unknown_rank""",
 )
 split_op = op(
-    "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type"
+    "TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> flow_out: float; T: type",
 )
-size_op = op("TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32", differentiable=False)
+size_op = op(
+    "TensorArraySizeV3(handle: resource, flow_in: float) -> size: int32",
+    differentiable=False,
+)
 close_op: OpHandle[Operation] = op("TensorArrayCloseV3(handle: resource)", differentiable=False)
 grad_op: OpHandle[Any] = op(
     "TensorArrayGradV3(handle: resource, flow_in: float) -> grad_handle: resource, flow_out: float; source: string",

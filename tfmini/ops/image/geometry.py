@@ -27,6 +27,8 @@ from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
 from tfmini.shapes import RawShape, with_rank
 
+_INTS = (int, np.integer)
+
 
 @export("tf.image.ResizeMethod")
 class ResizeMethod:
@@ -99,7 +101,7 @@ def resize_images(
         known = images.shape.as_list()[1:3]
         if (
             wanted is not None
-            and all(isinstance(v, int) or v.dtype.kind in "iu" for v in wanted if v is not None)
+            and all(isinstance(v, _INTS) or v.dtype.kind in "iu" for v in wanted if v is not None)
             and (known == [int(v) for v in wanted])
         ):
             return _unbatched(images, single)
@@ -131,17 +133,17 @@ def crop_to_bounding_box(
         ):  # fmt: skip
             _check_inside(what, start, length, limit)
         cropped = slice_of(image, [0, offset_height, offset_width, 0], [-1, target_height, target_width, -1])
-        sizes = [v if isinstance(v, int) else None for v in (target_height, target_width)]
+        sizes = [v if isinstance(v, _INTS) else None for v in (target_height, target_width)]
         cropped.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
         return _unbatched(cropped, single)
 
 
 def _check_inside(what: str, start: object, length: Any, limit: Any) -> None:
-    if isinstance(start, int) and start < 0:
+    if isinstance(start, _INTS) and start < 0:
         raise ValueError(f"offset_{what} must be >= 0.")
-    if isinstance(length, int) and length <= 0:
+    if isinstance(length, _INTS) and length <= 0:
         raise ValueError(f"target_{what} must be > 0.")
-    if all(isinstance(v, int) for v in (start, length, limit)) and start + length > limit:
+    if all(isinstance(v, _INTS) for v in (start, length, limit)) and start + length > limit:
         raise ValueError(f"{what} must be >= target + offset.")
 
 
@@ -159,26 +161,34 @@ def pad_to_bounding_box(
         rows, columns = _size(image)
         below, right = target_height - offset_height - rows, target_width - offset_width - columns
         for what, value in (("height", below), ("width", right)):
-            if isinstance(value, int) and value < 0:
+            if isinstance(value, _INTS) and value < 0:
                 raise ValueError(f"{what} must be <= target - offset")
         padded = pad(image, [[0, 0], [offset_height, below], [offset_width, right], [0, 0]])
-        sizes = [v if isinstance(v, int) else None for v in (target_height, target_width)]
+        sizes = [v if isinstance(v, _INTS) else None for v in (target_height, target_width)]
         padded.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
         return _unbatched(padded, single)
 
 
 def _least(a: TensorLike, b: TensorLike) -> Any:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else minimum(a, b)
+    return min(a, b) if isinstance(a, _INTS) and isinstance(b, _INTS) else minimum(a, b)
 
 
 def _half_excess(a: Any, b: Any) -> Any:
     """Half of ``max(a - b, 0)``."""
-    return max(a - b, 0) // 2 if isinstance(a, int) and isinstance(b, int) else maximum(a - b, 0) // 2
+    return max(a - b, 0) // 2 if isinstance(a, _INTS) and isinstance(b, _INTS) else maximum(a - b, 0) // 2
 
 
 @export("tf.image.resize_image_with_crop_or_pad", "tf.image.resize_with_crop_or_pad")
 def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, target_width: TensorLike) -> Any:
-    """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``)."""
+    """Crops each image around its center, or pads it with zeros (``tf.image.resize_image_with_crop_or_pad``).
+
+    Args:
+      image: [rows, columns, channels], or a batch of such.
+      target_height, target_width: positive ints.
+
+    Returns:
+      Images of that size.
+    """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
         batch, single = _batched(image)
         rows, columns = _size(batch)
@@ -210,7 +220,7 @@ def central_crop(image: TensorLike, central_fraction: float) -> Any:
         batch, single = _batched(image)
         starts, lengths = [], []
         for length in _size(batch):
-            if isinstance(length, int):
+            if isinstance(length, _INTS):
                 start = int((length - length * central_fraction) / 2)
             else:
                 start = cast((cast(length, "float64") - cast(length, "float64") * central_fraction) / 2, "int32")
@@ -244,7 +254,15 @@ def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
 
 @export("tf.image.random_flip_left_right")
 def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Any:
-    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``)."""
+    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``).
+
+    Args:
+      image: [rows, columns, channels], or a batch of such.
+      seed: an int, for the same choices in each run.
+
+    Returns:
+      An image of the same dtype and shape.
+    """
     return _randomly(image, seed, flip_left_right, "random_flip_left_right")
 
 

@@ -76,6 +76,23 @@ def named(function: Callable[..., T], name: str, text: str) -> Callable[..., T]:
     return function
 
 
+_NUMPYS_NAMES = {"half": "float16", "float": "float32", "double": "float64", "realnumbertype": "real numbers",
+                 "numbertype": "numbers", "type": "any"}  # fmt: skip
+
+
+def told(summary: str, operands: str, types: str, result: str) -> str:
+    """The docstring of an element-wise function.
+
+    Args:
+      operands: the names of its arguments, such as ``x, y``.
+      types: the dtypes that a declaration allows, such as ``{half, float}``.
+      result: what it returns.
+    """
+    names = ", ".join(_NUMPYS_NAMES.get(name, name) for name in types.strip("{}").split(", "))
+    tensors = "tensors of one dtype, whose shapes broadcast" if "," in operands else "a tensor"
+    return f"{summary}\n\nArgs:\n  {operands}: {tensors}: {names}.\n  name: of the op.\n\nReturns:\n  {result}\n"
+
+
 # ---- axes of reductions ---------------------------------------------------------------------
 
 
@@ -216,8 +233,8 @@ def _sum_to_static(grad: Tensor | None, own: tuple[Any, ...], other: tuple[Any, 
     axes = [i for i, d in enumerate(full) if i < head or own[i - head] == 1 and d != 1]
     if not axes:
         return grad
-    summed = sum_op(grad, np.array(axes, np.int32))
-    return summed if summed.raw_shape == own else array_shape.reshape(summed, list(own))
+    # The Reshape may be needless. TensorFlow has it all the same, and K-FAC finds the biases of a network by it.
+    return array_shape.reshape(sum_op(grad, np.array(axes, np.int32)), list(own))
 
 
 def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]:

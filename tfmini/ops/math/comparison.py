@@ -25,7 +25,7 @@ from tfmini.graph.node import Node
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands
+from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands, told
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 approximate_equal_op = op(
@@ -41,11 +41,12 @@ select_op = op(
 select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
 
 
-def _function(handle: OpHandle, name: str, text: str) -> OfXAndY:
+def _function(handle: OpHandle, name: str, text: str, types: str) -> OfXAndY:
     def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
 
-    return named(function, name, f"``{text} (``tf.{name}``).")
+    result = "A bool tensor of the broadcast shape."
+    return named(function, name, told(f"``{text} (``tf.{name}``).", "x, y", types, result))
 
 
 def _row(op_type: str, ufunc: np.ufunc, sign: str, name: str, dtype: str = "T") -> tuple[OpHandle, OfXAndY]:
@@ -54,7 +55,8 @@ def _row(op_type: str, ufunc: np.ufunc, sign: str, name: str, dtype: str = "T") 
     handle = op(f"{op_type}(x: {dtype}, y: {dtype}) -> z: bool{types}", shape=broadcast_shape, differentiable=False)
     handle.kernel("CPU")(ufunc)
     handle.inline(lambda node: f"({{0}} {sign} {{1}})")
-    return handle, _function(handle, name, f"x {sign} y``{bools}, element-wise")
+    shown = "realnumbertype" if dtype == "T" else dtype
+    return handle, _function(handle, name, f"x {sign} y``{bools}, element-wise", shown)
 
 
 less_op, less = _row("Less", np.less, "<", "less")
@@ -118,7 +120,7 @@ def _equality(op_type: str, ufunc: np.ufunc, sign: str, name: str, text: str) ->
     )
     handle.kernel_factory("CPU")(lambda node: _equality_kernel(node, ufunc, sign))
     handle.inline(lambda node: f"({{0}} {sign} {{1}})" if _is_plain(node) else None)
-    return handle, _function(handle, name, text)
+    return handle, _function(handle, name, text, "type")
 
 
 equal_op, equal = _equality(

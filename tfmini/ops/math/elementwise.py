@@ -28,7 +28,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import SparseTensor, on_values
 from tfmini.ops.gradients import is_wanted
-from tfmini.ops.math.broadcast import OfXAndY, computed_into, named, sum_to_operands, widened
+from tfmini.ops.math.broadcast import OfXAndY, computed_into, named, sum_to_operands, told, widened
 from tfmini.ops.math.comparison import greater_equal_op, less_equal_op, select_op
 
 _ALL = (
@@ -144,7 +144,8 @@ def _extreme_gradient(node: Operation, grad: Tensor, first_wins: OpHandle) -> li
 def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
     two = convert_to_tensor(2, dtype=grad.dtype.base_dtype)
     gx = mul_op(mul_op(two, grad), sub_op(*node.inputs))
-    return sum_to_operands(node, [gx, neg_op(gx)])
+    to_x, to_y = sum_to_operands(node, [gx, gx])
+    return [to_x, None if to_y is None else neg_op(to_y)]
 
 
 # ---- the ops ------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ def _row(
     def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
 
-    return handle, named(function, name, f"{text} (``tf.{name}``).")
+    result = "A tensor of that dtype and the broadcast shape."
+    return handle, named(function, name, told(f"{text} (``tf.{name}``).", "x, y", types, result))
 
 
 def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
@@ -358,6 +360,11 @@ def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> Te
 @export("tf.scalar_mul", "tf.math.scalar_mul")
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """``scalar * x`` for a tensor or `IndexedSlices` (``tf.scalar_mul``).
+
+    Args:
+      scalar: a number or scalar tensor.
+      x: a tensor of numbers, or `IndexedSlices`.
+      name: of the op.
 
     Raises:
       ValueError: when ``scalar`` is not a scalar.

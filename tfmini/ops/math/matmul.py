@@ -240,9 +240,14 @@ def matmul(
     """The matrix product, over the last two axes; leading axes are a batch and broadcast (``tf.matmul``).
 
     Args:
+      a, b: tensors of one numeric dtype with at least two axes: [..., n, k] and [..., k, m].
       transpose_a, transpose_b: whether to transpose that matrix.
       adjoint_a, adjoint_b: whether to take its conjugate transpose.
       a_is_sparse, b_is_sparse: a hint that most elements are zero.
+      name: of the op.
+
+    Returns:
+      [..., n, m], of that dtype.
 
     Raises:
       ValueError: when transpose and adjoint are both asked for, or the shapes do not fit.

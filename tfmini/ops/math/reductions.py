@@ -296,12 +296,24 @@ def _reduce_function(handle: OpHandle, function_name: str, text: str) -> Callabl
         axis, keep = _old_names(axis, keepdims, reduction_indices, keep_dims)
         return reduce(handle, input_tensor, axis, keep, name)
 
-    return named(
-        function, function_name,
-        f"{text} over ``axis`` (one, several, or None for all); ``keepdims`` leaves them as size 1."
-        " ``reduction_indices`` and ``keep_dims`` are older names.\n\n"
-        "    Raises:\n      ValueError: when an old and a new name are both given.",
-    )  # fmt: skip
+    return named(function, function_name, _REDUCTION.format(text=text))
+
+
+_REDUCTION = """{text} over some axes.
+
+Args:
+  input_tensor: a tensor of numbers; of bools for `reduce_all` and `reduce_any`.
+  axis: an axis or a list of axes, an int tensor too; negative ones count from the end. None: all axes.
+  keepdims: whether these axes stay, with size 1.
+  name: of the op.
+  reduction_indices, keep_dims: older names of ``axis`` and ``keepdims``.
+
+Returns:
+  A tensor of the dtype of ``input_tensor`` without these axes.
+
+Raises:
+  ValueError: when an old and a new name are both given.
+"""
 
 
 def reduce(handle: OpHandle, x: TensorLike, axis: AxisLike | None, keep: bool, name: str | None) -> Tensor:
@@ -401,7 +413,18 @@ def argmax(
     input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dimension: AxisLike | None = None,
     output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:  # fmt: skip
-    """The index of the first largest element along ``axis`` (default 0) (``tf.argmax``)."""
+    """The index of the first largest element along ``axis`` (default 0) (``tf.argmax``).
+
+    Args:
+      input: a tensor of numbers.
+      axis: the axis to search; default 0, negative ones count from the end.
+      name: of the op.
+      dimension: an older name of ``axis``.
+      output_type: int32 or int64.
+
+    Returns:
+      A tensor of ``output_type`` with the shape of ``input`` without ``axis``.
+    """
     return _arg(arg_max_op, input, axis, dimension, output_type, name)
 
 
@@ -410,7 +433,18 @@ def argmin(
     input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dimension: AxisLike | None = None,
     output_type: DTypeLike = dtypes.int64,
 ) -> Tensor:  # fmt: skip
-    """The index of the first smallest element along ``axis`` (default 0) (``tf.argmin``)."""
+    """The index of the first smallest element along ``axis`` (default 0) (``tf.argmin``).
+
+    Args:
+      input: a tensor of numbers.
+      axis: the axis to search; default 0, negative ones count from the end.
+      name: of the op.
+      dimension: an older name of ``axis``.
+      output_type: int32 or int64.
+
+    Returns:
+      A tensor of ``output_type`` with the shape of ``input`` without ``axis``.
+    """
     return _arg(arg_min_op, input, axis, dimension, output_type, name)
 
 

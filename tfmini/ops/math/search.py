@@ -167,7 +167,17 @@ def top_k(input: TensorLike, k: TensorLike = 1, sorted: bool = True, name: str |
 
 @export("tf.math.in_top_k", "tf.nn.in_top_k")
 def in_top_k(predictions: TensorLike, targets: TensorLike, k: TensorLike, name: str | None = None) -> Tensor:
-    """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``)."""
+    """Whether the target is among the ``k`` best predictions of each row (``tf.nn.in_top_k``).
+
+    Args:
+      predictions: float32, [batch, classes].
+      targets: int classes, [batch].
+      k: an int.
+      name: of the op.
+
+    Returns:
+      Bools, [batch].
+    """
     with name_scope(name, "in_top_k") as scope:
         return in_top_k_op(predictions, targets, k, name=scope)
 

@@ -28,11 +28,12 @@ from tfmini.ops.array.filling import range as arange
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape, size
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import named, sum_to_operands
 from tfmini.ops.math.comparison import equal, greater, less, where_v2
-from tfmini.ops.math.elementwise import add, floormod, multiply
+from tfmini.ops.math.elementwise import add, floormod, maximum, multiply
 from tfmini.ops.math.reductions import reduce_prod, reduce_sum
 from tfmini.ops.math.unary import abs as absolute
 from tfmini.ops.math.unary import exp, lgamma, log, log1p, real, sign
@@ -404,11 +405,30 @@ def _inferred(value: Tensor, rank: int, inverse: bool) -> Any:
     return lengths * convert_to_tensor([1] * (rank - 1) + [2]) - convert_to_tensor(from_last)
 
 
+def _long_enough(value: Tensor, lengths: Tensor, rank: int, inverse: bool) -> Tensor:
+    """``value``, filled with zeros where its last axes are shorter than a transform of these lengths needs."""
+    known, shape = constant_value(lengths), value.raw_shape
+    if shape is None or known is not None and known.shape != (rank,):
+        return value  # the op has the words for it
+    if known is not None and None not in shape[-rank:]:
+        needed: Any = [int(n) for n in known]
+        needed[-1] = needed[-1] // 2 + 1 if inverse else needed[-1]
+        missing: Any = [max(n - d, 0) for n, d in zip(needed, shape[-rank:])]
+        return pad(value, [[0, 0]] * (len(shape) - rank) + [[0, m] for m in missing]) if any(missing) else value
+    if inverse:
+        lengths = concat([lengths[:-1], lengths[-1:] // 2 + 1], 0)
+    missing = maximum(lengths - array_shape.shape(value)[-rank:], 0)
+    after = concat([zeros([len(shape) - rank], dtypes.int32), missing], 0)
+    return pad(value, stack([zeros_like(after), after], axis=1))
+
+
 def _real_function(handle: OpHandle, name: str, rank: int, inverse: bool) -> Callable[..., Tensor]:
     def function(input_tensor: TensorLike, fft_length: TensorLike | None = None, name: str | None = None) -> Tensor:
         value = convert_to_tensor(input_tensor, dtypes.complex64 if inverse else dtypes.float32)
-        lengths = _inferred(value, rank, inverse) if fft_length is None else fft_length
-        return handle(value, convert_to_tensor(lengths, dtypes.int32), name=name)
+        if fft_length is None:
+            return handle(value, _inferred(value, rank, inverse), name=name)
+        lengths = convert_to_tensor(fft_length, dtypes.int32)
+        return handle(_long_enough(value, lengths, rank, inverse), lengths, name=name)
 
     kind = "inverse Fourier transform to" if inverse else "Fourier transform of"
     return named(function, name, f"The {kind} a real signal over the last {rank} axes (``tf.signal.{name}``).")

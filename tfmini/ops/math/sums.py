@@ -91,6 +91,13 @@ def _sum_gradient(node: Operation, grad: Tensor) -> list[Any]:
 def add_n(inputs: Iterable[TensorLike], name: str | None = None) -> Tensor:
     """The sum of tensors or `IndexedSlices` of one type and shape (``tf.add_n``).
 
+    Args:
+      inputs: a list of tensors of numbers, or of `IndexedSlices`.
+      name: of the op.
+
+    Returns:
+      A tensor of the same dtype and shape; `IndexedSlices` if all inputs are.
+
     Raises:
       ValueError: for an empty list or inputs that do not match.
     """
@@ -213,6 +220,14 @@ def clip_by_value(
     t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, name: str | None = None
 ) -> Any:
     """``t`` with its values limited to [clip_value_min, clip_value_max] (``tf.clip_by_value``).
+
+    Args:
+      t: a tensor of real numbers, or `IndexedSlices`.
+      clip_value_min, clip_value_max: numbers, or tensors that broadcast to ``t``.
+      name: of the op.
+
+    Returns:
+      What ``t`` is, with the same dtype and shape.
 
     Raises:
       ValueError: when the limits would broadcast the result to a larger shape.

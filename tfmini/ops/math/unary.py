@@ -30,7 +30,7 @@ from tfmini.numerics import special_functions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import SparseTensor, on_values
-from tfmini.ops.math.broadcast import OfX, named, sum_to_operands, widened
+from tfmini.ops.math.broadcast import OfX, named, sum_to_operands, told, widened
 from tfmini.ops.math.comparison import greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, div_no_nan_op, mul_op, neg_op, real_div_op, sub_op
 
@@ -179,7 +179,8 @@ def _row(
             return on_values(function, x, name)  # type: ignore[return-value]
         return handle(x, name=name)
 
-    return handle, named(function, name, f"{text}, element-wise.")
+    result = "A tensor of the same shape" + (" and dtype." if output == "T" else f", {output}.")
+    return handle, named(function, name, told(f"{text}, element-wise; sparse tensors stay sparse.", "x", types, result))
 
 
 def _grad_op(op_type: str, kernel: Callable[..., Any]) -> OpHandle:
@@ -211,7 +212,7 @@ round_op = _declared(
 
 sign_op, sign = _row(
     "Sign", _SIGNED, _sign_factory, lambda node, grad: [raw_ops.ZerosLike(node.inputs[0])],
-    "sign", "-1, 0 or 1; x / |x| for complex x", factory=True,
+    "sign", "-1, 0 or 1; x / abs(x) for complex x", factory=True,
 )  # fmt: skip
 square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled(2.0, x)), "square", "x ** 2")
 sqrt_op, sqrt = _row("Sqrt", _ANALYTIC, np.sqrt, _fused(sqrt_grad_op), "sqrt", "The square root")
@@ -272,7 +273,7 @@ digamma_op, digamma = _row(
     "Digamma", _FLOATS, special_functions.digamma, _times(lambda x: polygamma_op(_number(1, x), x)),
     "digamma", "The derivative of lgamma",
 )  # fmt: skip
-lgamma_op, lgamma = _row("Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log |gamma(x)|")
+lgamma_op, lgamma = _row("Lgamma", _FLOATS, special_functions.lgamma, _times(digamma_op), "lgamma", "log of abs(gamma)")
 export_names("tf tf.debugging tf.math", "is_finite is_inf is_nan")
 export_names(
     "tf tf.math",
@@ -480,7 +481,15 @@ def angle(input: TensorLike, name: str | None = None) -> Tensor:
 
 @export("tf.abs", "tf.math.abs")
 def abs(x: TensorLike, name: str | None = None) -> Tensor:
-    """The absolute value; for complex numbers, a real tensor (``tf.abs``)."""
+    """The absolute value; for complex numbers, a real tensor (``tf.abs``).
+
+    Args:
+      x: a tensor of numbers; sparse tensors stay sparse.
+      name: of the op.
+
+    Returns:
+      A tensor of the same shape; float32 for complex64, float64 for complex128, else of the same dtype.
+    """
     if type(x) is SparseTensor:
         return on_values(abs, x, name)  # type: ignore[return-value]
     with name_scope(name, "Abs", [x]) as scope:
@@ -571,7 +580,15 @@ def _next_after_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.pow", "tf.math.pow")
 def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
-    """``x ** y``; integers refuse negative exponents at run time (``tf.pow``)."""
+    """``x ** y``; integers refuse negative exponents at run time (``tf.pow``).
+
+    Args:
+      x, y: tensors of one numeric dtype whose shapes broadcast.
+      name: of the op.
+
+    Returns:
+      A tensor of that dtype and the broadcast shape.
+    """
     with name_scope(name, "Pow", [x]) as scope:
         return pow_op(x, y, name=scope)
 

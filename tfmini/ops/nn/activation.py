@@ -233,7 +233,15 @@ def _softplus_second(node: Operation, grad: Tensor) -> list[Any]:
 
 @export("tf.nn.relu")
 def relu(features: TensorLike, name: str | None = None) -> Tensor:
-    """``max(features, 0)`` (``tf.nn.relu``)."""
+    """``max(features, 0)`` (``tf.nn.relu``).
+
+    Args:
+      features: a tensor of real numbers.
+      name: of the op.
+
+    Returns:
+      A tensor of the same dtype and shape.
+    """
     return relu_op(features, name=name)
 
 
@@ -268,7 +276,15 @@ def leaky_relu(features: TensorLike, alpha: float = 0.2, name: str | None = None
 
 @export("tf.math.softplus", "tf.nn.softplus")
 def softplus(features: TensorLike, name: str | None = None) -> Tensor:
-    """``log(exp(x) + 1)`` (``tf.nn.softplus``)."""
+    """``log(exp(x) + 1)`` (``tf.nn.softplus``).
+
+    Args:
+      features: a tensor of floats.
+      name: of the op.
+
+    Returns:
+      A tensor of the same dtype and shape.
+    """
     return softplus_op(features, name=name)
 
 

@@ -336,6 +336,16 @@ def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
 def bias_add(value: TensorLike, bias: TensorLike, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Adds a vector to the channels of ``value`` (``tf.nn.bias_add``).
 
+    Args:
+      value: a tensor of numbers with at least two axes.
+      bias: a vector with one element per channel, of the same dtype.
+      data_format: ``NHWC`` (default; the channels are last) or ``NCHW`` (they are second), also with other
+        numbers of axes.
+      name: of the op.
+
+    Returns:
+      A tensor of the dtype and shape of ``value``.
+
     Raises:
       ValueError: for a ``data_format`` that starts with neither N...C nor NC.
     """
@@ -354,13 +364,31 @@ def bias_add(value: TensorLike, bias: TensorLike, data_format: str | None = None
 
 @export("tf.nn.l2_loss")
 def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
-    """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``)."""
+    """``sum(t ** 2) / 2`` (``tf.nn.l2_loss``).
+
+    Args:
+      t: a tensor of floats of any shape.
+      name: of the op.
+
+    Returns:
+      A scalar of the dtype of ``t``.
+    """
     return l2_loss_op(t, name=name)
 
 
 @export("tf.nn.xw_plus_b")
 def xw_plus_b(x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None) -> Tensor:
-    """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``)."""
+    """``matmul(x, weights) + biases`` (``tf.nn.xw_plus_b``).
+
+    Args:
+      x: [batch, inputs].
+      weights: [inputs, outputs].
+      biases: [outputs].
+      name: of the op.
+
+    Returns:
+      [batch, outputs].
+    """
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
         product = matmul(convert_to_tensor(x, name="x"), convert_to_tensor(weights, name="weights"))
         return bias_add(product, convert_to_tensor(biases, name="biases"), name=scope)

@@ -24,12 +24,18 @@ def conv2d(
     """Convolves images with filters (``tf.nn.conv2d``).
 
     Args:
-      input: images, [batch, rows, columns, channels], or channels second for NCHW.
+      input: images, floats, [batch, rows, columns, channels], or channels second for NCHW.
       filter: [rows, columns, channels in, channels out].
       strides: one int, two, or four in the layout of ``data_format``.
       padding: "SAME", "VALID", or four (before, after) pairs.
+      use_cudnn_on_gpu: ignored.
+      data_format: "NHWC" or "NCHW".
       dilations: as ``strides``, the distance between the elements of a filter.
+      name: of the op.
       filters: another name for ``filter``.
+
+    Returns:
+      [batch, rows out, columns out, channels out], of the dtype of ``input``, or channels second for NCHW.
 
     Raises:
       ValueError: for shapes that do not fit.

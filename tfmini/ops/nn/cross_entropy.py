@@ -32,7 +32,17 @@ _NARROW = (dtypes.float16, dtypes.bfloat16)
 def softmax(
     logits: TensorLike | None, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Tensor:
-    """``exp(logits) / sum(exp(logits))`` along ``axis``, by default the last (``tf.nn.softmax``)."""
+    """``exp(logits) / sum(exp(logits))`` along ``axis``, by default the last (``tf.nn.softmax``).
+
+    Args:
+      logits: a tensor of floats with at least one axis.
+      axis: the axis whose sums become 1; default: the last.
+      name: of the op.
+      dim: an older name of ``axis``.
+
+    Returns:
+      A tensor of the dtype and shape of ``logits``.
+    """
     return _along(softmax_op, logits, either("axis", axis, "dim", dim), name)
 
 
@@ -150,6 +160,16 @@ def softmax_cross_entropy_with_logits(
     name: str | None = None, axis: int | None = None,
 ) -> Tensor:  # fmt: skip
     """`softmax_cross_entropy_with_logits_v2` without gradients into ``labels``.
+
+    Args:
+      labels: the probability of each class, [..., classes]; each row sums to 1.
+      logits: unscaled log probabilities of the same shape, floats.
+      dim: the axis of the classes; default: the last.
+      name: of the op.
+      axis: another name of ``dim``.
+
+    Returns:
+      The cross entropy of each row: ``logits`` without the axis of the classes.
 
     Raises:
       ValueError: for positional arguments.

@@ -25,7 +25,7 @@ from tfmini.ops.math.elementwise import add, maximum, multiply, negative, square
 from tfmini.ops.math.reductions import reduce_mean, reduce_prod, reduce_sum
 from tfmini.ops.math.unary import reciprocal, rsqrt, sigmoid, square
 from tfmini.ops.random_functions import random_uniform
-from tfmini.shapes import RawShape, as_raw, merge_dims, merge_raw, with_rank
+from tfmini.shapes import Dimension, RawShape, TensorShape, merge_dims, merge_raw, with_rank
 
 _LRN_ATTRS = (
     "depth_radius: int = 5; bias: float = 1.0; alpha: float = 1.0; beta: float = 0.5;"
@@ -89,7 +89,14 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor:
-    """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``)."""
+    """``input / (bias + alpha * sum of neighbouring channels squared) ** beta`` (``tf.nn.lrn``).
+
+    Args:
+      input: images, floats, [batch, rows, columns, channels].
+      depth_radius: how many channels on each side count.
+      bias, alpha, beta: numbers.
+      name: of the op.
+    """
     return lrn_op(input, depth_radius=depth_radius, bias=bias, alpha=alpha, beta=beta, name=name)
 
 
@@ -238,8 +245,15 @@ def dropout(
     """Sets elements to 0 with probability ``rate`` and scales the others by ``1 / (1 - rate)`` (``tf.nn.dropout``).
 
     Args:
+      x: a tensor of floats.
       keep_prob: ``1 - rate``; the old argument.
       noise_shape: the shape of the random mask, which is broadcast to ``x``; default: that of ``x``.
+      seed: an int, for the same masks in each run.
+      name: of the op's scope.
+      rate: the probability, a number or a scalar tensor.
+
+    Returns:
+      A tensor of the dtype and shape of ``x``.
 
     Raises:
       ValueError: for a rate outside [0, 1), no rate at all, or integers in ``x``.
@@ -280,14 +294,20 @@ def _rate(keep_prob: TensorLike | None, rate: TensorLike | None) -> Any:
 
 
 def _noise_shape(x: Tensor, noise_shape: SizesLike) -> Any:
+    """The shape of the mask: None in an axis, also beside tensors, stands for the size of ``x``."""
     if noise_shape is None:
         return shape_of(x)
-    if isinstance(noise_shape, Tensor):
+    if isinstance(noise_shape, TensorShape):
+        noise_shape = noise_shape.as_list() if noise_shape.ndims is not None else noise_shape
+    if not isinstance(noise_shape, (list, tuple, np.ndarray)):
         return noise_shape
-    sizes = as_raw(noise_shape)
-    if sizes is None or x.raw_shape is None or len(sizes) != len(x.raw_shape):
-        return noise_shape
-    return [own if d is None else d for d, own in zip(sizes, x.raw_shape)]
+    sizes = [d.value if isinstance(d, Dimension) else int(d) if isinstance(d, np.integer) else d for d in noise_shape]
+    own = (None,) * len(sizes) if x.raw_shape is None else x.raw_shape
+    if len(sizes) != len(own):
+        return sizes
+    for i in [i for i, d in enumerate(sizes) if d is None]:
+        sizes[i] = shape_of(x)[i] if own[i] is None else own[i]
+    return sizes
 
 
 def _drop(x: Tensor, rate: Tensor, noise_shape: SizesLike, seed: int | None) -> Tensor:

@@ -387,6 +387,12 @@ def max_pool(
       ksize: the window: one int, two, or four in the layout of ``data_format``.
       strides: as ``ksize``.
       padding: "SAME", "VALID", or four (before, after) pairs.
+      data_format: "NHWC" or "NCHW".
+      name: of the op.
+      input: another name for ``value``.
+
+    Returns:
+      [batch, rows out, columns out, channels], or channels second for NCHW.
     """
     with name_scope(name, "MaxPool", [value]) as scope:
         return _pool(max_pool_op, either("input", input, "value", value), ksize, strides, data_format, scope,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini.core_types import PaddingLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.numerics.windows import Axes, explicit_pair, layout_axes, output_size, window_axis
@@ -98,7 +100,7 @@ def spatial_sequence(value: int | Sequence[int] | None, count: int, channel_inde
     """
     if value is None:
         value = [1]
-    values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+    values: list[Any] = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
     if len(values) == count + 2:
         return values
     if len(values) == 1:

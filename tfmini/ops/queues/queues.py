@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes as types
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
@@ -339,7 +341,7 @@ def as_shape_list(shapes: Any, unknown_dim_allowed: bool = False) -> list[Tensor
     """
     if unknown_dim_allowed:
         is_list = isinstance(shapes, Sequence) and bool(shapes)
-        if not is_list or any(shape is None or isinstance(shape, int) for shape in shapes):
+        if not is_list or any(shape is None or isinstance(shape, (int, np.integer)) for shape in shapes):
             raise ValueError("When providing partial shapes, a list of shapes must be provided.")
     if shapes is None:
         return None
@@ -347,7 +349,7 @@ def as_shape_list(shapes: Any, unknown_dim_allowed: bool = False) -> list[Tensor
         shapes = [shapes]
     if not isinstance(shapes, (tuple, list)):
         raise TypeError("shapes must be a TensorShape or a list or tuple of TensorShapes.")
-    if all(shape is None or isinstance(shape, int) for shape in shapes):
+    if all(shape is None or isinstance(shape, (int, np.integer)) for shape in shapes):
         shapes = [shapes]
     found = [as_shape(shape) for shape in shapes]
     if not unknown_dim_allowed and any(not shape.is_fully_defined() for shape in found):

@@ -32,6 +32,7 @@ from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import beside
 from tfmini.ops.variables.resource_ops import handle_data, read_variable, scatter_nd_ops, scatter_ops
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape, as_raw
 
 
@@ -77,7 +78,14 @@ def assign(
 
 @export("tf.assign_add")
 def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None) -> Any:
-    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it."""
+    """Adds ``value`` (``tf.assign_add``); returns ``ref`` after it.
+
+    Args:
+      ref: a variable.
+      value: a tensor of its dtype and shape.
+      use_locking: an attr of the op; no update is lost with or without it.
+      name: of the op.
+    """
     if isinstance(ref, BaseResourceVariable):
         return ref.assign_add(value)  # Without the name, as in TensorFlow.
     return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
@@ -252,6 +260,10 @@ def _update_kernel(input: Array, begin: Array, end: Array, strides: Array, value
     return result
 
 
+# What stands between a slice and its variable: a read; in a branch or a loop, also what brings the read inside.
+_PASSED_ON = ("Identity", "Switch", "Enter")
+
+
 def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> Tensor:
     """Writes ``value`` to the slice ``part`` of a variable; returns the whole variable.
 
@@ -267,7 +279,7 @@ def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> T
             done = resource_strided_slice_assign_op(handle, *bounds, value, name=scope, **masks)
             with control_dependencies([done]):
                 return read_variable(handle, dtype=handle_data(handle)[0])
-        while source.op.type == "Identity" and not source.dtype._is_ref_dtype:
+        while source.op.type in _PASSED_ON and not source.dtype._is_ref_dtype:
             source = source.op.inputs[0]
         if not source.dtype._is_ref_dtype:
             raise ValueError("Sliced assignment is only supported for variables")
@@ -278,7 +290,7 @@ def _late_attribute(tensor: Tensor, name: str) -> Any:
     """Gives slices the method ``assign``, as in TensorFlow; called for attributes that a Tensor does not have."""
     if name == "assign" and tensor.op.type == "StridedSlice":
         return lambda value, name=None: sliced_assign(tensor, value, name)
-    raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
+    return Advising.__getattr__(tensor, name)  # type: ignore[attr-defined]
 
 
 Tensor.__getattr__ = _late_attribute  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from tfmini.graph.conversion import IndexedSlices, register_tensor_conversion_fu
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
-from tfmini.graph.operation import ObjectReference, Operation, Operators, Tensor
+from tfmini.graph.operation import ObjectReference, Operation, Symbol, Tensor
 from tfmini.shapes import TensorShape
 
 # ---- The choice between reference and resource variables, and ``tf.variable_creator_scope`` ------------------------
@@ -216,7 +216,7 @@ _SliceInfo = SaveSliceInfo  # its name inside of `Variable`, which has an attrib
 
 
 @export("tf.Variable")
-class Variable(Operators, metaclass=VariableMetaclass):
+class Variable(Symbol, metaclass=VariableMetaclass):
     """A value that a task keeps between steps (``tf.Variable``).
 
     Args:

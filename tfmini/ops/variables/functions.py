@@ -37,13 +37,27 @@ __all__ = [
 
 @export("tf.global_variables")
 def global_variables(scope: str | None = None) -> list[Any]:
-    """The variables shared by all tasks (``tf.global_variables``); ``scope`` is a regex of their names."""
+    """The variables shared by all tasks (``tf.global_variables``); ``scope`` is a regex of their names.
+
+    Args:
+      scope: a regex that the beginning of a variable's name must match; None: all.
+
+    Returns:
+      A list of variables of the default graph, in the order in which they were made.
+    """
     return get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
 @export("tf.local_variables")
 def local_variables(scope: str | None = None) -> list[Any]:
-    """The variables of one process, which are not saved (``tf.local_variables``)."""
+    """The variables of one process, which are not saved (``tf.local_variables``).
+
+    Args:
+      scope: a regex that the beginning of a variable's name must match; None: all.
+
+    Returns:
+      A list of variables of the default graph, in the order in which they were made.
+    """
     return get_default_graph().get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
@@ -55,13 +69,27 @@ def model_variables(scope: str | None = None) -> list[Any]:
 
 @export("tf.trainable_variables")
 def trainable_variables(scope: str | None = None) -> list[Any]:
-    """The variables that optimizers update (``tf.trainable_variables``)."""
+    """The variables that optimizers update (``tf.trainable_variables``).
+
+    Args:
+      scope: a regex that the beginning of a variable's name must match; None: all.
+
+    Returns:
+      A list of variables of the default graph, in the order in which they were made.
+    """
     return get_default_graph().get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
 @export("tf.moving_average_variables")
 def moving_average_variables(scope: str | None = None) -> list[Any]:
-    """The variables with a moving average (``tf.moving_average_variables``)."""
+    """The variables with a moving average (``tf.moving_average_variables``).
+
+    Args:
+      scope: a regex that the beginning of a variable's name must match; None: all.
+
+    Returns:
+      A list of variables of the default graph, in the order in which they were made.
+    """
     return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
 
 
@@ -70,7 +98,12 @@ all_variables = global_variables
 
 @export("tf.variables_initializer", "tf.initializers.variables")
 def variables_initializer(var_list: Iterable[Any] | None, name: str = "init") -> Operation:
-    """An op that initialises the variables (``tf.variables_initializer``); a no-op for an empty list."""
+    """An op that initialises the variables (``tf.variables_initializer``); a no-op for an empty list.
+
+    Args:
+      var_list: variables.
+      name: of the op.
+    """
     return group(*[v.initializer for v in var_list or ()], name=name)
 
 

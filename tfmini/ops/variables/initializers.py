@@ -89,6 +89,12 @@ class Ones(Initializer):
 class Constant(Initializer):
     """A given value, extended by its last element (``tf.constant_initializer``).
 
+    Args:
+      value: a number, a list or an array. A list may be shorter than the variable: its last element fills the
+        rest.
+      dtype: of the values, unless the variable has one.
+      verify_shape: whether the value must have the variable's shape.
+
     Raises:
       TypeError: when the value is not a scalar, list or array.
     """
@@ -134,7 +140,13 @@ class RandomUniform(Initializer):
 
 
 class RandomNormal(Initializer):
-    """Normal (``tf.random_normal_initializer``)."""
+    """Normal (``tf.random_normal_initializer``).
+
+    Args:
+      mean, stddev: numbers or scalar tensors.
+      seed: an int, for the same numbers in each run.
+      dtype: a float type, unless the variable has one.
+    """
 
     _SETTINGS = ("mean", "stddev", "seed")
 
@@ -152,7 +164,13 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal; values beyond two standard deviations are redrawn (``tf.truncated_normal_initializer``)."""
+    """Normal; values beyond two standard deviations are redrawn (``tf.truncated_normal_initializer``).
+
+    Args:
+      mean, stddev: numbers or scalar tensors.
+      seed: an int, for the same numbers in each run.
+      dtype: a float type, unless the variable has one.
+    """
 
     def __call__(
         self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None

@@ -17,7 +17,15 @@ Partitioner = Callable[..., list[int]]
 
 @export("tf.fixed_size_partitioner")
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
-    """Always ``num_shards`` parts, or one per row if there are fewer rows (``tf.fixed_size_partitioner``)."""
+    """Always ``num_shards`` parts, or one per row if there are fewer rows (``tf.fixed_size_partitioner``).
+
+    Args:
+      num_shards: the number of parts.
+      axis: the axis that is divided.
+
+    Returns:
+      A function of a shape and a dtype, for ``partitioner=`` of `get_variable` and `variable_scope`.
+    """
 
     def partitioner(shape: TensorShape, **_: object) -> list[int]:
         rows: int = shape.as_list()[axis]  # type: ignore[assignment]

@@ -7,6 +7,7 @@ both values of ``use_locking``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tfmini.graph.families import Operation, all_of, declared_shape, op, same_sh
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.variables.state import VariableState
+from tfmini.ops.variables.state import VariableState, name_on, new_state
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 variable_v2 = op(
@@ -134,18 +135,9 @@ def _variable_state(
 ) -> VariableState:
     name = shared_name.decode() or node.name
     declared = None if node.op == "Variable" and not shape else shape
-    state = resources.lookup_or_create(
-        container,
-        "variable",
-        name,
-        lambda: VariableState(
-            name,
-            dtype,
-            declared,
-            container=container.decode(),
-            message=f"Attempting to use uninitialized value {node.name}",
-        ),
-    )
+    message = f"Attempting to use uninitialized value {node.name}"
+    make = partial(new_state, node.device, name, dtype, declared, container=container.decode(), message=message)
+    state = resources.lookup_or_create(container, "variable", name_on(node.device, name), make)
     if state.dtype is not dtype:
         raise InternalError.of(
             f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref"

@@ -7,6 +7,7 @@ change it (see `state`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.variables import ref_ops
 from tfmini.ops.variables.ref_ops import merged_shape
-from tfmini.ops.variables.state import VariableState
+from tfmini.ops.variables.state import VariableState, name_on, new_state
 from tfmini.shapes import RawShape, at_least_rank, format_raw, with_rank
 
 var_handle = op(
@@ -55,14 +56,19 @@ assign_sub_variable: OpHandle[Operation] = op(
     writes="update",
     taken_back_by="Add",
 )
-var_is_initialized = op("VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()])
+var_is_initialized = op(
+    "VarIsInitializedOp(resource: resource) -> is_initialized: bool", stateful=True, shape=[()], of_variable=True
+)
 var_is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
 variable_shape = op(
     "VariableShape(input: resource) -> output: out_type; out_type: {int32, int64} = DT_INT32", stateful=True
 )
 variable_shape.kernel("CPU")(lambda state, *, out_type: np.array(np.shape(state.read()), out_type.numpy))
 destroy_resource: OpHandle[Operation] = op(
-    "DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true", stateful=True, shape=[]
+    "DestroyResourceOp(resource: resource); ignore_lookup_error: bool = true",
+    stateful=True,
+    shape=[],
+    of_variable=True,
 )
 resource_count_up_to = op(
     "ResourceCountUpTo(resource: resource) -> output: T; limit: int; T: {int32, int64}", stateful=True, writes="update"
@@ -174,8 +180,9 @@ def _handle_state(
         f"Error while reading resource variable {name} from Container: {place}. This could mean that the variable was"
         f" uninitialized. Not found: {_missing(place, name)}"
     )
+    make = partial(new_state, node.device, name, dtype, shape, container=place, message=message)
     return resources.lookup_or_create(  # type: ignore[no-any-return]
-        container, "variable", name, lambda: VariableState(name, dtype, shape, container=place, message=message)
+        container, "variable", name_on(node.device, name), make
     )
 
 

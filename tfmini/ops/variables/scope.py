@@ -148,6 +148,7 @@ class VariableScope:
         # Name scopes do not affect the names of variables.
         with name_scope(None):
             _check_types_agree(dtype, initializer)
+            synchronization = VariableSynchronization.AUTO if synchronization is None else synchronization
             request = Request(
                 full_name,
                 shape,
@@ -155,14 +156,15 @@ class VariableScope:
                 first_given(initializer, self._initializer),
                 first_given(regularizer, self._regularizer),
                 first_given(reuse, self._reuse),
-                trainable,
+                # Custom getters decide by this what they do with a variable: they get no None.
+                synchronization is not VariableSynchronization.ON_READ if trainable is None else trainable,
                 collections,
                 first_given(caching_device, self._caching_device),
                 first_given(partitioner, self._partitioner, planned_partitioner(full_name)),
                 validate_shape,
-                first_given(use_resource, self._use_resource, resource_variables_enabled()),
+                first_given(use_resource, self._use_resource),
                 first_given(constraint, self._constraint),
-                VariableSynchronization.AUTO if synchronization is None else synchronization,
+                synchronization,
                 VariableAggregation.NONE if aggregation is None else aggregation,
             )
             return var_store.get_variable(request, first_given(custom_getter, self._custom_getter))
@@ -276,7 +278,8 @@ def get_variable(
       initializer: a function ``(shape, dtype=…)``, an `Initializer`, or a value; default Glorot's
         uniform for floats, zeros for integers, bools and strings.
       regularizer: a function from the variable to a loss, which is added to REGULARIZATION_LOSSES.
-      trainable, collections, caching_device, validate_shape, use_resource, constraint: see `Variable`.
+      trainable, collections, caching_device, validate_shape, use_resource, constraint, synchronization,
+        aggregation: see `Variable`.
       partitioner: a function ``(shape, dtype)`` -> number of parts per axis; gives a `PartitionedVariable`.
       custom_getter: a function ``(getter, name, …)`` that is called instead, with the default getter.
 

@@ -18,10 +18,13 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array
+from tfmini.devices import parse
 from tfmini.errors import FailedPreconditionError
 from tfmini.graph import raw_ops
+from tfmini.graph.device_types import type_of
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.prune import traverse
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
@@ -166,6 +169,17 @@ class VariableState:
         return buffer
 
 
+def new_state(device: str, *args: Any, **kwargs: Any) -> VariableState:
+    """The state of a variable, where the device of that name keeps values; the rest are `VariableState`'s arguments."""
+    state: VariableState = type_of(device).new_variable(VariableState, device, *args, **kwargs)
+    return state
+
+
+def name_on(device: str, name: str) -> str:
+    """The name of a variable among the resources of its task: of a device that compiles, with the device."""
+    return f"{name}@{parse(device).local_name}" if type_of(device).compiles else name
+
+
 def update_together(states: Sequence[VariableState], function: Callable[..., Any], *args: object) -> Any:
     """Runs ``function(*arrays, *args)`` on the arrays of several variables, exclusively.
 
@@ -232,18 +246,11 @@ def safe_initial_value(scope: str, value: Tensor) -> Tensor:
 
 
 def _depends_on_variable(value: Tensor) -> bool:
-    pending, seen = [value.op], {value.op}
     found = False
-    while pending:
-        op = pending.pop()
+    for op in traverse([value.op], lambda op: () if op.type in _READS_THAT_STAND else [t.op for t in op.inputs]):
         if op._control_flow_context is not None or op.type in ("NextIteration", "RefNextIteration"):
             return False  # A loop cannot be copied op by op.
         found = found or op.type in ("Variable", "VariableV2")
-        if op.type in _READS_THAT_STAND:
-            continue
-        fresh = [t.op for t in op.inputs if t.op not in seen]
-        seen.update(fresh)
-        pending.extend(fresh)
     return found
 
 

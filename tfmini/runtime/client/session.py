@@ -29,7 +29,7 @@ from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.master_clients import DirectMaster, MasterClient, RemoteMaster, client_endpoint
 from tfmini.runtime.compiler import kernels
 from tfmini.runtime.master.master import Master, wants_metadata
-from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.options import SessionOptions, devices_of_task
 from tfmini.runtime.process import address_of_target, current_process, default_target
 from tfmini.runtime.worker.worker import Worker
 
@@ -442,10 +442,7 @@ class InteractiveSession(BaseSession):
 def local_master(options: SessionOptions) -> Master:
     """A worker and a master of one session, in this process and without a network."""
     process = current_process()
-    devices = [
-        DeviceAttributes(f"{_LOCAL_TASK}/device:CPU:{i}", "CPU", 256 << 20, process.randbits(63) | 1)
-        for i in range(options.device_count)
-    ]
+    devices = devices_of_task(_LOCAL_TASK, options.device_count, options.wishes, lambda: process.randbits(63) | 1)
     return Master(Worker(_LOCAL_TASK, devices, process=process))
 
 

@@ -16,7 +16,7 @@ from tfmini import dtypes, errors
 from tfmini.core_types import TensorLike
 from tfmini.graph.node import DEFINED_AT, FETCH, SEND, Node
 from tfmini.graph.op_def import OpDef, output_dtypes
-from tfmini.graph.op_types import KERNELS, OPS, Kernel, OpType, Wait, kernel_for
+from tfmini.graph.op_types import KERNELS, OPS, Kernel, OpType, Wait, kernel_for, ops_with
 from tfmini.graph.operation import Operation, node_of
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -163,6 +163,11 @@ def output_count(op_def: OpDef, node: Node) -> int:
 CHECK_ENV = "TFMINI_CHECK_KERNELS"
 ENABLED = os.environ.get(CHECK_ENV) == "1"
 _SHAPES = "_checked_shapes"
+_HAND_ON = ops_with("hands_on")
+STRETCH = "stretch"
+"""The attr of a node that stands for several (`stretches.Stretch`)."""
+UPDATES = "_updates"
+"""The attr of such a node that names the updates in it, as `graph.omission` defines them."""
 # Values of these types are objects of the runtime.
 _OPAQUE = frozenset({dtypes.resource, dtypes.variant})
 
@@ -181,7 +186,7 @@ def node_with_shapes(operation: Operation) -> Node:
 
 def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callable[..., Any]:
     """The function of a kernel, which raises an error for a result that ``node`` does not declare."""
-    if kernel.makes_state:
+    if kernel.makes_state or STRETCH in node.attrs or node.op in _HAND_ON:  # the latter may give a device's arrays
         return function
     check = ResultCheck(node)
     if kernel.is_async:
@@ -312,6 +317,8 @@ def kernel_error(error: Exception, task: str, node: Node | None = None) -> error
     """Turns a kernel's exception into TensorFlow's error with the node named (default: of the line that raised)."""
     node = node or failing_node(error)
     found = errors.of_exception(error)
+    if node is not None and STRETCH in node.attrs and found.node_name:  # it says itself which of its nodes failed
+        node = next((part for part in node.attrs[STRETCH].nodes if part.name == found.node_name), node)
     return _named(found.error_code, _in_words(found.message), node, task)
 
 

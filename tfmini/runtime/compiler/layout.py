@@ -13,6 +13,7 @@ from tfmini.graph.op_types import NEXT_OPS, OPS, ops_with
 from tfmini.placement.task_graph import INNER
 from tfmini.placement.waves import Wave
 from tfmini.runtime.compiler.codegen import BlockContext, generate_block, into_rule, nothing
+from tfmini.runtime.compiler.kernels import UPDATES
 from tfmini.runtime.compiler.levels import Level, Segment
 from tfmini.runtime.compiler.lowering import Lowering
 from tfmini.runtime.compiler.units import Form, Unit
@@ -69,7 +70,7 @@ def without_joins(level: Level) -> Level:
 
 
 def _updates(nodes: Iterable[Node]) -> tuple[str, ...]:
-    return tuple(node.name for node in nodes if is_update(node))
+    return tuple(name for node in nodes for name in ((node.name,) if is_update(node) else node.attrs.get(UPDATES, ())))
 
 
 def _marks(blocks: Iterable[Iterable[Unit]], *forms: Form) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tfmini.graph.device_types import type_of
 from tfmini.graph.liveness import contract, has_flow
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.codegen import KernelModel
@@ -53,6 +54,11 @@ def compile_program(
     """
     if model is not None and (known := model.known(graph)) is not None:
         return known
+    kernels = {} if kernels is None else kernels
+    if any(type_of(device).compiles for device in {node.device for node in graph.nodes.values()}):
+        from tfmini.runtime.compiler.stretches import with_stretches  # late: no CPU needs it
+
+        graph = with_stretches(graph, kernels)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)

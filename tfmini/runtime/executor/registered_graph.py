@@ -418,7 +418,8 @@ class RegisteredGraph:
       feed_types: of each fed value, its type; ``feed_arrays``: that of its array.
       sent_types: group -> numpy's types of its values; `_NO_TYPE` for what cannot be sent.
       effects: what it does to queues and accumulators; ``is_training``: whether it updates variables.
-      executed: how often a client's thread has run it (`Worker.execute`).
+      executed: how often a client's thread has run it (`Worker.execute`); ``trains``: whether such a run is a training
+        step.
       complete: what a run that has come to its end has done.
       waits_for: the op types for whose answers it waits.
     """
@@ -441,6 +442,7 @@ class RegisteredGraph:
     effects: tuple[Effect, ...] = field(init=False, default=())
     is_training: bool = field(init=False, default=False)
     executed: int = field(init=False, default=0)
+    trains: bool = field(init=False, default=True)
     complete: StepOutcome = field(init=False)
     waits_for: frozenset[str] = field(init=False)
 

@@ -23,7 +23,7 @@ from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ANSWER_TIMEOUT_S, ClusterView, SessionCluster
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.master.step import TraceRequest
+from tfmini.runtime.master.step import StepCounts, TraceRequest
 from tfmini.runtime.native_libraries import keep_freed_memory
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.process import random_name
@@ -43,7 +43,7 @@ class Master(ClusterView):
 
     Attributes:
       closed: whether its server has been stopped.
-      steps, failed: the number of steps that have ended; of those that have ended with an error.
+      counts: of the steps of all its sessions that have ended.
       ended: why sessions have ended that their clients did not close, by handle; the latest.
       trace_request: somebody wants one of the next steps to be traced.
       resets: how often all sessions were closed by `reset`.
@@ -64,7 +64,8 @@ class Master(ClusterView):
         self.trace_request: TraceRequest | None = None
         self.ended: collections.OrderedDict[str, str] = collections.OrderedDict()
         self.closed = False
-        self.resets = self.steps = self.failed = 0
+        self.counts = StepCounts()
+        self.resets = 0
         self._lock = lock("master")  # guards `ended`, and who traces
 
     # ---- sessions ---------------------------------------------------------------------------
@@ -88,7 +89,9 @@ class Master(ClusterView):
         """
         handle = random_name(self.worker.process)
         options = options.merged_with(self.config)
-        session = MasterSession(cluster or self, handle, options, self._step_over, self._forget, in_process)
+        session = MasterSession(
+            cluster or self, handle, options, self.counts.add, self._forget, in_process, self.has_training
+        )
         if nodes:
             session.extend(nodes)
         self.sessions[session.handle] = session
@@ -96,6 +99,10 @@ class Master(ClusterView):
             self._end(session)
             raise self.stopped()
         return session
+
+    def has_training(self) -> bool:
+        """Whether the graph of an open session has ops that train."""
+        return any(session.has_training for session in list(self.sessions.values()))
 
     def open_trace_request(self, request: TraceRequest) -> bool:
         """Notes a request for a trace; False if another one is open. Handlers for several peers run at once."""
@@ -108,11 +115,6 @@ class Master(ClusterView):
     def end_trace_request(self) -> None:
         """Notes that the open request for a trace has been answered."""
         self.trace_request = None
-
-    def _step_over(self, has_failed: bool) -> None:
-        """Counts a step that has ended."""
-        self.steps += 1
-        self.failed += has_failed
 
     def tensors_undelivered(self, step_ids: Sequence[int], sender: str, receiver: str, why: str) -> None:
         """Ends steps that run and whose tensors a task could not send to another one, which waits for them."""

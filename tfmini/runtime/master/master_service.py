@@ -79,7 +79,7 @@ class _MasterService:
                 respond(errors.CancelledError.of("The session was cancelled by its client."))
                 return
             self._owners.adopt(session.handle, peer, session.close)
-            session.tasks.holds.append(lambda: self._owners.release(session.handle))
+            session.tasks.at_end(lambda: self._owners.release(session.handle))
             respond(m.CreateSessionReply(session.handle, session.graph_version))
 
         try:

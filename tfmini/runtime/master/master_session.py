@@ -16,7 +16,7 @@ from typing import Any
 from tfmini import errors
 from tfmini.graph.node import MADE_BY_PASSES, Node, Nodes, by_name, check_edges
 from tfmini.graph.omission import omit
-from tfmini.graph.prune import prune
+from tfmini.graph.prune import prune, training_ops
 from tfmini.locks import Guarded, lock
 from tfmini.memory import collector_at_rest
 from tfmini.placement.decision import Decision
@@ -35,7 +35,7 @@ from tfmini.runtime.master.registration import (
     endpoint_of,
     forget_when_unused,
 )
-from tfmini.runtime.master.step import OnDone, Step, Told, TracedStep, TraceRequest
+from tfmini.runtime.master.step import OnDone, Step, StepCounts, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
 from tfmini.text import printable
 
@@ -111,13 +111,14 @@ class MasterSession:
 
     Args:
       cluster: as the session sees it.
-      on_step_over: called when a step has ended, with whether it has failed.
+      on_step_over: called when a step has ended, with whether it is a training step and whether it has failed.
       on_closed: called when the session has been closed.
       in_process: whether the client is in this process.
+      others_train: whether the graph of another session of this master has ops that train.
 
     Attributes:
       opened_at: on the clock of the worker.
-      ended, failed: the number of its steps that have ended; of those that have ended with an error.
+      counts: of its steps that have ended.
       book: its plans and steps; see `SessionBook`.
       tasks: where it is open.
     """
@@ -127,16 +128,19 @@ class MasterSession:
         cluster: ClusterView,
         handle: str,
         options: SessionOptions,
-        on_step_over: Callable[[bool], None],
+        on_step_over: Callable[[bool, bool], None],
         on_closed: Callable[[MasterSession], None],
         in_process: bool = False,
+        others_train: Callable[[], bool] = lambda: False,
     ) -> None:
         self.cluster = cluster
+        self._others_train = others_train
         self._on_step_over, self._on_closed = on_step_over, on_closed
         self.handle = handle
         self.options = options
         self.in_process = in_process
         self.nodes: Nodes = {}
+        self._types: set[str] = set()  # of the ops of the nodes
         self.placement: dict[str, str] = {}
         self.decisions: dict[str, Decision] = {}
         self._leaders = ColocationLeaders()
@@ -146,7 +150,7 @@ class MasterSession:
         self.tasks = SessionOnTasks(cluster, handle, options, in_process)
         self._names = itertools.count(0)
         self.opened_at = cluster.worker.now()
-        self.ended = self.failed = 0
+        self.counts = StepCounts()
         self._graph_lock = lock("session graph")  # guards the nodes and their placement
 
     @property
@@ -182,11 +186,25 @@ class MasterSession:
             self._place({node.name: node for node in nodes})
             self.nodes.update((node.name, node) for node in nodes)
             self._leaders.add(nodes)
+            self._add_types({node.op for node in nodes})
             self.graph_version += 1
             version = self.graph_version
         if self.options.log_device_placement:
             self._log_placement(nodes)  # without the lock: whoever reads the output may be slow
         return version
+
+    def _add_types(self, types: set[str]) -> None:
+        """Notes the op types of new nodes. The first that train make other steps than before training steps."""
+        before = training_ops(self._types)
+        self._types |= types
+        if training_ops(self._types) != before:
+            for plan in list(self.book.plans.values()):
+                plan.judge(self._types, False)
+
+    @property
+    def has_training(self) -> bool:
+        """Whether its graph has ops that train."""
+        return bool(training_ops(self._types))
 
     def _check(self, nodes: Sequence[Node]) -> None:
         """Refuses what a client's own checks exclude."""
@@ -306,10 +324,12 @@ class MasterSession:
                 fed, wanted = map(endpoint_of, feeds), map(endpoint_of, fetches)
                 nodes, places = omit(nodes, omitted, prune(nodes, list(wanted), targets, list(fed)), placement)
                 placement = {**placement, **places}
-            return build_plan(
+            plan = build_plan(
                 nodes, placement, feeds, fetches, targets, traced=traced,
                 client_device=self.cluster.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
+            plan.judge(self._types, not self._others_train())
+            return plan
 
     def _prepared(self, key: _PlanKey, outcome: Outcome[Plan]) -> None:
         plan = None if isinstance(outcome, errors.OpError) else outcome
@@ -366,12 +386,16 @@ class MasterSession:
         with self._book.lock:  # as `Guarded.__call__` would
             return self.book.add_step(step)
 
+    def drop_step(self, step: Step) -> None:
+        """Forgets a step."""
+        self.book.steps.pop(step.step_id, None)
+
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
         self.book.steps.pop(step.step_id, None)
-        self.ended += 1
-        self.failed += has_failed
-        self._on_step_over(has_failed)
+        trains = step.plan.trains
+        self.counts.add(trains, has_failed)
+        self._on_step_over(trains, has_failed)
 
     def steps(self) -> list[Step]:
         """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""

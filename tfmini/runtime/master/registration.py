@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from tfmini import errors
 from tfmini.errors import InvalidArgumentError
 from tfmini.graph.node import Endpoint, Nodes
-from tfmini.graph.prune import step_graph
+from tfmini.graph.prune import enqueues, is_training_step, step_graph
+from tfmini.locks import Guarded
 from tfmini.memory import collector_at_rest
 from tfmini.placement.partition import Partitions, partition
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.calls import CallHandle, Outcome
+from tfmini.rpc.endpoint import State
 from tfmini.rpc.fan_out import FanOut, first_error
 from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
 from tfmini.rpc.waiter import Timer
@@ -71,6 +73,9 @@ class Plan:
     Attributes:
       local: the registered graph of a plan that the client's thread runs by itself, else None.
       traced: whether its programs record a trace.
+      trains: whether its runs are training steps (`is_training_step`).
+      fills: whether its runs only fill queues, as those of queue runners: they take nothing from the client and give
+        it nothing.
     """
 
     feeds: tuple[str, ...]
@@ -80,6 +85,21 @@ class Plan:
     local: RegisteredGraph | None = None
     traced: bool = False
     targets: tuple[str, ...] = ()
+    trains: bool = True
+    fills: bool = False
+
+    def judge(self, graph: Set[str], else_all: bool) -> None:
+        """Decides whether its runs are training steps.
+
+        Args:
+          graph: the op types of the session.
+          else_all: whether in a graph without ops that train every step is one that does not only fill queues.
+        """
+        types = {node.op for part in self.parts for node in part.task_graph.nodes.values()}
+        self.fills = not self.feeds and not self.fetches and enqueues(types)
+        self.trains = is_training_step(types, graph, else_all and not self.fills)
+        if self.local is not None:
+            self.local.trains = self.trains
 
 
 def endpoint_of(tensor_name: str) -> Endpoint:
@@ -146,24 +166,97 @@ def _deregister_all(parts: list[tuple[Any, int, int]]) -> None:
         peer.call(DeregisterGraph(handle), lambda answer: None, incarnation=incarnation)
 
 
+class SessionPlaces:
+    """Where a session is open, or asked to be, until it is closed. Pure.
+
+    Attributes:
+      asked: the tasks that were asked to open it, also if they have not answered.
+      opened: those that have opened it -> their incarnation.
+      ends: functions that are called at the end, such as those that stop reconnecting to those tasks.
+      closing_error: makes the error of whatever the end of the session ends; None while it is open.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
+        self.opened: dict[str, int] = {}
+        self.ends: list[Callable[[], None]] = []
+        self.closing_error: MakeClosingError | None = None
+
+    def ask(self, task: str) -> bool:
+        """A task is about to be asked; False if it must not be: the session is closed."""
+        if self.closing_error is None:
+            self.asked[task] = None
+        return self.closing_error is None
+
+    def open_on(self, task: str, incarnation: int) -> tuple[int | None, bool]:
+        """A task has opened it: returns the incarnation that did so first, and whether it is this one.
+
+        The incarnation is None if the session has been closed.
+        """
+        if self.closing_error is not None:
+            return None, False
+        is_first = task not in self.opened
+        return self.opened.setdefault(task, incarnation), is_first
+
+    def at_end(self, end: Callable[[], None]) -> bool:
+        """Notes what is to be done at the end; False if that has come."""
+        if self.closing_error is None:
+            self.ends.append(end)
+        return self.closing_error is None
+
+    def close(self, closing_error: MakeClosingError) -> tuple[list[str], list[Callable[[], None]]]:
+        """Ends it; returns the tasks to tell, and what is to be done."""
+        self.closing_error = closing_error
+        return list(self.asked), self.ends
+
+
 class SessionOnTasks:
-    """A client session on the tasks of its cluster: where it is open, or asked to be, until it is closed.
+    """A client session on the tasks of its cluster, until it is closed. Methods may be called from any thread.
 
     Attributes:
       cluster: as the session sees it.
       in_process: whether the client is in this process; its thread may then run a local plan by itself.
-      asked_tasks: those that were asked to open this session, also if they have not answered.
-      registered_tasks: those that have opened it -> their incarnation.
-      holds: functions that are called at the end, such as those that stop reconnecting to those tasks.
-      closing_error: makes the error of whatever the end of the session ends; None while it is open.
     """
 
     def __init__(self, cluster: ClusterView, handle: str, options: SessionOptions, in_process: bool = False) -> None:
         self.cluster, self.handle, self.options, self.in_process = cluster, handle, options, in_process
-        self.asked_tasks: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
-        self.registered_tasks: dict[str, int] = {}
-        self.holds: list[Callable[[], None]] = []
-        self.closing_error: MakeClosingError | None = None
+        self._places = Guarded("session tasks", SessionPlaces())
+
+    @property
+    def closing_error(self) -> MakeClosingError | None:
+        """Makes the error of whatever the end of the session ends; None while it is open."""
+        return self._places.state.closing_error
+
+    def incarnation_on(self, task: str) -> int | None:
+        """The incarnation of a task that has opened the session; None: no one has."""
+        return self._places.state.opened.get(task)
+
+    def ask(self, task: str) -> None:
+        """Notes that a task is about to be asked to open the session.
+
+        Raises:
+          OpError: the session has been closed.
+        """
+        if not self._places(SessionPlaces.ask, task):
+            assert self.closing_error is not None
+            raise self.closing_error()
+
+    def open_on(self, peer: Peer, task: str) -> int | None:
+        """A task has opened the session: keeps the connection, and returns the incarnation that did so first.
+
+        A session that has been closed is deleted there; the incarnation is None.
+        """
+        known, is_first = self._places(SessionPlaces.open_on, task, peer.incarnation)
+        if known is None:
+            self.delete(task)
+        elif is_first:
+            self.at_end(hold(peer))
+        return known
+
+    def at_end(self, end: Callable[[], None]) -> None:
+        """Calls a function when the session is closed: at once if it has been."""
+        if not self._places(SessionPlaces.at_end, end):
+            end()
 
     def open_here(self) -> None:
         """Opens the session on the worker of this task.
@@ -181,11 +274,11 @@ class SessionOnTasks:
 
     def close(self, closing_error: MakeClosingError) -> None:
         """Tells the tasks to forget the session."""
-        self.closing_error = closing_error
+        asked, ends = self._places(SessionPlaces.close, closing_error)
         self.cluster.worker.delete_session(self.handle, closing_error())
-        for end in self.holds:
+        for end in ends:
             end()
-        for task in list(self.asked_tasks):
+        for task in asked:
             self.delete(task)
 
     def delete(self, task: str) -> None:
@@ -195,7 +288,7 @@ class SessionOnTasks:
         """
         self.cluster.peer(task).call(
             DeleteWorkerSession(self.handle), lambda answer: None, timeout_s=GRACE_S,
-            incarnation=self.registered_tasks.get(task), wait_for_ready=True,
+            incarnation=self.incarnation_on(task), wait_for_ready=True,
         )  # fmt: skip
 
 
@@ -208,6 +301,7 @@ class Registration:
         self._on_done = on_done
         self._progress: Any = None
         self._openings: dict[str, tuple[CallHandle, Timer]] = {}
+        self._compiling: set[str] = set()  # the tasks that have been sent their parts
         self._waited = 0.0
         self._began = session.cluster.worker.now()
         self._is_limited = False
@@ -237,6 +331,7 @@ class Registration:
                     session.in_process, is_whole,
                 )  # fmt: skip
                 part.incarnation = cluster.worker.incarnation
+                part.graph.trains = self.plan.trains
                 if part.graph.driver.is_blocking:
                     self.plan.local = part.graph
         answered(None)
@@ -247,10 +342,10 @@ class Registration:
         """Opens the session on the task unless the current incarnation of the task has it, and registers the part."""
         cluster, session = self.session.cluster, self.session
         part.peer = cluster.peer(part.task)
-        if session.registered_tasks.get(part.task) == part.peer.incarnation and part.peer.incarnation:
+        if session.incarnation_on(part.task) == part.peer.incarnation and part.peer.incarnation:
             self._register(part, part.peer.incarnation, answered)
             return
-        session.asked_tasks[part.task] = None  # also one that answers too late or never
+        session.ask(part.task)
         isolate, name = session.options.isolate_session_state, cluster.worker_name(part.task)
         request = CreateWorkerSession(session.handle, isolate, cluster.addresses(), name)
         # Without a deadline of its own: a task that opens the session too late must be heard, to delete it there.
@@ -279,14 +374,11 @@ class Registration:
         if isinstance(answer, errors.OpError):
             answered(answer)
             return
-        if self.session.closing_error is not None:
-            self.session.delete(part.task)
+        known = self.session.open_on(part.peer, part.task)
+        if known is None:
+            assert self.session.closing_error is not None
             answered(self.session.closing_error())
-            return
-        if part.task not in self.session.registered_tasks:
-            self.session.holds.append(hold(part.peer))
-        known = self.session.registered_tasks.setdefault(part.task, part.peer.incarnation)
-        if known != part.peer.incarnation:
+        elif known != part.peer.incarnation:
             text = f"{part.task} was restarted during this session, so its state is gone. Create a new session."
             answered(errors.AbortedError.of(text, task=part.task))
         elif not self.is_over:
@@ -294,6 +386,7 @@ class Registration:
 
     def _register(self, part: Part, incarnation: int, answered: Answered) -> None:
         part.incarnation = incarnation
+        self._compiling.add(part.task)
         self._limit_time()
         try:
             with collector_at_rest():
@@ -325,12 +418,15 @@ class Registration:
         if self.is_over:
             return
         self._waited += _PROGRESS_S
-        limit = self.session.options.operation_timeout_s or self.session.options.connect_timeout_s
+        options = self.session.options
         for part, why in self._missing():
+            is_open = part.task in self._compiling
+            limit = options.operation_timeout_s or (0.0 if is_open else options.connect_timeout_s)
             # Without any configuration of logging, Python itself prints warnings.
             _log.warning(
-                "CreateSession still waiting for response from worker: %s at %s: %s (%g s; gives up after %g s)",
-                part.task, part.peer.address, why, self._waited, limit,
+                "%s still waiting for response from worker: %s at %s: %s (%g s%s)",
+                "RegisterGraph" if is_open else "CreateSession", part.task, part.peer.address, why, self._waited,
+                f"; gives up after {limit:g} s" if limit else "",
             )  # fmt: skip
         reactor = self.session.cluster.reactor
         self._progress = reactor.call_later(_PROGRESS_S, self._report)
@@ -338,7 +434,12 @@ class Registration:
     def _missing(self) -> list[tuple[Part, str]]:
         """The parts that other tasks have not registered yet, and why."""
         parts = [part for task in self._wait.waiting if (part := self._remote.get(task)) is not None]
-        return [(part, part.peer.why or part.peer.state.value) for part in parts if part.peer is not None]
+        return [(part, self._why(part)) for part in parts if part.peer is not None]
+
+    def _why(self, part: Part) -> str:
+        if part.task in self._compiling and part.peer.state is State.READY:
+            return f"it compiles its part of the step, {len(part.task_graph.nodes):,} ops"
+        return part.peer.why or part.peer.state.value
 
     def describe_wait(self) -> str:
         """Which tasks have not registered their part yet, and why; "" if all have."""

@@ -9,9 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfmini import errors
-from tfmini.graph.node import Node, Nodes
 from tfmini.graph.op_types import ops_with
-from tfmini.graph.prune import training_ops
 from tfmini.locks import Guarded, Once
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import fan_out
@@ -162,15 +160,36 @@ def _ask_task(step_id: int, part: Part, told: Told) -> None:
     part.peer.call(DescribeStep(step_id), answered, timeout_s=ASK_S)
 
 
+class StepCounts:
+    """How many steps have ended.
+
+    Attributes:
+      runs: all of them.
+      steps: the training steps (`Plan.trains`); ``failed``: those of them that have ended with an error.
+    """
+
+    __slots__ = ("runs", "steps", "failed")
+
+    def __init__(self) -> None:
+        self.runs = self.steps = self.failed = 0
+
+    def add(self, trains: bool, has_failed: bool) -> None:
+        """A step has ended."""
+        self.runs += 1
+        if trains:
+            self.steps += 1
+            self.failed += has_failed
+
+
 class StepOwner(Protocol):
     """The part of a `MasterSession` that its steps, and requests to trace one, use."""
 
     handle: str
     cluster: ClusterView
-    nodes: Nodes
 
     def find_plan(self, signature: Signature) -> Plan | None: ...
     def add_step(self, step: Step) -> bool: ...
+    def drop_step(self, step: Step) -> None: ...
     def remove_step(self, step: Step, has_failed: bool) -> None: ...
     def closing_error(self) -> errors.OpError: ...
 
@@ -214,6 +233,9 @@ class Step:
             return
         if not self.session.add_step(self):
             self._finish(self.session.closing_error(), [])
+            return
+        if self._state.state.over:  # cancelled meanwhile, too early to take the note back
+            self.session.drop_step(self)
             return
         reactor = self.session.cluster.reactor
         if self._timeout_s is not None and reactor is not None:
@@ -442,17 +464,6 @@ def _bytes(values: Iterable[Any]) -> int:
 # While there is no request, a step costs one look at an attribute of the master. Only one request is open at a time.
 
 
-def trains(step: Iterable[Node], graph: Iterable[Node]) -> bool:
-    """Whether a step runs one of the `training_ops` of its graph. In a graph that has none every step counts.
-
-    Args:
-      step: the nodes that the step runs.
-      graph: all nodes of the session.
-    """
-    wanted = training_ops({node.op for node in graph})
-    return not wanted or not wanted.isdisjoint({node.op for node in step})
-
-
 class TraceRequest:
     """One request.
 
@@ -460,26 +471,22 @@ class TraceRequest:
       answer: called once, with the error or the record of the step.
 
     Attributes:
-      timer: of its deadline; it would keep the plans that the request has seen.
+      timer: of its deadline.
     """
 
     def __init__(self, answer: Callable[[errors.OpError | None, GatheredTrace | None], None]) -> None:
         self._answer = answer
         self.timer: Any = None
         self._taken, self._over = Once(), Once()
-        self._trains: dict[int, tuple[Plan, bool]] = {}  # by the plan's identity, with the plan to keep it alive
 
     def wants(self, session: StepOwner, plan: Plan) -> bool:
         """Whether this run of a plan is the one to trace; True once."""
-        if self._taken.is_over or not (plan.fetches or plan.targets):
+        if self._taken.is_over or not plan.trains or not (plan.fetches or plan.targets):
             return False
         signature = plan.feeds, plan.fetches, plan.targets
         if session.find_plan(signature) is not plan:  # one that leaves out updates; the traced plan would make them
             return False
-        if id(plan) not in self._trains:
-            nodes = [node for part in plan.parts for node in part.task_graph.nodes.values()]
-            self._trains[id(plan)] = plan, trains(nodes, list(session.nodes.values()))
-        return self._trains[id(plan)][1] and self._taken()
+        return self._taken()
 
     def limit(self, reactor: Clock, seconds: float, late: errors.OpError) -> None:
         """Sets the deadline of a request that may be over by now."""

@@ -266,14 +266,14 @@ class PartCounts:
     Attributes:
       parts, failed: parts that have ended; those of them that ended with an error.
       updates: parts that have changed variables.
-      executed: how often graphs that are gone were run by a client's thread alone.
+      executed: how often graphs that are gone were run by a client's thread alone; ``trained``: as training steps.
       staleness: by the session's handle.
     """
 
-    __slots__ = ("parts", "failed", "updates", "executed", "staleness")
+    __slots__ = ("parts", "failed", "updates", "executed", "trained", "staleness")
 
     def __init__(self) -> None:
-        self.parts = self.failed = self.updates = self.executed = 0
+        self.parts = self.failed = self.updates = self.executed = self.trained = 0
         self.staleness: dict[str, Staleness] = {}
 
     def over(self, run: PartitionRun, updates_before: int, has_failed: bool) -> None:
@@ -293,6 +293,7 @@ class PartCounts:
         """A graph is gone."""
         if graph is not None:
             self.executed += graph.executed
+            self.trained += graph.executed * graph.trains
 
     def end_session(self, handle: str) -> None:
         """A session was closed."""

@@ -25,7 +25,8 @@ from tfmini.show.dashboard.picture import (
     why,
 )
 from tfmini.show.inspection.clusters import short
-from tfmini.show.status.explanation import Looks, explain, wait_text
+from tfmini.show.status.explanation import explain, wait_text
+from tfmini.show.status.looks import Looks
 
 _WAITS = 12  # the longest waits
 _LEDGERS = 8
@@ -57,6 +58,8 @@ class Board:
         self._measures = Measures()
         self._looks = Looks()
         self._cluster: ClusterSnapshot | None = None
+        self._colours = picture.Colours()
+        self._ways: set[picture.Way] = set()
 
     def take(self, cluster: ClusterSnapshot) -> None:
         """The next snapshot."""
@@ -66,6 +69,9 @@ class Board:
         self.log.take(cluster)
         self._looks.take(cluster)
         self.history.add(cluster.taken_s, self._measures.take(cluster))
+        # A line stays when nothing runs on it any more: in a job that is stuck, too, people look for who sends to whom.
+        links = task_links(cluster).items()
+        self._ways = {way for way, rate in links if rate >= picture.QUIET_BYTES_S or way in self._ways}
 
     @property
     def cluster(self) -> ClusterSnapshot | None:
@@ -78,16 +84,23 @@ class Board:
         found: dict[str, Any] = {"number": self.number, "problem": self.problem}
         if cluster is None:
             return found
-        reasons = why(explain(cluster), self._looks.bottleneck(), cluster)
+        reasons = why(explain(cluster), self._looks.time_use(), cluster)
         boxes = fold(cluster.tasks, _rates(cluster), reasons.alone())
+        colours = self._colours.of(boxes)
         links = task_links(cluster)
+        between = links_between(boxes, {way: rate for way, rate in links.items() if way in self._ways})
+        broken = broken_links(boxes, cluster)[:_BROKEN]
+        shown = [_box(box, cluster, reasons) | {"colour": colours[box.tasks[0]]} for box in boxes]
+        ways = [(*way, *sums) for way, sums in between.items()]
+        drawn = picture.drawing(shown, ways, [(each["from"], each["to"]) for each in broken])
         found |= {
             "time": cluster.taken_s,
             "target": cluster.target,
-            "boxes": [_box(box, cluster, reasons) for box in boxes],
-            "links": [{"from": a, "to": b, "rate": rate} for (a, b), rate in links_between(boxes, links).items()],
+            "boxes": shown,
+            "picture": drawn.svg(),
+            "colours": {short(task): colour for task, colour in colours.items()},
             "busiest": busiest(links),
-            "broken": broken_links(boxes, cluster)[:_BROKEN],
+            "broken": broken,
             "why": reasons.to_json(),
             "waits": _waits(cluster),
             "ledgers": _ledgers(cluster),

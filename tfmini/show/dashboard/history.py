@@ -89,6 +89,7 @@ class History:
         self._columns: dict[str, int] = {}
         self._free: list[int] = []
         self._written: dict[str, float] = {}  # name -> time of its newest value
+        self._lively: set[str] = set()  # the names that have been something else than 0
 
     def __len__(self) -> int:
         return len(self._coarse) + len(self._fine) + (self._open is not None)
@@ -97,6 +98,10 @@ class History:
     def names(self) -> list[str]:
         """The names that have a value in the span."""
         return list(self._columns)
+
+    def is_flat(self, name: str) -> bool:
+        """Whether all values of a name have been 0."""
+        return name not in self._lively
 
     def add(self, time: float, values: Mapping[str, float]) -> None:
         """Adds a reading. After a step back of the clock, the rows at and after ``time`` are dropped.
@@ -116,6 +121,8 @@ class History:
                 row.values.extend([_NAN] * (column + 1 - len(row.values)))
             row.values[column] = value
             self._written[name] = time
+            if value:
+                self._lively.add(name)
         self._fine.append(row)
         while len(self._fine) > self.limits.fine_rows:
             self._thin(self._fine.popleft())
@@ -157,6 +164,7 @@ class History:
         for name in [name for name, time in self._written.items() if time < before]:
             self._free.append(self._columns.pop(name))
             del self._written[name]
+            self._lively.discard(name)
 
     def _forget_after(self, time: float) -> None:
         if not self._fine or self._fine[-1].time < time:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import textwrap
@@ -11,23 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.runtime.snapshot import COMPUTES, OK, SILENT, ClusterSnapshot, TaskSnapshot
+from tfmini.runtime.snapshot import COMPUTES, OK, SILENT, STUCK, ClusterSnapshot, TaskSnapshot
 from tfmini.show.dashboard import history as measures
 from tfmini.show.dashboard.history import History
 from tfmini.show.inspection.clusters import group_label, short
+from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.status.explanation import (
-    Bottleneck,
     Explanation,
     Hop,
     culprit_head,
     culprit_parts,
     hop_text,
-    share_text,
 )
 from tfmini.show.status.explanation import short as why_short
 from tfmini.show.status.gather import size
+from tfmini.show.status.looks import TimeUse
 
-FOLD_ABOVE = 8  # a job with more tasks is folded
+FOLD_ABOVE = 8  # of a cluster with more tasks equal ones are one box
+FEW = 3  # a job of so few tasks is shown as it is
 LONG_S = 5.0  # a task that waits for longer is shown by itself
 OUTLIER = 2.0  # and one whose rate differs from the median of its job by this factor
 _LONE_LIMIT = 8  # exceptional tasks of a kind that are shown by themselves; more of them are a box, too
@@ -75,7 +77,7 @@ def fold(tasks: Sequence[TaskSnapshot], rates: Mapping[str, float], alone: Colle
         jobs.setdefault(job_of(task.task), []).append(task)
     found: list[Box] = []
     for members in jobs.values():
-        if len(members) <= FOLD_ABOVE:
+        if len(tasks) <= FOLD_ABOVE or len(members) <= FEW:
             found += [Box(short(task.task), (task.task,), state_of(task)) for task in members]
         else:
             found += _folded(members, _kinds(members, rates), alone)
@@ -215,6 +217,9 @@ def _with_lines(history: History) -> list[tuple[Chart, list[tuple[str, str]]]]:
         lines.setdefault(measure, []).append((label, name))
     scalars = sorted((m for m in lines if m.startswith(f"{measures.SCALAR}|")), key=_by_importance)
     charts = [Chart(m, m.partition("|")[2], "") for m in scalars[:_SCALARS]] + list(_CHARTS)
+    # Synchronous updates are never stale.
+    if all(history.is_flat(name) for _, name in lines.get(measures.STALENESS, ())):
+        lines.pop(measures.STALENESS, None)
     return [(chart, sorted(lines[chart.id])) for chart in charts if chart.id in lines]
 
 
@@ -256,13 +261,15 @@ def task_links(cluster: ClusterSnapshot) -> dict[Way, float]:
     return found
 
 
-def links_between(boxes: Sequence[Box], links: Mapping[Way, float]) -> dict[Way, float]:
-    """The sums of the links between boxes, by their names; those inside a box are its link to itself."""
+def links_between(boxes: Sequence[Box], links: Mapping[Way, float]) -> dict[Way, tuple[float, int]]:
+    """The sums of the links between boxes, by their names, and the numbers of links; those inside a box are its link
+    to itself."""
     box_of = {task: box.name for box in boxes for task in box.tasks}
-    found: dict[Way, float] = {}
+    found: dict[Way, tuple[float, int]] = {}
     for (source, target), rate in links.items():
         way = box_of[source], box_of[target]
-        found[way] = found.get(way, 0.0) + rate
+        total, count = found.get(way, (0.0, 0))
+        found[way] = total + rate, count + 1
     return found
 
 
@@ -294,6 +301,83 @@ def broken_links(boxes: Sequence[Box], cluster: ClusterSnapshot) -> list[dict[st
     ]  # fmt: skip
 
 
+# ---- The drawing. Pure ---------------------------------------------------------------------------------------------
+
+_STATES = {WAITS: "waits", STUCK: "all its threads are busy"}
+_LABEL = 9  # letters of a rate; shorter ones take as much room, so that lines stay where they are
+_LEGEND = [
+    Sample("wire", "bytes per second, one way, in the sender's colour"),
+    Sample("broken", "cannot connect"),
+    Sample("box many", "several equal tasks"),
+    Sample("box bottleneck", "bottleneck"),
+    Sample("box culprit", "others wait for it"),
+    Sample("box waits", "waits for long"),
+    Sample("box silent", "no answer"),
+]
+
+
+def drawing(
+    boxes: Sequence[Mapping[str, Any]], ways: Sequence[tuple[str, str, float, int]], broken: Collection[Way]
+) -> Picture:
+    """The picture of the page.
+
+    Args:
+      boxes: as in a message, with ``colour``.
+      ways: from and to by the names of boxes, bytes per second of all links together, and their number.
+      broken: links that cannot be made.
+    """
+    colours = {box["id"]: box["colour"] for box in boxes}
+    order = list(colours)
+    # A task may tell any number.
+    ways = [(a, b, rate if 0 < rate < math.inf else 0.0, count) for a, b, rate, count in ways]
+    most = max([QUIET_BYTES_S, *(rate / count for _, _, rate, count in ways)])
+    wires = [
+        Arrow(a, b, _rate_label(rate / n, n), share=math.sqrt(rate / n / most), colour=colours[a],
+             told=[f"{a} → {b}: {size(rate)}/s" + (f" on {n} links" if n > 1 else "")])
+        for a, b, rate, n in sorted(ways, key=lambda way: (order.index(way[0]), order.index(way[1])))
+    ]  # fmt: skip
+    cut = [Arrow(a, b, kind="broken", told=[f"{a} cannot reach {b}"]) for a, b in sorted(set(broken))]
+    return Picture([_drawn(box) for box in boxes], [*wires, *cut], _LEGEND, joins_labels=False)
+
+
+def _rate_label(rate: float, count: int) -> str:
+    return f"{size(rate) + '/s':<{_LABEL}}" + (" each" if count > 1 else "")
+
+
+def _drawn(box: Mapping[str, Any]) -> Tile:
+    words = ", ".join(filter(None, (box["kind"], _STATES.get(box["state"], ""))))
+    doing = [*filter(None, [box["kind"]]), *box["doing"]] if box["doing"] else [*filter(None, [words])]
+    kinds = [box["mark"], "ps" if box["job"] == "ps" else "", "many" if len(box["tasks"]) > 1 else "", box["state"]]
+    lines = [box["id"], *doing, *box["lines"]]
+    return Tile(box["id"], lines, " ".join(filter(None, kinds)), (), box["job"], box["colour"])
+
+
+class Colours:
+    """Gives tasks colours, which they keep as long as no box beside them has the same."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, boxes: Sequence[Box]) -> dict[str, int]:
+        """The colour of each task. A box has that of its first task: one that no other box has, and the tasks of a job
+        have different ones, as long as there are enough."""
+        taken = set[int]()
+        for box in boxes:
+            self._give(box.tasks[0], taken)
+        jobs: dict[str, set[int]] = {}
+        for box in boxes:
+            jobs.setdefault(job_of(box.tasks[0]), set()).add(self._numbers[box.tasks[0]])
+        for task in (task for box in boxes for task in box.tasks[1:]):
+            self._give(task, jobs[job_of(task)])
+        return {task: colour_of(self._numbers[task]) for box in boxes for task in box.tasks}
+
+    def _give(self, task: str, taken: set[int]) -> None:
+        before = self._numbers.get(task)
+        if before is None or before in taken:
+            self._numbers[task] = next(number for number in itertools.count() if number not in taken)
+        taken.add(self._numbers[task])
+
+
 # ---- Why steps do not end, in the words of `tfmini stacks`, for the page. Pure -------------------------------------
 
 _MOST = 6
@@ -310,42 +394,39 @@ class Reasons:
       blocks: all of them: a title, and a line for each wait on the way.
       culprits: the tasks to mark, by full name -> what they do.
       waiting: the tasks whose steps wait for these -> for whom.
-      bottleneck: of a cluster whose steps end.
+      slow: what takes the time of a cluster whose steps end.
     """
 
     headline: list[str] = field(default_factory=list)
     blocks: list[dict[str, Any]] = field(default_factory=list)
     culprits: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
-    bottleneck: Bottleneck | None = None
+    slow: TimeUse = TimeUse()
 
     def to_json(self) -> dict[str, Any]:
         """What the page shows beside the picture."""
-        slow = "" if self.bottleneck is None else share_text(self.bottleneck)
-        return {"headline": self.headline, "blocks": self.blocks, "bottleneck": slow}
+        return {"headline": self.headline, "blocks": self.blocks, "bottleneck": "; ".join(self.slow.lines())}
 
     def alone(self) -> set[str]:
         """The tasks that share no box with others."""
-        return set(self.culprits) | ({self.bottleneck.task} if self.bottleneck else set())
+        return set(self.culprits) | ({self.slow.bottleneck.task} if self.slow.bottleneck else set())
 
     def mark(self, tasks: Sequence[str]) -> str:
         """How a box is marked: ``culprit``, ``bottleneck`` or not."""
         if any(task in self.culprits for task in tasks):
             return "culprit"
-        return "bottleneck" if self.bottleneck is not None and self.bottleneck.task in tasks else ""
+        slow = self.slow.bottleneck
+        return "bottleneck" if slow is not None and slow.task in tasks else ""
 
     def words(self, tasks: Sequence[str]) -> list[str]:
         """What a box does or waits for; nothing of several tasks that do not do the same."""
-        slow = self.bottleneck
-        told = {self.culprits.get(task) or self.waiting.get(task) or "" for task in tasks}
+        told = {self.culprits.get(task) or self.waiting.get(task) or self.slow.words(task) for task in tasks}
         text = told.pop() if len(told) == 1 else ""
-        if not text and slow is not None and slow.task in tasks:
-            text = f"others wait for it {100 * slow.share:.0f} % of the time"
         return textwrap.wrap(text, _LINE, max_lines=_LINES, placeholder=" …")
 
 
-def why(explanation: Explanation, bottleneck: Bottleneck | None, cluster: ClusterSnapshot) -> Reasons:
-    """The reasons why the steps of a cluster do not end."""
+def why(explanation: Explanation, slow: TimeUse, cluster: ClusterSnapshot) -> Reasons:
+    """The reasons why the steps of a cluster do not end, or else what makes them slow."""
     found = Reasons()
     for cycle in explanation.cycles[:_MOST]:
         _add_cycle(found, cycle)
@@ -363,8 +444,8 @@ def why(explanation: Explanation, bottleneck: Bottleneck | None, cluster: Cluste
         title, lines = culprit_parts(culprit)
         found.blocks.append({"title": title, "lines": lines})
     silent = {task.task for task in cluster.tasks if task.state == SILENT}
-    if not found.headline and not long and bottleneck is not None and bottleneck.task not in silent:
-        found.bottleneck = bottleneck
+    if not found.headline and not long and (slow.bottleneck is None or slow.bottleneck.task not in silent):
+        found.slow = slow
     return found
 
 

@@ -323,19 +323,17 @@ def _json(value: Any) -> str:
         return json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
 
 
-# ---- The page as one document, with all that it needs; the pictures are drawn by cytoscape and uPlot ---------------
+# ---- The page as one document, with all that it needs; the charts are drawn by uPlot ---------------
 
-_SCRIPTS = ("words.js", "picture.js", "charts.js", "panel.js", "page.js")
-# The inspector's page has the other libraries.
-_LIBRARIES = ("dashboard:LICENSES.txt", "LICENSES.txt", "dashboard:uPlot.iife.min.js", "cytoscape.min.js")
+_SCRIPTS = ("picture.js", "dashboard:words.js", "dashboard:charts.js", "dashboard:panel.js", "dashboard:page.js")
+_LIBRARIES = ("dashboard:LICENSES.txt", "dashboard:uPlot.iife.min.js")
 _STYLES = ("dashboard:uPlot.min.css", "dashboard:dashboard.css")
 
 
 @functools.cache
 def page() -> str:
     """The page's text."""
-    scripts = [f"dashboard:{name}" for name in _SCRIPTS]
-    return assembled("dashboard:dashboard.html", scripts, _LIBRARIES, _STYLES)
+    return assembled("dashboard:dashboard.html", _SCRIPTS, _LIBRARIES, _STYLES)
 
 
 # ---- The timelines of the steps that were traced last, each as a page and as a file for Perfetto -------------------

@@ -304,7 +304,10 @@ def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tu
 # The tasks of a step at a glance: what each of them sends and holds, which are alike, and which has too much to do.
 
 OVERLOADED = 1.5
-"""A task with so many times the mean traffic of its job has too much to do."""
+"""A task with so many times the mean traffic, or state, of its job has too much to do."""
+
+SMALL_BYTES = 1 << 20
+"""A job that has less traffic in a step, or state, is not looked at: there the difference costs nothing."""
 
 _ALIKE = (0.1, 0.25, 0.5, 1.0)  # relative differences within a fold, until there are few enough folds
 _MOST_FOLDS = 16
@@ -373,7 +376,7 @@ class Overview:
             (load, load.traffic / mean)
             for members, mean in self._jobs()
             for load in members
-            if mean and load.traffic >= OVERLOADED * mean
+            if mean * len(members) >= SMALL_BYTES and load.traffic >= OVERLOADED * mean
         ]
         return sorted(found, key=lambda item: -item[0].traffic)
 
@@ -397,11 +400,7 @@ class Overview:
 
     def sentences(self) -> list[str]:
         """What is worth knowing at first sight."""
-        found = [
-            f"{short(load.device)} is overloaded: it sends and receives {load.traffic:,} B, {factor:.1f} times the mean"
-            f" of the job {parse(load.device).job}."
-            for load, factor in self.overloaded[:3]
-        ]
+        found = [f"{overload_text(load, factor)}." for load, factor in self.overloaded[:3]]
         if self.busiest_link is not None:
             src, dst = self.busiest_link
             nbytes = self.links[src, dst]
@@ -413,6 +412,14 @@ class Overview:
         if idle:
             found.append(f"{idle} task{'s have' if idle > 1 else ' has'} no part in this client's step.")
         return found
+
+
+def overload_text(load: Load, factor: float) -> str:
+    """One of `Overview.overloaded`, for people."""
+    return (
+        f"{short(load.device)} is overloaded: it sends and receives {load.traffic:,} B, {factor:.1f} times the mean of"
+        f" the job {parse(load.device).job}"
+    )
 
 
 def fold_label(loads: Sequence[Load]) -> str:

@@ -12,7 +12,15 @@ from tfmini.graph.node import Node
 from tfmini.graph.op_types import PLACEHOLDER_OPS, VARIABLE_OPS, ops_with
 from tfmini.placement.decision import EXPLICIT, SOFT_PLACEMENT
 from tfmini.placement.task_graph import Route
-from tfmini.show.inspection.findings import COLLECTIVES, Finding, Inspection
+from tfmini.show.inspection.findings import (
+    COLLECTIVES,
+    OVERLOADED,
+    SMALL_BYTES,
+    Finding,
+    Inspection,
+    overload_text,
+    overview,
+)
 
 # ---- Functions that the checks of `lint` share ---------------------------------------------------------------------
 
@@ -68,8 +76,6 @@ def some(names: Sequence[str]) -> str:
 # ---- Checks of a graph's state: its placement, initialisation, updates and sharing ---------------------------------
 
 _LARGE_CONSTANT = 10 << 20
-_IMBALANCE = 1.8  # the maximum is 2 with two ps, 3 with three
-_SMALL_STATE = 1 << 20
 _WRITES, _ASSIGNS, _OPTIMIZES = ops_with("writes"), ops_with("writes", "assign"), ops_with("writes", "optimize")
 _ACCUMULATES = ops_with("accumulator", "apply")
 _DESCRIBES = ("dtype", "shape", "component_types", "shapes", "capacity", "key_dtype", "value_dtype")
@@ -114,7 +120,7 @@ def _ps_imbalance(found: Inspection) -> Iterator[Finding]:
     ratio = balance(found)
     ps = set(ps_devices(found))
     shares = {d.device: d.state_bytes or 0 for d in found.devices if d.device in ps}
-    if ratio is None or len(ps) < 2 or sum(shares.values()) < _SMALL_STATE or ratio < _IMBALANCE:
+    if ratio is None or len(ps) < 2 or sum(shares.values()) < SMALL_BYTES or ratio < OVERLOADED:
         return
     fullest = max(shares, key=lambda device: shares[device])
     emptiest = min(shares, key=lambda device: shares[device])
@@ -209,6 +215,7 @@ STATE_CHECKS: tuple[Check, ...] = (
 
 _LARGE_TABLE = 1 << 20
 _MANY_MESSAGES = 50
+_MOST_OVERLOADED = 3
 _HEAVY = ops_with("work", "matmul", "convolution")
 _FORWARDS, _LOOKS_UP = ops_with("forwards"), ops_with("looks_up")
 
@@ -280,7 +287,18 @@ def _many_small_messages(found: Inspection) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-TRAFFIC_CHECKS: tuple[Check, ...] = (_round_trips, _whole_tables, _work_on_ps, _fallbacks, _many_small_messages)
+def _overloaded(found: Inspection) -> Iterator[Finding]:
+    """Finds what the page marks: tasks with much more traffic than the others of their job."""
+    for load, factor in overview(found).overloaded[:_MOST_OVERLOADED]:
+        yield Finding(
+            "overloaded task", f"{overload_text(load, factor)}.",
+            "Spread what it sends: partition its largest variable, or use GreedyLoadBalancingStrategy as ps_strategy.",
+        )  # fmt: skip
+
+
+TRAFFIC_CHECKS: tuple[Check, ...] = (
+    _round_trips, _whole_tables, _work_on_ps, _fallbacks, _many_small_messages, _overloaded,
+)  # fmt: skip
 
 
 # ---- Checks for steps that fail or deadlock, because a value that they wait for never arrives ----------------------

@@ -13,7 +13,9 @@ from typing import Any
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
 from tfmini.show.inspection.clusters import short
+from tfmini.show.inspection.drawing import colour_of, theme
 from tfmini.show.inspection.findings import Inspection, Overview, fold_label, headline, overview
+from tfmini.show.inspection.pictures import FEW_TASKS, FOLD_ABOVE, picture, picture_of_tasks
 from tfmini.show.inspection.trace import (
     CONTROL,
     DISPATCH,
@@ -36,7 +38,8 @@ from tfmini.train.timeline import ChromeTrace
 
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
-_SCRIPTS = ("units.js", "model.js", "layout.js", "view.js", "heat.js", "page.js")
+_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "view.js", "heat.js", "tasks.js", "page.js")
+_MOST_UNFOLDED = 24  # of more tasks the page has no picture with a box for each
 
 
 def page(found: Inspection) -> str:
@@ -48,11 +51,12 @@ def page(found: Inspection) -> str:
 def assembled(
     frame: str, scripts: Sequence[str], libraries: Sequence[str] = (), styles: Sequence[str] = (), data: Any = None
 ) -> str:
-    """One page: the file ``frame`` with the data, the scripts, the libraries and the styles in it.
+    """One page: the file ``frame`` with the data, the scripts, the libraries, the styles and the colours in it.
 
     Files are those of this package, or of another one: ``dashboard:page.js``.
     """
     parts = {
+        "/*THEME*/": theme(),
         "/*STYLES*/": "\n".join(map(_file, styles)),
         "/*LIBRARIES*/": "\n".join(map(_file, libraries)),
         "/*DATA*/": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
@@ -66,11 +70,11 @@ def framed(page: str, title: str) -> str:
     """HTML for ``_repr_html_`` with a whole page in it.
 
     The page is the ``srcdoc`` of a sandboxed iframe. So its styles and scripts do not meet those of the notebook, it
-    cannot read the notebook's origin, and it loads nothing. It also runs inside JupyterLab's own sandbox, which allows
-    scripts alone.
+    cannot read the notebook's origin, and it loads nothing; its button may save a picture. It also runs inside
+    JupyterLab's own sandbox, which allows scripts alone.
     """
     return (
-        f'<iframe title="{escape(title)}" sandbox="allow-scripts" srcdoc="{escape(page)}"'
+        f'<iframe title="{escape(title)}" sandbox="allow-scripts allow-downloads" srcdoc="{escape(page)}"'
         f' style="width: 100%; height: {HEIGHT_PX}px; border: 1px solid #ccc" loading="lazy"></iframe>'
     )
 
@@ -92,8 +96,10 @@ class _Numbered(dict[str, int]):
 def _data(found: Inspection) -> dict[str, Any]:
     index = {id(t): i for i, t in enumerate(found.transfers)}
     types, texts = _Numbered(), _Numbered()
-    return _overview(overview(found)) | {
+    return _overview(overview(found)) | _pictures(found) | {
         "about": headline(found),
+        "fewTasks": FEW_TASKS,
+        "colours": [colour_of(i) for i in range(len(found.devices))],
         "devices": [d.device for d in found.devices],
         "short": [short(d.device) for d in found.devices],
         "ops": _ops(found, types, texts),
@@ -107,6 +113,17 @@ def _data(found: Inspection) -> dict[str, Any]:
         ],
         "warnings": [str(w) for w in found.warnings],
     }  # fmt: skip
+
+
+def _pictures(found: Inspection) -> dict[str, Any]:
+    """The picture of tasks; where it has boxes of several tasks, also that with a box for each."""
+    count, shown = len(found.devices), picture(found)
+    folds = count > FOLD_ABOVE
+    return {
+        "picture": shown.svg(),
+        "isOfOps": any(box.columns for box in shown.boxes),
+        "unfolded": picture_of_tasks(found, folded=False).svg() if folds and count <= _MOST_UNFOLDED else "",
+    }
 
 
 def _overview(seen: Overview) -> dict[str, Any]:
@@ -262,7 +279,7 @@ def trace_page(trace: StepTrace) -> str:
 
     Of a step with very many spans it shows the longest ones and says so.
     """
-    return assembled("trace.html", ("timeline.js",), data=trace_page_data(trace))
+    return assembled("trace.html", ("picture.js", "timeline.js"), data=trace_page_data(trace))
 
 
 def trace_page_data(trace: StepTrace) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""Writes an inspection as a Graphviz picture: a cluster of ops per task, and the transfers between the tasks."""
+"""Pictures of an inspection: for Graphviz, and as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from tfmini.devices import parse
 from tfmini.placement.wire_table import Transfer
 from tfmini.show.inspection.clusters import short
-from tfmini.show.inspection.findings import Inspection, headline
+from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
+from tfmini.show.inspection.findings import Inspection, Load, fold_label, headline, overview
 from tfmini.text import printable
 
 
@@ -74,14 +74,20 @@ class Condensed:
     wires: dict[tuple[End, End], list[Transfer]] = field(default_factory=dict)
 
 
-def condense(found: Inspection, most: int) -> Condensed:
-    """Collapses scopes, inner ones first, until at most ``most`` groups remain (or only the outermost scopes)."""
+def condense(found: Inspection, most: int, across: int | None = None) -> Condensed:
+    """Collapses scopes, inner ones first, until at most ``most`` groups remain (or only the outermost scopes).
+
+    Args:
+      across: how many groups of a task may stand in a row, each feeding the next; no limit by default.
+    """
     deepest = max((op.count("/") + 1 for d in found.devices for op in d.ops), default=1)
     for depth in range(deepest, 0, -1):
         result = _at_depth(found, depth)
-        if sum(map(len, result.groups.values())) <= most:
+        if depth > 1 and sum(map(len, result.groups.values())) > most:
+            continue
+        _join(found, result)
+        if across is None or max((len(_layers(result, device)) for device in result.groups), default=0) <= across:
             break
-    _join(found, result)
     return result
 
 
@@ -111,67 +117,148 @@ def _join(found: Inspection, result: Condensed) -> None:
 
 
 # ---- svg ----------------------------------------
-# Writes an inspection as an SVG picture: a frame per task, its ops by name scope, and the transfers between frames.
+# Writes an inspection as a picture: of few tasks with their ops by name scope, of more as closed boxes.
 
 _MOST_GROUPS = 28
-_BOX = (132, 28)  # width and height of a group
-_STEP = (160, 38)  # from one group to the next
-_PAD, _HEAD, _GAP, _LANE = 14, 22, 30, 240
-
-_STYLE = (
-    "text{font:10px sans-serif;text-anchor:middle}"
-    ".task{fill:#f1f1f1;stroke:#555;stroke-width:1.5}.name{font-weight:bold;font-size:13px}"
-    ".op{fill:#dcebf7;stroke:#9ab}.scope{fill:#9fc5e8;stroke:#68a}"
-    ".data{stroke:#bbb;fill:none}.wire{stroke:#c0392b;stroke-width:1.8;fill:none}"
-    ".order{stroke:#c0392b;stroke-dasharray:4 3;fill:none}"
-    ".size{fill:#a02b1d;paint-order:stroke;stroke:#fff;stroke-width:3px}"
-)
-
-
-@dataclass(frozen=True)
-class _Box:
-    x: float
-    y: float
-    w: float
-    h: float
-
-    @property
-    def middle(self) -> float:
-        return self.y + self.h / 2
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    path: str
-    label: str
+_ACROSS = 6  # of them in a row, so that a picture fits on a screen
+_MOST_FLAT = 3  # times as many, where ops are in no scope that could be collapsed
+FEW_TASKS = 5  # of so many the ops are shown
+FOLD_ABOVE = 8  # of more, equal ones are one box
 
 
 def svg(found: Inspection, most: int = _MOST_GROUPS) -> str:
-    """Returns SVG text. Transfers are red with their bytes, control edges are dashed; tooltips have the details.
+    """Returns SVG text: few tasks with their ops, more of them alone, and of many equal ones as one box.
+
+    Lines between tasks have the colour of the sender and the bytes of one direction; tooltips have the details.
 
     Args:
-      most: the maximum number of boxes; name scopes are collapsed until it holds.
+      most: the maximum number of boxes of ops; name scopes are collapsed until it holds.
     """
-    shown = condense(found, most)
-    layers = {device: _layers(shown, device) for device in shown.groups}
-    frames = _frames(layers)
-    boxes = {end: box for device in layers for end, box in _groups(device, frames[device], layers[device]).items()}
-    boxes |= {(device, ""): frame for device, frame in frames.items()}
-    # Wires are drawn behind the boxes, and their labels on top.
-    wires = [_wire(boxes[src], boxes[dst], rows) for (src, dst), rows in shown.wires.items()]
-    width = max(frame.x + frame.w for frame in frames.values()) + _GAP
-    height = max(frame.y + frame.h for frame in frames.values()) + _GAP
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}">',
-        f"<style>{_STYLE}</style>", _marker("wire", "#c0392b"), _marker("data", "#bbb"),
-        f'<rect width="100%" height="100%" fill="#fff"/>{_text(width / 2, 18, headline(found))}',
-        *(_frame(device, frame) for device, frame in frames.items()),
-        *(_inner(boxes[device, a], boxes[device, b]) for device in shown.inner for a, b in sorted(shown.inner[device])),
-        *(wire.path for wire in wires),
-        *(_group(found, shown, end, box) for end, box in boxes.items() if end[1]),
-        *(wire.label for wire in wires),
-        "</svg>", "",
-    ])  # fmt: skip
+    shown = picture(found, most)
+    shown.title = headline(found)
+    return shown.svg(by_itself=True)
+
+
+def picture(found: Inspection, most: int = _MOST_GROUPS) -> Picture:
+    """Of up to `FEW_TASKS` tasks that with their ops, unless too many of these have no scope, else that of tasks."""
+    if len(found.devices) <= FEW_TASKS:
+        shown = condense(found, most, _ACROSS)
+        if sum(map(len, shown.groups.values())) <= _MOST_FLAT * most:
+            return picture_of_ops(found, shown)
+    return picture_of_tasks(found, folded=len(found.devices) > FOLD_ABOVE)
+
+
+def picture_of_tasks(found: Inspection, folded: bool) -> Picture:
+    """The tasks as closed boxes; ``folded``: equal ones are one box, and a line stands for all pairs of its tasks."""
+    seen = overview(found)
+    groups = seen.folds() if folded else [[load] for load in seen.loads]
+    key = {load.device: fold_label(group) for group in groups for load in group}
+    factors = {load.device: factor for load, factor in seen.overloaded}
+    ways: dict[tuple[str, str], list[int]] = {}
+    for (src, dst), nbytes in seen.links.items():
+        ways.setdefault((key[src], key[dst]), []).append(nbytes)
+    colours = {fold_label(group): colour_of(i) for i, group in enumerate(groups)}
+    most = max((max(sizes) for sizes in ways.values()), default=0) or 1
+    order = list(colours)  # lines come in the order of the boxes, so that they cross little
+    wires = [
+        _link(way, ways[way], most, colours[way[0]])
+        for way in sorted(ways, key=lambda way: (order.index(way[0]), order.index(way[1])))
+    ]
+    boxes = [_task_box(group, factors, colours[fold_label(group)]) for group in groups]
+    return Picture(boxes, wires, [*_LINES, *_TASKS, *([Sample("box many", "several equal tasks")] if folded else [])])
+
+
+_LINES = [
+    Sample("wire", "tensors: the colour is the sender's, the width and the number say the bytes of a step, one way"),
+    Sample("order", "dashed: order only, no bytes"),
+]
+_TASKS = [Sample("box ps", "ps"), Sample("box", "other task"), Sample("box idle", "no part in this step")]
+_OPS = [
+    Sample("op", "an op"),
+    Sample("scope", "a closed name scope; (54) is its number of ops"),
+    Sample("data", "values inside a task"),
+]
+
+
+def _task_box(group: Sequence[Load], factors: Mapping[str, float], colour: int) -> Tile:
+    name, job = fold_label(group), parse(group[0].device).job or ""
+    over = max((factors.get(load.device, 0.0) for load in group), default=0.0)
+    kinds = [job if job == "ps" else "", "many" if len(group) > 1 else "", "overloaded" if over else ""]
+    idle = all(load.is_idle for load in group)
+    told = [load.device for load in group[:20]]
+    return Tile(name, task_lines(group, over), " ".join([*kinds, "idle" if idle else ""]), told, job, colour)
+
+
+def task_lines(group: Sequence[Load], over: float) -> list[str]:
+    """The text of the box of a task, or of equal ones."""
+    name = fold_label(group)
+    if all(load.is_idle for load in group):
+        return [name, "no part in this step"]
+    ops, each = max(load.ops for load in group), " each" if len(group) > 1 else ""
+    states = [load.state_bytes for load in group]
+    holds = f", holds {_range(states)}" if any(states) else ""
+    sends, receives = _range([load.sends for load in group]), _range([load.receives for load in group])
+    return [
+        f"{name}  overloaded ×{over:.1f}" if over else name,
+        (f"{ops:,} ops" if ops else "runs another client's graph") + holds,
+        f"sends {sends}, receives {receives}{each}",
+    ]
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = human(min(values)), human(max(values))
+    return high if low == high else f"{low} to {high}"
+
+
+def human(nbytes: int) -> str:
+    """Bytes in two or three digits: ``18 kB``."""
+    value, unit = float(nbytes), 0
+    while value >= 999.5 and unit < 4:
+        value, unit = value / 1000, unit + 1
+    text = f"{value:.2g}" if unit and value < 99.5 else f"{value:.0f}"
+    return f"{text} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
+
+
+def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int) -> Arrow:
+    high = max(sizes)
+    times = f" × {len(sizes)}" if len(sizes) > 1 else ""
+    label = f"{'' if min(sizes) > 0.9 * high else 'up to '}{human(high)}{times}" if high else ""
+    told = [f"{way[0]} → {way[1]}: {sum(sizes):,} B" + (f" in {len(sizes)} links" if times else "")]
+    return Arrow(*way, label, "wire" if high else "order", high / most, told, colour)
+
+
+def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
+    """The tasks with their ops by name scope."""
+    numbers = {summary.device: i for i, summary in enumerate(found.devices)}
+    boxes = [
+        Tile(
+            (device, ""), [short(device)] + ([] if groups else ["no part in this step"]), "" if groups else "idle",
+            [device], parse(device).job or "", colour_of(numbers[device]),
+            [[_group(found, shown, device, name) for name in column] for column in _layers(shown, device)],
+        )
+        for device, groups in shown.groups.items()
+    ]  # fmt: skip
+    inner = [
+        Arrow((device, a), (device, b), kind="data") for device in shown.inner for a, b in sorted(shown.inner[device])
+    ]
+    return Picture(boxes, [*inner, *_wires(shown, numbers)], [*_LINES, *_OPS])
+
+
+def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Arrow]:
+    """The transfers between the boxes of two tasks. The first line of a box to a task has the bytes of all its lines
+    there, since a tensor goes once to a task, however many boxes use it."""
+    ways: dict[tuple[End, str], dict[int, Transfer]] = {}
+    for (src, dst), rows in shown.wires.items():
+        ways.setdefault((src, dst[0]), {}).update((id(row), row) for row in rows)
+    most = max((sum(t.bytes or 0 for t in rows) for rows in shown.wires.values()), default=0) or 1
+    found = []
+    for (src, dst), rows in shown.wires.items():
+        control, together = all(t.control for t in rows), list(ways.pop((src, dst[0]), {}).values())
+        label = _size(together) if any(not t.control for t in together) else ""
+        told = [f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows]
+        share = sum(t.bytes or 0 for t in rows) / most
+        found.append(Arrow(src, dst, label, "order" if control else "wire", share, told, colour_of(numbers[src[0]])))
+    return found
 
 
 def _layers(shown: Condensed, device: str) -> list[list[str]]:
@@ -189,70 +276,12 @@ def _layers(shown: Condensed, device: str) -> list[list[str]]:
     ]
 
 
-def _frames(layers: Mapping[str, list[list[str]]]) -> dict[str, _Box]:
-    """The frames of the tasks: jobs are side by side, ps first, and the tasks of a job below each other."""
-    jobs: dict[str, list[str]] = {}
-    for device in sorted(layers, key=lambda name: parse(name).job != "ps"):
-        jobs.setdefault(parse(device).job or "", []).append(device)
-    frames: dict[str, _Box] = {}
-    left = float(_GAP)
-    for devices in jobs.values():
-        top = float(_GAP + 10)
-        for device in devices:
-            rows = max(map(len, layers[device]), default=0)
-            width = 2 * _PAD + max(1, len(layers[device])) * _STEP[0] - (_STEP[0] - _BOX[0])
-            frames[device] = _Box(left, top, width, _HEAD + _PAD + rows * _STEP[1])
-            top += frames[device].h + _GAP
-        left += max(frames[device].w for device in devices) + _LANE
-    return frames
-
-
-def _groups(device: str, frame: _Box, layers: list[list[str]]) -> dict[End, _Box]:
-    return {
-        (device, group): _Box(frame.x + _PAD + column * _STEP[0], frame.y + _HEAD + row * _STEP[1], *_BOX)
-        for column, groups in enumerate(layers)
-        for row, group in enumerate(groups)
-    }
-
-
-def _frame(device: str, box: _Box) -> str:
-    name = f'<text class="name" x="{box.x + box.w / 2:.0f}" y="{box.y + 15:.0f}">{_shown(short(device))}</text>'
-    return f'<g><title>{_shown(device)}</title><rect class="task" rx="6" {_rectangle(box)}/>{name}</g>'
-
-
-def _group(found: Inspection, shown: Condensed, end: End, box: _Box) -> str:
-    device, group = end
+def _group(found: Inspection, shown: Condensed, device: str, group: str) -> Tile:
     ops = shown.groups[device][group]
-    kind, name, below, told = "scope", group, f"{len(ops)} ops", ops[:20]
-    if len(ops) == 1:
-        kind, name, below, told = "op", ops[0], found.nodes[ops[0]].op, found.why(ops[0])[1:]
-    title = _shown(name, *told)
-    x = box.x + box.w / 2
-    return (f'<g><title>{title}</title><rect class="{kind}" rx="4" {_rectangle(box)}/>'
-            f"{_text(x, box.y + 12, _clipped(name))}{_text(x, box.y + 23, _clipped(below))}</g>")  # fmt: skip
-
-
-def _inner(a: _Box, b: _Box) -> str:
-    return f'<path class="data" marker-end="url(#data)" d="{_curve(a.x + a.w, a.middle, b.x, b.middle, 1, 1)}"/>'
-
-
-def _wire(a: _Box, b: _Box, rows: list[Transfer]) -> _Drawn:
-    """A wire from the side of one frame that faces the other; within a column, on the right side."""
-    to_right, to_left = b.x >= a.x + a.w, a.x >= b.x + b.w
-    x0, x1 = (a.x if to_left else a.x + a.w), (b.x if to_right else b.x + b.w)
-    path = _curve(x0, a.middle, x1, b.middle, -1 if to_left else 1, 1 if to_right else -1)
-    control = all(t.control for t in rows)
-    told = _shown(*(f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows))
-    kind = "order" if control else "wire"
-    drawn = f'<g><title>{told}</title><path class="{kind}" marker-end="url(#wire)" d="{path}"/></g>'
-    # The label is at a third of the way, since curves cross in the middle.
-    x, y = x0 + (x1 - x0) / 3, a.middle + 0.26 * (b.middle - a.middle) - 3
-    return _Drawn(drawn, "" if control else _text(x, y, _size(rows), "size"))
-
-
-def _curve(x0: float, y0: float, x1: float, y1: float, out: int, into: int) -> str:
-    bend = max(20.0, abs(x1 - x0) / 2)
-    return f"M{x0:.0f},{y0:.0f} C{x0 + out * bend:.0f},{y0:.0f} {x1 - into * bend:.0f},{y1:.0f} {x1:.0f},{y1:.0f}"
+    if len(ops) > 1:
+        return Tile((device, group), [_clipped(f"{group} ({len(ops)})", 22)], "scope", [group, *ops[:20]])
+    kind = found.nodes[ops[0]].op
+    return Tile((device, group), [_clipped(ops[0], 22), _clipped(kind, 22)], "op", [ops[0], *found.why(ops[0])[1:]])
 
 
 def _size(rows: list[Transfer]) -> str:
@@ -260,24 +289,5 @@ def _size(rows: list[Transfer]) -> str:
     return "? B" if None in sizes else f"{sum(size or 0 for size in sizes):,} B"
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:9]}…{text[-14:]}"
-
-
-def _rectangle(box: _Box) -> str:
-    return f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.w:.0f}" height="{box.h:.0f}"'
-
-
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    name = f' class="{kind}"' if kind else ""
-    return f'<text{name} x="{x:.0f}" y="{y:.0f}">{_shown(text)}</text>'
-
-
-def _marker(name: str, colour: str) -> str:
-    return (f'<marker id="{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"'
-            f' markerUnits="userSpaceOnUse"><path d="M0,0 L8,4 L0,8 z" fill="{colour}"/></marker>')  # fmt: skip
-
-
-def _shown(*lines: str) -> str:
-    """Lines as text of XML, which may not have control characters at all."""
-    return escape("\n".join(map(printable, lines)))
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:8]}…{text[-(most - 9) :]}"

@@ -10,8 +10,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tfmini import errors, protos
 from tfmini.cluster import ClusterSpec
@@ -26,13 +29,15 @@ from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, 
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import node_of
 from tfmini.graph.wire_checks import check_kinds
-from tfmini.runtime.client.session import BaseSession
+from tfmini.runtime.client.session import BaseSession, InteractiveSession
+from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.server import Server, checked_definition
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import Jobs, read_cluster
 from tfmini.show.inspection.findings import Finding
 from tfmini.show.inspection.study import Subject, known_types
 from tfmini.train.checkpointing.graph_files import parse_text
+from tfmini.train.store.parameter_store import ParameterStore
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -271,6 +276,30 @@ class _Reached(BaseException):
         self.graph = graph
 
 
+@dataclass
+class _Seen:
+    """What a script has said beside its graph.
+
+    Attributes:
+      cluster: of its latest server.
+      server_soft: whether the default session config of that server allows soft placement.
+      soft: whether its latest session, which is the one that runs, or else its server does.
+    """
+
+    cluster: ClusterSpec | None = None
+    server_soft: bool = False
+    soft: bool = False
+
+    def serve(self, cluster: ClusterSpec, config: Any) -> None:
+        """The script makes a server."""
+        self.cluster = cluster
+        self.soft = self.server_soft = SessionOptions.from_proto(config).allow_soft_placement
+
+    def use(self, session: BaseSession) -> None:
+        """The script makes a session, or runs a step of it. A server's config holds for sessions of its target."""
+        self.soft = session._options.allow_soft_placement or bool(session._target) and self.server_soft
+
+
 class _NoMaster:
     """Replaces the master of a session, which does not run."""
 
@@ -286,6 +315,8 @@ def of_script(
 ) -> tuple[Subject, Jobs | None]:
     """Returns the graph that a script (or ``module:function``) builds, and the cluster of its server.
 
+    Soft placement is as the config of its session, or of its server, says.
+
     With ``jobs``, the script gets the task of the chief or first worker, as from `tfmini launch`: in TF_CONFIG,
     and in role flags before its ``arguments`` if it defines them.
 
@@ -294,7 +325,7 @@ def of_script(
       ScriptError: the script raised an error (the cause of this one), or ``entry`` is no function.
       OSError: there is no such script.
     """
-    seen: list[ClusterSpec] = []
+    seen = _Seen()
     if entry is None:
         Path(script).stat()
     origin = str(script) if entry is None else f"--entry {entry}"
@@ -303,7 +334,9 @@ def of_script(
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():
         raise ValueError(f"{entry or script} built no graph before its first session or its end. {_HINT}")
-    return of_graph(graph), read_cluster(seen[-1]) if seen else None
+    subject = of_graph(graph)
+    subject.soft_placement = seen.soft
+    return subject, read_cluster(seen.cluster) if seen.cluster is not None else None
 
 
 def _entry(entry: str) -> Graph:
@@ -388,18 +421,23 @@ def _environment(jobs: Jobs | None) -> Iterator[None]:
 
 
 @contextmanager
-def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
+def _stopping(seen: _Seen) -> Iterator[None]:
     """Within the block, servers only check and record their cluster, and sessions do not connect."""
 
     def make_server(
         self: Any, server_or_cluster_def: Any, job_name: Any = None, task_index: Any = None, protocol: Any = None,
         config: Any = None, start: bool = True,
     ) -> None:  # fmt: skip
-        (cluster, *_), _ = checked_definition(server_or_cluster_def, job_name, task_index, protocol, config)
-        seen.append(cluster)
+        definition, _ = checked_definition(server_or_cluster_def, job_name, task_index, protocol, config)
+        seen.serve(definition[0], definition[-1])
 
     def first_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.use(self)
         raise _Reached(self._graph)
+
+    def connected(self: Any) -> Any:
+        seen.use(self)
+        return _NoMaster()
 
     def joined(self: Any) -> None:
         raise _Reached(get_default_graph())
@@ -409,9 +447,13 @@ def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
         (Server, "target", property(lambda self: "zmq://inspected:1")),
         (Server, "join", joined),
         (Server, "stop", lambda self: None),
-        (BaseSession, "_connect", lambda self: _NoMaster()),
+        (BaseSession, "_connect", connected),
+        (InteractiveSession, "_active", 0),
         (BaseSession, "run", first_run),
         (BaseSession, "close", lambda self: None),
+        (ParameterStore, "_device_names", lambda self: _devices_of(seen.cluster)),
+        (ParameterStore, "_set_up", lambda self, *args: ()),
+        (ParameterStore, "_answers", _first_push),
     ]
     undo = [_changed(owner, name, value) for owner, name, value in changes]
     try:
@@ -419,6 +461,23 @@ def _stopping(seen: list[ClusterSpec]) -> Iterator[None]:
     finally:
         for back in undo:
             back()
+
+
+def _devices_of(cluster: ClusterSpec | None) -> list[str]:
+    if cluster is None:
+        return ["/job:localhost/task:0"]
+    return [f"/job:{job}/task:{task}" for job in cluster.jobs for task in cluster.task_indices(job)]
+
+
+def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pulled: Any) -> tuple[list[Any], int]:
+    """Of a `tf.ParameterStore`: what it pulls is zeros, until the script pushes something."""
+    if pushes:
+        raise _Reached(store.graph)
+    return [
+        np.zeros(part.shape if ids is None else (len(part_ids), *part.shape[1:]))
+        for array, ids in pulled
+        for part, part_ids in zip(array.parts, [()] * len(array.parts) if ids is None else array.split_ids(ids))
+    ], 0
 
 
 def _changed(owner: type, name: str, value: Any) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, input_dtypes, output_dtypes
 from tfmini.graph.op_types import PLACEHOLDER_OPS, VARIABLE_OPS, kernel_for, ops_with
-from tfmini.graph.prune import in_topological_order, reachable, step_graph, training_ops
+from tfmini.graph.prune import in_topological_order, reachable, step_graph, training_ops, traverse
 from tfmini.graph.wire_checks import OUTPUT_LIMIT
 from tfmini.placement.decision import Decision, Placement
 from tfmini.placement.partition import partition
@@ -367,16 +367,8 @@ def trains(graph: Graph, names: Iterable[str]) -> bool | None:
         wanted = {getattr(item, "op", item) for item in graph.get_collection(GraphKeys.TRAIN_OP)}
     if not wanted:
         return None
-    stack = [getattr(found, "op", found) for found in map(graph.as_graph_element, names)]
-    seen = set(stack)
-    while stack:
-        op = stack.pop()
-        if op in wanted:
-            return True
-        sources = {*(tensor.op for tensor in op.inputs), *op.control_inputs} - seen
-        seen |= sources
-        stack.extend(sources)
-    return False
+    fetched = [getattr(found, "op", found) for found in map(graph.as_graph_element, names)]
+    return any(op in wanted for op in traverse(fetched, lambda op: [*(t.op for t in op.inputs), *op.control_inputs]))
 
 
 def sinks(nodes: Nodes) -> list[str]:

@@ -25,10 +25,11 @@ from tfmini.show.inspection.findings import (
 )
 from tfmini.show.inspection.lint import balance
 from tfmini.show.inspection.trace import milliseconds
-from tfmini.terminal import Rows, console, plain
+from tfmini.terminal import IfWide, Rows, console, plain
 
 _SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
+_PARTY, _MESSAGE = 11, 28  # columns of the terminal: of a task in a diagram, and at least of the text of its messages
 Links = Mapping[tuple[str, str], Sequence[Transfer]]
 
 
@@ -64,7 +65,10 @@ def _shape(shape: RawShape) -> str:
 
 def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     more = () if found.measured is None else (">sent B", ">computed ms")
-    table = Rows.of("task", ">ops", ">variables", ">state B", ">FLOPs", ">sends B", ">receives B", *more)
+    table = Rows.of(
+        "task", ">ops", ">variables", ">state B", ">FLOPs", ">sends B", ">receives B", *more,
+        one_line=True, spare=("FLOPs", "variables", "ops"),
+    )  # fmt: skip
     out, into = _by_device(found, "src"), _by_device(found, "dst")
     busy = [d for d in found.devices if d.ops or d.variables or d.device in out or d.device in into]
     shown = busy if full else busy[:rows]
@@ -172,7 +176,7 @@ def _total(rows: Sequence[Transfer]) -> str:
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
     names = list(ops) if ops else sorted(found.placement, key=lambda name: _surprise(found, name))
-    table = Rows.of("op", "task", "because", one_line=not (full or ops))
+    table = Rows.of("op", "task", "-because", one_line=not (full or ops))
     for name in names if full or ops else names[:_ROWS]:
         device, *reasons = found.why(name)
         table.add_row(name, short(device), "; ".join(reasons))
@@ -187,12 +191,17 @@ def _surprise(found: Inspection, name: str) -> int:
 
 
 def _step(found: Inspection, full: bool) -> RenderableType:
-    """A sequence diagram: a line per message, a column per task."""
-    messages = found.messages()
-    parties = list(dict.fromkeys(p for m in messages for p in (m.src, m.dst)))
+    """A sequence diagram, or where the terminal is too narrow for its columns a list."""
+    parties = list(dict.fromkeys(p for m in found.messages() for p in (m.src, m.dst)))
+    listed = _step_list(found, full)
     if len(parties) > 8:
-        return _step_list(found, full)
-    width = 11
+        return listed
+    return IfWide(len(parties) * _PARTY + _MESSAGE, _diagram(found, full, parties), listed)
+
+
+def _diagram(found: Inspection, full: bool, parties: Sequence[str]) -> RenderableType:
+    """A line per message, a column per task."""
+    messages, width = found.messages(), _PARTY
     header = "".join(short(p).ljust(width) for p in parties)
     lines = [plain(header, style="bold")]
     for number, message in enumerate(messages if full else messages[:_ROWS], 1):
@@ -215,7 +224,7 @@ def _arrow(a: int, b: int, parties: int, width: int) -> str:
 
 def _step_list(found: Inspection, full: bool) -> RenderableType:
     messages = found.messages()
-    table = Rows.of("", "from", "to", "message", ">bytes", one_line=not full)
+    table = Rows.of("", "from", "to", "-message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
         table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))

@@ -320,8 +320,10 @@ def summary(trace: StepTrace) -> RenderableType:
 
 
 def _tasks(trace: StepTrace) -> Rows:
-    table = Rows.of("task", ">ops", ">computes ms", ">sends ms", ">waits ms", ">ready ms", ">sends B", ">receives B",
-                    "clock")  # fmt: skip
+    table = Rows.of(
+        "=task", ">ops", ">computes ms", ">sends ms", ">waits ms", ">ready ms", ">sends B", ">receives B", "=clock",
+        spare=("clock", "ready ms", "ops"),
+    )  # fmt: skip
     for task in trace.tasks:
         mine = [span for span in trace.spans if span.task == task]
         times = [
@@ -350,7 +352,7 @@ def _collectives(trace: StepTrace) -> list[RenderableType]:
         sent.setdefault((span.name, span.op, span.task, span.way), []).append(span)
     if not sent:
         return []
-    table = Rows.of("collective", "kind", "task", "to", "way", ">ms", ">messages", ">B")
+    table = Rows.of("collective", "kind", "=task", "to", "way", ">ms", ">messages", ">B", one_line=True, spare=("way",))
     ranked = sorted(sent.items(), key=lambda item: -sum(span.bytes for span in item[1]))
     for (name, kind, task, way), spans in ranked[:_LONGEST]:
         others = ", ".join(dict.fromkeys(short(span.peer) for span in spans[:4])) + (" …" if len(spans) > 4 else "")
@@ -372,7 +374,7 @@ def _clock(trace: StepTrace, task: str) -> str:
 
 
 def _longest(trace: StepTrace) -> Rows:
-    table = Rows.of("longest", "kind", "task", ">ms", ">B")
+    table = Rows.of("longest", "kind", "=task", ">ms", ">B", one_line=True)
     spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
     for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:
         kind = span.op if span.kind == OP else f"in flight from {short(span.peer)}"

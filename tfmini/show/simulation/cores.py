@@ -12,6 +12,7 @@ from tfmini import dtypes
 from tfmini.errors import OpError
 from tfmini.graph.node import Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import FLOW_OPS, OPS, PLACEHOLDER_OPS, VARIABLE_OPS, ops_with, trait_of
+from tfmini.graph.prune import traverse
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.findings import size
 from tfmini.show.simulation.profile import Machine
@@ -282,17 +283,12 @@ class Deciding:
 
     def _spread(self, found: set[str]) -> set[str]:
         """Adds all ops that follow from phantoms."""
-        readers: dict[str, list[Node]] = {}
+        readers: dict[str, list[str]] = {}
         for node in self._nodes.values():
-            for source, _ in node.inputs:
-                readers.setdefault(source, []).append(node)
-        stack = list(found)
-        while stack:
-            for node in readers.get(stack.pop(), ()):
-                if node.name not in found and node.op not in _SHAPE_ONLY and node.op not in _COLLECTIVES:
-                    found.add(node.name)
-                    stack.append(node.name)
-        return found
+            if node.op not in _SHAPE_ONLY and node.op not in _COLLECTIVES:
+                for source, _ in node.inputs:
+                    readers.setdefault(source, []).append(node.name)
+        return set(traverse(found, lambda name: readers.get(name, ())))
 
 
 def _types(node: Node) -> list[dtypes.DType]:

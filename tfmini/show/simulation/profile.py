@@ -1,6 +1,6 @@
 """A profile: what operations cost on machines, and what messages cost on links.
 
-A profile is a TOML file, made by `tfmini calibrate` or by hand::
+A profile is a TOML file, made by `tfmini calibrate` or by hand; two come with tfmini (`SHIPPED`)::
 
     [machines.here]
     cores = 2
@@ -63,6 +63,9 @@ _US = 1e-6
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([GgMm])(?:b(?:it)?)?(?:/s|ps)?")  # a capital B would be bytes
 _LOCAL, _TCP = "local", "tcp"
 LARGE = 64 << 10  # bytes of a large message; see `rpc.lane_wire`
+OWN = "profile.toml"  # what `tfmini calibrate` writes and commands read unless another name is given
+LAPTOP, SERVERS = "laptop", "servers-10gbit"
+SHIPPED = {name: Path(__file__).with_name("profiles") / f"{name}.toml" for name in (LAPTOP, SERVERS)}
 
 
 class ProfileError(ValueError):
@@ -227,6 +230,50 @@ _LINK: Mapping[str, _Field] = {
     "us_per_mb": _Field("copy_s_per_byte", _US / 1e6), "large_us": _Field("large_s", _US),
     "reduce_us_per_mb": _Field("reduce_s_per_byte", _US / 1e6),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChosenProfile:
+    """A profile that a command uses.
+
+    Attributes:
+      name: of the file, or of a profile that comes with tfmini.
+      path: of the file.
+    """
+
+    name: str
+    path: Path
+
+    @classmethod
+    def of(cls, given: str | None, link: str = "") -> ChosenProfile:
+        """Chooses a profile.
+
+        Args:
+          given: the path of a file, or one of `SHIPPED`; a file comes first. None: the file `OWN`, or without it one of
+            `SHIPPED`: servers where ``link`` joins the tasks' machines, else a laptop that all tasks share.
+
+        Raises:
+          FileNotFoundError: there is no such profile.
+        """
+        name = given or (OWN if Path(OWN).is_file() else SERVERS if link else LAPTOP)
+        if Path(name).is_file():
+            return cls(name, Path(name))
+        if name not in SHIPPED:
+            remedy = "run `tfmini calibrate` on an idle machine, or name a profile by --profile"
+            raise FileNotFoundError(f"There is no {name}: {remedy} (a file, {LAPTOP} or {SERVERS}).")
+        return cls(name, SHIPPED[name])
+
+    def read(self) -> Profile:
+        """Reads it; see `read_profile`."""
+        return read_profile(self.path)
+
+    @property
+    def note(self) -> str:
+        """What somebody who reads predictions by a profile of tfmini must know; "" for a file of the user."""
+        if self.path != SHIPPED.get(self.name):
+            return ""
+        where = f"The profile {self.name} comes with tfmini: its times are not this machine's."
+        return f"{where} `tfmini calibrate` measures this machine, in about seven minutes."
 
 
 def read_profile(path: str | Path) -> Profile:

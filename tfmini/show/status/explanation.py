@@ -1,4 +1,4 @@
-"""Why steps do not end: who waits for whom, deadlocks, culprits, the bottleneck; in words, and a snapshot as metrics.
+"""Why steps do not end: who waits for whom, deadlocks, culprits; in words, and a snapshot as metrics.
 
 `explain` is a pure function of a snapshot. Steps and their waits become the nodes of a wait-for graph (`deadlocked`).
 A step leads to the waits of all its parts; a tensor that has not arrived only says that another part waits, or that a
@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfmini.runtime.snapshot import (
     COLLECTIVE,
@@ -38,6 +38,9 @@ from tfmini.runtime.snapshot import (
     TaskSnapshot,
     WaitSnapshot,
 )
+
+if TYPE_CHECKING:
+    import networkx
 
 # ---- Deadlocks in a wait-for graph, where a node waits for all of its successors or for any of them ----------------
 # A step waits for all that its parts wait for. A dequeue waits for any step that may enqueue. So a cycle alone is no
@@ -73,65 +76,46 @@ def deadlocked(graph: Graph[N]) -> set[N]:
     return blocked
 
 
-def cycles(graph: Graph[N], among: Collection[N], limit: int = 10) -> list[list[N]]:
+def edges_of(graph: Graph[N]) -> networkx.DiGraph:
+    """The graph with an edge from each node to its successors."""
+    import networkx  # slow to import
+
+    return networkx.from_dict_of_lists({n: successors for n, (_, successors) in graph.items()}, networkx.DiGraph)
+
+
+def cycles(edges: networkx.DiGraph, among: Collection[N], limit: int = 10) -> list[list[N]]:
     """Cycles among these nodes, each as short as it gets from its first node; no node is in two of them.
 
     Args:
+      edges: see `edges_of`.
       among: in the order in which cycles are looked for.
       limit: how many are enough.
     """
     found: list[list[N]] = []
-    left = dict.fromkeys(among)
-    for start in list(left):
-        if len(found) == limit:
-            break
-        if start in left:
-            cycle = _shortest(graph, start, left)
-            for node in cycle:
-                del left[node]
-            if cycle:
-                found.append(cycle)
+    left = edges.subgraph(among).copy()
+    for start in among:
+        if len(found) < limit and start in left:
+            cycle = _shortest(left, start)
+            left.remove_nodes_from(cycle)
+            found += [cycle] if cycle else []
     return found
 
 
-def _shortest(graph: Graph[N], start: N, among: Collection[N]) -> list[N]:
+def _shortest(edges: networkx.DiGraph, start: N) -> list[N]:
     """The shortest cycle through a node; [] if there is none."""
-    before: dict[N, N] = {}
-    queue = collections.deque([start])
-    while queue:
-        node = queue.popleft()
-        for successor in graph[node][1]:
-            if successor == start:
-                path = [node]
-                while path[-1] != start:
-                    path.append(before[path[-1]])
-                return path[::-1]
-            if successor in among and successor not in before:
-                before[successor] = node
-                queue.append(successor)
-    return []
+    import networkx
+
+    paths = networkx.single_source_shortest_path(edges, start)
+    return min((paths[last] for last in edges.predecessors(start) if last in paths), key=len, default=[])
 
 
-def paths_to_ends(graph: Graph[N], start: N) -> dict[N, list[N]]:
+def paths_to_ends(edges: networkx.DiGraph, start: N) -> dict[N, list[N]]:
     """Each node without successors that can be reached -> a shortest path to it, the nearest first."""
-    before: dict[N, N] = {}
-    seen = {start}
-    queue = collections.deque([start])
-    found: dict[N, list[N]] = {}
-    while queue:
-        node = queue.popleft()
-        successors = graph[node][1] if node in graph else ()
-        if not successors:
-            path = [node]
-            while path[-1] != start:
-                path.append(before[path[-1]])
-            found[node] = path[::-1]
-        for successor in successors:
-            if successor not in seen:
-                seen.add(successor)
-                before[successor] = node
-                queue.append(successor)
-    return found
+    import networkx
+
+    if start not in edges:
+        return {start: [start]}
+    return {n: path for n, path in networkx.single_source_shortest_path(edges, start).items() if not edges[n]}
 
 
 # ---- `explain`: the culprits of steps that do not end, and the chains that lead to them ----------------------------
@@ -203,7 +187,7 @@ _Node = _Wait | _End | str  # a str: a step
 
 def explain(cluster: ClusterSnapshot, least_s: float = LEAST_S) -> Explanation:
     """Explains the waits of at least ``least_s`` seconds."""
-    return _Explainer(cluster, least_s).explanation()
+    return Explainer(cluster, least_s).explanation()
 
 
 def without_passing(first: Explanation, later: Explanation) -> Explanation:
@@ -216,18 +200,13 @@ def without_passing(first: Explanation, later: Explanation) -> Explanation:
     return Explanation(later.cycles, tuple(kept))
 
 
-def blames(cluster: ClusterSnapshot) -> dict[str, set[str]]:
-    """Each task whose master runs steps now -> the other tasks that these steps come down to at this moment."""
-    explainer = _Explainer(cluster, 0.0)
-    found: dict[str, set[str]] = {}
-    for task in cluster.tasks:
-        if task.running:
-            ends = {name for step in task.running for name in explainer.ends_of(step.step_id)}
-            found[task.task] = ends - {task.task}
-    return found
+class Explainer:
+    """The waits of a cluster as a graph.
 
+    Args:
+      least_s: waits that have lasted for less time end by themselves.
+    """
 
-class _Explainer:
     def __init__(self, cluster: ClusterSnapshot, least_s: float) -> None:
         self._least_s = least_s
         self._tasks = {task.task: task for task in cluster.tasks}
@@ -238,24 +217,31 @@ class _Explainer:
                 self._waits[task.task, index] = wait
                 self._by_step[wait.step_id].append((task.task, index))
         self._runner = {step.step_id: task.task for task in cluster.tasks for step in task.running}
-        self._running = {task.task: [step.step_id for step in task.running] for task in cluster.tasks}
+        # Steps that fill queues are none by which a client could end the wait of another step.
+        self._running = {t.task: [step.step_id for step in t.running if not step.fills] for t in cluster.tasks}
         self._graph: dict[_Node, tuple[str, Sequence[_Node]]] = {}
         for key, wait in self._waits.items():
             if wait.kind not in CONSEQUENCES:
                 self._graph[key] = self._edges(key)
         for step_id, keys in self._by_step.items():
             self._graph[step_id] = (ALL, self._of_step(keys))
+        self._successors = edges_of(self._graph)
 
     def explanation(self) -> Explanation:
         """See `Explanation`."""
         stuck = deadlocked(self._graph)
         order = sorted((key for key in self._waits if key in stuck), key=lambda key: -self._waits[key].since_s)
-        rounds = [self._hops(cycle) for cycle in cycles(self._graph, [*order, *(stuck - set(order))])]
+        rounds = [self._hops(cycle) for cycle in cycles(self._successors, [*order, *(stuck - set(order))])]
         return Explanation(tuple(tuple(hops) for hops in rounds if hops), self._culprits(stuck))
 
-    def ends_of(self, step_id: str) -> set[str]:
-        """The tasks that a step comes down to."""
-        return {end.task for end in paths_to_ends(self._graph, step_id) if isinstance(end, _End) and end.task}
+    def ends_of(self, step_id: str) -> dict[str, list[WaitSnapshot]]:
+        """The tasks that a step comes down to -> the waits on the way there."""
+        step: _Node = step_id
+        return {
+            end.task: [self._waits[node] for node in path if isinstance(node, tuple)]
+            for end, path in paths_to_ends(self._successors, step).items()
+            if isinstance(end, _End) and end.task
+        }
 
     # ---- the graph --------------------------------------------------------------------------
 
@@ -306,7 +292,8 @@ class _Explainer:
         if bad:
             return bad
         others = [step for step in self._running.get(task, ()) if step != wait.step_id and step in self._by_step]
-        return list(others) or [_End(task, RUNS_NOTHING, "runs no step")]
+        fills = any(step.fills for step in self._tasks[task].running)
+        return list(others) or [_End(task, RUNS_NOTHING, "only fills queues" if fills else "runs no step")]
 
     def _who_may(self, key: _Wait, action: str) -> list[_Node]:
         """The steps that have still to do what ends a wait, and the tasks that may begin such steps."""
@@ -351,7 +338,7 @@ class _Explainer:
             since_s = max(self._waits[key].since_s for key in keys)
             if step_id in stuck or since_s < self._least_s:
                 continue
-            for end, path in paths_to_ends(self._graph, step_id).items():
+            for end, path in paths_to_ends(self._successors, step_id).items():
                 if isinstance(end, _End) and not stuck.intersection(path):
                     steps[end][step_id] = since_s
                     way = self._hops(path)
@@ -374,52 +361,6 @@ def _doing(texts: Iterable[str]) -> str:
     known = [what for what in whats if what]
     shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
     return f"{COMPUTES} {shown}".strip() if whats else ""
-
-
-# ---- The task that the steps of a running job wait for most of the time: a slow ps, a straggler. Pure --------------
-# One look says little about a job that moves. Of many looks, the share in which the steps of the other tasks come
-# down to one task is about the share of the time that they wait for it.
-
-LOOKS = 30
-LEAST_LOOKS = 5  # fewer say nothing
-LEAST_SHARE = 0.5
-_AHEAD = 1.25  # by how much the share of a bottleneck is larger than that of any other task
-
-
-@dataclass(frozen=True)
-class Bottleneck:
-    """The steps of other tasks waited for ``task`` (its full name) in this share of the looks; ``waiting``: whose."""
-
-    task: str
-    share: float
-    waiting: tuple[str, ...]
-
-
-class Looks:
-    """The newest `LOOKS` looks at a cluster."""
-
-    def __init__(self) -> None:
-        self._looks: collections.deque[dict[str, set[str]]] = collections.deque(maxlen=LOOKS)
-
-    def take(self, cluster: ClusterSnapshot) -> None:
-        """The next look."""
-        self._looks.append(blames(cluster))
-
-    def bottleneck(self) -> Bottleneck | None:
-        """The task that steps wait for at least `LEAST_SHARE` of the time, clearly more than for any other one."""
-        if len(self._looks) < LEAST_LOOKS:
-            return None
-        waiting: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-        for look in self._looks:
-            for master, blamed in look.items():
-                for task in blamed:
-                    waiting[task][master] += 1
-        asked = collections.Counter(master for look in self._looks for master in look)
-        shares = {task: who.total() / (asked.total() - asked[task]) for task, who in waiting.items()}
-        first, second = [*sorted(shares, key=lambda task: -shares[task]), None, None][:2]
-        if first is None or shares[first] < max(LEAST_SHARE, _AHEAD * shares.get(second or "", 0.0)):
-            return None
-        return Bottleneck(first, shares[first], tuple(sorted(waiting[first])))
 
 
 # ---- An explanation in words, for the terminal ---------------------------------------------------------------------
@@ -487,13 +428,6 @@ def culprit_lines(culprit: Culprit) -> list[str]:
     return [f"{title}.", *((ARROW if i else "  ") + line for i, line in enumerate(way))]
 
 
-def share_text(found: Bottleneck) -> str:
-    """``ps/1 is the bottleneck: steps of worker/0, worker/1 wait for it 83 % of the time``."""
-    who = [*map(short, found.waiting[:3]), *([f"{len(found.waiting) - 3} more"] if len(found.waiting) > 3 else [])]
-    share = f"{100 * found.share:.0f} % of the time"
-    return f"{short(found.task)} is the bottleneck: steps of {', '.join(who)} wait for it {share}"
-
-
 def explanation_lines(explanation: Explanation) -> list[str]:
     """Deadlocks first, then the culprits of the other waits."""
     lines: list[str] = []
@@ -504,15 +438,15 @@ def explanation_lines(explanation: Explanation) -> list[str]:
     return lines or ["No step has waited for long.", ""]
 
 
-def task_lines(task: TaskSnapshot) -> list[str]:
-    """The waits of one task."""
+def task_lines(task: TaskSnapshot, idle: str = "no step runs here") -> list[str]:
+    """The waits of one task; ``idle``: the words for none."""
     state = "" if task.state == "ok" else f" is {task.state}: {task.why}"
     lines = [f"{short(task.task)}{state}"]
     lines += [
         f"  step {wait.step_id} {wait_text(wait)}{f' (node {wait.node})' if wait.node else ''}" for wait in task.waits
     ]
     if len(lines) == 1 and not state:
-        lines[0] += ": no step runs here"
+        lines[0] += f": {idle}"
     return lines
 
 
@@ -576,11 +510,14 @@ METRICS = (
     Metric("tfmini_memory_bytes", GAUGE, "Resident memory of the task's process.", (), _one(lambda t: t.memory_bytes)),
     Metric("tfmini_threads", GAUGE, "Python threads of the task's process.", (), _one(lambda t: t.threads)),
     Metric("tfmini_sessions", GAUGE, "Open sessions of the task's master.", (), _one(lambda t: len(t.sessions))),
-    Metric("tfmini_steps_total", COUNTER, "Steps that the task's master has ended.", (), _one(lambda t: t.steps)),
-    Metric("tfmini_steps_failed_total", COUNTER, "Steps that have ended with an error.", (),
+    Metric("tfmini_steps_total", COUNTER, "Training steps that the task's master has ended.", (),
+           _one(lambda t: t.steps)),
+    Metric("tfmini_steps_failed_total", COUNTER, "Training steps that have ended with an error.", (),
            _one(lambda t: t.steps_failed)),
-    Metric("tfmini_steps_in_flight", GAUGE, "Steps that the task's master runs now.", (),
+    Metric("tfmini_steps_in_flight", GAUGE, "Training steps that the task's master runs now.", (),
            _one(lambda t: t.steps_in_flight)),
+    Metric("tfmini_runs_total", COUNTER, "Steps of any kind, as those of queue runners, that have ended.", (),
+           _one(lambda t: t.runs)),
     Metric("tfmini_parts_total", COUNTER, "Parts of steps that the task's worker has run for any master.", (),
            _one(lambda t: t.parts)),
     Metric("tfmini_parts_in_flight", GAUGE, "Parts of steps that run now.", (), _one(lambda t: t.parts_in_flight)),

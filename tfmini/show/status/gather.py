@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import errors
+from tfmini.jobs import Job, job_at, jobs_called, names_of, running_jobs
 from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.keys import Keys
+from tfmini.rpc.keys import Keys, load_keys
 from tfmini.rpc.messages import GetTaskStatus, TraceStep
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
@@ -42,12 +43,22 @@ class Gatherer:
     """Asks one cluster. Its connections stay open between questions; methods may be called from any thread.
 
     Args:
-      target: any server of the cluster: ``host:port``, with or without ``zmq://`` or ``grpc://``.
+      target: any server of the cluster: ``host:port``, with or without ``zmq://`` or ``grpc://``; or a running job of
+        `tfmini launch`: its name, its script or its launcher's process id.
       tasks: full task name -> address, as far as they are known before the target has answered.
-      keys: the cluster's; None: as servers and sessions of this process have.
+      keys: the cluster's. None: as servers and sessions of this process have; but those of the job, if ``target`` means
+        one and ``tasks`` is None.
+
+    Raises:
+      errors.NotFoundError: no job of that name runs.
+      errors.InvalidArgumentError: several do.
     """
 
     def __init__(self, target: str, *, tasks: Mapping[str, str] | None = None, keys: Keys | None = None) -> None:
+        job = _job_of(target) if tasks is None and keys is None else None
+        if job is not None:
+            tasks, keys = job.tasks, load_keys(job.key_file) if job.key_file else None
+            target = target if ":" in target else next(iter(job.tasks.values()))
         self.target = target
         self._address = next((target[len(s) :] for s in _SCHEMES if target.startswith(s)), target)
         self._tasks = dict(tasks or {})
@@ -130,6 +141,23 @@ class Gatherer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _job_of(target: str) -> Job | None:
+    """The running job that a target means; None for the address of a server that belongs to none."""
+    jobs = running_jobs()
+    if ":" in target:
+        return job_at(target.rpartition("//")[2], jobs)
+    found = jobs_called(target, jobs)
+    if len(found) > 1:
+        text = f"{len(found)} jobs are called {target}: give the name of one, {names_of(found)}."
+        raise errors.InvalidArgumentError.of(text)
+    if not found:
+        known = f" The jobs are {names_of(jobs)}." if jobs else ""
+        raise errors.NotFoundError.of(
+            f"No job of `tfmini launch` called {target!r} runs here.{known} An address has the form HOST:PORT."
+        )
+    return found[0]
 
 
 _USUAL = (errors.UnavailableError, errors.DeadlineExceededError, errors.CancelledError)

@@ -284,6 +284,10 @@ def _state_file(directory: str, latest_filename: str | None) -> str:
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> Any:
     """The CheckpointState of a directory with its paths resolved, or None (``tf.train.get_checkpoint_state``).
 
+    Args:
+      checkpoint_dir: a directory of checkpoints.
+      latest_filename: the name of the state file; default ``checkpoint``.
+
     Raises:
       ValueError: when the state file names no checkpoint.
     """

@@ -27,10 +27,10 @@ from tfmini.ops.training import UpdateOps
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import constant_initializer, ones_initializer
 from tfmini.ops.variables.resource_ops import resource_scatter_ops
-from tfmini.train.optimizers.optimizer import Optimizer, is_resource, state_of
+from tfmini.train.optimizers.optimizer import MixIn, Optimizer, is_resource, state_of
 
 
-class FusedOptimizer(Optimizer):
+class FusedUpdates(MixIn):
     """Derives the four kinds of update (dense or sparse, reference or resource) from one description.
 
     A subclass passes ``hyper`` (name of a hyper-parameter's tensor -> value, in the order of creation) to the
@@ -104,7 +104,7 @@ class FusedOptimizer(Optimizer):
 
 
 @export("tf.train.GradientDescentOptimizer")
-class GradientDescentOptimizer(FusedOptimizer):
+class GradientDescentOptimizer(FusedUpdates, Optimizer):
     """var -= learning_rate * gradient (``tf.train.GradientDescentOptimizer``).
 
     Args:
@@ -137,7 +137,7 @@ class GradientDescentOptimizer(FusedOptimizer):
 
 
 @export("tf.train.MomentumOptimizer")
-class MomentumOptimizer(FusedOptimizer):
+class MomentumOptimizer(FusedUpdates, Optimizer):
     """accumulator = momentum * accumulator + gradient; var -= learning_rate * accumulator.
 
     ``tf.train.MomentumOptimizer``. Slot: ``momentum``.
@@ -174,7 +174,7 @@ def _check_initial_accumulator(value: float, name: str = "initial_accumulator_va
 
 
 @export("tf.train.AdagradOptimizer")
-class AdagradOptimizer(FusedOptimizer):
+class AdagradOptimizer(FusedUpdates, Optimizer):
     """accumulator += gradient²; var -= learning_rate * gradient / sqrt(accumulator).
 
     ``tf.train.AdagradOptimizer``. Slot: ``accumulator``.
@@ -221,7 +221,7 @@ class AdagradOptimizer(FusedOptimizer):
 
 
 @export("tf.train.AdagradDAOptimizer")
-class AdagradDAOptimizer(FusedOptimizer):
+class AdagradDAOptimizer(FusedUpdates, Optimizer):
     """var = -learning_rate * sign(G) * max(\\|G\\| - l1 * T, 0) / (l2 * T * learning_rate + sqrt(GG)).
 
     G and GG are the sums of the gradients and of their squares, T is ``global_step + 1``. A sparse gradient
@@ -284,13 +284,13 @@ class AdagradDAOptimizer(FusedOptimizer):
 
 
 @export("tf.train.AdadeltaOptimizer")
-class AdadeltaOptimizer(FusedOptimizer):
+class AdadeltaOptimizer(FusedUpdates, Optimizer):
     """step = gradient * sqrt(E[step²] + epsilon) / sqrt(E[gradient²] + epsilon); var -= learning_rate * step.
 
     ``tf.train.AdadeltaOptimizer``. E is a decayed mean. Slots: ``accum``, ``accum_update``.
 
     Args:
-      learning_rate, rho (the decay of the means), epsilon: numbers, scalar tensors or functions that return one.
+      learning_rate, rho, epsilon: numbers, scalar tensors or functions that return one; rho is the decay of E.
       use_locking, name: as in `Optimizer`.
     """
 
@@ -310,7 +310,7 @@ class AdadeltaOptimizer(FusedOptimizer):
 
 
 @export("tf.train.RMSPropOptimizer")
-class RMSPropOptimizer(FusedOptimizer):
+class RMSPropOptimizer(FusedUpdates, Optimizer):
     """rms is a decayed mean of gradient²; var -= learning_rate * gradient / sqrt(rms + epsilon), with momentum.
 
     ``tf.train.RMSPropOptimizer``. Slots: ``rms`` (initially ones), ``momentum``, and ``mg`` if centered.
@@ -356,7 +356,7 @@ class RMSPropOptimizer(FusedOptimizer):
 
 
 @export("tf.train.FtrlOptimizer")
-class FtrlOptimizer(FusedOptimizer):
+class FtrlOptimizer(FusedUpdates, Optimizer):
     """The FTRL-proximal algorithm with L1 and L2 regularization (``tf.train.FtrlOptimizer``).
 
     accum += gradient²; linear += gradient + 2 * l2_shrinkage * var - (change of accum^-power) / learning_rate * var;
@@ -366,7 +366,7 @@ class FtrlOptimizer(FusedOptimizer):
       learning_rate: a number, a scalar tensor or a function that returns one.
       learning_rate_power: exponent of ``accum`` in the learning rate, zero or negative.
       initial_accumulator_value, l1_regularization_strength, l2_regularization_strength,
-      l2_shrinkage_regularization_strength: zero or positive numbers.
+        l2_shrinkage_regularization_strength: zero or positive numbers.
       use_locking, name: as in `Optimizer`.
       accum_name, linear_name: suffixes of the slots' names, default ``name``.
 
@@ -425,7 +425,7 @@ _STRENGTHS = {"l1": "l1_regularization_strength", "l2": "l2_regularization_stren
 
 
 @export("tf.train.ProximalGradientDescentOptimizer")
-class ProximalGradientDescentOptimizer(FusedOptimizer):
+class ProximalGradientDescentOptimizer(FusedUpdates, Optimizer):
     """step = var - learning_rate * gradient; var = sign(step) * max(\\|step\\| - rate * l1, 0) / (1 + rate * l2).
 
     ``tf.train.ProximalGradientDescentOptimizer``. No slots.
@@ -457,7 +457,7 @@ class ProximalGradientDescentOptimizer(FusedOptimizer):
 
 
 @export("tf.train.ProximalAdagradOptimizer")
-class ProximalAdagradOptimizer(FusedOptimizer):
+class ProximalAdagradOptimizer(FusedUpdates, Optimizer):
     """`ProximalGradientDescentOptimizer` with Adagrad's rate per element: learning_rate / sqrt(accumulator).
 
     ``tf.train.ProximalAdagradOptimizer``. Slot: ``accumulator``.
@@ -501,7 +501,7 @@ class ProximalAdagradOptimizer(FusedOptimizer):
 
 
 @export("tf.train.AdamOptimizer")
-class AdamOptimizer(FusedOptimizer):
+class AdamOptimizer(FusedUpdates, Optimizer):
     """m and v are decayed means of the gradient and its square; var -= rate * m / (sqrt(v) + epsilon).
 
     ``tf.train.AdamOptimizer``. At step t, ``rate`` is ``learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t)``,

@@ -37,7 +37,19 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down."""
+    """learning_rate * decay_rate ^ (global_step / decay_steps); ``staircase`` rounds the quotient down.
+
+    Args:
+      learning_rate: the rate at step 0, a number or a scalar float tensor.
+      global_step: the step, a scalar variable or tensor.
+      decay_steps: after how many steps the rate is multiplied by ``decay_rate``.
+      decay_rate: a number.
+      staircase: whether the rate changes only each ``decay_steps`` steps.
+      name: of the op.
+
+    Returns:
+      A scalar of the dtype of ``learning_rate``, computed anew in each step.
+    """
     with _schedule("exponential_decay", learning_rate, global_step, name or "ExponentialDecay") as (rate, scope):
         steps, base = cast(decay_steps, rate.dtype), cast(decay_rate, rate.dtype)
         exponent = _periods(global_step, steps, staircase)
@@ -106,6 +118,15 @@ def polynomial_decay(
 @export("tf.train.piecewise_constant")
 def piecewise_constant(x: TensorLike, boundaries: Sequence[Any], values: TensorLike, name: str | None = None) -> Tensor:
     """``values[i]`` for the first i with ``x <= boundaries[i]``; the last value beyond the last boundary.
+
+    Args:
+      x: a scalar, usually the global step.
+      boundaries: increasing numbers of the type of ``x``.
+      values: numbers, one more than boundaries.
+      name: of the op.
+
+    Returns:
+      A scalar.
 
     Raises:
       ValueError: when there is not one value more than boundaries, or types differ.

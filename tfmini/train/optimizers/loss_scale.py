@@ -21,7 +21,7 @@ from tfmini.ops.math import reductions
 from tfmini.ops.math import unary as math_unary
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.resource_variable import ResourceVariable
-from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
+from tfmini.train.optimizers.optimizer import GradAndVar, MixIn, Optimizer
 from tfmini.train.strategy import Strategy, get_replica_context
 
 # ---- Loss scales for mixed precision training (``tf.train.experimental.LossScale``) --------------------------------
@@ -257,7 +257,7 @@ def _times(grad: Tensor | IndexedSlices, factor: TensorLike) -> Any:
 # ---- Base class of optimizers that wrap another optimizer and use its slots ----------------------------------------
 
 
-class OptimizerWrapper(Optimizer):
+class OptimizerWrapper(MixIn):
     """Forwards all methods to the wrapped optimizer ``opt``; subclasses override some of them."""
 
     def __init__(self, opt: Optimizer, use_locking: bool, name: str) -> None:
@@ -283,3 +283,33 @@ class OptimizerWrapper(Optimizer):
     def variables(self) -> list[Any]:
         """`Optimizer.variables` of the wrapped optimizer."""
         return self._opt.variables()
+
+
+@export("tf.contrib.tpu.CrossShardOptimizer", "tf.tpu.CrossShardOptimizer")
+class CrossShardOptimizer(OptimizerWrapper, Optimizer):
+    """Averages gradients over the shards of a TPU (``tf.tpu.CrossShardOptimizer``); without a TPU there is one shard.
+
+    Args:
+      opt: the optimizer that applies the gradients.
+      reduction: ``tf.losses.Reduction.MEAN`` or ``SUM``; over one shard they are the same.
+      name: of the optimizer.
+      group_assignment: None, since one shard makes no groups.
+
+    Raises:
+      ValueError: for another reduction, or with groups.
+    """
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        reduction: str = "weighted_mean",
+        name: str = "CrossShardOptimizer",
+        group_assignment: Any = None,
+    ) -> None:
+        if reduction not in ("weighted_sum", "weighted_mean"):
+            raise ValueError(f"Unsupported reduction: {reduction}.")
+        if group_assignment:
+            raise ValueError(
+                f"group_assignment {group_assignment} is for several shards, but without a TPU there is one."
+            )
+        super().__init__(opt, False, name)

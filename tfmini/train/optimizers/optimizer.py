@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, GraphTensor, ShapeLike, TensorLike
@@ -42,6 +42,7 @@ from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable, trainable_variables
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.out_of_scope import Advising
 from tfmini.shapes import TensorShape
 
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
@@ -56,7 +57,7 @@ def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
 
 
 @export("tf.train.Optimizer")
-class Optimizer:
+class Optimizer(Advising):
     """Base class of the optimizers (``tf.train.Optimizer``).
 
     Args:
@@ -67,6 +68,10 @@ class Optimizer:
     Raises:
       ValueError: when the name is empty.
     """
+
+    # A slot gives the instances a layout of their own. So Python takes this class for the `__base__` of an optimizer
+    # that has a mix-in before it (`FusedUpdates`), and libraries find tf.train's optimizers by `__base__`.
+    __slots__ = ("__dict__", "__weakref__", "_slots")
 
     # Which gradients must be computed before one is applied: none, those of the same op, all of the graph.
     GATE_NONE = 0
@@ -116,8 +121,14 @@ class Optimizer:
         Raises:
           ValueError: when there is no variable, the loss depends on none, or a dtype or argument is invalid.
         """
+        # By keyword, as TensorFlow does: an overriding method may take these in another order, or in **kwargs.
         pairs = self.compute_gradients(
-            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+            loss,
+            var_list=var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            grad_loss=grad_loss,
         )
         if all(grad is None for grad, _ in pairs):
             raise ValueError(
@@ -352,6 +363,13 @@ class Optimizer:
     def _call_if_callable(self, param: object) -> Any:
         """The value of a hyper-parameter, which may be a function that returns it."""
         return param() if callable(param) else param
+
+
+# What optimizers share is a mix-in before `Optimizer`. It must not derive from it, or it would be their `__base__`.
+if TYPE_CHECKING:
+    MixIn = Optimizer
+else:
+    MixIn = object
 
 
 def _key(var: Variable) -> tuple[Any, str]:

@@ -44,7 +44,7 @@ more, and their collective starts only when the last of them is computed. CPU ti
 
 
 @export("tf.train.AllReduceOptimizer")
-class AllReduceOptimizer(OptimizerWrapper):
+class AllReduceOptimizer(OptimizerWrapper, Optimizer):
     """Wraps an optimizer so that every worker applies the mean gradient of all workers.
 
     Dense gradients are all-reduced. Sparse ones (`IndexedSlices`) are gathered from all workers, unless their

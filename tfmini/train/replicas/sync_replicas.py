@@ -53,7 +53,7 @@ _CONTRIBUTOR = "_contributor"
 
 
 @export("tf.train.SyncReplicasOptimizer")
-class SyncReplicasOptimizer(OptimizerWrapper):
+class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
     """Wraps an optimizer for synchronous training (``tf.train.SyncReplicasOptimizer``); see the module.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -31,6 +32,8 @@ from tfmini.train.sessions.wrapped_session import (
     fails_run,
     run_states,
 )
+
+_log = logging.getLogger("tensorflow")
 
 # ---- Session creators, which make the sessions of a monitored session (``tf.train.SessionCreator``) ----------------
 
@@ -264,7 +267,8 @@ class _MonitoredSession:
         """As `tf.Session.run`, with hooks.
 
         Raises:
-          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `Left`.
+          SystemExit: the process was told to end by SIGTERM, and its last step is over; see `readiness.Left`.
+          KeyboardInterrupt: likewise by a Ctrl-C that `tfmini launch` has forwarded.
         """
         self._check_leaving()
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
@@ -294,7 +298,7 @@ class _MonitoredSession:
 
     def _check_leaving(self) -> None:
         if self._sess is not None and self._is_leaving():
-            raise readiness.Left
+            raise readiness.left()
 
     def _end_leaving(self) -> None:
         if self._may_leave:
@@ -319,7 +323,7 @@ class _MonitoredSession:
     ) -> bool:
         if kind in _CLEAN_ENDS:
             kind = None
-        self._close_internal(None if kind is readiness.Left else kind, error)
+        self._close_internal(None if isinstance(error, readiness.Left | readiness.Interrupted) else kind, error)
         return kind is None
 
     def _tell_others(self, error: BaseException | None) -> None:
@@ -348,7 +352,9 @@ class _MonitoredSession:
         # Before the hooks' `end`, one of which ends a synchronous run in good order.
         self._tell_others(error if exception_type else None)
         try:
-            if exception_type is None:
+            if is_leaving:
+                self._end_hooks_leaving()
+            elif exception_type is None:
                 for hook in self._hooks:
                     hook.end(self._coordinated_creator.tf_sess)
             has_ended = self._exits(error) if exception_type else not is_leaving
@@ -366,7 +372,16 @@ class _MonitoredSession:
                 if not self._graph_was_finalized:
                     get_default_graph()._unsafe_unfinalize()
         if is_leaving:
-            raise readiness.Left
+            raise readiness.left()
+
+    def _end_hooks_leaving(self) -> None:
+        """Calls the hooks' ``end`` in a process that was told to end. The session may be lost, as with a ps."""
+        for hook in self._hooks:
+            try:
+                hook.end(self._coordinated_creator.tf_sess)
+            except Exception as error:  # noqa: BLE001 - the next hook may be the one that saves
+                text = error.message if isinstance(error, errors.OpError) else str(error)
+                _log.warning("%s has not ended in good order: %s", type(hook).__name__, errors.without_tags(text))
 
     def _is_closed(self) -> bool:
         return self._coordinated_creator.tf_sess is None

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes, errors, protos
+from tfmini import dtypes, errors, library_log, protos
 from tfmini.devices import DeviceSpec, intersects, parse
+from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import device
@@ -22,12 +23,14 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable
 from tfmini.protos import ConfigProto
+from tfmini.runtime.client.answer import FIRST_S
 from tfmini.runtime.client.master_clients import Reachability, chief_of, reach, task_of, unreachable
 from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import GRAPH_FILE, get_checkpoint_state, write_training_graph
 
 _log = logging.getLogger("tensorflow")
+_runtime_log = logging.getLogger("tfmini.runtime")
 _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
 
@@ -74,10 +77,19 @@ def with_places(reason: str | None, graph: Graph) -> str:
         return "nothing"
     if not reason.startswith(_PREFIX):
         return reason
-    names = reason[len(_PREFIX) :].split(", ")
-    text = ", ".join(_placed(names[:_NAMES_SHOWN], graph))
+    return _first(list(_placed(reason[len(_PREFIX) :].split(", "), graph)))
+
+
+def shortened(reason: str | None) -> str | None:
+    """A reason of `ready` that names only the first ones of many variables."""
+    if reason is None or not reason.startswith(_PREFIX):
+        return reason
+    return _PREFIX + _first(reason[len(_PREFIX) :].split(", "))
+
+
+def _first(names: list[str]) -> str:
     more = len(names) - _NAMES_SHOWN
-    return f"{text} and {more} more" if more > 0 else text
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def advice(reason: str | None, graph: Graph, task: str) -> str:
@@ -109,6 +121,25 @@ def _placed(names: Iterable[str], graph: Graph) -> Iterable[str]:
         except (KeyError, ValueError):  # a user's ready op may return any string
             device = ""
         yield f"{name} ({device})" if device else name
+
+
+class LongWait:
+    """Warns of a wait for other tasks after `FIRST_S` seconds, and again whenever the time has doubled.
+
+    The warning is one of the runtime, as for a step that has no answer: `tf.logging.set_verbosity` does not hide it.
+    """
+
+    def __init__(self) -> None:
+        self._now = current_process().now
+        self._begin = self._now()
+        self._next_s = FIRST_S
+
+    def look(self, text: Callable[[], str]) -> None:
+        """Warns if it is time; ``text``: what the wait is for."""
+        waited_s = self._now() - self._begin
+        if waited_s >= self._next_s:
+            self._next_s = max(2 * self._next_s, waited_s)
+            _runtime_log.warning("For %.0f s this task has been %s.", waited_s, text())
 
 
 # ---- The wait of a worker until the chief has initialized the model ------------------------------------------------
@@ -248,6 +279,7 @@ class ReadinessWait:
         self._chief = chief_of(target)
         self._chief_gone_since: float | None = None
         self._logged, self._logged_at = "", float("-inf")
+        self._long = LongWait()
 
     def result(self) -> Any:
         """Waits for the model and returns the session.
@@ -282,6 +314,15 @@ class ReadinessWait:
         self._check_tasks()
         if self._probe.probes or self._now() - self._begin > 1.0:
             self._log_if_new()
+        self._long.look(lambda: f"{self._waiting_for()}{self._remedy()}")
+
+    def _remedy(self) -> str:
+        chief = self._chief_state()
+        if chief is None or chief.connected:
+            return ""
+        return (
+            ". Start the chief, or look at its output: the first task of the job chief, master or worker is the chief"
+        )
 
     def _check_tasks(self) -> None:
         now = self._now()
@@ -309,7 +350,7 @@ class ReadinessWait:
             self._logged, self._logged_at = text, now
             _log.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. %s.",
-                self._probe.local_reason, self._probe.reason, text[0].upper() + text[1:],
+                shortened(self._probe.local_reason), shortened(self._probe.reason), text[0].upper() + text[1:],
             )  # fmt: skip
 
     def _waiting_for(self) -> str:
@@ -444,18 +485,22 @@ def mark_used(directory: str, graph: Graph) -> None:
 # A preempted machine, a time limit or a cluster engine sends SIGTERM some time before the end. While a monitored
 # session is open, SIGTERM therefore means: make this step the last one, call the hooks' ``end`` (a chief saves a
 # checkpoint, a synchronous worker returns its token), close the session, and exit with code 143. The code after the
-# session does not run, because training has not come to its end. A second SIGTERM, or a step that takes longer than
-# `LAST_STEP_S`, ends the process without the hooks. Signals within a quarter of that time are one request: Slurm
-# signals a task's process and also its agent, which forwards the signal.
+# session does not run, because training has not come to its end. A step that takes longer than `LAST_STEP_S` is given
+# up before. A second SIGTERM ends the process without the hooks. Signals within a quarter of that time are one
+# request: Slurm signals a task's process and also its agent, which forwards the signal.
 #
-# A script that handles SIGTERM itself is left alone.
+# SIGINT means the same where `tfmini launch` has started the process, since it forwards a Ctrl-C to all tasks. The
+# session then ends with a KeyboardInterrupt, which a script may handle as it would alone.
+#
+# A script that handles a signal itself is left alone.
 
-EXIT_CODE = 128 + signal.SIGTERM
+EXIT_CODE = ExitCode.LEFT
 """The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
-_timer: threading.Timer | None = None
-_told_at = 0.0
+_timer: threading.Timer | None = None  # runs while the last step does
+_gives_up = False  # whether the next signal is the timer's
+_told_at, _told_by = 0.0, int(signal.SIGTERM)
 
 
 class Left(SystemExit):
@@ -465,17 +510,33 @@ class Left(SystemExit):
         super().__init__(EXIT_CODE)
 
 
+class Interrupted(KeyboardInterrupt):
+    """The same as `Left`, after a Ctrl-C."""
+
+
+def left() -> Left | Interrupted:
+    """The exception that ends the process after its last step."""
+    return Interrupted() if _told_by == signal.SIGINT else Left()
+
+
+def _defaults() -> dict[int, Any]:
+    """The signals that mean an end, with Python's handlers of them."""
+    found: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL}
+    if library_log.is_launched():
+        found[signal.SIGINT] = signal.default_int_handler
+    return found
+
+
 def begin() -> bool:
-    """A session has been opened; returns whether SIGTERM is handled, so that `end` must be called."""
+    """A session has been opened; returns whether a signal is handled, so that `end` must be called."""
     global _open
     if threading.current_thread() is not threading.main_thread():
         return False
-    handler = signal.getsignal(signal.SIGTERM)
-    if handler is not _told and handler is not signal.SIG_DFL:
-        return False
-    signal.signal(signal.SIGTERM, _told)
-    _open += 1
-    return True
+    wanted = [number for number, default in _defaults().items() if signal.getsignal(number) in (_told, default)]
+    for number in wanted:
+        signal.signal(number, _told)
+    _open += bool(wanted)
+    return bool(wanted)
 
 
 def end() -> None:
@@ -483,8 +544,9 @@ def end() -> None:
     global _open
     _open -= 1
     last_step_is_over()
-    if not _open and signal.getsignal(signal.SIGTERM) is _told:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number, default in _defaults().items():
+        if not _open and signal.getsignal(number) is _told:
+            signal.signal(number, default)
 
 
 def is_wanted() -> bool:
@@ -509,14 +571,25 @@ def last_step_is_over() -> None:
 
 
 def _told(signum: int, frame: object) -> None:
-    global _timer, _told_at
+    global _timer, _told_at, _told_by, _gives_up
     process = current_process()
-    if process.is_leaving:
-        if process.now() - _told_at < LAST_STEP_S / 4:
-            return
-        raise SystemExit(EXIT_CODE)
-    process.is_leaving, _told_at = True, process.now()
-    _log.warning("SIGTERM: this task leaves the run after its step (exit code %d)", EXIT_CODE)
-    _timer = threading.Timer(LAST_STEP_S, os.kill, (os.getpid(), signal.SIGTERM))
-    _timer.daemon = True
-    _timer.start()
+    if not process.is_leaving:
+        process.is_leaving, _told_at, _told_by = True, process.now(), signum
+        how = "Ctrl-C" if signum == signal.SIGINT else f"SIGTERM: exit code {EXIT_CODE}"
+        _log.warning("This task leaves the run after its step (%s)", how)
+        _timer = threading.Timer(LAST_STEP_S, _give_up)
+        _timer.daemon = True
+        _timer.start()
+    elif _gives_up:
+        _gives_up = False
+        if _timer is not None:  # else the step has ended meanwhile, and the hooks are at work
+            raise left()
+    elif process.now() - _told_at >= LAST_STEP_S / 4:
+        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(EXIT_CODE)
+
+
+def _give_up() -> None:
+    """Ends the last step, wherever the main thread is: only a signal's handler can raise an exception there."""
+    global _gives_up
+    _gives_up = True
+    os.kill(os.getpid(), _told_by)

@@ -21,6 +21,7 @@ from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import current_process, random_name
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.sessions.readiness import (
+    LongWait,
     ModelRecord,
     ModelRecords,
     ReadinessProbe,
@@ -32,6 +33,7 @@ from tfmini.train.sessions.readiness import (
     mark_used,
     name_of,
     ready,
+    shortened,
 )
 from tfmini.train.sessions.wrapped_session import NEXT_RUN_S, end_at_exit, fails_run, forget_exit, run_states
 
@@ -266,13 +268,13 @@ class SessionManager:
         if not done:
             raise RuntimeError(
                 "Init operations did not make model ready for local_init.  "
-                f"Init op: {name_of(init_op)}, init fn: {init_fn}, error: {msg}"
+                f"Init op: {name_of(init_op)}, init fn: {init_fn}, error: {shortened(msg)}"
             )
         is_ready, msg = self._model_ready(sess)
         if not is_ready:
             raise RuntimeError(
                 f"Init operations did not make model ready.  Init op: {name_of(init_op)}, init fn: {init_fn},"
-                f" local_init_op: {name_of(self._local_init_op)}, error: {msg}"
+                f" local_init_op: {name_of(self._local_init_op)}, error: {shortened(msg)}"
             )
 
     def recover_session(
@@ -308,11 +310,11 @@ class SessionManager:
         if not restored:
             return sess, False
         if not done:
-            _log.info("Restoring model from %s did not make model ready for local init: %s", source, msg)
+            _log.info("Restoring model from %s did not make model ready for local init: %s", source, shortened(msg))
             return sess, False
         is_ready, msg = self._model_ready(sess)
         if not is_ready:
-            _log.info("Restoring model from %s did not make model ready: %s", source, msg)
+            _log.info("Restoring model from %s did not make model ready: %s", source, shortened(msg))
             return sess, False
         _log.info("Restored model from %s", source)
         return sess, True
@@ -386,7 +388,7 @@ class SessionManager:
         """Waits for a checkpoint in a directory; returns the directory's state, or None after ``max_wait_s``."""
         process = current_process()
         deadline = process.now() + max_wait_s
-        logged = False
+        logged, long = False, LongWait()
         while True:
             state = latest_state(directory)
             if state:
@@ -399,6 +401,7 @@ class SessionManager:
             if not logged:
                 _log.info("Waiting for checkpoint to be available in %s.", directory)
                 logged = True
+            long.look(lambda: f"waiting for a checkpoint in {directory}")
             process.sleep(_CHECKPOINT_POLL_S)
 
     def _model_ready(self, sess: Session) -> tuple[bool, str | None]:

@@ -36,11 +36,13 @@ from tfmini.train.coordinator import Coordinator, LooperThread
 from tfmini.train.global_steps import global_step as value_of_global_step
 from tfmini.train.hooks import write_steps_per_sec
 from tfmini.train.saving_hooks import record_graph, save_checkpoint
+from tfmini.train.sessions import readiness
 from tfmini.train.sessions.readiness import close_quietly
 from tfmini.train.sessions.session_manager import SessionManager
 from tfmini.train.summary_writer import FileWriter
 
 _log = logging.getLogger("tensorflow")
+_LEAVE_S = 2.0  # for the threads of a process that was told to end: it is killed soon
 _USE_DEFAULT = 0  # the default of arguments for which None means "none"
 _LOGGED_FIRST = 10  # the number of times that the step counter logs its value
 
@@ -200,6 +202,7 @@ class Supervisor:
         if is_chief and summary_writer is _USE_DEFAULT:
             self.summary_writer = FileWriter(logdir) if logdir else None
         self._graph_added_to_summary = False
+        self._may_leave = False
         self.session_manager: Any = session_manager or SessionManager(
             local_init_op, self.ready_op, self.ready_for_local_init_op, self._graph, recovery_wait_secs,
             local_init_run_options,
@@ -291,11 +294,15 @@ class Supervisor:
         The end of the input (OutOfRangeError) ends it cleanly. Any other exception, of the block or of a thread,
         is raised after the threads have stopped and the session is closed.
 
+        A SIGTERM, or a Ctrl-C that `tfmini launch` forwards, makes `should_stop` true; a block that does not ask is
+        left after 4 s. A chief saves the model then, and SystemExit (143) or KeyboardInterrupt ends the process.
+
         Args:
           close_summary_writer: whether to close the summary writer at the end.
           The others are those of `prepare_or_wait_for_session`.
         """
-        sess = None
+        sess, is_told = None, True
+        self._may_leave = readiness.begin()
         try:
             sess = self.prepare_or_wait_for_session(
                 master=master, config=config, start_standard_services=start_standard_services
@@ -304,17 +311,44 @@ class Supervisor:
         except Exception as error:  # `stop` raises it, unless it is a clean end
             self.request_stop(error)
         except BaseException as error:  # such as the SystemExit of a script's handler of SIGTERM
+            is_told = isinstance(error, readiness.Left | readiness.Interrupted)
             if isinstance(self.session_manager, SessionManager):
                 self.session_manager.fail_run(error)
                 self.session_manager.leave_run()
             raise
         finally:
+            is_leaving = self._is_leaving() and is_told
             try:
+                if is_leaving:
+                    self._leave(sess)
                 self.stop(close_summary_writer=close_summary_writer)
             finally:
                 # Closing also ends pending enqueues and dequeues.
                 if sess is not None:
                     close_quietly(sess)
+                if self._may_leave:
+                    self._may_leave = False
+                    readiness.end()
+        if is_leaving:
+            raise readiness.left()
+
+    def _is_leaving(self) -> bool:
+        return self._may_leave and readiness.is_wanted()
+
+    def _leave(self, sess: BaseSession | None) -> None:
+        """This process was told to end before the training has come to its end: a chief saves, and the others go on."""
+        readiness.last_step_is_over()
+        self.request_stop()
+        if isinstance(self.session_manager, SessionManager):
+            self.session_manager.leave_run()
+        with contextlib.suppress(Exception):  # `stop` raises what a thread has raised
+            # First, since a thread may be saving an older step.
+            self.coord.join(stop_grace_period_secs=_LEAVE_S, ignore_live_threads=True)
+        if sess is not None and self.saver and self.save_path:
+            try:
+                self._save_model(sess)
+            except errors.OpError as error:  # such as a lost ps; the threads may have failed as well
+                _log.warning("The model was not saved at the end: %s", errors.without_tags(error.message))
 
     # ---- services ---------------------------------------------------------------------------
 
@@ -436,8 +470,8 @@ class Supervisor:
         self.coord.request_stop(ex=ex)
 
     def should_stop(self) -> bool:
-        """Whether a stop was requested."""
-        return self.coord.should_stop()
+        """Whether a stop was requested, or the process was told to end inside `managed_session`."""
+        return self.coord.should_stop() or self._is_leaving()
 
     def stop_on_exception(self) -> AbstractContextManager[None]:
         """`Coordinator.stop_on_exception`."""

@@ -10,12 +10,15 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors, protos
+from tfmini.export import export_names
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import Operation, Tensor, op_of
+from tfmini.graph.prune import traverse
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.fetches import Fetches
 from tfmini.runtime.client.session import BaseSession, of_finished, run_without
@@ -216,6 +219,12 @@ _LOG_AGAIN_S = 30.0
 MAX_RECOVERY_S = 7200.0
 
 
+export_names(
+    "tensorflow.python.training.monitored_session",
+    "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
+)
+
+
 class StepContext:
     """The argument of a ``step_fn`` for ``run_step_fn``."""
 
@@ -385,16 +394,11 @@ def _name_hooks(error: errors.OpError, all_fetches: dict[Any, Any], feed_dict: M
 def _needs(fetches: object, wanted: Tensor | Operation, fed: set[Any]) -> bool:
     """Whether a step for ``fetches`` runs the op ``wanted``."""
     found = Fetches(wanted.graph, fetches)
-    waiting = [*found.targets, *(tensor.op for tensor in found.tensors)]
-    seen = set(fed)
-    while waiting:
-        op = waiting.pop()
-        if op is wanted:
-            return True
-        if op not in seen:
-            seen.add(op)
-            waiting += [*(tensor.op for tensor in op.inputs), *op._control_inputs]
-    return False
+
+    def sources(op: Operation) -> list[Operation]:
+        return [] if op in fed else [*(tensor.op for tensor in op.inputs), *op._control_inputs]
+
+    return any(op is wanted for op in traverse([*found.targets, *(tensor.op for tensor in found.tensors)], sources))
 
 
 def _refuse_common(feeds: Mapping[Any, Any], more: Mapping[Any, Any], message: str) -> None:
@@ -493,7 +497,7 @@ class _RecoverableSession(_WrappedSession):
         """
         process = current_process()
         begin = process.now()
-        logged_at, pause_s = float("-inf"), _FIRST_PAUSE_S
+        logged_at, pause_s, long = float("-inf"), _FIRST_PAUSE_S, readiness.LongWait()
         while True:
             try:
                 with of_no_step():
@@ -507,6 +511,7 @@ class _RecoverableSession(_WrappedSession):
                 if now - logged_at >= _LOG_AGAIN_S:
                     logged_at = now
                     _log.info("A session could not be created; retrying: %s", error)
+                long.look(partial("trying to create a session: {}".format, errors.without_tags(error.message)))
             process.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 

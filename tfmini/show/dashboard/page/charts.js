@@ -1,9 +1,26 @@
 // The charts. Rows are appended as they come; a chart that comes whole is drawn anew.
-const COLOURS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2"];
+// A line has the colour of its task, as in the picture; what is no task is grey.
+const SUMMARY = { lowest: ["soft", [2, 3]], median: ["ink", []], highest: ["soft", []] };
+const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];   // of further lines of one task, such as its queues
+let colourNumbers = {};
+
+function looksOf(labels) {
+  const seen = new Map();
+  return labels.map((label) => {
+    if (SUMMARY[label]) return SUMMARY[label];
+    const number = colourNumbers[label.split(" on ").pop()], name = number === undefined ? "soft" : "t" + number;
+    seen.set(name, (seen.get(name) || 0) + 1);
+    return [name, DASHES[(seen.get(name) - 1) % DASHES.length]];
+  });
+}
+
 const drawnCharts = new Map();   // id -> {plot, data, unit, box, labels}
 let spanSeconds = 1200;
 
-function drawCharts(charts, now) {
+function drawCharts(charts, now, colours) {
+  const old = JSON.stringify(colourNumbers);
+  colourNumbers = colours;
+  if (old !== JSON.stringify(colours)) renewCharts();
   const wanted = new Set(charts.map((chart) => chart.id));
   for (const [id, chart] of drawnCharts) if (!wanted.has(id)) { chart.plot.destroy(); chart.box.remove(); drawnCharts.delete(id); }
   charts.forEach((chart) => {
@@ -12,6 +29,16 @@ function drawCharts(charts, now) {
     else appendRows(old, chart, now);
   });
 }
+
+// Draws all charts anew, in other colours.
+function renewCharts() {
+  for (const [id, chart] of [...drawnCharts]) {
+    drawnCharts.delete(id);
+    chart.plot.destroy(); chart.box.remove();
+    replaceChart({ id, title: chart.title, unit: chart.unit, labels: chart.labels, times: chart.data[0], columns: chart.data.slice(1) }, chart.now);
+  }
+}
+darkScreen.addEventListener("change", renewCharts);
 
 function appendRows(chart, more, now) {
   chart.data[0].push(...more.times);
@@ -28,15 +55,16 @@ function replaceChart(chart, now) {
   const box = element("div", null, "chart");
   box.append(element("h2", chart.title));
   $("charts").append(box);
-  const made = { data, unit: chart.unit, box, labels: chart.labels, now };
+  const made = { data, unit: chart.unit, title: chart.title, box, labels: chart.labels, now }, looks = looksOf(chart.labels);
+  const ink = cssColour("soft"), grid = { stroke: cssColour("edge"), width: 0.5 };
   const series = chart.labels.map((label, i) => ({
-    label, stroke: COLOURS[i % COLOURS.length], width: 1.5, spanGaps: false, points: { show: false }, value: (_, v) => valueText(v, chart.unit),
+    label, stroke: cssColour(looks[i][0]), dash: looks[i][1], width: 1.5, spanGaps: false, points: { show: false }, value: (_, v) => valueText(v, chart.unit),
   }));
   made.plot = new uPlot({
     width: Math.max(320, box.clientWidth), height: 150, series: [{ label: "time", value: (_, v) => (v === null ? "" : clockTime(v)) }, ...series],
     scales: { x: { range: () => [Math.max(made.now - spanSeconds, Math.min(made.data[0][0], made.now - 60)), made.now] }, y: { range: (_, low, high) => limits(low, high, chart.id.startsWith("scalar")) } },
-    axes: [{ font: "11px sans-serif", size: 28, space: 72, values: (_, ticks) => ticks.map((v) => new Date(v * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(ticks[ticks.length - 1] - ticks[0] < 600 ? { second: "2-digit" } : {}) })) },
-      { font: "11px sans-serif", size: 78, values: (_, ticks) => ticks.map((v) => valueText(v, chart.unit)) }],
+    axes: [{ stroke: ink, grid, ticks: grid, font: "11px sans-serif", size: 28, space: 72, values: (_, ticks) => ticks.map((v) => new Date(v * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(ticks[ticks.length - 1] - ticks[0] < 600 ? { second: "2-digit" } : {}) })) },
+      { stroke: ink, grid, ticks: grid, font: "11px sans-serif", size: 78, values: (_, ticks) => ticks.map((v) => valueText(v, chart.unit)) }],
     cursor: { sync: { key: "time" }, drag: { x: false, y: false } },
   }, data, box);
   drawnCharts.set(chart.id, made);

@@ -10,8 +10,8 @@ function update(message) {
     lastMessage = message;
     $("target").textContent = message.target;
     chartOrder = message.charts.map((chart) => chart.id);
-    drawPicture(message);
-    drawCharts(message.charts, message.time);
+    showPicture($("graph"), message.picture);
+    drawCharts(message.charts, message.time, message.colours);
     showWhy(message.why);
     showWaits(message);
     showLedgers(message.ledgers);
@@ -77,4 +77,12 @@ function connect() {
     if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 2000); }
   };
 }
+
+$("graph").onclick = (event) => {
+  const found = event.target.closest("[data-id]"), box = found && lastMessage.boxes.find((each) => each.id === found.dataset.id);
+  if (!box) return;
+  if (box.tasks.length === 1) openTask(box.tasks[0].name); else openGroup(box.id, box.tasks);
+};
+$("save").onclick = async () => saveBlob(await pngOf($("graph").firstElementChild), "tfmini.png");
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") closePanel(); });
 connect();

@@ -1,4 +1,3 @@
-"use strict";
 // Texts of numbers and times, and small elements.
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.search).get("token") || "";
@@ -25,8 +24,7 @@ function element(kind, text, name) {
 }
 function row(text, action) {
   const made = element("div", text, action ? "row open" : "row");
-  if (action) made.onclick = action;
-  return made;
+  return action ? asButton(made, action) : made;
 }
 const isNumber = (text) => /^[\d.,–]+( \w+(\/s)?)?$/.test(text);
 function table(heads, rows) {

@@ -28,15 +28,16 @@ function tip(made, text) { made.append(svgNode("title", {}, text)); return made;
 function drawHeat() {
   const box = $("heat").getBoundingClientRect(), count = Math.max(1, groups.length), bar = count > 40 ? 50 : 80;
   const left = 14 + 7 * Math.max(9, ...groups.map((group) => group.label.length)), top = left - 10;
-  const step = Math.max(4, Math.min(64, (box.width - left - bar - 30) / count, (box.height - top - bar - 60) / count));
-  const side = step * count, across = count > 40 ? Math.max(bar, Math.min(180, box.width - left - side - 40)) : bar;
-  const svg = svgNode("svg", { width: Math.max(left + side + across + 20, left + 520), height: top + side + bar + 45 });
+  const step = Math.max(4, Math.min(64, (box.width - left - bar - 80) / count, (box.height - top - bar - 100) / count));
+  const side = step * count, across = count > 40 ? Math.max(bar, Math.min(180, box.width - left - side - 90)) : bar;
+  const width = Math.max(left + side + across + 70, left + 520), height = top + side + bar + 85;
+  const svg = svgNode("svg", { class: "heatmap", width, height, viewBox: "0 0 " + width + " " + height });
   const most = Math.max(1, ...cells.values());
-  svg.append(svgNode("text", { x: left, y: 14, class: "axis" }, "receiver →"), svgNode("text", { x: 8, y: top - 6, class: "axis" }, "sender ↓"));
-  svg.append(svgNode("rect", { x: left, y: top, width: side, height: side, fill: "#fff", stroke: "#999" }));
+  svg.append(svgNode("text", { x: 8, y: 14, class: "axis" }, "receiver →"), svgNode("text", { x: 8, y: top - 6, class: "axis" }, "sender ↓"));
+  svg.append(svgNode("rect", { x: left, y: top, width: side, height: side, class: "square" }));
   drawCells(svg, left, top, step, most);
   drawSides(svg, left, top, step, side, bar, across);
-  drawScale(svg, left, top + side + bar + 14, most);
+  drawScale(svg, left, top + side + bar + 60, most);
   $("heat").replaceChildren(svg);
 }
 
@@ -52,26 +53,25 @@ function drawCells(svg, left, top, step, most) {
     svg.append(tip(cell, groups[row].label + " → " + groups[column].label + ": " + size(bytes)));
     const text = human(bytes);
     if (bytes && step > 6.2 * text.length + 4)
-      svg.append(svgNode("text", { x: left + (column + 0.5) * step, y: top + (row + 0.5) * step + 4, class: "number", fill: inkOn(heat(share)) }, text));
+      svg.append(svgNode("text", { x: left + (column + 0.5) * step, y: top + (row + 0.5) * step + 4, class: "number", style: "fill:" + inkOn(heat(share)) }, text));
     if (bytes === most && hottest === null) hottest = { row, column };
   }
   if (hottest === null) return;
   const wide = Math.max(step, 14), shift = (step - wide) / 2;  // a small cell stays visible inside the ring
   const ring = { x: left + hottest.column * step + shift, y: top + hottest.row * step + shift, width: wide, height: wide };
-  svg.append(svgNode("rect", { ...ring, fill: "none", stroke: "#000", "stroke-width": 2.5, "pointer-events": "none", id: "hottest" }));
+  svg.append(svgNode("rect", { ...ring, fill: "none", class: "ring", "stroke-width": 2.5, "pointer-events": "none", id: "hottest" }));
   if (step >= 14) return;
   const text = groups[hottest.row].label + " → " + groups[hottest.column].label;
   svg.append(svgNode("text", { x: ring.x + wide + 5, y: ring.y + wide + 8, class: "callout" }, text));
 }
 
-// Names and bars. Where rows are lower than letters only some names have room: overloaded tasks first.
+// Names, bars and their numbers. Where rows are lower than letters only some have room: overloaded tasks first, the busiest
+// of these before the others.
 function drawSides(svg, left, top, step, side, bar, across) {
-  const every = Math.ceil(12 / step), named = new Set(groups.map((_, i) => i).filter((i) => i % every === 0));
-  groups.forEach((group, i) => {
-    if (!isOver(group)) return;
-    for (let near = i - every + 1; near < i + every; near += 1) named.delete(near);
-    named.add(i);
-  });
+  const near = Math.ceil(12 / step), traffic = (i) => (isOver(groups[i]) ? sumOf(groups[i], "sends") + sumOf(groups[i], "receives") : 0);
+  const named = new Set();
+  for (const i of groups.map((_, i) => i).sort((a, b) => traffic(b) - traffic(a) || a - b))
+    if (![...named].some((other) => Math.abs(other - i) < near)) named.add(i);
   const mostOut = Math.max(1, ...groups.map((g) => sumOf(g, "sends"))), mostIn = Math.max(1, ...groups.map((g) => sumOf(g, "receives")));
   groups.forEach((group, i) => {
     const middle = (i + 0.5) * step, kind = "name" + (isOver(group) ? " over" : "");
@@ -79,11 +79,16 @@ function drawSides(svg, left, top, step, side, bar, across) {
     if (named.has(i)) {
       const upright = { transform: "translate(" + (left + middle + 4) + "," + (top - 6) + ") rotate(-90)", class: kind };
       const names = [svgNode("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: kind }, group.label), svgNode("text", upright, group.label)];
-      for (const name of names) { name.onclick = () => showGroup(group); svg.append(name); }
+      names[1].onclick = () => showGroup(group);
+      svg.append(asButton(names[0], () => showGroup(group)), names[1]);
     }
-    const fill = isOver(group) ? "#c00" : "#8aa4bd";
-    svg.append(tip(svgNode("rect", { x: left + side + 6, y: top + middle - thick / 2, width: (across * out) / mostOut, height: thick, fill }), group.label + " sends " + size(out)));
-    svg.append(tip(svgNode("rect", { x: left + middle - thick / 2, y: top + side + 6, width: thick, height: (bar * into) / mostIn, fill }), group.label + " receives " + size(into)));
+    const over = isOver(group) ? "bar much" : "bar", far = left + side + 6 + (across * out) / mostOut, low = top + side + 6 + (bar * into) / mostIn;
+    if (named.has(i)) {  // numbers
+      svg.append(svgNode("text", { x: far + 4, y: top + middle + 4, class: "sum" }, human(out)));
+      svg.append(svgNode("text", { transform: "translate(" + (left + middle + 4) + "," + (low + 4) + ") rotate(-90)", "text-anchor": "end", class: "sum" }, human(into)));
+    }
+    svg.append(tip(svgNode("rect", { x: left + side + 6, y: top + middle - thick / 2, width: (across * out) / mostOut, height: thick, class: over }), group.label + " sends " + size(out)));
+    svg.append(tip(svgNode("rect", { x: left + middle - thick / 2, y: top + side + 6, width: thick, height: (bar * into) / mostIn, class: over }), group.label + " receives " + size(into)));
   });
   svg.append(svgNode("text", { x: left + side + 6, y: top - 6, class: "axis" }, "sends"), svgNode("text", { x: left - 6, y: top + side + 18, class: "axis", "text-anchor": "end" }, "receives"));
   let job = groups.length ? groups[0].label.split("/")[0] : "";
@@ -91,7 +96,7 @@ function drawSides(svg, left, top, step, side, bar, across) {
     if (group.label.split("/")[0] === job) return;
     job = group.label.split("/")[0];
     const at = i * step;
-    svg.append(svgNode("line", { x1: left, x2: left + side, y1: top + at, y2: top + at, stroke: "#888" }), svgNode("line", { y1: top, y2: top + side, x1: left + at, x2: left + at, stroke: "#888" }));
+    svg.append(svgNode("line", { x1: left, x2: left + side, y1: top + at, y2: top + at, class: "between" }), svgNode("line", { y1: top, y2: top + side, x1: left + at, x2: left + at, class: "between" }));
   });
 }
 

@@ -1,7 +1,7 @@
 // Computes positions. Each open box has its own cached layout, so that opening or closing a box recomputes only
 // the layouts of the boxes around it.
 const PAD = 14, HEAD = 16, HEIGHT = 26, JOB_GAP = 60;
-const TASK_GAP = devices.length > FEW_TASKS ? 90 : 40;  // room for the labels of links between tasks
+const TASK_GAP = 40;
 
 function labelOf(node) {
   const text = node.label.length > 26 ? node.label.slice(0, 25) + "…" : node.label;
@@ -70,7 +70,7 @@ function positions() {
       row.forEach((device, i) => { place(device, left, top, sizes[i], found); left += sizes[i].w + TASK_GAP; });
       top += Math.max(...sizes.map((size) => size.h)) + TASK_GAP;
     }
-    top += devices.length > FEW_TASKS ? 3 * JOB_GAP : JOB_GAP;
+    top += JOB_GAP;
   }
   return found;
 }

@@ -49,8 +49,8 @@ function divide(box) {
 }
 for (const node of [...nodes.values()]) divide(node);
 for (const op of ops) for (let box = op.node.parent; box; box = box.parent) box.count += 1;
-const FEW_TASKS = 5;        // of so many the ops are shown at once
-const SOME_TASKS = 12;      // of more that have work the heat map is the first view
+const FEW_TASKS = DATA.fewTasks;   // of so many the ops are shown at once
+const SOME_TASKS = 12;             // of more that have work the heat map is the first view
 for (const device of devices) device.open = devices.length <= FEW_TASKS && device.children.length > 0;
 
 const folds = devices.length <= FEW_TASKS ? [] : DATA.folds.filter((fold) => fold.devices.length > 1).map((fold, i) => {
@@ -61,13 +61,16 @@ const folds = devices.length <= FEW_TASKS ? [] : DATA.folds.filter((fold) => fol
 });
 devices.forEach((device, i) => { device.number = i; });
 const loads = DATA.loads;
-const traffic = (node) => Math.max(...numbersOf(node).map((i) => loads[i].sends + loads[i].receives));
 const numbersOf = (node) => (node.devices || [node]).map((device) => device.number);
-const MOST_TRAFFIC = Math.max(1, ...loads.map((load) => load.sends + load.receives));
 
-// The outermost boxes: tasks, and closed folds.
+// The outermost boxes: tasks, and closed folds. Where some of many tasks are open, those that exchange nothing with them
+// are left out: they would be in the way of lines.
 function roots() {
-  return [...new Set(devices.map((device) => (device.fold && !device.fold.open ? device.fold : device)))];
+  const shown = new Set(devices.map((device) => (device.fold && !device.fold.open ? device.fold : device)));
+  const open = devices.filter((device) => device.open && shown.has(device)).map((device) => device.number);
+  if (devices.length <= FEW_TASKS || !open.length) return [...shown];
+  const near = new Set([...open, ...DATA.links.filter(([a, b]) => open.includes(a) || open.includes(b)).flatMap(([a, b]) => [a, b])]);
+  return [...shown].filter((root) => numbersOf(root).some((i) => near.has(i)));
 }
 const isTask = (node) => !node.parent;
 

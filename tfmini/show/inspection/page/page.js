@@ -2,7 +2,7 @@
 function line(text, action, kind) {
   const row = document.createElement(kind || "div");
   row.textContent = text;
-  if (action) { row.className = "row"; row.onclick = action; }
+  if (action) { row.className = "row"; asButton(row, action); }
   return row;
 }
 
@@ -14,6 +14,10 @@ const shortName = (device) => DATA.short[DATA.devices.indexOf(device)] || device
 
 function showOp(op) {
   mark(reveal([op.node]));
+  tellOp(op);
+}
+
+function tellOp(op, more = []) {
   details(
     line(op.name, null, "h2"), op.type + " on " + DATA.devices[op.device],
     line("because", null, "h3"), ...op.reasons,
@@ -21,6 +25,7 @@ function showOp(op) {
     ...op.sends.map((t) => line("→ " + shortName(t.dst) + "  " + t.tensor + ": " + what(t), () => follow([t], t.consumers))),
     ...(op.recvs.length ? [line("Recv (click to go back to its Send)", null, "h3")] : []),
     ...op.recvs.map((t) => line("← " + shortName(t.src) + "  " + t.tensor + ": " + what(t), () => follow([t], [t.producer]))),
+    ...more,
   );
 }
 
@@ -65,21 +70,28 @@ function toggle(node) {
 }
 
 function openTask(device) {
-  show("tasks");
   if (device.fold) setOpen(device.fold, true);
   setOpen(device, true);
   reveal([device]);
   showBox(device);
 }
 
-// Shows the heat map or the graph.
+// Shows the heat map, the picture of tasks, or all ops.
+const HINTS = {
+  heat: "", tasks: "A click on a box or a line tells more; a double click on a box opens it among all ops. Ctrl and the wheel zoom.",
+  ops: "A double click opens or closes a box. Lines between tasks have the colour of the sender; their width says the bytes. Dashed: order only.",
+};
 function show(view) {
   $("main").className = view;
+  $("hint").textContent = HINTS[view];
   if (view === "heat") drawHeat();
+  if (view === "tasks") drawTasks();
 }
 $("toHeat").onclick = () => show("heat");
-$("toGraph").onclick = () => show("tasks");
-window.addEventListener("resize", () => { if ($("main").className === "heat") drawHeat(); });
+$("toTasks").onclick = () => show("tasks");
+$("toOps").onclick = () => { show("ops"); fitAll(); };
+window.addEventListener("resize", () => show($("main").className));
+darkScreen.addEventListener("change", () => { cy.style(looks()); show($("main").className); });
 
 // The browser detects double clicks by the user's settings.
 cy.on("tap", "node", (event) => {
@@ -88,38 +100,52 @@ cy.on("tap", "node", (event) => {
   else if (event.originalEvent.detail === 2) toggle(node);
   else { mark(cy.collection()); showBox(node); }
 });
-cy.on("tap", "edge.link", (event) => showWire(event.target));
-cy.on("tap", "edge.wire[!isLink]", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
+cy.on("tap", "edge.wire", (event) => follow(event.target.data("transfers").map((i) => DATA.transfers[i])));
 
-// A line between two boxes: its links, the busiest first.
-function showWire(edge) {
-  const [a, b] = [edge.source(), edge.target()].map((end) => nodes.get(end.id())), one = numbersOf(a), two = numbersOf(b);
-  const found = linksOf((src, dst) => (one.includes(src) && two.includes(dst)) || (two.includes(src) && one.includes(dst)));
-  mark(edge.union(edge.connectedNodes()));
-  details(
-    line(a.label + " ↔ " + b.label + ": " + size(found.reduce((sum, link) => sum + link[2], 0)), null, "h2"),
-    ...found.slice(0, 40).map(linkRow), ...(found.length > 40 ? ["… " + (found.length - 40) + " more"] : []),
-  );
+// The keyboard: the chosen box is the marked one.
+const AHEAD = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+function nearest(from, [dx, dy]) {
+  const far = (node) => {
+    const x = node.position("x") - from.x, y = node.position("y") - from.y, ahead = x * dx + y * dy, aside = Math.abs(x * dy) + Math.abs(y * dx);
+    return ahead > 1 ? ahead + 2 * aside : Infinity;
+  };
+  const found = cy.nodes().toArray().map((node) => [far(node), node]).sort((a, b) => a[0] - b[0])[0];
+  return found && found[0] < Infinity ? found[1] : null;
 }
+$("graph").addEventListener("keydown", (event) => {
+  const chosen = cy.nodes(".found").first(), node = chosen.empty() ? null : nodes.get(chosen.id());
+  if (AHEAD[event.key]) {
+    const next = chosen.empty() ? cy.nodes().first() : nearest(chosen.position(), AHEAD[event.key]);
+    if (next) { mark(next); tellNode(nodes.get(next.id())); }
+  } else if (event.key === "Enter" && node) tellNode(node);
+  else if (event.key === " " && node && !node.op) toggle(node);
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+});
+const tellNode = (node) => (node.op ? tellOp(node.op) : showBox(node));
 
 // ---- messages
 
 let now = -1;
 const rows = DATA.messages.map((m, i) => {
   const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (m.bytes ? " (" + size(m.bytes) + ")" : ""), () => step(i));
+  row.tabIndex = i ? -1 : 0;  // one stop of the tab key; arrow keys go through them
   $("messages").append(row);
   return row;
 });
 
 function step(i) {
   if (i < 0 || i >= rows.length) return;
-  show("tasks");
+  if ($("main").className !== "ops") show("tasks");
   now = i;
-  rows.forEach((row, j) => row.classList.toggle("now", i === j));
+  rows.forEach((row, j) => { row.classList.toggle("now", i === j); row.tabIndex = i === j ? 0 : -1; });
+  if ($("messages").contains(document.activeElement)) rows[i].focus();
   rows[i].scrollIntoView({ block: "nearest" });
   const message = DATA.messages[i], transfers = message.transfers.map((j) => DATA.transfers[j]);
   // Boxes are not opened, so that the picture does not move between messages; a click on a row follows the transfer.
   const ends = devices.filter((device) => [message.from, message.to].includes(device.label)).map(shownFor);
+  markPicture(message, transfers);
   if (transfers.length) markWires(transfers, cy.collection());
   else mark(ends.reduce((all, device) => all.union(cy.getElementById(device.id)), cy.collection()));
   details(
@@ -131,8 +157,11 @@ $("next").onclick = () => step(now + 1);
 $("back").onclick = () => step(now - 1);
 document.addEventListener("keydown", (event) => {
   if (event.target === $("search")) return;
-  if (event.key === "ArrowRight") step(now + 1);
-  if (event.key === "ArrowLeft") step(now - 1);
+  const inList = $("messages").contains(event.target);
+  if (event.key === "ArrowRight" || (inList && event.key === "ArrowDown")) step(now + 1);
+  else if (event.key === "ArrowLeft" || (inList && event.key === "ArrowUp")) step(now - 1);
+  else return;
+  if (inList) event.preventDefault();
 });
 
 // ---- search
@@ -156,8 +185,8 @@ $("search").onkeydown = (event) => {
   $("matches").replaceChildren();
 };
 
-$("collapse").onclick = () => { closeAll(); draw(); fitAll(); };
-$("fit").onclick = () => fitAll();
+$("collapse").onclick = () => { closeAll(); draw(); fitAll(); if ($("main").className !== "heat") { isUnfolded = false; show($("main").className); } };
+$("fit").onclick = () => { fitAll(); zoom = 0; if ($("main").className === "tasks") drawTasks(); };
 openSome(24);
 draw();
 fitAll();

@@ -1,4 +1,3 @@
-"use strict";
 // Sizes for people, and the colours of loads.
 const $ = (id) => document.getElementById(id);
 const size = (bytes) => (bytes === null ? "? B" : bytes.toLocaleString("en") + " B");
@@ -9,12 +8,12 @@ function human(bytes) {
   return (unit && value < 99.5 ? Number(value.toPrecision(2)) : Math.round(value)) + " " + ["B", "kB", "MB", "GB", "TB"][unit];
 }
 
-// From white (nothing) to dark red (the most); anything above nothing is visible.
+// From the colour of the paper (nothing) to that of the most; anything above nothing is visible. It is blue, since red
+// says that something is wrong.
+const SCALES = { light: [[255, 255, 255], [198, 219, 239], [66, 146, 198], [8, 48, 107]], dark: [[27, 30, 36], [30, 64, 104], [58, 134, 200], [196, 226, 255]] };
 function colour(share) {
-  if (!(share > 0)) return "#ffffff";
-  const at = 0.08 + 0.92 * Math.min(1, share);
-  const stops = [[255, 255, 255], [253, 212, 158], [239, 101, 72], [153, 0, 13]];
+  const stops = SCALES[darkScreen.matches ? "dark" : "light"], at = share > 0 ? 0.08 + 0.92 * Math.min(1, share) : 0;
   const low = Math.min(2, Math.floor(at * 3)), part = at * 3 - low;
   return "rgb(" + stops[low].map((c, i) => Math.round(c + (stops[low + 1][i] - c) * part)).join(",") + ")";
 }
-const inkOn = (share) => (share > 0.6 ? "#fff" : "#222");
+const inkOn = (share) => (share > 0.55 ? (darkScreen.matches ? "#111" : "#fff") : cssColour("ink"));

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
+from tfmini import jobs
 from tfmini.cluster import ClusterSpec
-from tfmini.launch import jobs
-from tfmini.launch.jobs import RunningJob, running_jobs, runtime_folder
+from tfmini.jobs import RunningJob, running_jobs, runtime_folder
 from tfmini.rpc.keys import keys_in_memory, load_keys
 from tfmini.tools.cluster_target import find_cluster
 

@@ -14,7 +14,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +98,32 @@ def running_jobs() -> list[Job]:
         else:
             found.append(job)
     return sorted(found, key=lambda job: job.began_s)
+
+
+def job_at(address: str, jobs: Iterable[Job]) -> Job | None:
+    """The job that has a task at ``host:port``; ``localhost`` is 127.0.0.1, by which `tfmini launch` calls it."""
+    wanted = _by_number(address)
+    return next((job for job in jobs if wanted in map(_by_number, job.tasks.values())), None)
+
+
+def _by_number(address: str) -> str:
+    host, colon, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host == "localhost" else f"{host}{colon}{port}"
+
+
+def jobs_called(name: str, jobs: Iterable[Job]) -> list[Job]:
+    """The jobs that a user may mean by a name: that of the job or of its script, or its launcher's process id."""
+    return [job for job in jobs if name in (job.name, str(job.pid), *scripts_of(job))]
+
+
+def scripts_of(job: Job) -> tuple[str, ...]:
+    """``train`` of the job ``train-4064``; also the script's path and the name of its file."""
+    return job.name.rpartition("-")[0], job.script, Path(job.script).name
+
+
+def names_of(jobs: Iterable[Job]) -> str:
+    """The names of jobs, for messages."""
+    return ", ".join(f"{job.name} ({len(job.tasks)} task{'s' if len(job.tasks) != 1 else ''})" for job in jobs)
 
 
 def runtime_folder(environment: Mapping[str, str] = os.environ) -> Path:

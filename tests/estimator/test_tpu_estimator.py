@@ -1,0 +1,63 @@
+"""``tf.estimator.tpu``: a TPUEstimator without a TPU does what it does in TensorFlow 1.15."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmini as tf
+from tests.estimator import tpu_programs
+from tests.estimator.agreement import assert_same
+from tests.oracle import Oracle, sent
+from tfmini.compat import internals
+
+
+@pytest.mark.oracle_1x
+def test_a_tpu_estimator_trains_evaluates_and_predicts_on_cpus(oracle_1x: Oracle) -> None:
+    ours = sent(tpu_programs.trained_evaluated_predicted(tf))
+    assert_same(ours, oracle_1x.call(tpu_programs.trained_evaluated_predicted))
+
+
+def test_model_and_input_functions_get_the_batch_size() -> None:
+    found = tpu_programs.trained_evaluated_predicted(tf)
+    assert [(mode, size) for mode, size, _ in found["called"]][:3] == [("train", 4), ("eval", 8), ("infer", 2)]
+    assert found["host_calls"] == 10
+    assert found["metrics"]["global_step"] == 10
+
+
+def test_a_tpu_is_refused_with_the_remedy() -> None:
+    config = tf.estimator.tpu.RunConfig()
+    with pytest.raises(NotImplementedError, match="Give use_tpu=False"):
+        tf.contrib.tpu.TPUEstimator(lambda features, params: None, config=config)
+    with pytest.raises(ValueError, match=r"`config` must be provided with type `tpu_config.RunConfig`"):
+        tf.contrib.tpu.TPUEstimator(lambda features: None, config=tf.estimator.RunConfig(), use_tpu=False)
+    with pytest.raises(ValueError, match="reserved keys"):
+        tf.contrib.tpu.TPUEstimator(lambda features: None, config=config, use_tpu=False, params={"batch_size": 1})
+    with pytest.raises(NotImplementedError, match="tfmini has no TPUs"):
+        tf.contrib.cluster_resolver.TPUClusterResolver("grpc://10.0.0.1:8470")
+
+
+def test_settings_are_replaced_with_those_of_the_run() -> None:
+    config = tf.estimator.tpu.RunConfig(tpu_config=tf.estimator.tpu.TPUConfig(7), master="here", save_summary_steps=3)
+    other = config.replace(tpu_config=tf.estimator.tpu.TPUConfig(8), save_summary_steps=4)
+    assert (config.tpu_config.iterations_per_loop, other.tpu_config.iterations_per_loop) == (7, 8)
+    assert (config.save_summary_steps, other.save_summary_steps, other.master) == (3, 4, "here")
+
+
+def test_bfloat16_variables_are_stored_as_float32() -> None:
+    with tf.contrib.tpu.bfloat16_scope():
+        value = tf.get_variable("v", [2], tf.bfloat16, initializer=tf.ones_initializer())
+        plain = tf.get_variable("w", [2])
+    assert (value.dtype, plain.dtype.base_dtype) == (tf.bfloat16, tf.float32)
+    assert [v.dtype.base_dtype for v in tf.global_variables()] == [tf.float32, tf.float32]
+
+
+def test_private_paths_name_the_same_classes() -> None:
+    internals.install()
+    try:
+        from tensorflow.contrib.tpu.python.tpu import tpu_config, tpu_estimator, tpu_optimizer  # type: ignore
+        from tensorflow.python.tpu.tpu_estimator import TPUEstimator  # type: ignore
+    finally:
+        internals.uninstall()
+    assert TPUEstimator is tpu_estimator.TPUEstimator is tf.contrib.tpu.TPUEstimator
+    assert tpu_config.TPUConfig is tf.estimator.tpu.TPUConfig
+    assert tpu_optimizer.CrossShardOptimizer is tf.contrib.tpu.CrossShardOptimizer

@@ -1,0 +1,377 @@
+"""`tf.ParameterStore`: named arrays without a graph."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.launch.local_cluster import ProcessCluster
+
+WORKERS = 3
+LATE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tf.LocalCluster]:
+    with tf.LocalCluster(ps=2, workers=WORKERS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh(cluster: tf.LocalCluster) -> tf.LocalCluster:
+    """The cluster, without what other tests have left on it."""
+    tf.Session.reset(cluster.target)
+    return cluster
+
+
+def test_without_a_cluster_it_is_in_this_process() -> None:
+    with tf.ParameterStore() as store:
+        store.declare("n", (), tf.int64, 5)
+        store.push({"n": 2})
+        assert store.pull("n") == 7 and store.version("n") == 1
+        assert store.pull("n").dtype == np.int64
+
+
+def test_arrays_of_two_stores_are_the_same(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as one, tf.ParameterStore(fresh) as other:
+        names = [f"v{i}" for i in range(8)]
+        for name in names:
+            one.declare(name, [2], init=1.0)
+        for name in reversed(names):  # declared in another order, with another initial value
+            other.declare(name, [2], init=9.0)
+        one.push({name: np.full(2, float(i)) for i, name in enumerate(names)})
+        assert {name: value.tolist() for name, value in other.pull().items()} == {
+            name: [1.0 + i, 1.0 + i] for i, name in enumerate(names)
+        }
+        assert {place for name in names for place in one.places(name)} == {"/job:ps/task:0", "/job:ps/task:1"}
+
+
+def test_values_cannot_be_written_and_do_not_change(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as store:
+        store.declare("w", [3])
+        before = store.pull("w")
+        fed = np.ones(3, np.float32)
+        store.assign({"w": fed})
+        fed[:] = 7
+        store.push({"w": np.ones(3)})
+        assert before.tolist() == [0, 0, 0] and store.pull("w").tolist() == [2, 2, 2]
+        with pytest.raises(ValueError, match="read-only"):
+            before[0] = 1
+
+
+@pytest.mark.parametrize("partition", [1, 3, tf.fixed_size_partitioner(4)])
+def test_rows_are_read_and_pushed(fresh: tf.LocalCluster, partition: Any) -> None:
+    with tf.ParameterStore(fresh, tf.train.GradientDescentOptimizer(1.0), partition=partition) as store:
+        start = np.arange(20, dtype=np.float32).reshape(10, 2)
+        store.declare("e", [10, 2], init=start)
+        ids = np.array([9, 0, 4, 9])
+        rows = np.random.RandomState(0).randn(4, 2).astype(np.float32)
+        found = store.push_pull({"e": tf.IndexedSlices(rows, ids)}, {"e": [4, 9, 4, 1]})["e"]
+        want = start.copy()
+        np.subtract.at(want, ids, rows)
+        np.testing.assert_allclose(found, want[[4, 9, 4, 1]], rtol=1e-6)
+        np.testing.assert_allclose(store.pull("e"), want, rtol=1e-6)
+        assert store.pull({"e": []})["e"].shape == (0, 2)
+        assert len(store.places("e")) == {1: 1, 3: 3}.get(partition, 4)
+
+
+def test_each_array_counts_its_own_updates_of_adam() -> None:
+    """The reference is a graph that trains each array alone."""
+
+    def alone(pushes: int) -> float:
+        with tf.Graph().as_default(), tf.Session() as session:
+            w = tf.Variable(1.0)
+            train = tf.train.AdamOptimizer(0.1).apply_gradients([(tf.constant(0.5), w)])
+            session.run(tf.global_variables_initializer())
+            for _ in range(pushes):
+                session.run(train)
+            return float(session.run(w))
+
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        store.declare("a", (), init=1.0)
+        store.declare("b", (), init=1.0)
+        for turn in range(4):
+            store.push({"a": 0.5, "b": 0.5} if turn % 2 else {"a": 0.5})
+        assert store.pull("a") == pytest.approx(alone(4)) and store.pull("b") == pytest.approx(alone(2))
+
+
+def test_asynchronous_sums_are_exact(fresh: tf.LocalCluster) -> None:
+    def add(task: Any) -> int:
+        with tf.ParameterStore(task, partition=2) as store:
+            store.declare("n", [1000], tf.int64)
+            for _ in range(50):
+                store.push({"n": np.ones(1000, np.int64)})
+            store.barrier()
+            return int(store.pull("n").sum())
+
+    assert fresh.run(add, timeout_s=LATE_S) == [50 * WORKERS * 1000] * WORKERS
+
+
+def test_synchronous_training_is_that_of_numpy(fresh: tf.LocalCluster) -> None:
+    steps = 15
+
+    def gradients(worker: int) -> Iterator[np.ndarray]:
+        random = np.random.RandomState(worker)
+        return (random.randn(4).astype(np.float32) for _ in range(steps))
+
+    def train(task: Any) -> list[np.ndarray]:
+        with tf.ParameterStore(task, tf.train.MomentumOptimizer(0.1, 0.9), staleness=0) as store:
+            store.declare("w", [4], init=1.0)
+            store.declare("fixed", [2])
+            return [store.push_pull({"w": g, "fixed": np.zeros(2)})["w"] for g in gradients(task.index)]
+
+    w, moment, want = np.ones(4, np.float32), np.zeros(4, np.float32), []
+    for each in zip(*(gradients(worker) for worker in range(WORKERS))):
+        moment = 0.9 * moment + np.mean(each, 0)
+        w = w - 0.1 * moment
+        want.append(w)
+    for found in fresh.run(train, timeout_s=LATE_S):
+        np.testing.assert_allclose(found, want, rtol=1e-4)  # sums in another order
+
+
+def test_a_backup_worker_holds_nobody_up(fresh: tf.LocalCluster) -> None:
+    ended = threading.Barrier(WORKERS, timeout=LATE_S)
+
+    def train(task: Any) -> float:
+        with tf.ParameterStore(task, staleness=0, backup=1) as store:
+            store.declare("n", ())
+            if task.index == WORKERS - 1:  # comes when the others have made all their updates
+                ended.wait()
+                return float(store.pull("n"))
+            for _ in range(10):
+                store.push({"n": 1.0})
+            ended.wait()
+            return float(store.pull("n"))
+
+    assert fresh.run(train, timeout_s=LATE_S) == [10.0] * WORKERS
+
+
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_staleness_is_never_beyond_its_bound(fresh: tf.LocalCluster, staleness: int) -> None:
+    turns = 25
+    held = threading.Event()  # lets worker 1 begin when the others have come as far as they may
+
+    def train(task: Any) -> list[int]:
+        behind = []
+        with tf.ParameterStore(task, staleness=staleness) as store:
+            store.declare("turns", [WORKERS], tf.int64)
+            own = (np.arange(WORKERS) == task.index).astype(np.int64)
+            for turn in range(turns):
+                if task.index == 1 and turn == 0:
+                    assert held.wait(LATE_S)
+                seen = store.pull("turns")
+                assert seen[task.index] == turn
+                behind.append(turn - int(seen.min()))
+                store.push({"turns": own})
+                if task.index == 0 and turn + 1 == staleness:
+                    held.set()
+        return behind
+
+    behind = fresh.run(train, timeout_s=LATE_S)
+    assert max(map(max, behind)) == staleness
+
+
+def test_who_leaves_is_not_waited_for(fresh: tf.LocalCluster) -> None:
+    stores = [tf.ParameterStore(task, staleness=1, timeout_s=LATE_S) for task in fresh.tasks]
+    for store in stores:
+        store.declare("n", ())
+    stores[2].close()
+    for _ in range(3):
+        stores[1].push({"n": 1.0})
+    stores[1].close()
+    for _ in range(5):
+        stores[0].push({"n": 1.0})
+        stores[0].pull("n")
+    assert stores[0].pull("n") == 8
+    with tf.ParameterStore(fresh.tasks[2], staleness=1) as again:  # it enters with those who are there
+        again.declare("n", ())
+        again.push({"n": 1.0})
+        assert again.pull("n") == 9
+    stores[0].close()
+
+
+def test_a_wait_for_a_slow_worker_names_it(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh.tasks[0], staleness=1, timeout_s=1.0) as store:
+        store.declare("n", ())
+        store.push({"n": 1.0})
+        store.push({"n": 1.0})
+        with pytest.raises(
+            tf.errors.DeadlineExceededError, match=r"workers 1 \(has ended 0\), 2 \(has ended 0\) to end 1"
+        ):
+            store.pull("n")
+
+
+@pytest.mark.parametrize("partition", [1, 2])
+def test_checkpoints_are_read_by_graphs_and_theirs_by_the_store(
+    fresh: tf.LocalCluster, tmp_path: Path, partition: int
+) -> None:
+    def graph() -> tuple[Any, Any, Any]:
+        w = tf.get_variable("w", [4, 2])
+        train = tf.train.AdamOptimizer(0.1).apply_gradients([(tf.ones([4, 2]), w)])
+        return w, train, tf.train.Saver()
+
+    with tf.ParameterStore(fresh, tf.train.AdamOptimizer(0.1), partition=partition) as store:
+        store.declare("w", [4, 2], init=tf.glorot_uniform_initializer(seed=1))
+        store.push({"w": np.ones((4, 2))})
+        path = store.save(str(tmp_path / "of-store"), step=7)
+        want = store.push_pull({"w": np.ones((4, 2))})["w"]
+        with tf.Graph().as_default(), tf.Session() as session:
+            w, train, saver = graph()
+            saver.restore(session, path)
+            session.run(train)
+            np.testing.assert_allclose(session.run(w), want, rtol=1e-6)
+            theirs = saver.save(session, str(tmp_path / "of-graph"))
+            session.run(train)
+            want = session.run(w)
+        store.restore(theirs)
+        np.testing.assert_allclose(store.push_pull({"w": np.ones((4, 2))})["w"], want, rtol=1e-6)
+        store.restore(path)
+        assert path.endswith("-7") and store.version("w") == 1
+        store.declare("new", ())
+        with pytest.raises(tf.errors.NotFoundError, match="has no array 'new'"):
+            store.restore(path)
+
+
+def test_mistakes_are_told_before_anything_is_sent(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as store:
+        store.declare("w", [4, 3])
+        for message, call in {
+            "no array 'q'; declared are: w": lambda: store.pull("q"),
+            "shape \\(3,\\) is no gradient of array 'w'": lambda: store.push({"w": np.ones(3)}),
+            "Ids from 0 to 4 are not all rows": lambda: store.pull({"w": [0, 4]}),
+            "Rows of shape \\(1, 2\\) with 1 ids": lambda: store.push({"w": tf.IndexedSlices(np.ones((1, 2)), [0])}),
+            "declared already, as array 'w' \\(float32, shape \\[4, 3\\]\\)": lambda: store.declare("w", [4, 4]),
+            "initial value of shape \\(2,\\)": lambda: store.declare("x", [3], init=np.ones(2)),
+        }.items():
+            with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError), match=message):
+                call()
+        assert store.version("w") == 0
+
+
+def test_another_stores_other_declaration_is_refused(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as one, tf.ParameterStore(fresh) as other:
+        one.declare("w", [4, 3])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"differs from .* has shape \[4, 3\] on /job:ps"):
+            other.declare("w", [4, 4])
+        with pytest.raises(tf.errors.NotFoundError, match="no array 'w'"):
+            other.pull("w")
+        with pytest.raises(tf.errors.OpError, match="another type exists"):
+            tf.ParameterStore(fresh).declare("w", [4, 3], tf.float64)
+
+
+def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None:
+    for message, settings in {
+        "staleness must be": {"staleness": -1},
+        "backup is for synchronous": {"backup": 1},
+        "backup must be below": {"backup": 3, "staleness": 0},
+        r"worker must be in \[0, 3\)": {"worker": 3},
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            tf.ParameterStore(fresh, **settings)
+    with tf.ParameterStore(fresh, staleness=0, workers=1) as store:
+        store.declare("a", ())
+        store.declare("b", ())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="'b' is missing"):
+            store.push({"a": 1.0})
+        store.push({"a": 1.0, "b": 1.0})
+        with pytest.raises(tf.errors.FailedPreconditionError, match="before the first push"):
+            store.declare("c", ())
+
+
+def test_threads_share_a_store(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as store:
+        for i in range(4):
+            store.declare(f"v{i}", (), tf.int64)
+
+        def add(first: int) -> None:
+            for turn in range(40):
+                store.push({f"v{(first + turn) % 4}": 1, f"v{(first + turn + 1) % 4}": 1})
+
+        threads = [threading.Thread(target=add, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(int(value) for value in store.pull().values()) == 4 * 40 * 2
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_loses_nothing_that_was_pushed() -> None:
+    """A worker is killed while it pushes; each push adds to two arrays on two tasks or, if it was cut, at most once."""
+    with ProcessCluster(ps=2, workers=2) as cluster:
+        target = cluster.target("worker", 1)
+        with tf.ParameterStore(target, timeout_s=LATE_S) as store:
+            store.declare("a", [1000], tf.int64)
+            store.declare("b", [1000], tf.int64)
+            other = tf.ParameterStore(cluster.target("worker", 0))  # its steps run in the task that is killed
+            for name in ("a", "b"):
+                other.declare(name, [1000], tf.int64)
+            done = 0
+            failed = threading.Event()
+
+            def push() -> None:
+                nonlocal done
+                try:
+                    while True:
+                        other.push({"a": np.ones(1000, np.int64), "b": np.ones(1000, np.int64)})
+                        done += 1
+                        if done == 20:
+                            begun.set()
+                except tf.errors.OpError:
+                    failed.set()
+
+            begun = threading.Event()
+            thread = threading.Thread(target=push)
+            thread.start()
+            assert begun.wait(LATE_S)
+            cluster.kill("worker", 0)
+            assert failed.wait(LATE_S)
+            thread.join()
+            for name in ("a", "b"):
+                found = store.pull(name)
+                assert found.min() == found.max() and done <= found[0] <= done + 1
+                assert store.version(name) == found[0]
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_does_not_stop_a_synchronous_run_with_a_backup() -> None:
+    """The steps of store 0 run in the task that is killed, perhaps while one of them leads a round."""
+    with ProcessCluster(ps=2, workers=3) as cluster:
+        targets = [cluster.target("worker", i) for i in range(3)]
+        settings: dict[str, Any] = {"staleness": 0, "backup": 1, "workers": 3, "timeout_s": LATE_S}
+        stores = [tf.ParameterStore(target, worker=i, **settings) for i, target in enumerate(targets)]
+        for store in stores:
+            store.declare("a", [10])
+            store.declare("b", [10])
+        counts = [0, 0, 0]
+        far = threading.Event()
+
+        def push(worker: int) -> None:
+            try:
+                while counts[worker] < 200:
+                    stores[worker].push({"a": np.ones(10), "b": np.ones(10)})
+                    counts[worker] += 1
+                    if counts[0] >= 20:
+                        far.set()
+                stores[worker].close()  # or the other one could wait for it in its last round
+            except tf.errors.OpError:
+                assert worker == 0
+
+        threads = [threading.Thread(target=push, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        assert far.wait(LATE_S)
+        cluster.kill("worker", 0)
+        for thread in threads:
+            thread.join(LATE_S)
+        assert counts[1:] == [200, 200]
+        with tf.ParameterStore(targets[1]) as store:
+            for name in ("a", "b"):
+                store.declare(name, [10])
+                assert 200 <= store.version(name) == store.pull(name)[0]

@@ -1,0 +1,197 @@
+"""``tf.feature_column.input_layer`` and ``linear_model``: the first layer of a model, made of feature columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tfmini.estimator.columns import BucketizedColumn, Column, EmbeddingColumn, Features, SharedEmbeddingColumn
+from tfmini.export import export
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.ops.array.joining import concat
+from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.sums import add_n
+from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
+from tfmini.ops.variables.initializers import Zeros
+from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.train.checkpointing.assign import init_from_checkpoint
+
+
+def sorted_columns(feature_columns: Iterable[Column]) -> list[Column]:
+    """The columns in the order of their names.
+
+    Raises:
+      ValueError: when there is none, one is no column, or two have the same name.
+    """
+    given = [feature_columns] if isinstance(feature_columns, Column) else list(feature_columns or ())
+    if not given:
+        raise ValueError("feature_columns must not be empty.")
+    found = sorted((checked_column(column) for column in given), key=lambda column: column.name)
+    for one, other in zip(found, found[1:]):
+        if one.name == other.name:
+            raise ValueError(f"Duplicate feature column name found for columns: {one.name}.")
+    return found
+
+
+def _collections(weight_collections: Iterable[str] | None) -> list[str]:
+    listed = list(weight_collections or ())
+    return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
+
+
+@export("tf.feature_column.input_layer")
+def input_layer(
+    features: Features,
+    feature_columns: Iterable[Column],
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+    cols_to_output_tensors: dict[Any, Any] | None = None,
+) -> Tensor:
+    """The dense columns side by side, [batch, width] (``tf.feature_column.input_layer``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense columns.
+      weight_collections: collections for the variables.
+      trainable: whether optimizers change the variables.
+      cols_to_vars: gets the variables of each column.
+      cols_to_output_tensors: gets the tensor of each column.
+
+    Raises:
+      ValueError: when a column is not dense, or two have the same name.
+    """
+    columns = sorted_columns(feature_columns)
+    for column in columns:
+        if not hasattr(column, "width"):
+            raise ValueError(
+                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
+                f" indicator_column. Given: {column.name}"
+            )
+    outputs = []
+    with variable_scope(None, "input_layer", list(features.values())):
+        for column in columns:
+            with variable_scope(None, _scope_name(column)):
+                tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
+            outputs.append(tensor)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+            if cols_to_output_tensors is not None:
+                cols_to_output_tensors[column] = tensor
+        return concat(outputs, 1)
+
+
+def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
+    """(the column's tensor, its variables)."""
+    if not isinstance(column, EmbeddingColumn):
+        return column.dense(features), []
+    table = _table(column, collections, trainable)
+    ids, weights = column.source.ids(features), column.source.weights(features)
+    settings = column.settings
+    found = safe_embedding_lookup_sparse(
+        table, ids, weights, combiner=settings["combiner"], max_norm=settings["max_norm"]
+    )
+    return found, [table]
+
+
+def _scope_name(column: Column) -> str:
+    """Shared vectors are not in the scope of one of their columns."""
+    return str(column.settings[_SHARED]) if isinstance(column, SharedEmbeddingColumn) else column.name
+
+
+_SHARED = "shared_embedding_collection_name"
+
+
+def _table(column: EmbeddingColumn, collections: list[str], trainable: bool) -> Any:
+    """The variable of an embedding's vectors; columns that share it find it in their collection."""
+    settings, shape = column.settings, [column.source.num_buckets, column.width]
+    shared = get_collection(settings[_SHARED]) if _SHARED in settings else []
+    if shared:
+        if shared[0].get_shape().as_list() != shape:
+            raise ValueError(f"The collection {settings[_SHARED]!r} has {shared[0]}, but {column.name} needs {shape}.")
+        return shared[0]
+    table = get_variable(
+        "embedding_weights",
+        shape,
+        initializer=settings["initializer"],
+        trainable=trainable and settings["trainable"],
+        collections=collections,
+    )
+    if _SHARED in settings:
+        add_to_collection(settings[_SHARED], table)
+    if settings["ckpt_to_load_from"] is not None:
+        init_from_checkpoint(settings["ckpt_to_load_from"], {settings["tensor_name_in_ckpt"]: table})
+    return table
+
+
+@export("tf.feature_column.linear_model")
+def linear_model(
+    features: Features,
+    feature_columns: Iterable[Column],
+    units: int = 1,
+    sparse_combiner: str = "sum",
+    weight_collections: Iterable[str] | None = None,
+    trainable: bool = True,
+    cols_to_vars: dict[Any, Any] | None = None,
+) -> Tensor:
+    """A weighted sum of all columns, and a bias, [batch, units] (``tf.feature_column.linear_model``).
+
+    Args:
+      features: name -> tensor.
+      feature_columns: dense and categorical columns; a categorical one has a weight for each category.
+      units: number of sums.
+      sparse_combiner: how the weights of several categories of one example are joined: "mean", "sqrtn" or "sum".
+      weight_collections, trainable, cols_to_vars: see `input_layer`; the bias has the key "bias".
+    """
+    collections = _collections(weight_collections)
+    columns = sorted_columns(feature_columns)
+    sums = []
+    with variable_scope(None, "linear_model", list(features.values())):
+        for column in columns:
+            with variable_scope(None, _scope_name(column)):
+                total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
+            sums.append(total)
+            if cols_to_vars is not None:
+                cols_to_vars[column] = variables
+        bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
+        if cols_to_vars is not None:
+            cols_to_vars["bias"] = [bias]
+        return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
+
+
+def _weighted(
+    column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
+) -> tuple[Tensor, list[Any]]:
+    sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
+    rows = column.num_buckets if sparse else column.width
+    inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
+    weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
+    if sparse:
+        ids, own = column.ids(features), column.weights(features)
+        return safe_embedding_lookup_sparse(weights, ids, own, combiner=combiner), [weights]
+    assert inputs is not None
+    return matmul(inputs, weights), [*variables, weights]
+
+
+@export("tf.feature_column.make_parse_example_spec")
+def make_parse_example_spec(feature_columns: Iterable[Column]) -> dict[str, Any]:
+    """Name -> how to parse it, of all columns (``tf.feature_column.make_parse_example_spec``).
+
+    Raises:
+      ValueError: when two columns parse a feature differently.
+    """
+    found: dict[str, Any] = {}
+    for column in feature_columns:
+        for name, spec in checked_column(column).parse_spec().items():
+            if found.setdefault(name, spec) != spec:
+                raise ValueError(f"feature_columns contain different parse_spec for key {name}. Given {spec}.")
+    return found
+
+
+def checked_column(column: Column) -> Column:
+    """The column; ValueError for what is none."""
+    if not isinstance(column, Column):
+        raise ValueError(f"All feature_columns must be made by tf.feature_column. Given: {column}")
+    return column

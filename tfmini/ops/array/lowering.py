@@ -1,0 +1,318 @@
+"""Lowerings of the ops on arrays: shapes, slices, joins, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel, lower_on_host
+from tfmini.graph.node import Node
+from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.slicing import slice_index
+
+# ---- values and their shapes ---------------------------------------------------------------------------------------
+
+
+@lower("Identity Snapshot StopGradient PreventGradient GuaranteeConst DeepCopy")
+def _identity(value: Any) -> Any:
+    return value
+
+
+lower("IdentityN")(lambda values: tuple(values))
+lower_as_kernel("EnsureShape")
+lower("Shape", keeps_shape_only=True)(lambda value, *, out_type: np.array(value.shape, out_type.numpy))
+lower("Size", keeps_shape_only=True)(lambda value, *, out_type: out_type.numpy.type(value.size))
+lower("Rank", keeps_shape_only=True)(lambda value: np.int32(value.ndim))
+lower("ShapeN", keeps_shape_only=True)(
+    lambda values, *, out_type: tuple(np.array(v.shape, out_type.numpy) for v in values)
+)
+# Their inputs are shapes: the kernels run during the trace.
+lower_as_kernel("BroadcastArgs BroadcastGradientArgs", host="s0 s1")
+lower_as_kernel("ConcatOffset", host="concat_dim shape")
+lower_as_kernel("Range", host="start limit delta")
+lower_as_kernel("LinSpace", host="start stop num")
+
+
+@lower("Cast")
+def _cast(x: Any, *, DstT: Any, SrcT: Any) -> Any:  # noqa: N803 - the names of the attrs
+    if SrcT.is_complex and not DstT.is_complex:
+        x = x.real
+    if DstT.name == "bool":
+        return x != 0
+    if DstT.is_integer and SrcT.is_floating:  # as processors convert what is too large
+        x = jnp.trunc(x)
+    return x.astype(DstT.numpy)
+
+
+@lower("Bitcast")
+def _bitcast(value: Any, *, node: Node) -> Any:
+    return lax.bitcast_convert_type(value, node.attrs["type"].numpy)
+
+
+@lower("Reshape", host="shape")
+def _reshape(tensor: Any, shape: Any) -> Any:
+    sizes = shape.tolist()
+    if -1 in sizes:
+        known = int(np.prod([s for s in sizes if s != -1]))
+        if known == 0 or tensor.size % known or sizes.count(-1) > 1:
+            refuse(f"Input to reshape is a tensor with {tensor.size} values, but the requested shape is {sizes}")
+        sizes[sizes.index(-1)] = tensor.size // known
+    if int(np.prod(sizes)) != tensor.size:
+        refuse(
+            f"Input to reshape is a tensor with {tensor.size} values, but the requested shape has {int(np.prod(sizes))}"
+        )
+    return jnp.reshape(tensor, sizes)
+
+
+@lower("ExpandDims", host="dim")
+def _expand_dims(value: Any, dim: Any) -> Any:
+    return jnp.expand_dims(value, int(dim.reshape(())) if dim.ndim else int(dim))
+
+
+@lower("Squeeze")
+def _squeeze(value: Any, *, squeeze_dims: list[int]) -> Any:
+    axes = [axis % value.ndim for axis in squeeze_dims] or [i for i, n in enumerate(value.shape) if n == 1]
+    return jnp.squeeze(value, tuple(axes))
+
+
+lower("BroadcastTo", host="shape")(lambda value, shape: jnp.broadcast_to(value, tuple(shape.tolist())))
+lower("Fill", host="dims")(lambda dims, value: jnp.full(tuple(dims.tolist()), value))
+lower("ZerosLike")(lambda value: jnp.zeros(value.shape, value.dtype))
+lower("OnesLike")(lambda value: jnp.ones(value.shape, value.dtype))
+
+# ---- slices --------------------------------------------------------------------------------------------------------
+
+
+@lower("Slice", host="begin size")
+def _slice(value: Any, begin: Any, size: Any) -> Any:
+    window = []
+    for start, count, total in zip(begin.tolist(), size.tolist(), value.shape):
+        stop = total if count == -1 else start + count
+        if not 0 <= start <= stop <= total:
+            refuse(f"Expected a slice within a dimension of {total}, but got begin {start} and size {count}")
+        window.append(slice(start, stop))
+    return value[tuple(window)]
+
+
+@lower("StridedSlice", host="begin end strides")
+def _strided_slice(value: Any, begin: Any, end: Any, strides: Any, *, node: Node) -> Any:
+    return value[_index(node, begin, end, strides, value.shape)]
+
+
+@lower("StridedSliceGrad", host="shape begin end strides")
+def _strided_slice_grad(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, node: Node) -> Any:
+    sizes = tuple(shape.tolist())
+    return jnp.zeros(sizes, dy.dtype).at[_index(node, begin, end, strides, sizes)].set(dy)
+
+
+def _index(node: Node, begin: Any, end: Any, strides: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+    """The index of a strided slice. JAX does not refuse a number out of range, as this does."""
+    found = slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(shape))
+    rest = len(shape) - sum(item is not None and item is not Ellipsis for item in found)
+    axis = 0
+    for item in found:
+        if item is Ellipsis:
+            axis += rest
+        elif item is not None:
+            if isinstance(item, int) and not -shape[axis] <= item < shape[axis]:
+                refuse(f"slice index {item} of dimension {axis} out of bounds.")
+            axis += 1
+    return tuple(slice(i.start, i.stop, i.step) if hasattr(i, "stop") else i for i in found)
+
+
+# ---- joins and arrangements ----------------------------------------------------------------------------------------
+
+
+lower("ConcatV2", host="axis")(lambda values, axis: _concat(values, axis))
+lower("Concat", host="concat_dim")(lambda concat_dim, values: _concat(values, concat_dim))
+
+
+def _concat(values: Sequence[Any], axis: Any) -> Any:
+    shapes = {np.shape(v)[:axis] + np.shape(v)[int(axis) % max(np.ndim(v), 1) + 1 :] for v in values}
+    if len({np.ndim(v) for v in values}) > 1:
+        refuse(f"ConcatOp : Ranks of all input tensors should match: {[np.shape(v) for v in values]} ({len(shapes)})")
+    return jnp.concatenate(values, int(axis))
+
+
+lower("Pack")(lambda values, *, axis: jnp.stack(values, axis))
+lower("Unpack")(lambda value, *, axis: tuple(jnp.moveaxis(value, axis, 0)))
+lower("Split", host="split_dim")(
+    lambda split_dim, value, *, num_split: tuple(jnp.split(value, num_split, int(split_dim)))
+)
+
+
+@lower("SplitV", host="size_splits split_dim")
+def _split_v(value: Any, size_splits: Any, split_dim: Any) -> Any:
+    sizes, axis = size_splits.tolist(), int(split_dim)
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = value.shape[axis] - sum(s for s in sizes if s != -1)
+    if sum(sizes) != value.shape[axis]:
+        refuse(f"Determined shape must match dimension {axis} of the input: {sizes} and {value.shape[axis]}")
+    return tuple(jnp.split(value, np.cumsum(sizes)[:-1].tolist(), axis))
+
+
+lower("Tile", host="multiples")(lambda value, multiples: jnp.tile(value, multiples.tolist()))
+lower("ReverseV2", host="axis")(lambda tensor, axis: jnp.flip(tensor, tuple(axis.tolist())))
+lower("Transpose", host="perm")(lambda x, perm: jnp.transpose(x, perm.tolist()))
+lower("ConjugateTranspose", host="perm")(lambda x, perm: jnp.conj(jnp.transpose(x, perm.tolist())))
+lower("Pad", host="paddings")(lambda value, paddings: jnp.pad(value, paddings.tolist()))
+lower("PadV2", host="paddings")(
+    lambda value, paddings, constant: jnp.pad(value, paddings.tolist(), constant_values=constant)
+)
+
+
+@lower("Roll", host="shift axis")
+def _roll(value: Any, shift: Any, axis: Any) -> Any:
+    for amount, where in zip(shift.reshape(-1).tolist(), axis.reshape(-1).tolist()):
+        value = jnp.roll(value, amount, where)
+    return value
+
+
+@lower("MirrorPad", host="paddings")
+def _mirror_pad(value: Any, paddings: Any, *, mode: bytes) -> Any:
+    return jnp.pad(value, paddings.tolist(), mode=mode.decode().lower())
+
+
+@lower("MirrorPadGrad", host="paddings")
+def _mirror_pad_grad(grad: Any, paddings: Any, *, mode: bytes) -> Any:
+    from jax import vjp
+
+    before = [n - a - b for n, (a, b) in zip(grad.shape, paddings.tolist())]
+    pull = vjp(lambda x: _mirror_pad(x, paddings, mode=mode), jnp.zeros(before, grad.dtype))[1]
+    return pull(grad)[0]
+
+
+@lower("ReverseSequence")
+def _reverse_sequence(value: Any, lengths: Any, *, seq_dim: int, batch_dim: int) -> Any:
+    moved = jnp.moveaxis(value, (batch_dim, seq_dim), (0, 1))
+    steps = jnp.arange(moved.shape[1])
+    turned = jnp.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
+    rows = jnp.take_along_axis(moved, turned.reshape(turned.shape + (1,) * (moved.ndim - 2)), 1)
+    return jnp.moveaxis(rows, (0, 1), (batch_dim, seq_dim))
+
+
+lower_as_kernel("SpaceToDepth DepthToSpace")
+lower_as_kernel("SpaceToBatchND", host="block_shape paddings")
+lower_as_kernel("BatchToSpaceND", host="block_shape crops")
+
+# ---- gathers and scatters ------------------------------------------------------------------------------------------
+# As TensorFlow's kernels for GPUs, which cannot raise: a number out of range gives zeros, or changes nothing.
+
+
+@lower("Gather")
+def _gather(params: Any, indices: Any) -> Any:
+    return rows(params, indices, 0)
+
+
+def rows(params: Any, indices: Any, axis: int) -> Any:
+    """The rows of an axis by their numbers; zeros for a number out of range, negative ones included."""
+    indices = jnp.asarray(indices)
+    inside = jnp.where(indices < 0, params.shape[axis], indices)
+    return jnp.take(params, inside, axis, mode="fill", fill_value=0)
+
+
+@lower("GatherV2", host="axis")
+def _gather_v2(params: Any, indices: Any, axis: Any, *, batch_dims: int) -> Any:
+    return gather(params, indices, int(axis) % max(params.ndim, 1), batch_dims % max(indices.ndim + 1, 1))
+
+
+def gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    """`rows` per element of the first ``batch_dims`` axes, which both have."""
+    if not batch_dims:
+        return rows(params, indices, axis)
+    from jax import vmap
+
+    return vmap(lambda p, i: gather(p, i, axis - 1, batch_dims - 1))(params, jnp.asarray(indices))
+
+
+@lower("GatherNd")
+def _gather_nd(params: Any, indices: Any) -> Any:
+    return gather_nd(params, indices)
+
+
+def gather_nd(params: Any, indices: Any) -> Any:
+    """The slices at index vectors; zeros for one out of range."""
+    where = places(indices, params.shape)
+    if not where:
+        return jnp.broadcast_to(params, (*indices.shape[:-1], *params.shape))
+    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0)
+
+
+def places(indices: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+    """Index vectors as an index per axis; a negative number is out of range."""
+    indices = jnp.asarray(indices)
+    return tuple(jnp.where(indices[..., i] < 0, shape[i], indices[..., i]) for i in range(indices.shape[-1]))
+
+
+@lower("ScatterNd", host="shape")
+def _scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
+    sizes = shape.tolist()
+    return jnp.zeros(sizes, updates.dtype).at[places(indices, sizes)].add(updates, mode="drop")
+
+
+lower("TensorScatterUpdate")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].set(updates, mode="drop"))
+lower("TensorScatterAdd ScatterNdNonAliasingAdd")(
+    lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(updates, mode="drop")
+)
+lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(-updates, mode="drop"))
+
+
+@lower("OneHot", host="depth")
+def _one_hot(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int) -> Any:
+    indices = jnp.asarray(indices)
+    place = indices.ndim if axis == -1 else axis
+    shape = [1] * (indices.ndim + 1)
+    shape[place] = int(depth)
+    hot = jnp.expand_dims(indices, place) == jnp.arange(int(depth)).reshape(shape)
+    return jnp.where(hot, on_value, off_value)
+
+
+@lower("InvertPermutation")
+def _invert(x: Any) -> Any:
+    return jnp.zeros_like(x).at[x].set(jnp.arange(x.shape[0], dtype=x.dtype))
+
+
+# ---- diagonals -----------------------------------------------------------------------------------------------------
+
+
+@lower("MatrixBandPart", host="num_lower num_upper")
+def _band(value: Any, lower_: Any, upper: Any) -> Any:
+    row, column = jnp.arange(value.shape[-2])[:, None], jnp.arange(value.shape[-1])
+    low, up = int(lower_), int(upper)
+    inside = ((low < 0) | (row - column <= low)) & ((up < 0) | (column - row <= up))
+    return jnp.where(inside, value, jnp.zeros((), value.dtype))
+
+
+@lower("MatrixDiag")
+def _matrix_diag(diagonal: Any) -> Any:
+    return jnp.where(jnp.eye(diagonal.shape[-1], dtype=bool), diagonal[..., None], jnp.zeros((), diagonal.dtype))
+
+
+lower("MatrixDiagPart")(lambda value: jnp.diagonal(value, axis1=-2, axis2=-1))
+
+
+@lower("MatrixSetDiag")
+def _set_diag(value: Any, diagonal: Any) -> Any:
+    places_ = jnp.arange(min(value.shape[-2:]))
+    return jnp.asarray(value).at[..., places_, places_].set(diagonal)
+
+
+@lower("Diag")
+def _diag(diagonal: Any) -> Any:
+    return jnp.diag(jnp.ravel(diagonal)).reshape(diagonal.shape * 2)
+
+
+@lower("DiagPart")
+def _diag_part(value: Any) -> Any:
+    shape = value.shape[: value.ndim // 2]
+    size = int(np.prod(shape))
+    return jnp.diagonal(value.reshape(size, size)).reshape(shape)
+
+
+# Their shapes depend on values.
+lower_on_host(
+    "Where Unique UniqueWithCounts ListDiff DynamicPartition DynamicStitch ParallelDynamicStitch CheckNumerics"
+    " MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2"
+)

@@ -1,0 +1,209 @@
+"""The arrays of a `tf.ParameterStore`, as the graph of one store has them: parts, each of one variable."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.core_types import Array
+from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import control_dependencies, device
+from tfmini.ops.array.filling import fill
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.variables.assignment import assign, assign_add
+from tfmini.ops.variables.functions import Variable
+from tfmini.train.optimizers.optimizer import Optimizer
+
+Init: TypeAlias = float | Array | Callable[..., Any]
+Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
+Names: TypeAlias = str | Iterable[str] | Mapping[str, Array | None]
+
+WHOLE, ROWS = "whole", "rows"  # the forms of a gradient
+
+
+class ArrayPart:
+    """The rows of an array that one variable holds, and the ops that read and change them, which are made once.
+
+    Attributes:
+      begin, end: the rows of the array; of a scalar 0 and 1.
+      optimizer: its own; None: what is pushed is added.
+      version: counts the updates; only the first part of an array has it.
+    """
+
+    def __init__(
+        self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None
+    ) -> None:
+        self.variable, self.begin, self.end = variable, begin, end
+        self.shape = tuple(int(size or 0) for size in variable.shape.as_list())
+        self.optimizer, self.version = optimizer, version
+        self.whole = placeholder(variable.dtype.base_dtype, variable.shape, "gradient")
+        self.ids = placeholder(dtypes.int64, [None], "ids")  # of the rows of a gradient
+        self.rows = placeholder(variable.dtype.base_dtype, [None, *variable.shape.as_list()[1:]], "rows")
+        self.wanted = placeholder(dtypes.int64, [None], "wanted")  # the rows to read
+        self._updates: dict[str, Operation] = {}
+        self._reads: dict[tuple[bool, Operation | None], Tensor] = {}
+        self._assigned: Operation | None = None
+
+    def inputs(self, form: str) -> list[Tensor]:
+        """The placeholders of a gradient."""
+        return [self.whole] if form == WHOLE else [self.ids, self.rows]
+
+    def gradient(self, form: str) -> Any:
+        """What the optimizer gets."""
+        return self.whole if form == WHOLE else IndexedSlices(self.rows, self.ids)
+
+    def update(self, form: str) -> Operation:
+        """Applies a gradient and counts the update."""
+        if form not in self._updates:
+            self._updates[form] = self.updated_by(self.gradient(form))
+        return self._updates[form]
+
+    def updated_by(self, gradient: Any) -> Operation:
+        """Applies a gradient, a tensor or `IndexedSlices`, and counts the update."""
+        with device(self.variable.device):
+            done = self._apply(gradient)
+            if self.version is None:
+                return done
+            with control_dependencies([done]):
+                return assign_add(self.version, 1, use_locking=True).op  # type: ignore[no-any-return]
+
+    def _apply(self, gradient: Any) -> Operation:
+        if self.optimizer is not None:
+            return self.optimizer.apply_gradients([(gradient, self.variable)])
+        if isinstance(gradient, IndexedSlices):
+            return self.variable.scatter_add(gradient, use_locking=True).op  # type: ignore[no-any-return]
+        return assign_add(self.variable, gradient, use_locking=True).op  # type: ignore[no-any-return]
+
+    def read(self, rows: bool, after: Operation | None) -> Tensor:
+        """The value, or the rows ``wanted``, once ``after`` has run."""
+        key = rows, after
+        if key not in self._reads:
+            with device(self.variable.device), control_dependencies([] if after is None else [after]):
+                self._reads[key] = gather(self.variable, self.wanted) if rows else identity(self.variable)
+        return self._reads[key]
+
+    @property
+    def assigned(self) -> Operation:
+        """Sets the value to ``whole``."""
+        if self._assigned is None:
+            self._assigned = assign(self.variable, self.whole).op
+        return self._assigned
+
+    def scalars(self) -> list[tuple[str, Variable]]:
+        """What its optimizer keeps for all its variables, by the names that a graph gives it."""
+        return [] if self.optimizer is None else self.optimizer._named_non_slot_variables()
+
+    def variables(self) -> list[Variable]:
+        """All that belongs to it: its own, what the optimizer keeps for it, and the version."""
+        kept = [] if self.optimizer is None else self.optimizer.variables()
+        return [self.variable, *kept, *([] if self.version is None else [self.version])]
+
+
+class DeclaredArray:
+    """An array of the store.
+
+    Attributes:
+      shape, dtype: of the whole array.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: dtypes.DType) -> None:
+        self.name, self.shape, self.dtype = name, shape, dtype
+        self.parts: list[ArrayPart] = []
+
+    def split(self, form: str, value: Any) -> list[Array]:
+        """The values of `ArrayPart.inputs` of all parts."""
+        if form == WHOLE:
+            return [value] if len(self.parts) == 1 else [value[part.begin : part.end] for part in self.parts]
+        ids, rows = value
+        if len(self.parts) == 1:
+            return [ids, rows]
+        masks = [(ids >= part.begin) & (ids < part.end) for part in self.parts]
+        return [each for part, mask in zip(self.parts, masks) for each in (ids[mask] - part.begin, rows[mask])]
+
+    def split_ids(self, ids: Array) -> list[Array]:
+        """The ids that each part has."""
+        return [ids[(ids >= part.begin) & (ids < part.end)] - part.begin for part in self.parts]
+
+    def join(self, values: Sequence[Any], ids: Array | None) -> Array:
+        """The array, or the rows ``ids`` of it, from the values of all parts."""
+        if len(values) == 1:
+            out = np.asarray(values[0])
+        elif ids is None:
+            out = np.concatenate(values)
+        else:
+            out = np.empty((len(ids), *self.shape[1:]), self.dtype.as_numpy_dtype)
+            for part, value in zip(self.parts, values):
+                out[(ids >= part.begin) & (ids < part.end)] = value
+        out.flags.writeable = False
+        return out
+
+    def checked(self, gradient: Gradient) -> tuple[str, Any]:
+        """(form, value) of what a caller gives as a gradient.
+
+        Raises:
+          InvalidArgumentError: its shape is not the array's, or an id is not one of its rows.
+        """
+        if isinstance(gradient, (IndexedSlices, IndexedSlicesValue)):
+            return ROWS, self._checked_rows(gradient.indices, gradient.values)
+        value = np.asarray(gradient, self.dtype.as_numpy_dtype)
+        if value.shape != self.shape:
+            raise errors.InvalidArgumentError.of(f"A gradient of shape {value.shape} is no gradient of {self}.")
+        return WHOLE, value
+
+    def _checked_rows(self, indices: Any, values: Any) -> tuple[Array, Array]:
+        ids, rows = self.checked_ids(indices), np.asarray(values, self.dtype.as_numpy_dtype)
+        if rows.shape != (len(ids), *self.shape[1:]):
+            raise errors.InvalidArgumentError.of(
+                f"Rows of shape {rows.shape} with {len(ids)} ids are no rows of {self}."
+            )
+        return ids, rows
+
+    def checked_ids(self, indices: Any) -> Array:
+        """The ids of rows as int64.
+
+        Raises:
+          InvalidArgumentError: they are not a list of rows of this array.
+        """
+        ids = np.asarray(indices, np.int64) if np.size(indices) else np.empty(0, np.int64)
+        if ids.ndim != 1 or not self.shape:
+            raise errors.InvalidArgumentError.of(f"The ids of rows of {self} are a list; got shape {ids.shape}.")
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self.shape[0]):
+            raise errors.InvalidArgumentError.of(f"Ids from {ids.min()} to {ids.max()} are not all rows of {self}.")
+        return ids
+
+    def __str__(self) -> str:
+        return f"array '{self.name}' ({self.dtype.name}, shape {list(self.shape)})"
+
+
+Pushed: TypeAlias = tuple[DeclaredArray, str]  # the form
+Pulled: TypeAlias = tuple[DeclaredArray, bool]  # whether rows
+
+
+def alone(optimizer: Optimizer) -> Optimizer:
+    """An optimizer with the same settings for one variable. Its updates exclude each other."""
+    one = copy.copy(optimizer)
+    one._slots, one._non_slot_dict, one._use_locking = {}, {}, True
+    return one
+
+
+def initial_value(
+    init: Init, array: DeclaredArray, begin: int, end: int, shape: tuple[int, ...]
+) -> tuple[Tensor, Array | None]:
+    """The initial value of some rows of an array, and what must be fed for it."""
+    value: Any = init
+    if callable(init):
+        value = init(shape, dtype=array.dtype)
+        if isinstance(value, Tensor):
+            return value, None
+    elif np.ndim(value):
+        if np.shape(value) != array.shape:
+            raise errors.InvalidArgumentError.of(f"An initial value of shape {np.shape(value)} is none of {array}.")
+        value = np.asarray(value)[begin:end]
+    value = np.asarray(value, array.dtype.as_numpy_dtype)
+    return (placeholder(array.dtype, shape, "initial"), value) if value.ndim else (fill(shape, value), None)

@@ -1,0 +1,532 @@
+"""`tf.ParameterStore`: named arrays on parameter servers, for numpy programs that know no graph.
+
+::
+
+    with tf.ParameterStore(task, optimizer=tf.train.AdagradOptimizer(0.1)) as store:
+        store.declare("w", [784, 10])
+        for x, y in batches:
+            w = store.pull("w")
+            store.push({"w": gradient(w, x, y)})
+
+Each call is one step of a graph that the store makes: one message to each parameter server and one back. All stores of
+a cluster that declare a name mean the same array. An array, or a part of a large one, stands on the parameter server
+that follows from its name, so that stores which declare in another order agree. Each part has an optimizer of its own:
+what an optimizer keeps for all its variables, such as Adam's powers of beta, counts the updates of that part, and no
+parameter server waits for another one.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from tfmini import dtypes, errors, protos
+from tfmini.core_types import Array, DTypeLike
+from tfmini.devices import DeviceSpec
+from tfmini.export import export
+from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.array.identity import identity, placeholder_with_default
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.control import group, no_op
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.queues.barrier import CriticalSection
+from tfmini.ops.variables.assignment import assign, is_variable_initialized
+from tfmini.ops.variables.base import SaveSliceInfo
+from tfmini.ops.variables.functions import Variable
+from tfmini.runtime.client.session import Session
+from tfmini.runtime.process import address_of_target, server_at
+from tfmini.shapes import TensorShape
+from tfmini.train.checkpointing.graph_files import load_checkpoint
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.store.arrays import (
+    ROWS,
+    WHOLE,
+    ArrayPart,
+    DeclaredArray,
+    Gradient,
+    Init,
+    Names,
+    Pulled,
+    Pushed,
+    alone,
+    initial_value,
+)
+from tfmini.train.store.pace import Clocks, Rounds
+
+
+class _Copy(SaveableObject):
+    """A value that a checkpoint has under a second name."""
+
+    def __init__(self, value: Tensor, name: str) -> None:
+        super().__init__(value, [SaveSpec(value, "", name)], name)
+
+    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
+        return no_op()
+
+
+class _GrowingSession(Session):
+    """The session of a graph that grows on purpose, with each array and each set of names; so it does not warn."""
+
+    def _note_growth(self, operations: list[Operation]) -> None:
+        pass
+
+
+# ---- the store -----------------------------------------------------------------------------------------------------
+
+
+@export("tf.ParameterStore")
+class ParameterStore:
+    """Named arrays on the parameter servers of a cluster; see the module. Any thread may call it.
+
+    Args:
+      cluster: a session target, or what has one: a `LocalCluster`, a worker of `LocalCluster.run`, a
+        `tf.train.Server`. The arrays stand on the tasks of its job ``ps``, or on the target's if it has none. A worker
+        whose process has the target's server talks to each parameter server directly.
+      optimizer: what makes an update of a gradient; None: what is pushed is added.
+      staleness: None: updates are asynchronous. 0: they are synchronous; each `push` gives a gradient of every array,
+        and the mean of all workers' gradients is applied once. ``s`` > 0: updates are asynchronous, and `pull` waits
+        while another worker has pushed over ``s`` times less than this one.
+      backup: with ``staleness=0``: how many workers' gradients an update does not wait for. Those that come late are
+        dropped.
+      workers: their number; default: the tasks of the job ``worker``.
+      worker: the number of this one; default: of the task that ``cluster`` names.
+      partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
+        that cuts along axis 0.
+      timeout_s: seconds until a call fails with DeadlineExceededError; None: never.
+
+    Attributes:
+      session: the session that runs the steps.
+      graph: the graph that the store makes.
+      tasks: the device names of the tasks that hold arrays.
+      worker, workers: as above.
+
+    Raises:
+      ValueError: for arguments that make no sense together.
+    """
+
+    def __init__(
+        self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None, backup: int = 0,
+        workers: int | None = None, worker: int | None = None, partition: int | Callable[..., list[int]] = 1,
+        timeout_s: float | None = None,
+    ) -> None:  # fmt: skip
+        target = str(getattr(cluster, "target", cluster) or "")
+        self._optimizer, self._partition = optimizer, partition
+        self._staleness, self._backup = staleness, backup
+        self._lock = threading.RLock()  # held while ops are added
+        self._arrays: dict[str, DeclaredArray] = {}
+        self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
+        self._calls: dict[Any, Callable[..., Any]] = {}
+        self._meeting: Clocks | None = None
+        self._saver: Saver | None = None
+        self.graph = Graph()
+        config = protos.ConfigProto(operation_timeout_in_ms=0 if timeout_s is None else max(1, int(timeout_s * 1e3)))
+        self.session = _GrowingSession(target, graph=self.graph, config=config)
+        devices = [DeviceSpec.from_string(name) for name in self._device_names()]
+        own = f"/job:{devices[0].job}/task:{devices[0].task}"
+        self.tasks = _tasks_of(devices, "ps") or [own]
+        self.workers = workers if workers is not None else len(_tasks_of(devices, "worker")) or 1
+        self.worker = _worker_of(cluster, target) if worker is None else worker
+        self._check()
+        self._clocks = self._enter("store", staleness) if staleness else None
+        self._rounds: Rounds | None = None
+        if staleness == 0:
+            with self._building():
+                self._rounds = Rounds(self.tasks[0], self.worker, self.workers, backup)
+
+    def _check(self) -> None:
+        if self._staleness is not None and self._staleness < 0:
+            raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
+        if self._backup and self._staleness != 0:
+            raise ValueError("backup is for synchronous updates: staleness=0")
+        if not 0 <= self._backup < self.workers:
+            raise ValueError(f"backup must be below the number of workers, {self.workers}: {self._backup}")
+        if not 0 <= self.worker < self.workers:
+            raise ValueError(f"worker must be in [0, {self.workers}): {self.worker}. Say workers= and worker=.")
+
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        with self._lock, self.graph.as_default():
+            yield
+
+    def _enter(self, name: str, staleness: int) -> Clocks:
+        with self._building(), device(self.tasks[0]):
+            found = Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
+        self._set_up(found.enter)
+        return found
+
+    # What asks the cluster. The inspector has its own answers, for it runs nothing.
+
+    def _device_names(self) -> list[str]:
+        return [each.name for each in self.session.list_devices()]
+
+    def _set_up(self, fetches: Any, feeds: dict[Tensor, Array] | None = None) -> Any:
+        return self.session.run(fetches, feeds)
+
+    def _answers(
+        self, call: Callable[..., Any], feeds: Sequence[Any], pushes: bool, pulled: Sequence[tuple[DeclaredArray, Any]]
+    ) -> tuple[Sequence[Any], int]:
+        """The values of the parts of all ``pulled`` (array, ids), and the rounds that had ended before."""
+        _, values, ended = call(*feeds)
+        return values, ended or 0
+
+    # ---- arrays ---------------------------------------------------------------------------------
+
+    def declare(self, name: str, shape: int | Sequence[int], dtype: DTypeLike = dtypes.float32, init: Init = 0) -> None:
+        """Makes an array, unless another store of the cluster has made it: then this store knows it from now on.
+
+        Args:
+          name: as of a variable.
+          shape: of the array; ``()`` for a scalar.
+          dtype: a number's.
+          init: a number, an array, or an initializer such as ``tf.glorot_uniform_initializer()``. The value of the
+            store that is first counts.
+
+        Raises:
+          InvalidArgumentError: there is an array of that name with another shape or dtype.
+          FailedPreconditionError: a synchronous run has begun.
+        """
+        sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
+        with self._building():
+            added, feeds = self._added.get(name, (array, {}))
+            if (added.shape, added.dtype) != (array.shape, array.dtype):
+                raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
+            if name in self._arrays:
+                return
+            if self._rounds is not None and self._rounds.update is not None:
+                raise errors.FailedPreconditionError.of(f"Declare {array} before the first push of a synchronous run.")
+            if not added.parts:
+                feeds = self._add_parts(array, init)
+                self._added[name] = array, feeds  # for another try, since the graph has its variables from now on
+            self._initialize([v for part in added.parts for v in part.variables()], feeds)
+            self._check_stored(added)
+            self._arrays[name], self._saver = added, None
+
+    def _add_parts(self, array: DeclaredArray, init: Init) -> dict[Tensor, Array]:
+        """Adds the variables and updates of an array; returns what must be fed for their initial values."""
+        borders = self._borders(array)
+        first = zlib.crc32(array.name.encode())
+        feeds: dict[Tensor, Array] = {}
+        for number, (begin, end) in enumerate(zip(borders, borders[1:])):
+            with device(self.tasks[(first + number) % len(self.tasks)]):
+                name = array.name if len(borders) == 2 else f"{array.name}/part_{number}"
+                array.parts.append(self._part(array, name, begin, end, init, feeds))
+        return feeds
+
+    def _borders(self, array: DeclaredArray) -> list[int]:
+        """The first row of each part, and the number of rows."""
+        rows = array.shape[0] if array.shape else 1
+        if callable(self._partition):
+            counts = self._partition(shape=TensorShape(array.shape), dtype=array.dtype) if array.shape else [1]
+            if any(count != 1 for count in counts[1:]):
+                raise ValueError(f"A ParameterStore cuts arrays along axis 0 only; the partitioner asks for {counts}.")
+            parts = counts[0]
+        else:
+            parts = self._partition
+        parts = max(1, min(parts, rows))
+        return [rows * i // parts for i in range(parts + 1)]
+
+    def _part(
+        self, array: DeclaredArray, name: str, begin: int, end: int, init: Init, feeds: dict[Tensor, Array]
+    ) -> ArrayPart:
+        shape = (end - begin, *array.shape[1:]) if array.shape else ()
+        initial, value = initial_value(init, array, begin, end, shape)
+        if value is not None:
+            feeds[initial] = value
+        variable = Variable(initial, trainable=False, name=name, dtype=array.dtype)
+        if name != array.name:
+            offset = [begin] + [0] * (len(shape) - 1)
+            variable._set_save_slice_info(SaveSliceInfo(array.name, array.shape, offset, shape))
+        version = None if begin else Variable(np.int64(0), trainable=False, name=f"{array.name}/version")
+        with name_scope(f"{name}/push/"):
+            part = ArrayPart(variable, begin, end, None if self._optimizer is None else alone(self._optimizer), version)
+            part.update(WHOLE)  # which makes what the optimizer keeps
+        return part
+
+    def _initialize(self, variables: Sequence[Variable], feeds: dict[Tensor, Array]) -> None:
+        """Gives variables their initial values, unless they have some. Of several stores one does so at a time."""
+        if all(self._set_up([is_variable_initialized(variable) for variable in variables])):
+            return
+
+        def initialize() -> list[Tensor]:
+            return [cond(is_variable_initialized(v), no_op, partial(_set_initial, v)) for v in variables]
+
+        with device(self.tasks[0]):
+            section = CriticalSection(shared_name="parameter_store/declare")
+            self._set_up(section.execute(initialize), feeds)
+
+    def _check_stored(self, array: DeclaredArray) -> None:
+        """Compares an array with what the parameter servers have, which another store may have made."""
+        # The default hides the static shape: the op must look at the value.
+        shapes = self._set_up([shape_of(placeholder_with_default(part.variable, None)) for part in array.parts])
+        for part, stored in zip(array.parts, shapes):
+            if tuple(stored) != part.shape:
+                raise errors.InvalidArgumentError.of(
+                    f"{array} differs from what another store has declared: '{part.variable.op.name}' has shape"
+                    f" {stored.tolist()} on {part.variable.device}."
+                )
+
+    def _array(self, name: str) -> DeclaredArray:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            known = ", ".join(sorted(self._arrays)) or "none"
+            raise errors.NotFoundError.of(f"There is no array '{name}'; declared are: {known}.") from None
+
+    # ---- values and gradients -------------------------------------------------------------------
+
+    def pull(self, names: Names | None = None) -> Any:
+        """Reads arrays.
+
+        Args:
+          names: a name: returns its array. Several names: returns a dict. A dict from names to ids: returns those rows,
+            or the whole array where the ids are None. Default: all arrays.
+
+        Returns:
+          Arrays that cannot be written. No update changes them.
+
+        Raises:
+          NotFoundError: for a name that is not declared.
+          InvalidArgumentError: for an id that is not of a row.
+          DeadlineExceededError: there is no answer in time, or another worker has fallen back too far.
+        """
+        return self._exchange({}, list(self._arrays) if names is None else names)
+
+    def push(self, gradients: Mapping[str, Gradient]) -> None:
+        """Applies gradients, and returns when the parameter servers have done so.
+
+        Args:
+          gradients: name -> an array of the same shape, or `tf.IndexedSlices` of arrays: rows, whose ids may repeat.
+
+        Raises:
+          NotFoundError: for a name that is not declared.
+          InvalidArgumentError: a shape or an id is wrong, or a synchronous push leaves an array out.
+        """
+        self._exchange(gradients, ())
+
+    def push_pull(self, gradients: Mapping[str, Gradient], names: Names | None = None) -> Any:
+        """`push`, and `pull` of the values after it, in one step.
+
+        Args:
+          names: default: those of the gradients.
+        """
+        return self._exchange(gradients, list(gradients) if names is None else names)
+
+    def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
+        """One step that pushes gradients and then reads."""
+        wanted = (
+            dict(names) if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
+        )
+        with self._lock:
+            pushed = [(array, *array.checked(gradients[name])) for name in gradients for array in [self._array(name)]]
+            pulled = [
+                (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
+                for name in wanted
+                for array in [self._array(name)]
+            ]
+            if pushed and self._rounds is not None:
+                self._join(self._rounds, [form for _, form, _ in pushed], gradients)
+            call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
+        feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
+        feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
+        if self._rounds is not None and pushed:
+            feeds += self._rounds.values()
+        values, ended = self._answers(call, feeds, bool(pushed), pulled)
+        if self._rounds is not None:
+            self._rounds.see(ended)
+        rest = iter(values)
+        found = {array.name: array.join([next(rest) for _ in array.parts], ids) for array, ids in pulled}
+        return found[names] if isinstance(names, str) else found
+
+    def _call(self, pushed: Sequence[Pushed], pulled: Sequence[Pulled]) -> Callable[..., Any]:
+        key = (tuple((array.name, form) for array, form in pushed), tuple((array.name, rows) for array, rows in pulled))
+        if key not in self._calls:
+            with self._building():
+                self._calls[key] = self._make_call(pushed, pulled)
+        return self._calls[key]
+
+    def _make_call(self, pushed: Sequence[Pushed], pulled: Sequence[Pulled]) -> Callable[..., Any]:
+        """A callable whose arguments are what `DeclaredArray.split` and `split_ids` give."""
+        feeds = [each for array, form in pushed for part in array.parts for each in part.inputs(form)]
+        feeds += [part.wanted for array, rows in pulled if rows for part in array.parts]
+        if self._rounds is not None:
+            return self._make_call_together(feeds, bool(pushed), pulled)
+        updates = {part: part.update(form) for array, form in pushed for part in array.parts}
+        ops, gate = list(updates.values()), None
+        if self._clocks is not None:
+            with device(self.tasks[0]):
+                ticks = [self._clocks.tick_after(ops)] if pushed else []
+                gate = self._clocks.wait_after(ticks) if pulled else None
+            ops += ticks
+        reads = [part.read(rows, gate or updates.get(part)) for array, rows in pulled for part in array.parts]
+        if pushed:  # what tools take for the training step
+            with device(self.tasks[0]):
+                self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, *reads, name="push"))
+        return self.session.make_callable([ops, reads, ()], feeds)
+
+    def _make_call_together(self, feeds: list[Tensor], pushes: bool, pulled: Sequence[Pulled]) -> Callable[..., Any]:
+        """`_make_call` of synchronous updates. It also returns the rounds that had ended before the reads."""
+        all = self._rounds
+        assert all is not None
+        ended = all.after if pushes else all.ended
+        reads = [part.read(rows, ended.op) for array, rows in pulled for part in array.parts]
+        return self.session.make_callable([(), reads, ended], [*feeds, *(all.inputs if pushes else ())])
+
+    def _join(self, all: Rounds, forms: Sequence[str], gradients: Mapping[str, Gradient]) -> None:
+        """Of a synchronous push: it is of all arrays, and the first one begins the part of this worker."""
+        if missing := sorted(self._arrays.keys() - gradients.keys()):
+            raise errors.InvalidArgumentError.of(
+                f"A synchronous push is of all arrays, since all workers' gradients make one update; '{missing[0]}' is"
+                " missing. Push zeros, or use asynchronous updates."
+            )
+        if ROWS in forms:
+            raise errors.InvalidArgumentError.of("A synchronous push is of whole arrays; these are rows of one.")
+        if all.update is None:
+            with self._building():
+                all.add_push(list(self._arrays.values()))
+            all.start(self.session)
+
+    def assign(self, values: Mapping[str, Array]) -> None:
+        """Sets arrays; what their optimizers keep stays.
+
+        Raises:
+          NotFoundError, InvalidArgumentError: as `push`.
+        """
+        with self._building():
+            arrays = {self._array(name): self._array(name).checked(value) for name, value in values.items()}
+            if any(form == ROWS for form, _ in arrays.values()):
+                raise errors.InvalidArgumentError.of("assign() sets whole arrays; for rows push a difference.")
+            parts = [part for array in arrays for part in array.parts]
+            pieces = [piece for array, (form, value) in arrays.items() for piece in array.split(form, value)]
+            ops = [part.assigned for part in parts]
+        self.session.run(ops, {part.whole: piece for part, piece in zip(parts, pieces)})
+
+    def places(self, name: str) -> list[str]:
+        """The device names of the tasks that hold the parts of an array, in order of its rows."""
+        return [part.variable.device for part in self._array(name).parts]
+
+    def version(self, name: str) -> int:
+        """How many updates an array has had; of one in parts, its first part."""
+        version = self._array(name).parts[0].version
+        assert version is not None
+        return int(self.session.run(version))
+
+    def barrier(self) -> None:
+        """Waits until all workers have come here."""
+        if self._meeting is None:
+            with self._lock:
+                self._meeting = self._meeting or self._enter("barrier", 0)
+        self.session.run(self._meeting.meet)
+
+    # ---- checkpoints ----------------------------------------------------------------------------
+
+    def save(self, path: str, step: int | None = None) -> str:
+        """Writes a checkpoint of all arrays and of what their optimizers keep, and returns its path.
+
+        A `tf.train.Saver` of a graph with the same names can restore it. Where each part has its own scalar of
+        something, such as Adam's ``beta1_power``, the checkpoint also has that of the first array under the name that
+        graphs give it.
+
+        Raises:
+          OpError: as `Saver.save`.
+        """
+        with self._building():
+            saver = self._saver = self._saver or Saver({**self._saved(), **self._copies()}, max_to_keep=None)
+        return str(saver.save(self.session, path, step, write_meta_graph=False))
+
+    def restore(self, path: str) -> None:
+        """Reads a checkpoint that `save` has written, or a graph's with the same names.
+
+        What the checkpoint lacks, such as the slots of another optimizer, stays as it is.
+
+        Raises:
+          NotFoundError: there is none, or it lacks an array.
+        """
+        stored = load_checkpoint(path).get_variable_to_shape_map()
+        with self._building():
+            if missing := sorted(self._arrays.keys() - stored.keys()):
+                raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
+            for names in filter(None, self._restored(stored)):
+                Saver(names, max_to_keep=None).restore(self.session, path)
+
+    def _saved(self) -> dict[str, Any]:
+        """Name in a checkpoint -> variable, or the parts of an array."""
+        found: dict[str, Any] = {}
+        for array in self._arrays.values():
+            for part in array.parts:
+                for variable in part.variables():
+                    info = variable._get_save_slice_info()
+                    if info is None:
+                        found[variable.op.name] = variable
+                    else:
+                        found.setdefault(info.full_name, []).append(variable)
+        return found
+
+    def _copies(self) -> dict[str, _Copy]:
+        """The scalars of the first array, under the names that graphs give them, for the checkpoint only."""
+        scalars = self._arrays[min(self._arrays)].parts[0].scalars() if self._arrays else []
+        return {name: _Copy(identity(variable), name) for name, variable in scalars}
+
+    def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The variables that a checkpoint with these names has values for, under each name at most one."""
+        own = {name: variable for name, variable in self._saved().items() if name in stored}
+        yield own
+        for part in (part for array in self._arrays.values() for part in array.parts):
+            yield {name: v for name, v in part.scalars() if v.op.name not in stored and name in stored}
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends this worker's part: nobody waits for it any more. The arrays stay. Idempotent."""
+        try:
+            for each in (self._clocks, self._meeting, self._rounds):
+                if each is not None:
+                    self.session.run(each.leave)
+        finally:
+            self._clocks = self._meeting = self._rounds = None
+            self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ParameterStore {', '.join(map(str, self._arrays.values())) or 'without arrays'}>"
+
+
+# ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
+
+
+def _tasks_of(devices: Iterable[DeviceSpec], job: str) -> list[str]:
+    """The device names of a job's tasks, in order."""
+    return [f"/job:{job}/task:{task}" for task in sorted({each.task or 0 for each in devices if each.job == job})]
+
+
+def _worker_of(cluster: Any, target: str) -> int:
+    """The number of the worker whose target it is; 0 if that is unknown."""
+    if isinstance(index := getattr(cluster, "index", None), int):
+        return index
+    server = server_at(address_of_target(target)) if target else None
+    definition = None if server is None else server.server_def
+    return definition.task_index if definition is not None and definition.job_name == "worker" else 0
+
+
+def _set_initial(variable: Variable) -> Operation:
+    assert variable.initial_value is not None
+    return assign(variable, variable.initial_value).op  # type: ignore[no-any-return]

@@ -1,0 +1,213 @@
+"""The function of a stretch: compiled by JAX once per shape, called once per step."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from tfmini import errors
+from tfmini.library_log import library_logger
+from tfmini.runtime.compiler.stretches import Stretch
+from tfmini.xla.tracing import Cell, Request, StretchTrace, named
+from tfmini.xla.variables import locked
+
+PRECISION_ENV = "TFMINI_MATMUL_PRECISION"
+_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+PROGRAMS = 64
+"""How many programs, for different shapes or static values, a stretch keeps."""
+_MANY = (4, 16, PROGRAMS)  # after so many, the log says why
+
+
+class CompiledStretch:
+    """``call(states, statics, args) -> results`` for one stretch, on one device.
+
+    Thread-safe: several steps may call it at once.
+    """
+
+    def __init__(self, stretch: Stretch, device: Any) -> None:
+        self.stretch, self.device = stretch, device
+        self._sharding = SingleDeviceSharding(device)
+        self._written = [i for i, e in enumerate(stretch.states) if e in stretch.written]
+        self._read = [i for i, e in enumerate(stretch.states) if e not in stretch.written]
+        self._programs: dict[Any, Callable[..., Any]] = {}
+        self._plain: Callable[..., Any] | None = None
+        self._wishes: dict[Any, dict[str, list[Request]]] = {}
+        self._traced: list[tuple[Any, ...]] = []
+        self._leaving = sorted(stretch.leaving)
+        self._foreign = sorted(stretch.foreign)
+
+    def __call__(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
+        with jax.enable_x64(True):
+            if self._foreign:
+                args = list(args)
+                for i in self._foreign:
+                    args[i] = jax.device_put(args[i], self.device)
+            statics = [np.asarray(value) for value in statics]
+            program = self._plain if self._plain is not None and not statics else self._program(statics)
+            if self._written:
+                results = self._update(program, states, statics, args)
+            else:
+                results = self._dispatch(program, [], states, statics, args)[1]
+        for i in self._leaving:
+            result = results[i]
+            if isinstance(result, jax.Array):
+                result.copy_to_host_async()
+        return tuple(results)
+
+    def _update(
+        self, program: Callable[..., Any], states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]
+    ) -> Any:
+        """Calls the program as one exclusive update of the variables that it writes."""
+        written: list[Any] = [states[i] for i in self._written]
+        with ExitStack() as stack:
+            for lock in locked(written):
+                stack.enter_context(lock)
+            values = [state.take() for state in written]
+            new, results = self._dispatch(program, values, states, statics, args)
+            values.clear()
+            for state, value in zip(written, new):
+                state.put(value)
+        return results
+
+    def _dispatch(
+        self, program: Callable[..., Any], written: list[Any], states: Sequence[Any], statics: Sequence[Any],
+        args: Sequence[Any],
+    ) -> Any:  # fmt: skip
+        read = [self._value(i, states[i]) for i in self._read]
+        draws = self._draws(states, statics, written, read, args) if self.stretch.streams else {}
+        before = len(self._traced)
+        start = time.monotonic()
+        try:
+            found = program(written, read, draws, list(args), states)
+        except jax.errors.JaxRuntimeError as error:
+            raise self._failure(error, states) from error
+        if len(self._traced) != before:
+            library_logger().info(
+                "Compiled %d ops for %s in %.1f s.", len(self.stretch.nodes), self.stretch.device,
+                time.monotonic() - start,
+            )  # fmt: skip
+        return found
+
+    def _value(self, number: int, state: Any) -> Any:
+        """The value of a variable that is only read."""
+        try:
+            return state.read()
+        except errors.FailedPreconditionError as error:
+            endpoint = self.stretch.states[number]
+            reader = next(node for node in self.stretch.nodes if endpoint in node.inputs)
+            raise named(error, reader) from None
+
+    # ---- programs ---------------------------------------------------------------------------
+
+    def _program(self, statics: Sequence[Any]) -> Callable[..., Any]:
+        """The function for these static values."""
+        key = tuple((value.shape, value.dtype.char, value.tobytes()) for value in statics)
+        program = self._programs.get(key)
+        if program is None:
+            if len(self._programs) >= PROGRAMS:
+                self._programs.pop(next(iter(self._programs)), None)
+            program = self._programs[key] = self._make(statics)
+            if not statics:
+                self._plain = program
+        return program
+
+    def _make(self, statics: Sequence[Any]) -> Callable[..., Any]:
+        kept: list[Any] = []  # the states of the call that traces: their names and messages are in its errors
+
+        def run(written: list[Any], read: list[Any], draws: dict[str, list[Any]], args: list[Any]) -> Any:
+            self._note_trace(statics, args)
+            return self._trace(kept[-1], statics, draws, written, read, args)[0]
+
+        jitted = jax.jit(run, donate_argnums=(0,), in_shardings=self._sharding, out_shardings=self._sharding)
+
+        def call(
+            written: list[Any], read: list[Any], draws: dict[str, list[Any]], args: list[Any], states: Sequence[Any]
+        ) -> Any:
+            kept[:] = [states]
+            return jitted(written, read, draws, args)
+
+        return call
+
+    def _trace(
+        self, states: Sequence[Any], statics: Sequence[Any], draws: Any, written: list[Any], read: list[Any],
+        args: list[Any],
+    ) -> Any:  # fmt: skip
+        """Runs the nodes; returns (new values of what is written, results), and the trace."""
+        trace = StretchTrace(self.stretch, statics, draws)
+        cells: list[Any] = [None] * len(states)
+        for places, values in ((self._written, written), (self._read, read)):
+            for i, value in zip(places, values):
+                cells[i] = Cell(states[i], value)
+        with jax.default_matmul_precision(matmul_precision()):
+            results = trace.run(cells, args)
+        return ([cells[i].value for i in self._written], results), trace
+
+    def _draws(
+        self, states: Sequence[Any], statics: Sequence[Any], written: list[Any], read: list[Any], args: Sequence[Any]
+    ) -> dict[str, list[Any]]:
+        """The random numbers, or counters, that the program needs in this step."""
+        key = tuple(v.tobytes() for v in statics), tuple(np.shape(a) for a in args), tuple(np.shape(v) for v in read)
+        wishes = self._wishes.get(key)
+        if wishes is None:
+            found = []
+
+            def run(written: list[Any], read: list[Any], args: list[Any]) -> Any:
+                results, trace = self._trace(states, statics, None, written, read, args)
+                found.append(trace.wishes)
+                return results
+
+            jax.eval_shape(run, written, read, list(args))
+            wishes = self._wishes[key] = found[-1]
+        streams = self.stretch.streams
+        return {name: [streams[name](kind, *sizes) for kind, sizes in wanted] for name, wanted in wishes.items()}
+
+    # ---- messages ---------------------------------------------------------------------------
+
+    def _note_trace(self, statics: Sequence[Any], args: Sequence[Any]) -> None:
+        self._traced.append((*(tuple(v.ravel().tolist()) for v in statics), *(v.shape for v in args)))
+        count = len(self._traced)
+        if count == 1:
+            library_logger().info(
+                "Compiling %d ops for %s (%s …). The first step with these shapes takes longer.",
+                len(self.stretch.nodes), self.stretch.device, self.stretch.nodes[0].name,
+            )  # fmt: skip
+        elif count in _MANY:
+            names = [self.stretch.labels[e] for e in (*self.stretch.statics, *self.stretch.args)]
+            different = Counter({name: len({t[i] for t in self._traced}) for i, name in enumerate(names)})
+            name, kinds = max(different.items(), key=lambda item: item[1], default=("a variable", count))
+            library_logger().warning(
+                "%s has compiled the ops from %s on %d times: '%s' has had %d shapes or values. Each one is compiled"
+                " for itself. Give it a fixed shape (drop_remainder, padding to few lengths), or place it on /cpu:0.",
+                self.stretch.device, self.stretch.nodes[0].name, count, name, kinds,
+            )  # fmt: skip
+
+    def _failure(self, error: Exception, states: Sequence[Any]) -> errors.OpError:
+        text = str(error)
+        if "RESOURCE_EXHAUSTED" not in text:
+            return errors.InternalError.of(f"XLA failed on {self.stretch.device}: {text.splitlines()[0]}")
+        largest = sorted((s for s in states if s.is_initialized), key=lambda s: -s.extent()[1])[:5]
+        held = ", ".join(f"{s.name} ({s.extent()[1] / 2**20:.1f} MiB)" for s in largest) or "no variable"
+        return errors.ResourceExhaustedError.of(
+            f"OOM on {self.stretch.device} in the ops from '{self.stretch.nodes[0].name}' on: {text.splitlines()[0]}"
+            f" The largest variables that these ops use: {held}. Use a smaller batch, or spread the model over devices."
+        )
+
+
+def matmul_precision() -> str:
+    """JAX's name of the precision of float32 products.
+
+    Raises:
+      InvalidArgumentError: the environment names none.
+    """
+    name = os.environ.get(PRECISION_ENV, "float32")
+    if name not in _PRECISIONS:
+        raise errors.InvalidArgumentError.of(f"{PRECISION_ENV} must be one of {', '.join(_PRECISIONS)}, not {name!r}.")
+    return _PRECISIONS[name]
