@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,8 @@ PATH = re.compile(r"(?<!`)`((?:tfmini/)?(\w+)/[\w./-]*)`")  # (path, its first f
 WORD = re.compile(r"(?<!`)`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`")
 VARIABLE = re.compile(r"\bTFMINI_[A-Z_]*[A-Z]\b")
 OTHER_PACKAGES = {
+    "keras",
+    "scipy",
     *("absl", "array", "compat", "horovod", "hvd", "learn", "ndarray", "np", "slim", "tensorflow", "ufunc"),
     *sys.stdlib_module_names,
 }
@@ -149,6 +152,8 @@ def exists(name: str) -> bool:
     first, *rest = name.split(".")
     if first in OTHER_PACKAGES:
         return True
+    if name.startswith("tf.keras."):
+        return _is_of_keras(name)
     if first == "tf":
         owner, _, last = name.rpartition(".")
         is_public = name in public() or owner in public() and has_attribute(owner.rpartition(".")[2], last)
@@ -165,6 +170,14 @@ def exists(name: str) -> bool:
     if owner in fields and last in fields:
         return True
     return owner not in modules() and owner[0].islower() and {owner, last} <= identifiers()
+
+
+def _is_of_keras(name: str) -> bool:
+    """Whether the namespace has a name below ``tf.keras``, which comes from the installed Keras."""
+    found: Any = tfmini
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is not None
 
 
 def missing(found: Iterator[tuple[str, str]]) -> list[str]:

@@ -237,13 +237,13 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    dotted = dotted.removeprefix("compat.v2.")
     from tfmini.out_of_scope import alternative, in_tensorflow, name_in_1_0  # imported for errors only
 
+    instead = alternative(dotted)  # ``tf.compat.v2`` may have one of its own
+    dotted = dotted.removeprefix("compat.v2.")
     renamed = name_in_1_0(dotted)
     if renamed is not None:
         return f"{plain}: tf.{dotted} is a name of TensorFlow 0.x; in TensorFlow 1.0 it is {renamed}"
-    instead = alternative(dotted)
     if instead is not None:
         return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
     from tfmini.text import similar  # imported for errors only

@@ -85,6 +85,7 @@ _NAMES = {
     "saved_model.load": "tf.saved_model.load of version 1, with a session",
     "summary": "the functions of tf.summary of version 1, and tf.contrib.summary",
     "train.experimental": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
+    "compat.v2.summary": "tf.summary of version 1, and tf.contrib.summary",
     "contrib.boosted_trees": "the models of scikit-learn",
     "contrib.factorization": "the models of scikit-learn",
     "contrib.tensor_forest": "the models of scikit-learn",
@@ -228,11 +229,6 @@ _BEFORE_1_0 = {
 # Names of TensorFlow 2 and how TensorFlow 1 says it. A key also covers all names below it.
 _LOSSES_WAY, _METRICS_WAY = "the functions of tf.losses", "the functions of tf.metrics"
 _IN_1 = {
-    "optimizers": "the optimizers of tf.train, such as tf.train.AdamOptimizer",
-    "optimizers.Adam": "tf.train.AdamOptimizer",
-    "optimizers.SGD": "tf.train.GradientDescentOptimizer or tf.train.MomentumOptimizer",
-    "optimizers.RMSprop": "tf.train.RMSPropOptimizer",
-    "optimizers.schedules": "tf.train.exponential_decay and its kin",
     "data": _DATA_WAY,
     "data.AUTOTUNE": "tf.data.experimental.AUTOTUNE",
     "data.INFINITE_CARDINALITY": "tf.data.experimental.INFINITE_CARDINALITY",
@@ -262,8 +258,6 @@ _IN_1 = {
     "random": "tf.random.uniform and its kin",
     "random.Generator": "tf.random.uniform and its kin, with a seed",
     "random.set_seed": "tf.set_random_seed",
-    "summary": "tf.summary.FileWriter, with tf.summary.merge_all in Session.run",
-    "summary.trace_on": "tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), or tfmini trace",
     "distribute": "tf.train.replica_device_setter and tf.train.MonitoredTrainingSession",
     "distribute.MultiWorkerMirroredStrategy": "tf.train.SyncReplicasOptimizer, or tf.train.AllReduceOptimizer",
     "saved_model": "tf.saved_model.simple_save and tf.saved_model.load",
@@ -378,7 +372,8 @@ def alternative(dotted: str) -> str | None:
     Args:
       dotted: such as ``keras.layers.Dense``.
     """
-    dotted = dotted[len("compat.v2.") :] if dotted.startswith("compat.v2.") else dotted
+    if dotted.startswith("compat.v2."):
+        return _nearest(_NAMES, dotted) or alternative(dotted[len("compat.v2.") :])
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,3 +132,19 @@ def test_the_private_tensor_util_answers_as_tensorflows_does() -> None:
     assert isinstance(shape, tf.TensorShape) and shape.as_list() == [None, 3]
     array = np.array([3])
     assert tensor_util.constant_value(array) is array
+
+
+def test_children_that_are_not_forked_have_the_alias_too(tmp_path: Path) -> None:
+    script = """
+import multiprocessing
+def name(x):
+    import tensorflow
+    return tensorflow.__name__
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(name, [1]))
+"""
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-m", "tfmini", "run", str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "['tfmini']\n", done.stderr

@@ -10,6 +10,11 @@ import tfmini as tf
 from tfmini.compat import internals
 
 
+def private(owner: Any, name: str) -> Any:
+    """What an owner has under a name that begins with an underscore."""
+    return getattr(owner, f"_{name}")
+
+
 def ops_module() -> Any:
     return internals.module("python.framework.ops")
 

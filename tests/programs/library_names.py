@@ -225,8 +225,8 @@ def remedy(error: str) -> str:
     """What the error for a missing name says to use instead; "" if it says nothing."""
     if "is made of Keras 2.3" in error:
         return "what Keras 2.3 has: tf.keras is made of it"
-    said = re.search(r"out of tfmini's scope; use (.*?)\.?$", error)
-    return said[1].replace("|", "\\|") if said else ""
+    said = re.search(r"out of tfmini's scope; use (.*?)\.?$|in TensorFlow 1 use (.*?)\.?$", error)
+    return (said[1] or said[2]).replace("|", "\\|") if said else ""
 
 
 if __name__ == "__main__":

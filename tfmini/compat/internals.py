@@ -313,6 +313,31 @@ def install() -> None:
         sys.meta_path.insert(0, HorovodFinder())
 
 
+class _InChild:
+    """Travels to a process that multiprocessing starts, and installs the alias there when it arrives."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return install, ()
+
+
+def install_in_children() -> None:
+    """Makes ``import tensorflow`` import tfmini in processes, too, that multiprocessing starts without a fork.
+
+    They import the program's modules again, before anything else of it runs there.
+    """
+    from multiprocessing import spawn
+
+    original = spawn.get_preparation_data
+    if getattr(original, "with_alias", False):
+        return
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {"tensorflow": _InChild(), **original(name)}
+
+    get_preparation_data.with_alias = True  # type: ignore[attr-defined]
+    spawn.get_preparation_data = get_preparation_data
+
+
 def uninstall() -> None:
     """Undoes `install`: Python's own finders handle ``import tensorflow`` again."""
     ours = (TensorFlowFinder, HorovodFinder)

@@ -346,6 +346,7 @@ def run_script(script: str, args: Sequence[str]) -> int:
       OSError: when the script cannot be read.
     """
     internals.install()
+    internals.install_in_children()
     old_python.install()
     install_if_requested()
     install_step_times()

@@ -209,10 +209,10 @@ def generators(tf):
 
 
 def data_sets(tf):
-    data = tf.data.Dataset.from_tensor_slices((numbers(3).rand(8, 3).astype("f"), COUNT.astype("f"))).batch(4)
-    model = regression(tf, "sgd")
+    data = tf.data.Dataset.from_tensor_slices((numbers(3).rand(8, 3).astype("f"), COUNT.astype("f"))).batch(5)
+    model = regression(tf, "sgd", metrics=["mae"])
     found = model.fit(data.repeat(), epochs=2, steps_per_epoch=2, verbose=0)
-    return history(found), float(model.evaluate(data, steps=2, verbose=0)), model.predict(data, steps=2)
+    return history(found), model.evaluate(data, steps=2, verbose=0), model.predict(data, steps=2)
 
 
 def hdf5(tf):
@@ -278,10 +278,29 @@ def added_layers(tf):
     return [w.name for w in normalized.weights], normalized.predict(np.array([[1, 2, 4.0]])), model.predict(inputs)
 
 
+def estimators(tf):
+    layers, folder = tf.keras.layers, tempfile.mkdtemp()
+    x, y = tf.keras.Input((3,), name="x"), numbers(4).rand(8, 3).astype("f")
+    hidden = layers.BatchNormalization()(layers.Dense(4, activation="relu")(x))
+    model = set_weights(tf.keras.Model(x, layers.Dense(1)(hidden)))
+    # TensorFlow's Estimator begins with other moving averages than the model's: it takes what is trained alone.
+    model.layers[2].set_weights([np.ones(4), np.zeros(4), np.zeros(4), np.ones(4)])
+    model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    made = tf.keras.estimator.model_to_estimator(model, model_dir=folder)
+
+    def batches():
+        return tf.data.Dataset.from_tensor_slices(({"x": y}, COUNT[:, np.newaxis].astype("f"))).repeat(3).batch(8)
+
+    made.train(batches)
+    found = made.evaluate(batches)
+    predictions = [list(p.values())[0] for p in made.predict(batches)]
+    return {key: float(value) for key, value in found.items()}, predictions[:2], made.latest_checkpoint()[-2:]
+
+
 PROGRAMS = (
     optimizers, convolutions, recurrent, several_outputs, penalties, custom_layer, subclassed_model, phases, callbacks,
     schedules_of_epochs, generators, data_sets, hdf5, checkpoints_of_weights, saved_models, layers_on_tensors,
-    added_layers,
+    added_layers, estimators,
 )  # fmt: skip
 
 

@@ -76,8 +76,10 @@ def variable(value: Any, dtype: DTypeLike | None = None, name: str | None = None
         sparse: Any = SparseTensor(*_sparse_value(value))
         sparse._uses_learning_phase = False
         return sparse
-    trainable = state.variables_are_trainable()
-    made: Any = VariableV1(value, trainable, dtype=dtype, name=name, constraint=constraint, use_resource=True)
+    trainable, collections = state.kind_of_variables()
+    made: Any = VariableV1(
+        value, trainable, collections, dtype=dtype, name=name, constraint=constraint, use_resource=True
+    )
     made._keras_shape = tuple(made.shape.as_list())
     track_variable(made)
     return made
@@ -171,7 +173,7 @@ def hard_sigmoid(x: TensorLike) -> Any:
 # ---- Functions -------------------------------------------------------------------------------------------------------
 
 
-class Function:
+class BackendFunction:
     """A step of the graph as a function of arrays: feeds its inputs, fetches its outputs, makes updates.
 
     Args:
@@ -242,9 +244,9 @@ def _values_of(session: Any, symbolic: dict[Any, Any], feeds: dict[Any, Any]) ->
     return {**found, **{t: _fed(t, value) for t, value in zip(symbolic, values)}}
 
 
-def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any) -> Function:
-    """A `Function`."""
-    return Function(inputs, outputs, updates, name, **kwargs)
+def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any) -> BackendFunction:
+    """A `BackendFunction`."""
+    return BackendFunction(inputs, outputs, updates, name, **kwargs)
 
 
 # ---- Loops over time -------------------------------------------------------------------------------------------------

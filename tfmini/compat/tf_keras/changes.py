@@ -61,6 +61,7 @@ def _to_snake_case(name: str) -> str:
 
 HELPERS: dict[str, Any] = {
     "_unique_name": state.unique_name,
+    "_track_all_variables": state.track_all_variables,
     "_in_scope": state.is_in_phase_scope,
     "_output_shape": _output_shape,
     "_call_in_scope": _call_in_scope,
@@ -81,10 +82,10 @@ def apply(root: ModuleType) -> None:
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     _change_models(root)
-    from tfmini.compat.tf_keras import added_layers, fitting, optimizing, saving
+    from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
-    for part in (optimizing, added_layers, fitting, saving):
+    for part in (optimizing, added_layers, fitting, saving, estimator):
         part.apply(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
 
@@ -142,7 +143,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         initializer = initializer or ("glorot_uniform" if dtypes.as_dtype(dtype).is_floating else "zeros")
         trains = trainable is not False
         sizes = tuple(int(size) for size in as_tuple(TensorShape(shape or ()).as_list()))
-        with state.variables_train(trains):
+        with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
             weight = K.variable(
                 initializers.get(initializer)(sizes, dtype=dtype), dtype=dtype, name=name, constraint=constraint
             )

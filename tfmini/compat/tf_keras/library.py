@@ -46,6 +46,12 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("if not os.path.exists(_config_path):", "if False:"),
         ("    sys.stderr.write('Using TensorFlow backend.\\n')\n", ""),
     ],
+    "backend.tensorflow_backend": [
+        (
+            "        v1_variable_initialization()\n",
+            "        _track_all_variables()\n",
+        ),  # without a session for each function
+    ],
     "engine.base_layer": [
         (
             "name = _to_snake_case(prefix) + '_' + str(K.get_uid(prefix))",

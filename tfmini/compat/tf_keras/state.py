@@ -17,6 +17,7 @@ import numpy as np
 
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.identity import placeholder_with_default
@@ -131,23 +132,36 @@ def set_session(session: Any) -> None:
     _session.value = session
 
 
-_trainable = threading.local()
+_kind = threading.local()
+_LOCAL = (GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES)
 
 
 @contextmanager
-def variables_train(trainable: bool) -> Iterator[None]:
-    """Says whether an optimizer of ``tf.train`` trains the variables that Keras makes in a ``with`` block."""
-    before = variables_are_trainable()
-    _trainable.value = trainable
+def variables_train(trainable: bool, local: bool = False) -> Iterator[None]:
+    """Says what the variables are that Keras makes in a ``with`` block.
+
+    Args:
+      trainable: whether an optimizer of ``tf.train`` trains them.
+      local: whether they are a metric's, which no checkpoint has.
+    """
+    before = kind_of_variables()
+    _kind.value = (trainable, _LOCAL if local else None)
     try:
         yield
     finally:
-        _trainable.value = before
+        _kind.value = before
 
 
-def variables_are_trainable() -> bool:
-    """What `variables_train` says; True outside."""
-    return getattr(_trainable, "value", True)
+def kind_of_variables() -> tuple[bool, Any]:
+    """What `variables_train` says: whether they are trained, and their collections (None: the usual ones)."""
+    return getattr(_kind, "value", (True, None))
+
+
+def track_all_variables() -> None:
+    """Lets `get_session` initialize all variables that the default graph has so far, the program's too."""
+    graph = get_default_graph()
+    for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
+        track_variable(variable)
 
 
 def track_variable(variable: Any) -> None:
