@@ -15,7 +15,6 @@ import pytest
 import tfmini as tf
 from tfmini.graph.device_types import FAKE_ENV
 from tfmini.graph.op_types import OPS
-from tfmini.xla.execution import CompiledStretch
 
 jax = pytest.importorskip("jax")
 
@@ -213,7 +212,7 @@ def test_out_of_memory_names_the_variables_that_hold_it(monkeypatch: pytest.Monk
                 "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1200000 bytes."
             )
 
-        monkeypatch.setattr("tfmini.xla.execution.CompiledStretch._trace", no_room)
+        monkeypatch.setattr("tfmini.xla.execution.CompiledStretch.trace", no_room)
         with pytest.raises(tf.errors.ResourceExhaustedError, match=r"OOM on .*GPU:0 in the ops from 'more'") as caught:
             session.run(more)
     assert "large (1.1 MiB)" in caught.value.message
@@ -254,10 +253,10 @@ def test_changing_shapes_are_reported(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_long_compilation_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     said = threading.Event()
     monkeypatch.setattr("tfmini.xla.execution.PATIENCE_S", 0.0)
-    report = CompiledStretch._say_that_it_compiles
-    monkeypatch.setattr(CompiledStretch, "_say_that_it_compiles", lambda self: (report(self), said.set()))
-    trace = CompiledStretch._trace
-    monkeypatch.setattr(CompiledStretch, "_trace", lambda self, *args: said.wait(60) and trace(self, *args))
+    stretch = importlib.import_module("tfmini.xla.execution").CompiledStretch
+    report, trace = stretch.report_long_compilation, stretch.trace
+    monkeypatch.setattr(stretch, "report_long_compilation", lambda self: (report(self), said.set()))
+    monkeypatch.setattr(stretch, "trace", lambda self, *args: said.wait(60) and trace(self, *args))
     with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
         session.run(tf.placeholder_with_default([1.0], [1]) * 2 + 1)
     assert "XLA still compiles 2 ops for /job:localhost" in caplog.text

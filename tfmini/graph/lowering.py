@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tfmini import dtypes
 from tfmini.graph.node import MADE_BY_PASSES, Node, output_dtypes
@@ -44,6 +44,9 @@ class _Later:
     def __getattr__(self, attribute: str) -> Any:
         return getattr(import_module(self._name), attribute)
 
+
+DeviceValue: TypeAlias = Any
+"""A value in a lowering: a traced array of JAX's, or a numpy array where the value is known; of a variable, a cell."""
 
 jax: Any = _Later("jax")
 jnp: Any = _Later("jax.numpy")

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jax, jnp, lower, lower_on_host
+from tfmini.dtypes import DType
+from tfmini.graph.lowering import DeviceValue, jax, jnp, lower, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.numerics import philox
 from tfmini.ops.array.kernel_arguments import refuse
@@ -24,7 +25,7 @@ from tfmini.ops.training import forms
 
 
 def _update(form: Any, rule: Callable[..., None], attr: str) -> Callable[..., Any]:
-    def update(*inputs: Any, node: Node) -> Any:
+    def update(*inputs: DeviceValue, node: Node) -> Any:
         states, gradient, hyper = form.split(inputs)
         cells = [state.read() for state in states]
         grad = gradient[0]
@@ -45,7 +46,7 @@ def _update(form: Any, rule: Callable[..., None], attr: str) -> Callable[..., An
 
 
 def _apply(
-    wrap: Callable[[Any], Any], rule: Callable[..., None], arrays: list[Any], grad: Any, hyper: list[Any]
+    wrap: Callable[[Any], Any], rule: Callable[..., None], arrays: list[Any], grad: DeviceValue, hyper: list[Any]
 ) -> list[Any]:
     traced = [wrap(jnp.asarray(array)) for array in arrays]
     scratch = wrap(jnp.zeros(traced[0].value.shape, traced[0].value.dtype))
@@ -53,13 +54,13 @@ def _apply(
     return [array.value for array in traced]
 
 
-def _check_shapes(states: Any, cells: list[Any], grad: Any) -> None:
+def _check_shapes(states: DeviceValue, cells: list[Any], grad: DeviceValue) -> None:
     for name, value in (("grad", grad), *((s.state.name, c) for s, c in zip(states, cells))):
         if value.shape != cells[0].shape:
             refuse(f"var and {name} do not have the same shape{list(cells[0].shape)} {list(value.shape)}")
 
 
-def _rows(apply: Callable[..., list[Any]], arrays: list[Any], grad: Any, indices: Any) -> list[Any]:
+def _rows(apply: Callable[..., list[Any]], arrays: list[Any], grad: DeviceValue, indices: DeviceValue) -> list[Any]:
     """Updates some rows. A row that is named twice is updated twice, in order: the k-th round has the k-th mentions."""
     indices = jnp.asarray(indices)
     count = indices.shape[0]
@@ -67,7 +68,7 @@ def _rows(apply: Callable[..., list[Any]], arrays: list[Any], grad: Any, indices
     if not count:
         return arrays
 
-    def round_(state: Any) -> Any:
+    def round_(state: DeviceValue) -> Any:
         number, values = state
         now = jnp.where((earlier == number) & (indices >= 0), indices, arrays[0].shape[0])
         rows = [jnp.take(value, now, 0, mode="clip") for value in values]
@@ -101,7 +102,7 @@ def _stream(node: Node) -> Callable[..., Any]:
     generator = philox.PhiloxGenerator(seed, seed2)
     key = seed & 0xFFFFFFFFFFFFFFFF
 
-    def draw(kind: str, *sizes: Any) -> Any:
+    def draw(kind: str, *sizes: DeviceValue) -> Any:
         if kind == "permutation":
             return philox.permutation(generator, sizes[0]).astype(np.int32)
         if kind == "row_doubles":
@@ -113,7 +114,7 @@ def _stream(node: Node) -> Callable[..., Any]:
     return draw
 
 
-def _words(counter: Any, offsets: Any) -> Any:
+def _words(counter: DeviceValue, offsets: DeviceValue) -> Any:
     """The blocks at the counter plus offsets (uint64): uint32 of shape [..., 4], as `PhiloxGenerator.blocks_at`."""
     wide = counter.astype(jnp.uint64)
     low, high = wide[0] | wide[1] << 32, wide[2] | wide[3] << 32
@@ -130,21 +131,21 @@ def _words(counter: Any, offsets: Any) -> Any:
     return jnp.stack([c0, c1, c2, c3], -1)
 
 
-def _blocks(counter: Any, count: int) -> Any:
+def _blocks(counter: DeviceValue, count: int) -> Any:
     return _words(counter, jnp.arange(count, dtype=jnp.uint64))
 
 
-def _float32(words: Any) -> Any:
+def _float32(words: DeviceValue) -> Any:
     bits = words & jnp.uint32(0x7FFFFF) | jnp.uint32(127 << 23)
     return jax.lax.bitcast_convert_type(bits, jnp.float32) - jnp.float32(1)
 
 
-def _float64(high: Any, low: Any) -> Any:
+def _float64(high: DeviceValue, low: DeviceValue) -> Any:
     bits = (high & jnp.uint32(0xFFFFF)).astype(jnp.uint64) << 32 | low.astype(jnp.uint64) | jnp.uint64(1023 << 52)
     return jax.lax.bitcast_convert_type(bits, jnp.float64) - 1.0
 
 
-def _uniform(counter: Any, size: int, dtype: Any) -> Any:
+def _uniform(counter: DeviceValue, size: int, dtype: np.dtype[Any]) -> Any:
     if dtype == np.float64:
         words = _blocks(counter, -(-size // 2))
         return _float64(words[:, 0::2].ravel(), words[:, 1::2].ravel())[:size]
@@ -156,7 +157,7 @@ def _uniform(counter: Any, size: int, dtype: Any) -> Any:
     return jax.lax.bitcast_convert_type(bits, dtype) - jnp.asarray(1, dtype)
 
 
-def _box_muller32(words: Any) -> Any:
+def _box_muller32(words: DeviceValue) -> Any:
     pairs = words.reshape(-1, 2)
     u1 = jnp.maximum(_float32(pairs[:, 0]), jnp.float32(1.0e-7))
     angle = (2 * np.pi * _float32(pairs[:, 1]).astype(jnp.float64)).astype(jnp.float32).astype(jnp.float64)
@@ -166,7 +167,7 @@ def _box_muller32(words: Any) -> Any:
     return jnp.stack(turned, 1).reshape(words.shape)
 
 
-def _box_muller64(words: Any) -> Any:
+def _box_muller64(words: DeviceValue) -> Any:
     fours = words.reshape(-1, 4)
     u1 = jnp.maximum(_float64(fours[:, 0], fours[:, 1]), 1.0e-7)
     angle = 2 * np.pi * _float64(fours[:, 2], fours[:, 3])
@@ -174,19 +175,19 @@ def _box_muller64(words: Any) -> Any:
     return jnp.stack([jnp.sin(angle) * radius, jnp.cos(angle) * radius], 1).reshape(-1)
 
 
-def _normal(counter: Any, size: int, dtype: Any) -> Any:
+def _normal(counter: DeviceValue, size: int, dtype: np.dtype[Any]) -> Any:
     if dtype == np.float64:
         return _box_muller64(_blocks(counter, -(-size // 2)))[:size]
     return _box_muller32(_blocks(counter, -(-size // 4)).ravel())[:size].astype(dtype)
 
 
-def _truncated(counter: Any, size: int, dtype: Any) -> Any:
+def _truncated(counter: DeviceValue, size: int, dtype: np.dtype[Any]) -> Any:
     """As `philox.truncated_normal`: each group takes its first candidates within two deviations."""
     group, transform = (2, _box_muller64) if dtype == np.float64 else (4, _box_muller32)
     stride, count = group * philox.RESERVED_PER_OUTPUT // 4, -(-size // group)
     starts = jnp.arange(count, dtype=jnp.uint64) * jnp.uint64(stride)
 
-    def round_(state: Any) -> Any:
+    def round_(state: DeviceValue) -> Any:
         number, filled, out = state
         words = _words(counter, starts + number)
         candidates = transform(words.reshape(-1)).reshape(count, -1)
@@ -204,7 +205,7 @@ def _truncated(counter: Any, size: int, dtype: Any) -> Any:
 
 def _random(op: str, function: Callable[..., Any]) -> None:
     @lower(op, host="shape", draw=_stream)
-    def _draw(draw: Callable[..., Any], shape: Any, *, dtype: Any) -> Any:
+    def _draw(draw: Callable[..., Any], shape: DeviceValue, *, dtype: DType) -> Any:
         sizes = tuple(shape.tolist())
         size = int(np.prod(sizes))
         return function(draw("counter", size), size, dtype.numpy).reshape(sizes)
@@ -216,7 +217,9 @@ _random("TruncatedNormal", _truncated)
 
 
 @lower("RandomUniformInt", host="shape minval maxval", draw=_stream)
-def _uniform_int(draw: Callable[..., Any], shape: Any, minval: Any, maxval: Any, *, node: Node) -> Any:
+def _uniform_int(
+    draw: Callable[..., Any], shape: DeviceValue, minval: DeviceValue, maxval: DeviceValue, *, node: Node
+) -> Any:
     sizes, low, high = tuple(shape.tolist()), int(minval), int(maxval)
     if low >= high:
         refuse(f"Need minval < maxval, got {low} >= {high}")
@@ -231,14 +234,14 @@ def _uniform_int(draw: Callable[..., Any], shape: Any, minval: Any, maxval: Any,
 
 
 @lower("RandomShuffle", draw=_stream)
-def _shuffle(draw: Callable[..., Any], value: Any) -> Any:
+def _shuffle(draw: Callable[..., Any], value: DeviceValue) -> Any:
     if value.ndim == 0 or value.shape[0] < 2 or not value.size:
         return value
     return jnp.asarray(value)[draw("permutation", value.shape[0])]
 
 
 @lower("Multinomial", host="num_samples", draw=_stream)
-def _multinomial(draw: Callable[..., Any], logits: Any, count: Any, *, output_dtype: Any) -> Any:
+def _multinomial(draw: Callable[..., Any], logits: DeviceValue, count: DeviceValue, *, output_dtype: DType) -> Any:
     wide = logits.astype(jnp.float64)
     finite = jnp.isfinite(wide)
     peak = jnp.max(jnp.where(finite, wide, -jnp.inf), 1, keepdims=True)
@@ -255,22 +258,22 @@ lower("MatrixDeterminant")(lambda value: jnp.linalg.det(value))
 
 
 @lower("MatrixInverse")
-def _inverse(value: Any, *, adjoint: bool) -> Any:
+def _inverse(value: DeviceValue, *, adjoint: bool) -> Any:
     return jnp.linalg.inv(_adjoint(value) if adjoint else value)
 
 
 @lower("MatrixSolve")
-def _solve(matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
+def _solve(matrix: DeviceValue, rhs: DeviceValue, *, adjoint: bool) -> Any:
     return jnp.linalg.solve(_adjoint(matrix) if adjoint else matrix, rhs)
 
 
 @lower("MatrixTriangularSolve")
-def _triangular(matrix: Any, rhs: Any, *, adjoint: bool, node: Node) -> Any:
+def _triangular(matrix: DeviceValue, rhs: DeviceValue, *, adjoint: bool, node: Node) -> Any:
     trans = 2 if adjoint else 0
     return jax.scipy.linalg.solve_triangular(matrix, rhs, trans=trans, lower=node.attrs["lower"])
 
 
-def _adjoint(value: Any) -> Any:
+def _adjoint(value: DeviceValue) -> Any:
     return jnp.conj(jnp.swapaxes(value, -1, -2))
 
 

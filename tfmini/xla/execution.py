@@ -140,7 +140,7 @@ class CompiledStretch:
 
         def run(written: list[Any], read: list[Any], draws: dict[str, list[Any]], args: list[Any]) -> Any:
             self._note_trace(statics, args)
-            return self._trace(kept[-1], statics, draws, written, read, args)[0]
+            return self.trace(kept[-1], statics, draws, written, read, args)[0]
 
         jitted = jax.jit(run, donate_argnums=(0,), in_shardings=self._sharding, out_shardings=self._sharding)
 
@@ -152,7 +152,7 @@ class CompiledStretch:
 
         return call
 
-    def _trace(
+    def trace(
         self, states: Sequence[Any], statics: Sequence[Any], draws: Any, written: list[Any], read: list[Any],
         args: list[Any],
     ) -> Any:  # fmt: skip
@@ -176,7 +176,7 @@ class CompiledStretch:
             found = []
 
             def run(written: list[Any], read: list[Any], args: list[Any]) -> Any:
-                results, trace = self._trace(states, statics, None, written, read, args)
+                results, trace = self.trace(states, statics, None, written, read, args)
                 found.append(trace.wishes)
                 return results
 
@@ -191,7 +191,7 @@ class CompiledStretch:
         self._traced.append((*(tuple(v.ravel().tolist()) for v in statics), *(v.shape for v in args)))
         self._count += 1
         count = self._count
-        self._patience = threading.Timer(PATIENCE_S, self._say_that_it_compiles)
+        self._patience = threading.Timer(PATIENCE_S, self.report_long_compilation)
         self._patience.daemon = True
         self._patience.start()
         if count == 1:
@@ -209,7 +209,8 @@ class CompiledStretch:
                 self.stretch.device, self.stretch.nodes[0].name, count, name, kinds,
             )  # fmt: skip
 
-    def _say_that_it_compiles(self) -> None:
+    def report_long_compilation(self) -> None:
+        """Says in the log that a compilation goes on."""
         library_logger().warning(
             "XLA still compiles %d ops for %s, after %g s. Later steps with these shapes do not wait for it.",
             len(self.stretch.nodes), self.stretch.device, PATIENCE_S,

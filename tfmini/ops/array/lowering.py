@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel, lower_on_host
+from tfmini.dtypes import DType
+from tfmini.graph.lowering import DeviceValue, jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import slice_index
@@ -16,7 +17,7 @@ from tfmini.ops.array.slicing import slice_index
 
 
 @lower("Identity Snapshot StopGradient PreventGradient GuaranteeConst DeepCopy")
-def _identity(value: Any) -> Any:
+def _identity(value: DeviceValue) -> Any:
     return value
 
 
@@ -36,7 +37,7 @@ lower_as_kernel("LinSpace", host="start stop num")
 
 
 @lower("Cast")
-def _cast(x: Any, *, DstT: Any, SrcT: Any) -> Any:  # noqa: N803 - the names of the attrs
+def _cast(x: DeviceValue, *, DstT: DType, SrcT: DType) -> Any:  # noqa: N803 - the names of the attrs
     if SrcT.is_complex and not DstT.is_complex:
         x = x.real
     if DstT.name == "bool":
@@ -47,12 +48,12 @@ def _cast(x: Any, *, DstT: Any, SrcT: Any) -> Any:  # noqa: N803 - the names of 
 
 
 @lower("Bitcast")
-def _bitcast(value: Any, *, node: Node) -> Any:
+def _bitcast(value: DeviceValue, *, node: Node) -> Any:
     return lax.bitcast_convert_type(value, node.attrs["type"].numpy)
 
 
 @lower("Reshape", host="shape")
-def _reshape(tensor: Any, shape: Any) -> Any:
+def _reshape(tensor: DeviceValue, shape: DeviceValue) -> Any:
     sizes = shape.tolist()
     if -1 in sizes:
         known = int(np.prod([s for s in sizes if s != -1]))
@@ -67,12 +68,12 @@ def _reshape(tensor: Any, shape: Any) -> Any:
 
 
 @lower("ExpandDims", host="dim")
-def _expand_dims(value: Any, dim: Any) -> Any:
+def _expand_dims(value: DeviceValue, dim: DeviceValue) -> Any:
     return jnp.expand_dims(value, int(dim.reshape(())) if dim.ndim else int(dim))
 
 
 @lower("Squeeze")
-def _squeeze(value: Any, *, squeeze_dims: list[int]) -> Any:
+def _squeeze(value: DeviceValue, *, squeeze_dims: list[int]) -> Any:
     axes = [axis % value.ndim for axis in squeeze_dims] or [i for i, n in enumerate(value.shape) if n == 1]
     return jnp.squeeze(value, tuple(axes))
 
@@ -86,7 +87,7 @@ lower("OnesLike")(lambda value: jnp.ones(value.shape, value.dtype))
 
 
 @lower("Slice", host="begin size")
-def _slice(value: Any, begin: Any, size: Any) -> Any:
+def _slice(value: DeviceValue, begin: DeviceValue, size: DeviceValue) -> Any:
     window = []
     for start, count, total in zip(begin.tolist(), size.tolist(), value.shape):
         stop = total if count == -1 else start + count
@@ -97,17 +98,23 @@ def _slice(value: Any, begin: Any, size: Any) -> Any:
 
 
 @lower("StridedSlice", host="begin end strides")
-def _strided_slice(value: Any, begin: Any, end: Any, strides: Any, *, node: Node) -> Any:
+def _strided_slice(
+    value: DeviceValue, begin: DeviceValue, end: DeviceValue, strides: DeviceValue, *, node: Node
+) -> Any:
     return value[_index(node, begin, end, strides, value.shape)]
 
 
 @lower("StridedSliceGrad", host="shape begin end strides")
-def _strided_slice_grad(shape: Any, begin: Any, end: Any, strides: Any, dy: Any, *, node: Node) -> Any:
+def _strided_slice_grad(
+    shape: DeviceValue, begin: DeviceValue, end: DeviceValue, strides: DeviceValue, dy: DeviceValue, *, node: Node
+) -> Any:
     sizes = tuple(shape.tolist())
     return jnp.zeros(sizes, dy.dtype).at[_index(node, begin, end, strides, sizes)].set(dy)
 
 
-def _index(node: Node, begin: Any, end: Any, strides: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+def _index(
+    node: Node, begin: DeviceValue, end: DeviceValue, strides: DeviceValue, shape: Sequence[int]
+) -> tuple[Any, ...]:
     """The index of a strided slice. JAX does not refuse a number out of range, as this does."""
     found = slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), len(shape))
     rest = len(shape) - sum(item is not None and item is not Ellipsis for item in found)
@@ -129,7 +136,7 @@ lower("ConcatV2", host="axis")(lambda values, axis: _concat(values, axis))
 lower("Concat", host="concat_dim")(lambda concat_dim, values: _concat(values, concat_dim))
 
 
-def _concat(values: Sequence[Any], axis: Any) -> Any:
+def _concat(values: Sequence[Any], axis: DeviceValue) -> Any:
     shapes = {np.shape(v)[:axis] + np.shape(v)[int(axis) % max(np.ndim(v), 1) + 1 :] for v in values}
     if len({np.ndim(v) for v in values}) > 1:
         refuse(f"ConcatOp : Ranks of all input tensors should match: {[np.shape(v) for v in values]} ({len(shapes)})")
@@ -144,7 +151,7 @@ lower("Split", host="split_dim")(
 
 
 @lower("SplitV", host="size_splits split_dim")
-def _split_v(value: Any, size_splits: Any, split_dim: Any) -> Any:
+def _split_v(value: DeviceValue, size_splits: DeviceValue, split_dim: DeviceValue) -> Any:
     sizes, axis = size_splits.tolist(), int(split_dim)
     if -1 in sizes:
         sizes[sizes.index(-1)] = value.shape[axis] - sum(s for s in sizes if s != -1)
@@ -164,19 +171,19 @@ lower("PadV2", host="paddings")(
 
 
 @lower("Roll", host="shift axis")
-def _roll(value: Any, shift: Any, axis: Any) -> Any:
+def _roll(value: DeviceValue, shift: DeviceValue, axis: DeviceValue) -> Any:
     for amount, where in zip(shift.reshape(-1).tolist(), axis.reshape(-1).tolist()):
         value = jnp.roll(value, amount, where)
     return value
 
 
 @lower("MirrorPad", host="paddings")
-def _mirror_pad(value: Any, paddings: Any, *, mode: bytes) -> Any:
+def _mirror_pad(value: DeviceValue, paddings: DeviceValue, *, mode: bytes) -> Any:
     return jnp.pad(value, paddings.tolist(), mode=mode.decode().lower())
 
 
 @lower("MirrorPadGrad", host="paddings")
-def _mirror_pad_grad(grad: Any, paddings: Any, *, mode: bytes) -> Any:
+def _mirror_pad_grad(grad: DeviceValue, paddings: DeviceValue, *, mode: bytes) -> Any:
     from jax import vjp
 
     before = [n - a - b for n, (a, b) in zip(grad.shape, paddings.tolist())]
@@ -185,7 +192,7 @@ def _mirror_pad_grad(grad: Any, paddings: Any, *, mode: bytes) -> Any:
 
 
 @lower("ReverseSequence")
-def _reverse_sequence(value: Any, lengths: Any, *, seq_dim: int, batch_dim: int) -> Any:
+def _reverse_sequence(value: DeviceValue, lengths: DeviceValue, *, seq_dim: int, batch_dim: int) -> Any:
     moved = jnp.moveaxis(value, (batch_dim, seq_dim), (0, 1))
     steps = jnp.arange(moved.shape[1])
     turned = jnp.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
@@ -202,11 +209,11 @@ lower_as_kernel("BatchToSpaceND", host="block_shape crops")
 
 
 @lower("Gather")
-def _gather(params: Any, indices: Any) -> Any:
+def _gather(params: DeviceValue, indices: DeviceValue) -> Any:
     return rows(params, indices, 0)
 
 
-def rows(params: Any, indices: Any, axis: int) -> Any:
+def rows(params: DeviceValue, indices: DeviceValue, axis: int) -> Any:
     """The rows of an axis by their numbers; zeros for a number out of range, negative ones included."""
     indices = jnp.asarray(indices)
     inside = jnp.where(indices < 0, params.shape[axis], indices)
@@ -214,11 +221,11 @@ def rows(params: Any, indices: Any, axis: int) -> Any:
 
 
 @lower("GatherV2", host="axis")
-def _gather_v2(params: Any, indices: Any, axis: Any, *, batch_dims: int) -> Any:
+def _gather_v2(params: DeviceValue, indices: DeviceValue, axis: DeviceValue, *, batch_dims: int) -> Any:
     return gather(params, indices, int(axis) % max(params.ndim, 1), batch_dims % max(indices.ndim + 1, 1))
 
 
-def gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+def gather(params: DeviceValue, indices: DeviceValue, axis: int, batch_dims: int) -> Any:
     """`rows` per element of the first ``batch_dims`` axes, which both have."""
     if not batch_dims:
         return rows(params, indices, axis)
@@ -228,11 +235,11 @@ def gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
 
 
 @lower("GatherNd")
-def _gather_nd(params: Any, indices: Any) -> Any:
+def _gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
     return gather_nd(params, indices)
 
 
-def gather_nd(params: Any, indices: Any) -> Any:
+def gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
     """The slices at index vectors; zeros for one out of range."""
     where = places(indices, params.shape)
     if not where:
@@ -240,14 +247,14 @@ def gather_nd(params: Any, indices: Any) -> Any:
     return jnp.asarray(params).at[where].get(mode="fill", fill_value=0)
 
 
-def places(indices: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+def places(indices: DeviceValue, shape: Sequence[int]) -> tuple[Any, ...]:
     """Index vectors as an index per axis; a negative number is out of range."""
     indices = jnp.asarray(indices)
     return tuple(jnp.where(indices[..., i] < 0, shape[i], indices[..., i]) for i in range(indices.shape[-1]))
 
 
 @lower("ScatterNd", host="shape")
-def _scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
+def _scatter_nd(indices: DeviceValue, updates: DeviceValue, shape: DeviceValue) -> Any:
     sizes = shape.tolist()
     return jnp.zeros(sizes, updates.dtype).at[places(indices, sizes)].add(updates, mode="drop")
 
@@ -260,7 +267,9 @@ lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.sh
 
 
 @lower("OneHot", host="depth")
-def _one_hot(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: int) -> Any:
+def _one_hot(
+    indices: DeviceValue, depth: DeviceValue, on_value: DeviceValue, off_value: DeviceValue, *, axis: int
+) -> Any:
     indices = jnp.asarray(indices)
     place = indices.ndim if axis == -1 else axis
     shape = [1] * (indices.ndim + 1)
@@ -270,7 +279,7 @@ def _one_hot(indices: Any, depth: Any, on_value: Any, off_value: Any, *, axis: i
 
 
 @lower("InvertPermutation")
-def _invert(x: Any) -> Any:
+def _invert(x: DeviceValue) -> Any:
     return jnp.zeros_like(x).at[x].set(jnp.arange(x.shape[0], dtype=x.dtype))
 
 
@@ -278,7 +287,7 @@ def _invert(x: Any) -> Any:
 
 
 @lower("MatrixBandPart", host="num_lower num_upper")
-def _band(value: Any, lower_: Any, upper: Any) -> Any:
+def _band(value: DeviceValue, lower_: DeviceValue, upper: DeviceValue) -> Any:
     row, column = jnp.arange(value.shape[-2])[:, None], jnp.arange(value.shape[-1])
     low, up = int(lower_), int(upper)
     inside = ((low < 0) | (row - column <= low)) & ((up < 0) | (column - row <= up))
@@ -286,7 +295,7 @@ def _band(value: Any, lower_: Any, upper: Any) -> Any:
 
 
 @lower("MatrixDiag")
-def _matrix_diag(diagonal: Any) -> Any:
+def _matrix_diag(diagonal: DeviceValue) -> Any:
     return jnp.where(jnp.eye(diagonal.shape[-1], dtype=bool), diagonal[..., None], jnp.zeros((), diagonal.dtype))
 
 
@@ -294,18 +303,18 @@ lower("MatrixDiagPart")(lambda value: jnp.diagonal(value, axis1=-2, axis2=-1))
 
 
 @lower("MatrixSetDiag")
-def _set_diag(value: Any, diagonal: Any) -> Any:
+def _set_diag(value: DeviceValue, diagonal: DeviceValue) -> Any:
     places_ = jnp.arange(min(value.shape[-2:]))
     return jnp.asarray(value).at[..., places_, places_].set(diagonal)
 
 
 @lower("Diag")
-def _diag(diagonal: Any) -> Any:
+def _diag(diagonal: DeviceValue) -> Any:
     return jnp.diag(jnp.ravel(diagonal)).reshape(diagonal.shape * 2)
 
 
 @lower("DiagPart")
-def _diag_part(value: Any) -> Any:
+def _diag_part(value: DeviceValue) -> Any:
     shape = value.shape[: value.ndim // 2]
     size = int(np.prod(shape))
     return jnp.diagonal(value.reshape(size, size)).reshape(shape)

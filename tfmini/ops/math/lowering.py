@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lax, lower, lower_as_kernel, lower_on_host
+from tfmini.graph.lowering import DeviceValue, jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 
 # ---- element by element: the numpy kernels, with JAX's functions in place of numpy's -------------------------------
@@ -39,7 +39,7 @@ lower("Pow")(lambda x, y: jnp.power(x, y))
 
 
 @lower("Div FloorDiv TruncateDiv TruncateMod Mod")
-def _divide(x: Any, y: Any, *, node: Node) -> Any:
+def _divide(x: DeviceValue, y: DeviceValue, *, node: Node) -> Any:
     is_integer = node.attrs["T"].is_integer
     if node.op in ("TruncateMod", "Mod"):
         return lax.rem(*jnp.broadcast_arrays(x, y))
@@ -49,7 +49,7 @@ def _divide(x: Any, y: Any, *, node: Node) -> Any:
 
 
 @lower("Equal NotEqual")
-def _equal(x: Any, y: Any, *, incompatible_shape_error: bool, node: Node) -> Any:
+def _equal(x: DeviceValue, y: DeviceValue, *, incompatible_shape_error: bool, node: Node) -> Any:
     try:
         np.broadcast_shapes(x.shape, y.shape)
     except ValueError:
@@ -60,7 +60,7 @@ def _equal(x: Any, y: Any, *, incompatible_shape_error: bool, node: Node) -> Any
 
 
 @lower("Select")
-def _select(condition: Any, t: Any, e: Any) -> Any:
+def _select(condition: DeviceValue, t: DeviceValue, e: DeviceValue) -> Any:
     if condition.ndim == 1 and t.ndim > 1:
         condition = condition.reshape(condition.shape + (1,) * (t.ndim - 1))
     return jnp.where(condition, t, e)
@@ -82,18 +82,18 @@ def _add_n(inputs: list[Any]) -> Any:
 
 def _reduction(op: str, function: Callable[..., Any]) -> None:
     @lower(op, host="reduction_indices")
-    def _reduce(value: Any, axes: Any, *, keep_dims: bool) -> Any:
+    def _reduce(value: DeviceValue, axes: DeviceValue, *, keep_dims: bool) -> Any:
         value = jnp.asarray(value)
         chosen = tuple(sorted({int(a) % max(value.ndim, 1) for a in np.ravel(axes).tolist()})) if value.ndim else ()
         return function(value, chosen, keep_dims)
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: DeviceValue) -> Any:
     """Half-precision numbers as float32, in which they are added."""
     return value.astype(jnp.float32) if value.dtype.name in ("float16", "bfloat16") else value
 
 
-def _mean(value: Any, axes: tuple[int, ...], keep: bool) -> Any:
+def _mean(value: DeviceValue, axes: tuple[int, ...], keep: bool) -> Any:
     if jnp.issubdtype(value.dtype, jnp.integer):
         count = int(np.prod([value.shape[a] for a in axes]))
         return lax.div(jnp.sum(value, axes, dtype=jnp.int64, keepdims=keep), jnp.int64(max(count, 1)))
@@ -101,7 +101,7 @@ def _mean(value: Any, axes: tuple[int, ...], keep: bool) -> Any:
 
 
 def _extreme(function: Callable[..., Any], is_max: bool) -> Callable[..., Any]:
-    def reduce(value: Any, axes: tuple[int, ...], keep: bool) -> Any:
+    def reduce(value: DeviceValue, axes: tuple[int, ...], keep: bool) -> Any:
         if jnp.issubdtype(value.dtype, jnp.integer):
             limits: tuple[float, float] = np.iinfo(value.dtype).min, np.iinfo(value.dtype).max
         else:
@@ -122,7 +122,7 @@ _reduction("EuclideanNorm", lambda v, axes, keep: jnp.sqrt(jnp.sum(jnp.abs(v) **
 
 
 @lower("ArgMax ArgMin", host="dimension")
-def _arg(value: Any, dimension: Any, *, node: Node) -> Any:
+def _arg(value: DeviceValue, dimension: DeviceValue, *, node: Node) -> Any:
     function = jnp.argmax if node.op == "ArgMax" else jnp.argmin
     if jnp.issubdtype(value.dtype, jnp.inexact):  # a comparison with NaN is false: it is never chosen
         value = jnp.where(jnp.isnan(value), -jnp.inf if node.op == "ArgMax" else jnp.inf, value)
@@ -130,7 +130,7 @@ def _arg(value: Any, dimension: Any, *, node: Node) -> Any:
 
 
 @lower("Cumsum Cumprod", host="axis")
-def _cumulate(x: Any, axis: Any, *, exclusive: bool, reverse: bool, node: Node) -> Any:
+def _cumulate(x: DeviceValue, axis: DeviceValue, *, exclusive: bool, reverse: bool, node: Node) -> Any:
     where = int(axis) % x.ndim
     x = jnp.flip(x, where) if reverse else x
     if exclusive:
@@ -141,18 +141,18 @@ def _cumulate(x: Any, axis: Any, *, exclusive: bool, reverse: bool, node: Node) 
 
 
 @lower("TopKV2", host="k")
-def _top_k(value: Any, k: Any) -> Any:
+def _top_k(value: DeviceValue, k: DeviceValue) -> Any:
     values, indices = lax.top_k(value, int(k))
     return values, indices.astype(jnp.int32)
 
 
 @lower("InTopK")
-def _in_top_k_of_attr(predictions: Any, targets: Any, *, k: int) -> Any:
+def _in_top_k_of_attr(predictions: DeviceValue, targets: DeviceValue, *, k: int) -> Any:
     return _in_top_k(predictions, targets, k)
 
 
 @lower("InTopKV2", host="k")
-def _in_top_k(predictions: Any, targets: Any, k: Any) -> Any:
+def _in_top_k(predictions: DeviceValue, targets: DeviceValue, k: DeviceValue) -> Any:
     inside = (targets >= 0) & (targets < predictions.shape[1])
     wanted = jnp.take_along_axis(predictions, jnp.where(inside, targets, 0)[:, None], 1)
     better = jnp.sum(predictions > wanted, 1)
@@ -163,28 +163,28 @@ def _in_top_k(predictions: Any, targets: Any, k: Any) -> Any:
 # ---- products ------------------------------------------------------------------------------------------------------
 
 
-def _product(a: Any, b: Any) -> Any:
+def _product(a: DeviceValue, b: DeviceValue) -> Any:
     if a.dtype.name in ("float16", "bfloat16"):
         return jnp.matmul(a, b, preferred_element_type=jnp.float32).astype(a.dtype)
     return jnp.matmul(a, b)
 
 
 @lower("MatMul")
-def _matmul(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any:
+def _matmul(a: DeviceValue, b: DeviceValue, *, transpose_a: bool, transpose_b: bool) -> Any:
     return _product(a.T if transpose_a else a, b.T if transpose_b else b)
 
 
 @lower("SparseMatMul")
-def _sparse_matmul(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any:
+def _sparse_matmul(a: DeviceValue, b: DeviceValue, *, transpose_a: bool, transpose_b: bool) -> Any:
     return _product((a.T if transpose_a else a).astype(jnp.float32), (b.T if transpose_b else b).astype(jnp.float32))
 
 
 @lower("BatchMatMul BatchMatMulV2")
-def _batch_matmul(x: Any, y: Any, *, adj_x: bool, adj_y: bool) -> Any:
+def _batch_matmul(x: DeviceValue, y: DeviceValue, *, adj_x: bool, adj_y: bool) -> Any:
     return _product(_adjoint(x) if adj_x else x, _adjoint(y) if adj_y else y)
 
 
-def _adjoint(value: Any) -> Any:
+def _adjoint(value: DeviceValue) -> Any:
     return jnp.conj(jnp.swapaxes(value, -1, -2))
 
 
@@ -201,7 +201,7 @@ lower_on_host("Betainc Zeta Polygamma IgammaGradA RandomGammaGrad CumulativeLogs
 
 def _segments(name: str, function: str) -> None:
     @lower(f"UnsortedSegment{name}", host="num_segments")
-    def _unsorted(data: Any, ids: Any, count: Any) -> Any:
+    def _unsorted(data: DeviceValue, ids: DeviceValue, count: DeviceValue) -> Any:
         total = int(count)
         ids = jnp.asarray(ids)
         flat = jnp.where(ids < 0, total, ids).reshape(-1)
@@ -211,7 +211,7 @@ def _segments(name: str, function: str) -> None:
         return getattr(whole.at[flat], function)(values, mode="drop")
 
 
-def _neutral(name: str, dtype: Any) -> Any:
+def _neutral(name: str, dtype: np.dtype[Any]) -> Any:
     if name in ("Sum", "Prod"):
         return 0 if name == "Sum" else 1
     limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else jnp.finfo(dtype)
@@ -224,11 +224,13 @@ for _name, _function in (("Sum", "add"), ("Prod", "multiply"), ("Max", "max"), (
 
 @lower("SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments",
        host="num_segments")  # fmt: skip
-def _sparse_segments(data: Any, indices: Any, ids: Any, count: Any, *, node: Node) -> Any:
+def _sparse_segments(
+    data: DeviceValue, indices: DeviceValue, ids: DeviceValue, count: DeviceValue, *, node: Node
+) -> Any:
     return _scaled(node.op, jnp.take(data, indices, 0, mode="fill", fill_value=0), ids, int(count))
 
 
-def _scaled(op: str, rows: Any, ids: Any, total: int) -> Any:
+def _scaled(op: str, rows: DeviceValue, ids: DeviceValue, total: int) -> Any:
     """The sums of segments, divided as the op says."""
     sums = jnp.zeros((total, *rows.shape[1:]), rows.dtype).at[ids].add(rows, mode="drop")
     if "SegmentSum" in op:
@@ -236,20 +238,22 @@ def _scaled(op: str, rows: Any, ids: Any, total: int) -> Any:
     return sums / _sizes(op, ids, total, rows).reshape(-1, *[1] * (rows.ndim - 1))
 
 
-def _sizes(op: str, ids: Any, total: int, rows: Any) -> Any:
+def _sizes(op: str, ids: DeviceValue, total: int, rows: DeviceValue) -> Any:
     sizes = jnp.maximum(jnp.zeros(total, rows.dtype).at[ids].add(1, mode="drop"), 1)
     return jnp.sqrt(sizes) if "SqrtN" in op else sizes
 
 
 @lower("SparseSegmentMeanGrad SparseSegmentSqrtNGrad", host="output_dim0")
-def _sparse_segment_grad(grad: Any, indices: Any, ids: Any, count: Any, *, node: Node) -> Any:
+def _sparse_segment_grad(
+    grad: DeviceValue, indices: DeviceValue, ids: DeviceValue, count: DeviceValue, *, node: Node
+) -> Any:
     sizes = _sizes(node.op, ids, grad.shape[0], grad)
     rows = (grad / sizes.reshape(-1, *[1] * (grad.ndim - 1)))[ids]
     return jnp.zeros((int(count), *grad.shape[1:]), grad.dtype).at[indices].add(rows, mode="drop")
 
 
 @lower("Bincount", host="size")
-def _bincount(values: Any, size: Any, weights: Any) -> Any:
+def _bincount(values: DeviceValue, size: DeviceValue, weights: DeviceValue) -> Any:
     flat = jnp.where(values < 0, int(size), values).reshape(-1)
     added = weights.reshape(-1) if weights.size else jnp.ones(flat.shape, weights.dtype)
     return jnp.zeros(int(size), weights.dtype).at[flat].add(added, mode="drop")
@@ -262,11 +266,11 @@ def _transforms(rank: int, suffix: str) -> None:
     axes = tuple(range(-rank, 0))
 
     @lower(f"FFT{suffix} IFFT{suffix}")
-    def _fft(value: Any, *, node: Node) -> Any:
+    def _fft(value: DeviceValue, *, node: Node) -> Any:
         return (jnp.fft.ifftn if node.op.startswith("I") else jnp.fft.fftn)(value, axes=axes)
 
     @lower(f"RFFT{suffix} IRFFT{suffix}", host="fft_length")
-    def _rfft(value: Any, length: Any, *, node: Node) -> Any:
+    def _rfft(value: DeviceValue, length: DeviceValue, *, node: Node) -> Any:
         return (jnp.fft.irfftn if node.op.startswith("I") else jnp.fft.rfftn)(value, length.tolist(), axes=axes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.errors import UnimplementedError
-from tfmini.graph.lowering import jax, jnp, lax, lower, lower_as_kernel, lower_on_host
+from tfmini.graph.lowering import DeviceValue, jax, jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.numerics.windows import layout_axes
 from tfmini.ops.array.kernel_arguments import refuse
@@ -21,11 +21,11 @@ lower("ReluGrad")(lambda gradients, features: jnp.where(features > 0, gradients,
 
 
 @lower("Relu6Grad")
-def _relu6_grad(gradients: Any, features: Any) -> Any:
+def _relu6_grad(gradients: DeviceValue, features: DeviceValue) -> Any:
     return jnp.where((features > 0) & (features < 6), gradients, jnp.zeros((), gradients.dtype))
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: DeviceValue) -> Any:
     return value.astype(jnp.float32) if value.dtype.name in _HALVES else value
 
 
@@ -36,7 +36,7 @@ lower("LogSoftmax")(lambda logits: jax.nn.log_softmax(_wide(logits)).astype(logi
 
 
 @lower("SoftmaxCrossEntropyWithLogits")
-def _cross_entropy(features: Any, labels: Any) -> Any:
+def _cross_entropy(features: DeviceValue, labels: DeviceValue) -> Any:
     features, labels = jnp.broadcast_arrays(features, labels)
     if features.ndim != 2:
         refuse(f"logits and labels must be either 2-dimensional, or broadcast to 2-dimensional: {features.shape}")
@@ -47,7 +47,7 @@ def _cross_entropy(features: Any, labels: Any) -> Any:
 
 
 @lower("SparseSoftmaxCrossEntropyWithLogits")
-def _sparse_cross_entropy(features: Any, labels: Any) -> Any:
+def _sparse_cross_entropy(features: DeviceValue, labels: DeviceValue) -> Any:
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         refuse(f"logits must be 2-D and labels have one number per row, got {features.shape} and {labels.shape}")
     logs = jax.nn.log_softmax(_wide(features))
@@ -64,7 +64,7 @@ def _sparse_cross_entropy(features: Any, labels: Any) -> Any:
 
 
 @lower("BiasAdd BiasAddV1")
-def _bias_add(value: Any, bias: Any, *, node: Node) -> Any:
+def _bias_add(value: DeviceValue, bias: DeviceValue, *, node: Node) -> Any:
     axis = 1 if node.attrs.get("data_format") == b"NCHW" else value.ndim - 1
     if bias.ndim != 1 or value.ndim < 2 or value.shape[axis] != bias.shape[0]:
         refuse(f"Must provide as many biases as the channels of the input tensor: {bias.shape} vs. {value.shape}")
@@ -72,7 +72,7 @@ def _bias_add(value: Any, bias: Any, *, node: Node) -> Any:
 
 
 @lower("BiasAddGrad")
-def _bias_add_grad(grad: Any, *, data_format: bytes) -> Any:
+def _bias_add_grad(grad: DeviceValue, *, data_format: bytes) -> Any:
     axis = 1 if data_format == b"NCHW" else grad.ndim - 1
     return jnp.sum(_wide(grad), [i for i in range(grad.ndim) if i != axis]).astype(grad.dtype)
 
@@ -82,14 +82,14 @@ lower("L2Loss")(lambda t: (jnp.sum(_wide(t) * _wide(t)) / 2).astype(t.dtype))
 # ---- convolution ---------------------------------------------------------------------------------------------------
 
 
-def _moved(function: Callable[..., Any], layout: bytes, *images: Any) -> Any:
+def _moved(function: Callable[..., Any], layout: bytes, *images: DeviceValue) -> Any:
     """Calls a function of images with the channels last; the result is an image in the layout."""
     order = layout_axes(layout)
     moved = [jnp.transpose(image, order) for image in images]
     return jnp.transpose(function(*moved), np.argsort(order))
 
 
-def _convolve(node: Node, image: Any, filters: Any) -> Any:
+def _convolve(node: Node, image: DeviceValue, filters: DeviceValue) -> Any:
     """A convolution of an image with the channels last."""
     windows = Windows(node.attrs)
     rank = len(windows.positions)
@@ -114,17 +114,17 @@ def _convolve(node: Node, image: Any, filters: Any) -> Any:
 
 
 @lower("Conv2D Conv3D DepthwiseConv2dNative")
-def _conv(image: Any, filters: Any, *, node: Node) -> Any:
+def _conv(image: DeviceValue, filters: DeviceValue, *, node: Node) -> Any:
     return _moved(lambda x: _convolve(node, x, filters), node.attrs["data_format"], image)
 
 
-def _pulled(function: Callable[..., Any], shape: Sequence[int], grad: Any) -> Any:
+def _pulled(function: Callable[..., Any], shape: Sequence[int], grad: DeviceValue) -> Any:
     """The gradient of a function by its argument of this shape; the function must be linear in it."""
     return jax.linear_transpose(function, jax.ShapeDtypeStruct(tuple(shape), grad.dtype))(grad)[0]
 
 
 @lower("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", host="input_sizes")
-def _conv_input(sizes: Any, filters: Any, grad: Any, *, node: Node) -> Any:
+def _conv_input(sizes: DeviceValue, filters: DeviceValue, grad: DeviceValue, *, node: Node) -> Any:
     layout, values = node.attrs["data_format"], sizes.tolist()
     if len(values) == 2 and grad.ndim == 4:
         positions = layout_axes(layout)
@@ -135,7 +135,7 @@ def _conv_input(sizes: Any, filters: Any, grad: Any, *, node: Node) -> Any:
 
 
 @lower("Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter", host="filter_sizes")
-def _conv_filter(image: Any, sizes: Any, grad: Any, *, node: Node) -> Any:
+def _conv_filter(image: DeviceValue, sizes: DeviceValue, grad: DeviceValue, *, node: Node) -> Any:
     order = layout_axes(node.attrs["data_format"])
     image, grad = jnp.transpose(image, order), jnp.transpose(grad, order)
     return _pulled(lambda w: _convolve(node, image, w), sizes.tolist(), grad)
@@ -144,7 +144,7 @@ def _conv_filter(image: Any, sizes: Any, grad: Any, *, node: Node) -> Any:
 # ---- pooling -------------------------------------------------------------------------------------------------------
 
 
-def _windows(node: Node, image: Any) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+def _windows(node: Node, image: DeviceValue) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Window, stride and padding per axis, the channels last."""
     positions = layout_axes(node.attrs["data_format"])
     ksize = [node.attrs["ksize"][axis] for axis in positions]
@@ -155,14 +155,14 @@ def _windows(node: Node, image: Any) -> tuple[list[int], list[int], list[tuple[i
     return ksize, strides, [(0, 0), *((axis.before, axis.after) for axis in axes), (0, 0)]
 
 
-def _max_pooled(node: Node, image: Any) -> Any:
+def _max_pooled(node: Node, image: DeviceValue) -> Any:
     window, strides, padding = _windows(node, image)
     is_integer = jnp.issubdtype(image.dtype, jnp.integer)
     lowest = np.iinfo(image.dtype).min if is_integer else -np.inf
     return lax.reduce_window(image, np.array(lowest, image.dtype), lax.max, window, strides, padding)
 
 
-def _average_pooled(node: Node, image: Any) -> Any:
+def _average_pooled(node: Node, image: DeviceValue) -> Any:
     window, strides, padding = _windows(node, image)
     zero = np.zeros((), image.dtype)
     sums = lax.reduce_window(image, zero, lax.add, window, strides, padding)
@@ -171,18 +171,18 @@ def _average_pooled(node: Node, image: Any) -> Any:
     return sums / counts
 
 
-def _in_layout(node: Node, function: Callable[[Node, Any], Any], *images: Any) -> Any:
+def _in_layout(node: Node, function: Callable[[Node, Any], Any], *images: DeviceValue) -> Any:
     return _moved(lambda *values: function(node, *values), node.attrs["data_format"], *images)
 
 
 @lower("MaxPool MaxPool3D")
-def _max_pool(value: Any, *, node: Node) -> Any:
+def _max_pool(value: DeviceValue, *, node: Node) -> Any:
     return _in_layout(node, _max_pooled, value)
 
 
 @lower("MaxPoolGrad MaxPool3DGrad")
-def _max_pool_grad(image: Any, result: Any, grad: Any, *, node: Node) -> Any:
-    def pull(x: Any, g: Any) -> Any:
+def _max_pool_grad(image: DeviceValue, result: DeviceValue, grad: DeviceValue, *, node: Node) -> Any:
+    def pull(x: DeviceValue, g: DeviceValue) -> Any:
         return jax.vjp(lambda x: _max_pooled(node, x), x)[1](g)[0]
 
     wide = _wide(image)
@@ -190,12 +190,12 @@ def _max_pool_grad(image: Any, result: Any, grad: Any, *, node: Node) -> Any:
 
 
 @lower("AvgPool AvgPool3D")
-def _avg_pool(value: Any, *, node: Node) -> Any:
+def _avg_pool(value: DeviceValue, *, node: Node) -> Any:
     return _in_layout(node, _average_pooled, _wide(value)).astype(value.dtype)
 
 
 @lower("AvgPoolGrad AvgPool3DGrad", host="orig_input_shape")
-def _avg_pool_grad(shape: Any, grad: Any, *, node: Node) -> Any:
+def _avg_pool_grad(shape: DeviceValue, grad: DeviceValue, *, node: Node) -> Any:
     image = [shape.tolist()[axis] for axis in layout_axes(node.attrs["data_format"])]
     pull = lambda g: _pulled(lambda x: _average_pooled(node, x), image, g)  # noqa: E731
     return _moved(pull, node.attrs["data_format"], _wide(grad)).astype(grad.dtype)
@@ -204,13 +204,13 @@ def _avg_pool_grad(shape: Any, grad: Any, *, node: Node) -> Any:
 # ---- normalisation -------------------------------------------------------------------------------------------------
 
 
-def _channels(node: Node, value: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _channels(node: Node, value: DeviceValue) -> tuple[Any, Callable[[Any], Any]]:
     """All pixels with their channels in a row, as float32; and the inverse."""
     first = node.attrs["data_format"].startswith(b"NC")
     moved = jnp.moveaxis(value, 1, -1) if first else value
     flat = moved.reshape(-1, moved.shape[-1]).astype(jnp.float32)
 
-    def restore(rows: Any) -> Any:
+    def restore(rows: DeviceValue) -> Any:
         image = rows.reshape(moved.shape).astype(value.dtype)
         return jnp.moveaxis(image, -1, 1) if first else image
 
@@ -218,7 +218,9 @@ def _channels(node: Node, value: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 
 @lower("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3")
-def _batch_norm(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *, node: Node) -> Any:
+def _batch_norm(
+    x: DeviceValue, scale: DeviceValue, offset: DeviceValue, mean: DeviceValue, variance: DeviceValue, *, node: Node
+) -> Any:
     epsilon, factor = np.float32(node.attrs["epsilon"]), np.float32(node.attrs.get("exponential_avg_factor", 1.0))
     extra = () if node.op != "FusedBatchNormV3" else (np.float32(0),)
     flat, restore = _channels(node, x)
@@ -238,7 +240,15 @@ def _batch_norm(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *, no
 
 
 @lower("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3")
-def _batch_norm_grad(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *rest: Any, node: Node) -> Any:
+def _batch_norm_grad(
+    grad: DeviceValue,
+    x: DeviceValue,
+    scale: DeviceValue,
+    mean: DeviceValue,
+    variance: DeviceValue,
+    *rest: DeviceValue,
+    node: Node,
+) -> Any:
     flat, _ = _channels(node, x)
     dy, restore = _channels(node, grad)
     inverse = lax.rsqrt(variance + np.float32(node.attrs["epsilon"]))
@@ -253,14 +263,14 @@ def _batch_norm_grad(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *r
     return restore(dx), scale_back, offset_back, unused, unused
 
 
-def _local_sums(value: Any, radius: int) -> Any:
+def _local_sums(value: DeviceValue, radius: int) -> Any:
     """The sums over the neighbouring channels."""
     window, ones = (1,) * (value.ndim - 1) + (2 * radius + 1,), (1,) * value.ndim
     padding = [(0, 0)] * (value.ndim - 1) + [(radius, radius)]
     return lax.reduce_window(value, np.zeros((), value.dtype), lax.add, window, ones, padding)
 
 
-def _normalized(node: Node, image: Any) -> Any:
+def _normalized(node: Node, image: DeviceValue) -> Any:
     attrs = node.attrs
     norm = attrs["bias"] + attrs["alpha"] * _local_sums(image * image, attrs["depth_radius"])
     return image * norm ** np.float32(-attrs["beta"])
@@ -270,7 +280,7 @@ lower("LRN")(lambda image, *, node: _normalized(node, _wide(image)).astype(image
 
 
 @lower("LRNGrad")
-def _lrn_grad(grads: Any, image: Any, output: Any, *, node: Node) -> Any:
+def _lrn_grad(grads: DeviceValue, image: DeviceValue, output: DeviceValue, *, node: Node) -> Any:
     pull = jax.vjp(lambda x: _normalized(node, x), _wide(image))[1]
     return pull(_wide(grads))[0].astype(grads.dtype)
 

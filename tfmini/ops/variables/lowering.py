@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.graph.lowering import jnp, lower
+from tfmini.graph.lowering import DeviceValue, jnp, lower
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.lowering import gather, gather_nd, places
@@ -18,7 +18,7 @@ lower("VariableShape", keeps_shape_only=True)(lambda cell, *, out_type: np.array
 
 
 @lower("Assign")
-def _assign(ref: Any, value: Any, *, validate_shape: bool) -> Any:
+def _assign(ref: DeviceValue, value: DeviceValue, *, validate_shape: bool) -> Any:
     if validate_shape:
         declared = ref.state.shape if ref.value is None else ref.value.shape
         if not compatible_raw(declared, value.shape):
@@ -29,26 +29,26 @@ def _assign(ref: Any, value: Any, *, validate_shape: bool) -> Any:
 
 
 @lower("AssignVariableOp")
-def _assign_variable(ref: Any, value: Any) -> Any:
+def _assign_variable(ref: DeviceValue, value: DeviceValue) -> Any:
     ref.value = jnp.asarray(value)
     return ()
 
 
-def _check(ref: Any, value: Any) -> None:
+def _check(ref: DeviceValue, value: DeviceValue) -> None:
     if ref.read().shape != value.shape:
         shapes = f"{format_raw(ref.value.shape)} and {format_raw(value.shape)}"
         refuse(f"Parameters and update must be the same size: {shapes}")
 
 
 @lower("AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp")
-def _assign_add(ref: Any, value: Any, *, node: Node) -> Any:
+def _assign_add(ref: DeviceValue, value: DeviceValue, *, node: Node) -> Any:
     _check(ref, value)
     ref.value = ref.value + value if "Add" in node.op else ref.value - value
     return ref if node.op in ("AssignAdd", "AssignSub") else ()
 
 
 @lower("ResourceGather")
-def _gather(cell: Any, indices: Any, *, batch_dims: int) -> Any:
+def _gather(cell: DeviceValue, indices: DeviceValue, *, batch_dims: int) -> Any:
     return gather(cell.read(), indices, batch_dims, batch_dims)
 
 
@@ -59,7 +59,7 @@ lower("ResourceGatherNd")(lambda cell, indices: gather_nd(cell.read(), indices))
 
 def _scatter(name: str, function: Callable[[Any, Any], Any]) -> None:
     @lower(f"Scatter{name} ResourceScatter{name}")
-    def _rows(ref: Any, indices: Any, updates: Any, *, node: Node) -> Any:
+    def _rows(ref: DeviceValue, indices: DeviceValue, updates: DeviceValue, *, node: Node) -> Any:
         value = ref.read()
         wanted = (*indices.shape, *value.shape[1:])
         if updates.ndim and updates.shape != wanted:
@@ -88,7 +88,7 @@ for _name, _function in _FUNCTIONS.items():
 
 def _scatter_nd(name: str, function: Callable[[Any, Any], Any]) -> None:
     @lower(f"ScatterNd{name} ResourceScatterNd{name}")
-    def _nd(ref: Any, indices: Any, updates: Any, *, node: Node) -> Any:
+    def _nd(ref: DeviceValue, indices: DeviceValue, updates: DeviceValue, *, node: Node) -> Any:
         value = ref.read()
         ref.value = function(value.at[places(indices, value.shape)], updates)
         return () if node.op.startswith("Resource") else ref
