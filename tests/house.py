@@ -22,6 +22,8 @@ SHORT_FILE = 100  # lines
 GENERATED = ("*_pb2.py", "tfmini/public_names.py", "tfmini/compat/exported_names.py")
 # What a namedtuple offers to everybody, what the operating system names so, and what Jupyter asks an object for.
 NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit", "_repr_html_"}
+# Names of TensorFlow that Keras reads: tests are of these very names.
+NOT_PRIVATE |= {"_as_graph_element", "_dims", "_apply_device_functions", "_make_callable_from_options"}
 LOCK_WORDS = ("lock", "cond", "mutex")
 
 
@@ -170,18 +172,19 @@ def numbers() -> dict[str, float]:
 
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
-    "files": 480,
+    # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store.
+    "files": 545,
     "files under 100 lines": 100,
-    "lines without generated files": 144_200,  # (128,000)
-    "packages": 17,
+    "lines without generated files": 159_000,  # (128,000)
+    "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 8,
+    "parameters annotated as Any, %": 9.5,
     "lock blocks in runtime and rpc": 100,
-    "private members reached from tests": 96,
+    "private members reached from tests": 100,
 }
 
 

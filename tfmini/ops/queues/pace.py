@@ -99,6 +99,11 @@ class ClocksState(WaitingState):
             self.ended[worker] = None
         self.changed()
 
+    def go_on_when(self, wait: Wait, worker: int, staleness: int) -> None:
+        """Answers once no other worker is over ``staleness`` rounds behind."""
+        self.at(worker)  # refused here if it has left
+        self.submit(self.lines[0], _Pace(wait, self, worker, staleness))
+
 
 class _Pace(Attempt):
     """Waits until no worker is more than ``staleness`` rounds behind one."""
@@ -147,9 +152,7 @@ def _tick(state: ClocksState, worker: Array) -> Any:
 def _wait(wait: Wait, state: ClocksState, worker: Array, staleness: Array) -> None:
     if staleness < 0:
         refuse(f"staleness must not be negative: {int(staleness)}")
-    index = _index(state, worker)
-    state.at(index)  # refused here if it has left
-    state.submit(state.lines[0], _Pace(wait, state, index, int(staleness)))
+    state.go_on_when(wait, _index(state, worker), int(staleness))
 
 
 @clock_enter.kernel("CPU")
@@ -233,8 +236,8 @@ class RoundsState(WaitingState):
             self.present.add(worker)
             return self.ended, worker in self.arrived
 
-    def arrive(self, worker: int, ended: int) -> None:
-        """The gradients of a worker are here, unless it is too late.
+    def arrive(self, wait: Wait, worker: int, ended: int) -> None:
+        """The gradients of a worker are here, unless the round is over. Answers then, or when this step is to lead.
 
         Raises:
           AbortedError: it has seen more rounds than this object, so the task has restarted.
@@ -247,6 +250,7 @@ class RoundsState(WaitingState):
                 )
             if ended == self.ended:
                 self.arrived.add(worker)
+        self.submit(self.lines[0], _Arrival(wait, self, ended))
 
     def leave(self, worker: int) -> None:
         """Nobody waits for a worker any more."""
@@ -329,9 +333,7 @@ def _leave_rounds(state: RoundsState, worker: Array) -> tuple[()]:
 
 @round_lead.async_kernel("CPU")
 def _lead(wait: Wait, state: RoundsState, worker: Array, ended: Array) -> None:
-    index = _index(state, worker)
-    state.arrive(index, int(ended))
-    state.submit(state.lines[0], _Arrival(wait, state, int(ended)))
+    state.arrive(wait, _index(state, worker), int(ended))
 
 
 @round_end.kernel("CPU")

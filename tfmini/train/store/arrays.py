@@ -133,7 +133,7 @@ class DeclaredArray:
     def join(self, values: Sequence[Any], ids: Array | None) -> Array:
         """The array, or the rows ``ids`` of it, from the values of all parts."""
         if len(values) == 1:
-            out = np.asarray(values[0])
+            out = np.asarray(values[0]).view()  # the flag below is not for the array of others
         elif ids is None:
             out = np.concatenate(values)
         else:

@@ -378,13 +378,13 @@ class ParameterStore:
 
     def _make_call_together(self, feeds: list[Tensor], pushes: bool, pulled: Sequence[Pulled]) -> Callable[..., Any]:
         """`_make_call` of synchronous updates. It also returns the rounds that had ended before the reads."""
-        all = self._rounds
-        assert all is not None
-        ended = all.after if pushes else all.ended
+        rounds = self._rounds
+        assert rounds is not None
+        ended = rounds.after if pushes else rounds.ended
         reads = [part.read(rows, ended.op) for array, rows in pulled for part in array.parts]
-        return self.session.make_callable([(), reads, ended], [*feeds, *(all.inputs if pushes else ())])
+        return self.session.make_callable([(), reads, ended], [*feeds, *(rounds.inputs if pushes else ())])
 
-    def _join(self, all: Rounds, forms: Sequence[str], gradients: Mapping[str, Gradient]) -> None:
+    def _join(self, rounds: Rounds, forms: Sequence[str], gradients: Mapping[str, Gradient]) -> None:
         """Of a synchronous push: it is of all arrays, and the first one begins the part of this worker."""
         if missing := sorted(self._arrays.keys() - gradients.keys()):
             raise errors.InvalidArgumentError.of(
@@ -393,10 +393,10 @@ class ParameterStore:
             )
         if ROWS in forms:
             raise errors.InvalidArgumentError.of("A synchronous push is of whole arrays; these are rows of one.")
-        if all.update is None:
+        if rounds.update is None:
             with self._building():
-                all.add_push(list(self._arrays.values()))
-            all.start(self.session)
+                rounds.add_push(list(self._arrays.values()))
+            rounds.start(self.session)
 
     def assign(self, values: Mapping[str, Array]) -> None:
         """Sets arrays; what their optimizers keep stays.
