@@ -233,7 +233,10 @@ get_value_op: OpHandle[Any] = op(
     f"OptionalGetValue(optional: variant) -> components: output_types; {TYPES}", shape=element_shapes
 )
 get_next_as_optional_op = op(
-    f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}", stateful=True, shape=[()]
+    f"IteratorGetNextAsOptional(iterator: resource) -> optional: variant; {TYPES}",
+    stateful=True,
+    iterates=True,
+    shape=[()],
 )
 for _handle in (from_value_op, none_op, has_value_op, get_value_op, get_next_as_optional_op):
     _handle.not_differentiable()

@@ -43,12 +43,13 @@ make_iterator_op: OpHandle[Operation] = op(
 get_next_op: OpHandle[Any] = op(
     f"IteratorGetNext(iterator: resource) -> components: output_types; {TYPES}",
     stateful=True,
+    iterates=True,
     shape=element_shapes,
     differentiable=False,
 )
 get_next_sync_op: OpHandle[Any] = op(
     f"IteratorGetNextSync(iterator: resource) -> components: output_types; {TYPES}",
-    stateful=True, waits=True, shape=element_shapes, differentiable=False,
+    stateful=True, waits=True, iterates=True, shape=element_shapes, differentiable=False,
 )  # fmt: skip
 to_string_op = op(
     "IteratorToStringHandle(resource_handle: resource) -> string_handle: string",

@@ -384,6 +384,7 @@ class Traits(TypedDict, total=False):
       taken_back_by: of an update: the op that gives the variable's value before it, from that after it and its second
         input.
       accumulator: it applies a gradient to a gradient accumulator, or takes the mean of several gradients from it.
+      iterates: it takes the next element of an iterator.
       queue: it enqueues elements to the queue that its first input names, or dequeues some.
       keeps: it puts its inputs into state that outlives the step. The state copies what it does not own
         (`ops.waiting_line`).
@@ -424,6 +425,7 @@ class Traits(TypedDict, total=False):
     of_variable: bool
     taken_back_by: str
     accumulator: Literal["apply", "take"]
+    iterates: bool
     queue: Literal["enqueue", "dequeue"]
     keeps: bool
     checkpoint: bool

@@ -124,7 +124,7 @@ def task_of(device: str) -> str:
 # ---- What steps wait for -------------------------------------------------------------------------------------------
 
 _COLLECTIVES = ops_with("collective")
-_ITERATORS = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
+_ITERATORS = ops_with("iterates")
 OwnerOf = Callable[[str], str]
 """The handle of a session -> full name of the task that runs it, or who else opened it."""
 
