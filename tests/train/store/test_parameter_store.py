@@ -284,6 +284,27 @@ def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None
             store.declare("c", ())
 
 
+def test_a_store_needs_no_worker_but_its_own(fresh: tf.LocalCluster) -> None:
+    """Another one may have died, or be about to begin again."""
+    with ProcessCluster(ps=1, workers=2) as cluster:
+        cluster.wait_ready("worker", 0)
+        cluster.wait_ready("ps", 0)
+        cluster.kill("worker", 1)
+        with tf.ParameterStore(cluster.target("worker", 0), timeout_s=LATE_S) as store:
+            store.declare("n", ())
+            store.push({"n": 2.0})
+            assert store.pull("n") == 2 and store.tasks == ["/job:ps/task:0"]
+            with pytest.raises(ValueError, match="Say workers="):
+                store.barrier()
+
+
+def test_without_ps_the_arrays_are_at_the_target() -> None:
+    with tf.LocalCluster(ps=0, workers=2) as cluster, tf.ParameterStore(cluster.tasks[1]) as store:
+        store.declare("n", ())
+        store.push({"n": 2.0})
+        assert store.pull("n") == 2 and store.places("n") == ["/job:worker/task:1"] and store.worker == 1
+
+
 def test_threads_share_a_store(fresh: tf.LocalCluster) -> None:
     with tf.ParameterStore(fresh) as store:
         for i in range(4):

@@ -29,6 +29,7 @@ from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, 
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import node_of
 from tfmini.graph.wire_checks import check_kinds
+from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime.client.session import BaseSession, InteractiveSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.server import Server, checked_definition
@@ -451,7 +452,8 @@ def _stopping(seen: _Seen) -> Iterator[None]:
         (InteractiveSession, "_active", 0),
         (BaseSession, "run", first_run),
         (BaseSession, "close", lambda self: None),
-        (ParameterStore, "_device_names", lambda self: _devices_of(seen.cluster)),
+        (ParameterStore, "_cluster_spec", lambda self, *args: seen.cluster),
+        (ParameterStore, "_devices", lambda self: [DeviceAttributes("/job:localhost/task:0", "CPU")]),
         (ParameterStore, "_set_up", lambda self, *args: ()),
         (ParameterStore, "_answers", _first_push),
     ]
@@ -461,12 +463,6 @@ def _stopping(seen: _Seen) -> Iterator[None]:
     finally:
         for back in undo:
             back()
-
-
-def _devices_of(cluster: ClusterSpec | None) -> list[str]:
-    if cluster is None:
-        return ["/job:localhost/task:0"]
-    return [f"/job:{job}/task:{task}" for job in cluster.jobs for task in cluster.task_indices(job)]
 
 
 def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pulled: Any) -> tuple[list[Any], int]:

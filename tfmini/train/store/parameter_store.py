@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -28,6 +28,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfmini import dtypes, errors, protos
+from tfmini.cluster import ClusterSpec
 from tfmini.core_types import Array, DTypeLike
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
@@ -100,7 +101,8 @@ class ParameterStore:
         while another worker has pushed over ``s`` times less than this one.
       backup: with ``staleness=0``: how many workers' gradients an update does not wait for. Those that come late are
         dropped.
-      workers: their number; default: the tasks of the job ``worker``.
+      workers: their number; default: the tasks of the job ``worker``, if this process knows the
+        cluster.
       worker: the number of this one; default: of the task that ``cluster`` names.
       partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
         that cuts along axis 0.
@@ -131,12 +133,15 @@ class ParameterStore:
         self._meeting: Clocks | None = None
         self._saver: Saver | None = None
         self.graph = Graph()
-        config = protos.ConfigProto(operation_timeout_in_ms=0 if timeout_s is None else max(1, int(timeout_s * 1e3)))
+        # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
+        config = protos.ConfigProto(device_filters=["/job:ps"])
+        config.operation_timeout_in_ms = 0 if timeout_s is None else max(1, int(timeout_s * 1e3))
         self.session = _GrowingSession(target, graph=self.graph, config=config)
-        devices = [DeviceSpec.from_string(name) for name in self._device_names()]
-        own = f"/job:{devices[0].job}/task:{devices[0].task}"
-        self.tasks = _tasks_of(devices, "ps") or [own]
-        self.workers = workers if workers is not None else len(_tasks_of(devices, "worker")) or 1
+        spec = self._cluster_spec(cluster, target)
+        self.tasks = self._tasks(spec)
+        known = spec.num_tasks("worker") if spec is not None and "worker" in spec.jobs else 1
+        self.workers = known if workers is None else workers
+        self._knows_workers = spec is not None or workers is not None or not target
         self.worker = _worker_of(cluster, target) if worker is None else worker
         self._check()
         self._clocks = self._enter("store", staleness) if staleness else None
@@ -145,7 +150,20 @@ class ParameterStore:
             with self._building():
                 self._rounds = Rounds(self.tasks[0], self.worker, self.workers, backup)
 
+    def _tasks(self, spec: ClusterSpec | None) -> list[str]:
+        if spec is not None and "ps" in spec.jobs:
+            return [f"/job:ps/task:{index}" for index in spec.task_indices("ps")]
+        found = [DeviceSpec.from_string(each.name) for each in self._devices()]
+        ps = sorted({each.task or 0 for each in found if each.job == "ps"})
+        return [f"/job:ps/task:{index}" for index in ps] or [f"/job:{found[0].job}/task:{found[0].task}"]
+
+    def _needs_workers(self) -> None:
+        if not self._knows_workers:
+            raise ValueError("Say workers= and worker=: this target does not tell how many workers there are.")
+
     def _check(self) -> None:
+        if self._staleness is not None:
+            self._needs_workers()
         if self._staleness is not None and self._staleness < 0:
             raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
         if self._backup and self._staleness != 0:
@@ -168,8 +186,15 @@ class ParameterStore:
 
     # What asks the cluster. The inspector has its own answers, for it runs nothing.
 
-    def _device_names(self) -> list[str]:
-        return [each.name for each in self.session.list_devices()]
+    def _cluster_spec(self, cluster: Any, target: str) -> ClusterSpec | None:
+        """All tasks, if something of this process tells them."""
+        known: ClusterSpec | None = getattr(cluster, "cluster_spec", None)
+        if known is None and (definition := _definition_at(target)) is not None:
+            return ClusterSpec(definition.cluster)
+        return known
+
+    def _devices(self) -> Sequence[Any]:
+        return self.session.list_devices()
 
     def _set_up(self, fetches: Any, feeds: dict[Tensor, Array] | None = None) -> Any:
         return self.session.run(fetches, feeds)
@@ -425,6 +450,7 @@ class ParameterStore:
 
     def barrier(self) -> None:
         """Waits until all workers have come here."""
+        self._needs_workers()
         if self._meeting is None:
             with self._lock:
                 self._meeting = self._meeting or self._enter("barrier", 0)
@@ -513,17 +539,17 @@ class ParameterStore:
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
 
 
-def _tasks_of(devices: Iterable[DeviceSpec], job: str) -> list[str]:
-    """The device names of a job's tasks, in order."""
-    return [f"/job:{job}/task:{task}" for task in sorted({each.task or 0 for each in devices if each.job == job})]
+def _definition_at(target: str) -> Any:
+    """The ServerDef of the server of this process at a target, or None."""
+    server = server_at(address_of_target(target)) if target else None
+    return None if server is None else server.server_def
 
 
 def _worker_of(cluster: Any, target: str) -> int:
     """The number of the worker whose target it is; 0 if that is unknown."""
     if isinstance(index := getattr(cluster, "index", None), int):
         return index
-    server = server_at(address_of_target(target)) if target else None
-    definition = None if server is None else server.server_def
+    definition = _definition_at(target)
     return definition.task_index if definition is not None and definition.job_name == "worker" else 0
 
 
