@@ -24,7 +24,7 @@ os.environ.setdefault("TFMINI_CHECK_KERNELS", "1")
 # The key of this user (rpc/keys.py) is one of this run, for the processes that tests start as well.
 _CONFIGURATION = tempfile.TemporaryDirectory(prefix="tfmini-tests-")
 os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION.name
-for _name in ("TFMINI_KEYS", "TFMINI_INSECURE"):
+for _name in ("TFMINI_KEYS", "TFMINI_INSECURE", "COLUMNS"):  # pytest-xdist sets the width of its own terminal
     os.environ.pop(_name, None)
 
 import tfmini as tf  # noqa: E402
@@ -104,13 +104,14 @@ def loggers_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C interrupts this process and the processes that the test starts.
+    """Ctrl-C and the end of the terminal interrupt this process and the processes that the test starts.
 
-    A shell starts a background job (``nohup make test &``) with SIGINT ignored, and children inherit that.
+    A shell starts a background job (``nohup make test &``) with both signals ignored, and children inherit that.
     """
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, inherited)
+    signal.signal(signal.SIGINT, inherited[0])
+    signal.signal(signal.SIGHUP, inherited[1])
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,17 @@ loss, num_workers, rank = w * w, 1, 0
 opt = tf.train.MomentumOptimizer(0.1, 0.9)
 """,
     "estimators.md": "",
+    "keras.md": """
+cluster, xs, ys = server.server_def.cluster, np.ones((8, 3)), np.ones((8, 1))
+""",
+    "parameter-store.md": """
+def batches(worker):
+    rng = np.random.default_rng(worker)
+    return [(rng.random((4, 64), np.float32), rng.integers(10, size=4)) for _ in range(3)]
+
+def gradient(w, x, y):
+    return x.T @ (x @ w - np.eye(10)[y])
+""",
     "tracing.md": """
 x = tf.placeholder(tf.float32, [])
 train, feed, session = x * 2.0, {x: 1.0}, tf.Session()
@@ -55,9 +66,11 @@ def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pyte
     internals.install()  # as in `tfmini run`
     try:
         with tf.train.Server.create_local_server() as server:
-            exec(compile(text, page, "exec"), {"tf": tf, "server": server})
+            exec(compile(text, page, "exec"), {"tf": tf, "np": np, "server": server})
     finally:
         internals.uninstall()
+        if page == "keras.md":
+            tf.keras.backend.clear_session()  # it keeps the page's session
 
 
 @pytest.mark.cluster

@@ -44,7 +44,7 @@ def library_logger() -> logging.Logger:
     return logger
 
 
-RUNTIME_LOGGERS = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops")
+RUNTIME_LOGGERS = ("tfmini.rpc", "tfmini.runtime", "tfmini.ops", "tfmini.run")
 
 
 class _OneLine(logging.Filter):

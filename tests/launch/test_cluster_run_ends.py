@@ -232,6 +232,7 @@ _ENDS = {
         ("plain", "Ctrl-C"),
     ],
 )
+@pytest.mark.usefixtures("ctrl_c")
 def test_whatever_ends_a_run_the_chief_saves_before_the_ps_ends(
     mode: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

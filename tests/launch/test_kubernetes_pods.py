@@ -95,8 +95,8 @@ def test_it_says_once_why_a_pod_waits() -> None:
     waiting = pod(FIRST, containerStatuses=[{"state": {"waiting": {"reason": "ErrImagePull", "message": "no image"}}}])
     why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     unplaced = {**pod(FIRST, containerStatuses=None, conditions=[why]), "spec": {}}
-    assert book.look([unplaced]) == [Told("worker/0: Unschedulable: no room")] and book.missing == [FIRST]
-    assert book.look([waiting]) == [Placed(FIRST, "node"), Told("worker/0: ErrImagePull: no image")]
+    assert book.look([unplaced]) == [Told("worker/0: Unschedulable: no room", FIRST)] and book.missing == [FIRST]
+    assert book.look([waiting]) == [Placed(FIRST, "node"), Told("worker/0: ErrImagePull: no image", FIRST)]
     assert book.look([waiting]) == []
 
 
@@ -106,8 +106,8 @@ def test_an_evicted_pod_and_one_without_memory_say_so() -> None:
     full["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = "OOMKilled"
     evicted = pod(SECOND, containerStatuses=None, phase="Failed", reason="Evicted", message="the node had no disk")
     found = book.look([full, evicted])
-    assert Told("worker/0 was killed because it used more memory than it may.") in found
-    assert Told("worker/1: Evicted: the node had no disk") in found
+    assert Told("worker/0 was killed because it used more memory than it may.", FIRST) in found
+    assert Told("worker/1: Evicted: the node had no disk", SECOND) in found
     read_all(book, FIRST, SECOND)
     assert book.look([full, evicted]) == [Ended(FIRST, 137), Ended(SECOND, 137)]
 

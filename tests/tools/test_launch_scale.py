@@ -126,6 +126,6 @@ def test_a_running_job_is_listed_shows_its_last_lines_and_saves_when_it_is_stopp
 
 def _tfmini(runtime: dict[str, str], *words: str) -> str:
     command = [sys.executable, "-m", "tfmini", *words]
-    environment = {**os.environ, **runtime, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, **runtime, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "300"}  # paths on one line
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     return done.stdout + done.stderr

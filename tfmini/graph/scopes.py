@@ -321,3 +321,13 @@ def session_scope(session: Any, enforce_nesting: bool = True) -> Iterator[Any]:
             raise AssertionError("Nesting violated for default stack of sessions")
         if session in _session_stack.sessions:
             _session_stack.sessions.remove(session)
+
+
+@contextmanager
+def without_default_sessions() -> Iterator[None]:
+    """Runs the block without any default session, and restores the earlier ones afterwards."""
+    before, _session_stack.sessions = _session_stack.sessions, []
+    try:
+        yield
+    finally:
+        _session_stack.sessions = before

@@ -1,1 +1,15 @@
 """Devices that compile, by JAX: GPU, TPU and XLA_CPU. Nothing here is imported before such a device is used."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    # Once such a device is used, `tf.xla` is this package. TensorFlow's names below it get the same answer as before.
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tfmini.out_of_scope import alternative
+
+    way = alternative(f"xla.{name}")
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}: tf.xla.{name} is out of tfmini's scope; use {way}"
+    )

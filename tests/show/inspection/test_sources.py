@@ -177,7 +177,7 @@ def run(*arguments: str) -> tuple[int, str]:
     (["script.py", "--cluster", "list.json"], "list.json contains no cluster but a list"),
     (["script.py", "--cluster", "cut.json"], "cut.json is not valid JSON"),
     (["script.py", "--cluster", "text.json"], "tasks for job 'ps' must be a list"),
-    (["script.py", "--workers", "1"], "/job:ps/task:0 but available devices are [ /job:worker/replica:0/task:0"),
+    (["script.py", "--ps", "0", "--workers", "1"], "/job:ps/task:0 but available devices are [ /job:worker"),
     (["script.py", "--ps", "1", "--diff", "list.json"], "list.json: not the output of tfmini inspect --json"),
     (["script.py", "--ps", "1", "--html", "no/where.html"], "Cannot write no/where.html"),
     (["fails.py"], "line 3 (tf.matmul(x, x)): ValueError: Dimensions must be equal"),

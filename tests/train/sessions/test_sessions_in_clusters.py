@@ -92,6 +92,7 @@ def test_a_worker_whose_chief_does_not_start_says_so(
     tasks.refuse("worker", 0)
     tasks.start_local()
     try:
+        tasks.wait_ready("ps", 0)  # or the wait for its answer would be told
         with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
             tf.get_variable("w", initializer=1.0)
             manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables())

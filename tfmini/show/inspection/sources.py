@@ -28,6 +28,7 @@ from tfmini.graph.names import GraphKeys
 from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import PLACEHOLDER_OPS
 from tfmini.graph.operation import node_of
+from tfmini.graph.scopes import without_default_sessions
 from tfmini.graph.wire_checks import check_kinds
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime.client.session import BaseSession, InteractiveSession
@@ -330,7 +331,7 @@ def of_script(
     if entry is None:
         Path(script).stat()
     origin = str(script) if entry is None else f"--entry {entry}"
-    with as_in_a_new_process(), _stopping(seen), _environment(jobs), _script_errors(origin):
+    with as_in_a_new_process(), without_default_sessions(), _stopping(seen), _environment(jobs), _script_errors(origin):
         internals.install()
         graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
     if not graph.get_operations():

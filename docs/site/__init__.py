@@ -1,0 +1,1 @@
+"""What Sphinx builds the site with."""
