@@ -70,7 +70,7 @@ def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pyte
     finally:
         internals.uninstall()
         if page == "keras.md":
-            tf.keras.backend.clear_session()  # it keeps the page's session
+            tf.keras.backend.set_session(None)  # it keeps the page's session
 
 
 @pytest.mark.cluster
