@@ -254,15 +254,28 @@ def test_mistakes_are_told_before_anything_is_sent(fresh: tf.LocalCluster) -> No
         assert store.version("w") == 0
 
 
-def test_another_stores_other_declaration_is_refused(fresh: tf.LocalCluster) -> None:
-    with tf.ParameterStore(fresh) as one, tf.ParameterStore(fresh) as other:
+@pytest.mark.parametrize("other", [{"shape": [4, 4]}, {"dtype": tf.float64}, {"partition": 2}])
+def test_another_stores_other_declaration_is_refused(fresh: tf.LocalCluster, other: dict[str, Any]) -> None:
+    """Also another number of parts: those of one store would not be those of the other."""
+    partition = other.pop("partition", 1)
+    with tf.ParameterStore(fresh) as one, tf.ParameterStore(fresh, partition=partition) as two:
         one.declare("w", [4, 3])
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"differs from .* has shape \[4, 3\] on /job:ps"):
-            other.declare("w", [4, 4])
+        one.push({"w": np.ones((4, 3))})
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"another one has declared array 'w' .*\[4, 3\]\) in 1 p"
+        ):
+            two.declare("w", **{"shape": [4, 3], **other})
         with pytest.raises(tf.errors.NotFoundError, match="no array 'w'"):
-            other.pull("w")
-        with pytest.raises(tf.errors.OpError, match="another type exists"):
-            tf.ParameterStore(fresh).declare("w", [4, 3], tf.float64)
+            two.pull("w")
+
+
+@pytest.mark.parametrize("name", ["w/version", "w/declared", "e/part_1"])
+def test_a_name_inside_of_another_array_is_refused(fresh: tf.LocalCluster, name: str) -> None:
+    with tf.ParameterStore(fresh, partition=2) as store:
+        store.declare("w", ())
+        store.declare("e", [4])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="is a name of another array"):
+            store.declare(name, ())
 
 
 def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None:

@@ -110,11 +110,16 @@ class DeclaredArray:
 
     Attributes:
       shape, dtype: of the whole array.
+      text: how this store declares it.
+      declared: the same, of the first store that has declared it.
     """
+
+    declared: Variable
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: dtypes.DType) -> None:
         self.name, self.shape, self.dtype = name, shape, dtype
         self.parts: list[ArrayPart] = []
+        self.text = str(self)
 
     def split(self, form: str, value: Any) -> list[Array]:
         """The values of `ArrayPart.inputs` of all parts."""

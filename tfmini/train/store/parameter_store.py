@@ -36,8 +36,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import device, name_scope
-from tfmini.ops.array.identity import identity, placeholder_with_default
-from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group, no_op
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.barrier import CriticalSection
@@ -219,7 +218,7 @@ class ParameterStore:
             store that is first counts.
 
         Raises:
-          InvalidArgumentError: there is an array of that name with another shape or dtype.
+          InvalidArgumentError: there is an array of that name with another shape, dtype or number of parts.
           FailedPreconditionError: a synchronous run has begun.
         """
         sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
@@ -235,8 +234,8 @@ class ParameterStore:
             if not added.parts:
                 feeds = self._add_parts(array, init)
                 self._added[name] = array, feeds  # for another try, since the graph has its variables from now on
+            self._agree(added)
             self._initialize([v for part in added.parts for v in part.variables()], feeds)
-            self._check_stored(added)
             self._arrays[name], self._saver = added, None
 
     def _add_parts(self, array: DeclaredArray, init: Init) -> dict[Tensor, Array]:
@@ -244,6 +243,9 @@ class ParameterStore:
         borders = self._borders(array)
         first = zlib.crc32(array.name.encode())
         feeds: dict[Tensor, Array] = {}
+        with device(self.tasks[first % len(self.tasks)]):
+            array.text, name = f"{array} in {len(borders) - 1} parts", f"{array.name}/declared"
+            array.declared = _named(name, Variable(array.text, trainable=False, name=name))
         for number, (begin, end) in enumerate(zip(borders, borders[1:])):
             with device(self.tasks[(first + number) % len(self.tasks)]):
                 name = array.name if len(borders) == 2 else f"{array.name}/part_{number}"
@@ -270,11 +272,14 @@ class ParameterStore:
         initial, value = initial_value(init, array, begin, end, shape)
         if value is not None:
             feeds[initial] = value
-        variable = Variable(initial, trainable=False, name=name, dtype=array.dtype)
+        variable = _named(name, Variable(initial, trainable=False, name=name, dtype=array.dtype))
         if name != array.name:
             offset = [begin] + [0] * (len(shape) - 1)
             variable._set_save_slice_info(SaveSliceInfo(array.name, array.shape, offset, shape))
-        version = None if begin else Variable(np.int64(0), trainable=False, name=f"{array.name}/version")
+        version = None
+        if not begin:
+            counter = f"{array.name}/version"
+            version = _named(counter, Variable(np.int64(0), trainable=False, name=counter))
         with name_scope(f"{name}/push/"):
             part = ArrayPart(variable, begin, end, None if self._optimizer is None else alone(self._optimizer), version)
             part.update(WHOLE)  # which makes what the optimizer keeps
@@ -292,15 +297,17 @@ class ParameterStore:
             section = CriticalSection(shared_name="parameter_store/declare")
             self._set_up(section.execute(initialize), feeds)
 
-    def _check_stored(self, array: DeclaredArray) -> None:
-        """Compares an array with what the parameter servers have, which another store may have made."""
-        # The default hides the static shape: the op must look at the value.
-        shapes = self._set_up([shape_of(placeholder_with_default(part.variable, None)) for part in array.parts])
-        for part, stored in zip(array.parts, shapes):
-            if tuple(stored) != part.shape:
+    def _agree(self, array: DeclaredArray) -> None:
+        """Compares an array with what another store has declared, before anything of it is made on the tasks.
+
+        Raises:
+          InvalidArgumentError: they differ in shape, dtype or parts.
+        """
+        self._initialize([array.declared], {})
+        for stored in self._set_up([array.declared]):
+            if stored.decode() != array.text:
                 raise errors.InvalidArgumentError.of(
-                    f"{array} differs from what another store has declared: '{part.variable.op.name}' has shape"
-                    f" {stored.tolist()} on {part.variable.device}."
+                    f"This store declares {array.text}; another one has declared {stored.decode()}."
                 )
 
     def _array(self, name: str) -> DeclaredArray:
@@ -537,6 +544,17 @@ class ParameterStore:
 
 
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
+
+
+def _named(name: str, variable: Variable) -> Variable:
+    """The variable, if it has got the name that other stores mean.
+
+    Raises:
+      InvalidArgumentError: something else of this store's graph has the name.
+    """
+    if variable.op.name != name:
+        raise errors.InvalidArgumentError.of(f"'{name}' is a name of another array, or of what belongs to one.")
+    return variable
 
 
 def _definition_at(target: str) -> Any:
