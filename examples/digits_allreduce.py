@@ -30,9 +30,7 @@ def train(target, optimizer, hooks, seed, steps, rank, workers):
             for _ in range(steps):
                 x, y = next(data)
                 session.run(train_op, {images: x[rank::workers], labels: y[rank::workers]})
-            parameters, score = session.run(
-                [tf.trainable_variables(), accuracy], {images: test_x, labels: test_y}
-            )
+            parameters, score = session.run([tf.trainable_variables(), accuracy], {images: test_x, labels: test_y})
     return parameters, score
 
 

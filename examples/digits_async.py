@@ -50,9 +50,7 @@ def work(cluster, server, task_index, last_step):
     is_chief = task_index == 0
     train_x, test_x, train_y, test_y = load_data()
 
-    with tf.device(
-        tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)
-    ):
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
         images, labels, loss, accuracy = build_model()
         global_step = tf.train.get_or_create_global_step()
         train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=global_step)

@@ -59,9 +59,7 @@ class Evaluation(tf.train.CheckpointSaverListener):
 def work(cluster, server, task_index, args):
     is_chief = task_index == 0
     train_x, test_x, train_y, test_y = load_data()
-    with tf.device(
-        tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)
-    ):
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
         images, labels, loss, accuracy = build_model()
         global_step = tf.train.get_or_create_global_step()
         train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=global_step)
@@ -77,9 +75,7 @@ def work(cluster, server, task_index, args):
         listener = Evaluation(logdir, accuracy, {images: test_x, labels: test_y})
         scaffold = tf.train.Scaffold(saver=saver)
         saver_hooks.append(
-            tf.train.CheckpointSaverHook(
-                logdir, save_steps=args.save_steps, scaffold=scaffold, listeners=[listener]
-            )
+            tf.train.CheckpointSaverHook(logdir, save_steps=args.save_steps, scaffold=scaffold, listeners=[listener])
         )
     else:
         scaffold = None

@@ -30,9 +30,7 @@ def tower(images, labels):
 
 def average(tower_gradients):
     """The mean gradients as (gradient, variable) pairs, from one list of such pairs per tower."""
-    return [
-        (tf.add_n([gradient for gradient, _ in same]) / len(same), same[0][1]) for same in zip(*tower_gradients)
-    ]
+    return [(tf.add_n([gradient for gradient, _ in same]) / len(same), same[0][1]) for same in zip(*tower_gradients)]
 
 
 def build(cluster):

@@ -1,6 +1,6 @@
 """Logistic regression on the digits with gradients of one's own, in numpy: no graph, and arrays on parameter servers.
 
-    tfmini launch --ps 2 --workers 3 examples/digits_numpy.py
+tfmini launch --ps 2 --workers 3 examples/digits_numpy.py
 """
 
 import argparse
@@ -37,7 +37,7 @@ def softmax(x, values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--staleness", type=int, help="0: synchronous; default: asynchronous")
+    parser.add_argument("--staleness", type=int, help="how far a worker may run ahead; default: any")
     args = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]

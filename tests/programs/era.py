@@ -509,7 +509,8 @@ def optimizers_of_contrib(tf: Any) -> Any:
             v = tf.get_variable("v", initializer=start, use_resource=use_resource)
             value = tf.gather(v, [0, 2, 0]) if sparse else v
             step = optimizer().minimize(tf.reduce_sum(value**2), **settings)
-            with tf.Session() as session:
+            # With several threads, TensorFlow may read the value before the decay or after it.
+            with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=1)) as session:
                 session.run(tf.global_variables_initializer())
                 session.run([step]), session.run([step])
                 return session.run(v), sorted(x.name for x in tf.global_variables())

@@ -94,10 +94,16 @@ class ClocksState(WaitingState):
             return self.at(worker)
 
     def leave(self, worker: int) -> None:
-        """Nobody waits for a worker any more."""
+        """Nobody waits for a worker any more. When all have left, the next run begins as the first one did."""
         with self.lock:
             self.ended[worker] = None
+            if all(ended is None for ended in self.ended):
+                self.ended = [0] * self.workers
         self.changed()
+
+    def clear(self) -> None:
+        """Called when the task removes the clocks; fails all waiting ops."""
+        self.fail_all(errors.CancelledError.of(f'The clocks "{self.name}" were deleted by a reset of their container.'))
 
     def go_on_when(self, wait: Wait, worker: int, staleness: int) -> None:
         """Answers once no other worker is over ``staleness`` rounds behind."""

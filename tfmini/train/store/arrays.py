@@ -156,13 +156,19 @@ class DeclaredArray:
         """
         if isinstance(gradient, (IndexedSlices, IndexedSlicesValue)):
             return ROWS, self._checked_rows(gradient.indices, gradient.values)
-        value = np.asarray(gradient, self.dtype.as_numpy_dtype)
+        value = self._cast(gradient)
         if value.shape != self.shape:
             raise errors.InvalidArgumentError.of(f"A gradient of shape {value.shape} is no gradient of {self}.")
         return WHOLE, value
 
+    def _cast(self, value: Any) -> Array:
+        found, wanted = np.asarray(value), self.dtype.as_numpy_dtype
+        if not np.can_cast(found.dtype, wanted, "same_kind"):
+            raise errors.InvalidArgumentError.of(f"Numbers of {found.dtype} lose what {self} cannot hold. Cast them.")
+        return found.astype(wanted, copy=False)
+
     def _checked_rows(self, indices: Any, values: Any) -> tuple[Array, Array]:
-        ids, rows = self.checked_ids(indices), np.asarray(values, self.dtype.as_numpy_dtype)
+        ids, rows = self.checked_ids(indices), self._cast(values)
         if rows.shape != (len(ids), *self.shape[1:]):
             raise errors.InvalidArgumentError.of(
                 f"Rows of shape {rows.shape} with {len(ids)} ids are no rows of {self}."
@@ -175,7 +181,10 @@ class DeclaredArray:
         Raises:
           InvalidArgumentError: they are not a list of rows of this array.
         """
-        ids = np.asarray(indices, np.int64) if np.size(indices) else np.empty(0, np.int64)
+        ids = np.asarray(indices) if np.size(indices) else np.empty(0, np.int64)
+        if ids.dtype.kind not in "iu":
+            raise errors.InvalidArgumentError.of(f"The ids of rows of {self} are integers; got {ids.dtype}.")
+        ids = ids.astype(np.int64, copy=False)
         if ids.ndim != 1 or not self.shape:
             raise errors.InvalidArgumentError.of(f"The ids of rows of {self} are a list; got shape {ids.shape}.")
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.shape[0]):

@@ -95,11 +95,9 @@ class ParameterStore:
         `tf.train.Server`. The arrays stand on the tasks of its job ``ps``, or on the target's if it has none. A worker
         whose process has the target's server talks to each parameter server directly.
       optimizer: what makes an update of a gradient; None: what is pushed is added.
-      staleness: None: updates are asynchronous. 0: they are synchronous; each `push` gives a gradient of every array,
-        and the mean of all workers' gradients is applied once. ``s`` > 0: updates are asynchronous, and `pull` waits
-        while another worker has pushed over ``s`` times less than this one.
-      backup: with ``staleness=0``: how many workers' gradients an update does not wait for. Those that come late are
-        dropped.
+      staleness: None: nobody waits. ``s`` > 0: `pull` waits while another worker has pushed over ``s`` times less than
+        this one. (0, synchronous updates, is not ready and refused.)
+      backup: for synchronous updates.
       workers: their number; default: the tasks of the job ``worker``, if this process knows the
         cluster.
       worker: the number of this one; default: of the task that ``cluster`` names.
@@ -115,6 +113,7 @@ class ParameterStore:
 
     Raises:
       ValueError: for arguments that make no sense together.
+      UnimplementedError: for ``staleness=0``.
     """
 
     def __init__(
@@ -140,10 +139,12 @@ class ParameterStore:
         self.tasks = self._tasks(spec)
         known = spec.num_tasks("worker") if spec is not None and "worker" in spec.jobs else 1
         self.workers = known if workers is None else workers
-        self._knows_workers = spec is not None or workers is not None or not target
+        self._knows_workers = spec is not None or (workers is not None and worker is not None) or not target
         self.worker = _worker_of(cluster, target) if worker is None else worker
         self._check()
         self._clocks = self._enter("store", staleness) if staleness else None
+        if self._knows_workers and self.workers > 1 and self.tasks[0].startswith("/job:ps/"):
+            self._meeting = self._enter("barrier", 0)  # now, so that nobody waits there for one that ends before
         self._rounds: Rounds | None = None
         if staleness == 0:
             with self._building():
@@ -159,8 +160,15 @@ class ParameterStore:
     def _needs_workers(self) -> None:
         if not self._knows_workers:
             raise ValueError("Say workers= and worker=: this target does not tell how many workers there are.")
+        if self.workers > 1 and not self.tasks[0].startswith("/job:ps/"):
+            raise ValueError("Workers that wait for each other need a ps: without one, each has arrays of its own.")
 
     def _check(self) -> None:
+        if self._staleness == 0:
+            raise errors.UnimplementedError.of(
+                "Synchronous updates of a ParameterStore are not ready: after a failure, rounds and gradients disagree."
+                " Use tf.train.SyncReplicasOptimizer in a graph, or staleness=1."
+            )
         if self._staleness is not None:
             self._needs_workers()
         if self._staleness is not None and self._staleness < 0:
@@ -476,7 +484,7 @@ class ParameterStore:
           OpError: as `Saver.save`.
         """
         with self._building():
-            saver = self._saver = self._saver or Saver({**self._saved(), **self._copies()}, max_to_keep=None)
+            saver = self._saver = self._saver or Saver({**self._copies(), **self._saved()}, max_to_keep=None)
         return str(saver.save(self.session, path, step, write_meta_graph=False))
 
     def restore(self, path: str) -> None:
