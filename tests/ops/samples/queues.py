@@ -97,11 +97,9 @@ a = ResourceConditionalAccumulator(dtype=float32, shape=[2]);
 a = ConditionalAccumulator(dtype=float32, shape=[2]);
     AccumulatorApplyGradient(handle=a, local_step=0, gradient=f32([1, 2])); _AccumulatorRenewV1(handle=a, step=3);
     AccumulatorNumAccumulated(handle=a); _AccumulatorStepV1(handle=a)
-# The pace of the workers of a ParameterStore.
+# The clocks of the workers of a ParameterStore.
 c = _Clocks(workers=2); _ClockEnter(handle=c, worker=1); _ClockTick(handle=c, worker=1);
-    _ClockLeave(handle=c, worker=0); _ClockWait(handle=c, worker=1, staleness=int64(0)); _ClockEnter(handle=c, worker=0)
-r = _Rounds(workers=2, spare=0); _RoundEnter(handle=r, worker=1, what='w'); _RoundLeave(handle=r, worker=0);
-    _RoundEnd(handle=r, lead=_RoundLead(handle=r, worker=1, ended=int64(0)).lead);
-    _RoundRead(handle=r);
-    _RoundLead(handle=r, worker=1, ended=int64(0)).leads
+    _ClockLeave(handle=c, worker=0); _ClockWait(handle=c, worker=1, staleness=int64(0));
+    _ClockEnter(handle=c, worker=0);
+    _ClockReach(handle=c, worker=1, ended=int64(2)); _ClockTick(handle=c, worker=1)
 """

@@ -170,6 +170,63 @@ def test_a_barrier_does_not_wait_for_one_that_has_ended_before_it(fresh: tf.Loca
         store.close()
 
 
+def test_a_barrier_that_was_given_up_is_entered_again_once(fresh: tf.LocalCluster) -> None:
+    first, second = (tf.ParameterStore(task, workers=2, timeout_s=1.0) for task in fresh.tasks[:2])
+    with first, second:
+        with pytest.raises(tf.errors.DeadlineExceededError, match=r"workers 1 \(has ended 0\) to end 1"):
+            first.barrier()
+        for _ in range(2):  # they go on together
+            thread = threading.Thread(target=second.barrier)
+            thread.start()
+            first.barrier()
+            thread.join(LATE_S)
+
+
+def test_the_end_of_the_cluster_does_not_hide_the_error_of_the_block() -> None:
+    cluster = tf.LocalCluster(ps=1, workers=2)
+    with pytest.raises(KeyError, match="mine"), tf.ParameterStore(cluster.tasks[0], timeout_s=LATE_S):
+        cluster.close()
+        raise KeyError("mine")
+
+
+def test_a_name_can_be_declared_after_an_initial_value_that_was_wrong() -> None:
+    with tf.ParameterStore() as store:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="initial value of shape"):
+            store.declare("x", [3], init=np.ones(2))
+        store.declare("x", [3], init=np.ones(3))
+        assert store.pull("x").tolist() == [1, 1, 1]
+
+
+def test_the_order_of_names_is_that_of_the_caller(fresh: tf.LocalCluster) -> None:
+    with tf.ParameterStore(fresh) as store:
+        for value, name in enumerate(("c", "a", "b")):
+            store.declare(name, (), init=value)
+        counts = []
+        for order in (["b", "c", "a"], ["a", "b", "c"]):
+            found = store.push_pull(dict.fromkeys(order, 0.0))
+            assert list(found) == order and found == {"c": 0.0, "a": 1.0, "b": 2.0}
+            counts.append(len(store.graph.get_operations()))
+        assert counts[0] == counts[1]  # another order makes no other step
+
+
+@pytest.mark.parametrize("parts", [(2, 1), (1, 4), (2, 4)])
+def test_powers_of_adam_are_restored_into_other_parts(fresh: tf.LocalCluster, tmp_path: Path, parts: Any) -> None:
+    values = []
+    for partition in parts:
+        tf.Session.reset(fresh.target)
+        with tf.ParameterStore(fresh, tf.train.AdamOptimizer(0.1), partition=partition) as store:
+            store.declare("a", [4])  # has no updates
+            store.declare("b", [8], init=1.0)
+            if not values:
+                for turn in range(5):
+                    store.push({"b": np.full(8, 0.5 + turn)})
+                path = store.save(str(tmp_path / "model"))
+            else:
+                store.restore(path)
+            values.append(store.push_pull({"b": np.ones(8)})["b"])
+    np.testing.assert_allclose(*values, rtol=1e-6)
+
+
 def test_a_wait_for_a_slow_worker_names_it(fresh: tf.LocalCluster) -> None:
     with tf.ParameterStore(fresh.tasks[0], staleness=1, timeout_s=1.0) as store:
         store.declare("n", ())
@@ -258,7 +315,7 @@ def test_a_name_inside_of_another_array_is_refused(fresh: tf.LocalCluster, name:
 def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None:
     for message, settings in {
         "staleness must be": {"staleness": -1},
-        "backup is for synchronous": {"backup": 1},
+        "partition must be": {"partition": 0},
         r"worker must be in \[0, 3\)": {"worker": 3},
     }.items():
         with pytest.raises(ValueError, match=message):

@@ -466,7 +466,7 @@ def _stopping(seen: _Seen) -> Iterator[None]:
             back()
 
 
-def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pulled: Any) -> tuple[list[Any], int]:
+def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pulled: Any) -> list[Any]:
     """Of a `tf.ParameterStore`: what it pulls is zeros, until the script pushes something."""
     if pushes:
         raise _Reached(store.graph)
@@ -474,7 +474,7 @@ def _first_push(store: ParameterStore, call: Any, feeds: Any, pushes: bool, pull
         np.zeros(part.shape if ids is None else (len(part_ids), *part.shape[1:]))
         for array, ids in pulled
         for part, part_ids in zip(array.parts, [()] * len(array.parts) if ids is None else array.split_ids(ids))
-    ], 0
+    ]
 
 
 def _changed(owner: type, name: str, value: Any) -> Callable[[], None]:

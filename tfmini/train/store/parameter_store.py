@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -35,11 +35,12 @@ from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import device, name_scope
-from tfmini.ops.array.identity import identity
+from tfmini.graph.scoping import control_dependencies, device, name_scope
+from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.control import group, no_op
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.barrier import CriticalSection
+from tfmini.ops.queues.clocks import clock_enter, clock_leave, clock_reach, clock_tick, clock_wait, clocks
 from tfmini.ops.variables.assignment import assign, is_variable_initialized
 from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable
@@ -63,7 +64,44 @@ from tfmini.train.store.arrays import (
     alone,
     initial_value,
 )
-from tfmini.train.store.pace import Clocks, Rounds
+
+
+class _Clocks:
+    """The clocks of the workers of one store (`tfmini.ops.queues.clocks`), and the ops of one worker on them."""
+
+    def __init__(self, name: str, worker: int, workers: int, staleness: int) -> None:
+        handle = clocks(workers=workers, shared_name=name, name="clocks")
+        self._handle, self._worker, self._staleness = handle, worker, staleness
+        self.enter: Tensor = clock_enter(handle, worker, name="enter")  # the rounds that it has ended
+        self.leave: Operation = clock_leave(handle, worker, name="leave")
+
+    def tick_after(self, updates: Sequence[Operation]) -> Operation:
+        """Ends a round of this worker."""
+        with control_dependencies(updates):
+            return clock_tick(self._handle, self._worker, name="tick").op  # type: ignore[no-any-return]
+
+    def reach(self, ended: Tensor) -> Operation:
+        """This worker has ended so many rounds. That may be told again, after an error."""
+        return clock_reach(self._handle, self._worker, ended, name="reach")  # type: ignore[no-any-return]
+
+    def wait_after(self, ticks: Sequence[Operation]) -> Operation:
+        """Waits until nobody has fallen back too far."""
+        with control_dependencies(ticks):
+            return clock_wait(self._handle, self._worker, self._staleness, name="pace").op  # type: ignore[no-any-return]
+
+
+class _Meeting:
+    """The barrier of the stores of several workers: clocks without staleness. Each meeting is a round."""
+
+    def __init__(self, clocks: _Clocks) -> None:
+        self._round = placeholder(dtypes.int64, [], "round")
+        self._met = clocks.wait_after([clocks.reach(self._round)])
+        self.ended = 0
+
+    def wait(self, session: Session) -> None:
+        """Waits until all have come. After an error it is the same meeting that is waited for."""
+        session.run(self._met, {self._round: self.ended + 1})
+        self.ended += 1
 
 
 class _Copy(SaveableObject):
@@ -96,8 +134,7 @@ class ParameterStore:
         whose process has the target's server talks to each parameter server directly.
       optimizer: what makes an update of a gradient; None: what is pushed is added.
       staleness: None: nobody waits. ``s`` > 0: `pull` waits while another worker has pushed over ``s`` times less than
-        this one. (0, synchronous updates, is not ready and refused.)
-      backup: for synchronous updates.
+        this one. 0, synchronous updates, is refused: they need `tf.train.SyncReplicasOptimizer` in a graph.
       workers: their number; default: the tasks of the job ``worker``, if this process knows the
         cluster.
       worker: the number of this one; default: of the task that ``cluster`` names.
@@ -117,38 +154,64 @@ class ParameterStore:
     """
 
     def __init__(
-        self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None, backup: int = 0,
+        self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None,
         workers: int | None = None, worker: int | None = None, partition: int | Callable[..., list[int]] = 1,
         timeout_s: float | None = None,
     ) -> None:  # fmt: skip
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
-        self._staleness, self._backup = staleness, backup
+        self._staleness = staleness
         self._lock = threading.RLock()  # held while ops are added
         self._arrays: dict[str, DeclaredArray] = {}
         self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
         self._calls: dict[Any, Callable[..., Any]] = {}
-        self._meeting: Clocks | None = None
+        self._entered: list[_Clocks] = []
+        self._clocks: _Clocks | None = None
+        self._meeting: _Meeting | None = None
         self._saver: Saver | None = None
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
         config = protos.ConfigProto(device_filters=["/job:ps"])
         config.operation_timeout_in_ms = 0 if timeout_s is None else max(1, int(timeout_s * 1e3))
         self.session = _GrowingSession(target, graph=self.graph, config=config)
+        try:
+            self._find_workers(cluster, target, workers, worker)
+            self._enter()
+        except BaseException:
+            self.session.close()
+            raise
+
+    def _find_workers(self, cluster: Any, target: str, workers: int | None, worker: int | None) -> None:
         spec = self._cluster_spec(cluster, target)
         self.tasks = self._tasks(spec)
         known = spec.num_tasks("worker") if spec is not None and "worker" in spec.jobs else 1
         self.workers = known if workers is None else workers
-        self._knows_workers = spec is not None or (workers is not None and worker is not None) or not target
         self.worker = _worker_of(cluster, target) if worker is None else worker
+        self._knows_workers = spec is not None or (workers is not None and worker is not None) or not target
         self._check()
-        self._clocks = self._enter("store", staleness) if staleness else None
-        if self._knows_workers and self.workers > 1 and self.tasks[0].startswith("/job:ps/"):
-            self._meeting = self._enter("barrier", 0)  # now, so that nobody waits there for one that ends before
-        self._rounds: Rounds | None = None
-        if staleness == 0:
-            with self._building():
-                self._rounds = Rounds(self.tasks[0], self.worker, self.workers, backup)
+
+    def _enter(self) -> None:
+        """Lets the others wait for this worker."""
+        if self._staleness:
+            self._clocks, _ = self._clocks_of("store", self._staleness)
+        if self._knows_workers and (self._has_ps or self.workers == 1):
+            # Now, and not at the first barrier, so that nobody waits there for a worker that ends before it.
+            clocks, ended = self._clocks_of("barrier", 0)
+            with self._building(), device(self.tasks[0]):
+                self._meeting = _Meeting(clocks)
+            self._meeting.ended = ended
+
+    def _clocks_of(self, name: str, staleness: int) -> tuple[_Clocks, int]:
+        """The clocks of that name, which this worker has entered, and the rounds that it has ended."""
+        with self._building(), device(self.tasks[0]):
+            found = _Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
+        ended = self._set_up(found.enter)
+        self._entered.append(found)
+        return found, int(ended or 0)
+
+    @property
+    def _has_ps(self) -> bool:
+        return self.tasks[0].startswith("/job:ps/")
 
     def _tasks(self, spec: ClusterSpec | None) -> list[str]:
         if spec is not None and "ps" in spec.jobs:
@@ -160,23 +223,20 @@ class ParameterStore:
     def _needs_workers(self) -> None:
         if not self._knows_workers:
             raise ValueError("Say workers= and worker=: this target does not tell how many workers there are.")
-        if self.workers > 1 and not self.tasks[0].startswith("/job:ps/"):
+        if self.workers > 1 and not self._has_ps:
             raise ValueError("Workers that wait for each other need a ps: without one, each has arrays of its own.")
 
     def _check(self) -> None:
         if self._staleness == 0:
             raise errors.UnimplementedError.of(
-                "Synchronous updates of a ParameterStore are not ready: after a failure, rounds and gradients disagree."
-                " Use tf.train.SyncReplicasOptimizer in a graph, or staleness=1."
+                "A ParameterStore makes no synchronous updates. Use tf.train.SyncReplicasOptimizer, or staleness=1."
             )
         if self._staleness is not None:
             self._needs_workers()
         if self._staleness is not None and self._staleness < 0:
-            raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
-        if self._backup and self._staleness != 0:
-            raise ValueError("backup is for synchronous updates: staleness=0")
-        if not 0 <= self._backup < self.workers:
-            raise ValueError(f"backup must be below the number of workers, {self.workers}: {self._backup}")
+            raise ValueError(f"staleness must be None or a number of rounds: {self._staleness}")
+        if not callable(self._partition) and self._partition < 1:
+            raise ValueError(f"partition must be at least 1: {self._partition}")
         if not 0 <= self.worker < self.workers:
             raise ValueError(f"worker must be in [0, {self.workers}): {self.worker}. Say workers= and worker=.")
 
@@ -184,12 +244,6 @@ class ParameterStore:
     def _building(self) -> Iterator[None]:
         with self._lock, self.graph.as_default():
             yield
-
-    def _enter(self, name: str, staleness: int) -> Clocks:
-        with self._building(), device(self.tasks[0]):
-            found = Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
-        self._set_up(found.enter)
-        return found
 
     # What asks the cluster. The inspector has its own answers, for it runs nothing.
 
@@ -208,10 +262,10 @@ class ParameterStore:
 
     def _answers(
         self, call: Callable[..., Any], feeds: Sequence[Any], pushes: bool, pulled: Sequence[tuple[DeclaredArray, Any]]
-    ) -> tuple[Sequence[Any], int]:
-        """The values of the parts of all ``pulled`` (array, ids), and the rounds that had ended before."""
-        _, values, ended = call(*feeds)
-        return values, ended or 0
+    ) -> Sequence[Any]:
+        """The values of the parts of all ``pulled`` (array, ids)."""
+        values: Sequence[Any] = call(*feeds)[1]
+        return values
 
     # ---- arrays ---------------------------------------------------------------------------------
 
@@ -227,7 +281,6 @@ class ParameterStore:
 
         Raises:
           InvalidArgumentError: there is an array of that name with another shape, dtype or number of parts.
-          FailedPreconditionError: a synchronous run has begun.
         """
         sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
@@ -237,8 +290,6 @@ class ParameterStore:
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
             if name in self._arrays:
                 return
-            if self._rounds is not None and self._rounds.update is not None:
-                raise errors.FailedPreconditionError.of(f"Declare {array} before the first push of a synchronous run.")
             if not added.parts:
                 feeds = self._add_parts(array, init)
                 self._added[name] = array, feeds  # for another try, since the graph has its variables from now on
@@ -251,13 +302,13 @@ class ParameterStore:
         borders = self._borders(array)
         first = zlib.crc32(array.name.encode())
         feeds: dict[Tensor, Array] = {}
-        with device(self.tasks[first % len(self.tasks)]):
-            array.text, name = f"{array} in {len(borders) - 1} parts", f"{array.name}/declared"
-            array.declared = _named(name, Variable(array.text, trainable=False, name=name))
         for number, (begin, end) in enumerate(zip(borders, borders[1:])):
             with device(self.tasks[(first + number) % len(self.tasks)]):
                 name = array.name if len(borders) == 2 else f"{array.name}/part_{number}"
                 array.parts.append(self._part(array, name, begin, end, init, feeds))
+        with device(self.tasks[first % len(self.tasks)]):
+            array.text, name = f"{array} in {len(borders) - 1} parts", f"{array.name}/declared"
+            array.declared = _named(name, Variable(array.text, trainable=False, name=name))
         return feeds
 
     def _borders(self, array: DeclaredArray) -> list[int]:
@@ -352,7 +403,7 @@ class ParameterStore:
 
         Raises:
           NotFoundError: for a name that is not declared.
-          InvalidArgumentError: a shape or an id is wrong, or a synchronous push leaves an array out.
+          InvalidArgumentError: for a shape, an id or a type of numbers that is wrong.
         """
         self._exchange(gradients, ())
 
@@ -366,29 +417,23 @@ class ParameterStore:
 
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
-        wanted = (
-            dict(names) if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
-        )
+        wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
         with self._lock:
-            pushed = [(array, *array.checked(gradients[name])) for name in gradients for array in [self._array(name)]]
+            # In the order of names, so that another order is no other call.
+            pushed = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
             pulled = [
                 (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
-                for name in wanted
-                for array in [self._array(name)]
+                for name, array in self._sorted(wanted)
             ]
-            if pushed and self._rounds is not None:
-                self._join(self._rounds, [form for _, form, _ in pushed], gradients)
             call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
-        if self._rounds is not None and pushed:
-            feeds += self._rounds.values()
-        values, ended = self._answers(call, feeds, bool(pushed), pulled)
-        if self._rounds is not None:
-            self._rounds.see(ended)
-        rest = iter(values)
+        rest = iter(self._answers(call, feeds, bool(pushed), pulled))
         found = {array.name: array.join([next(rest) for _ in array.parts], ids) for array, ids in pulled}
-        return found[names] if isinstance(names, str) else found
+        return found[names] if isinstance(names, str) else {name: found[name] for name in wanted}
+
+    def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
+        return [(name, self._array(name)) for name in sorted(names)]
 
     def _call(self, pushed: Sequence[Pushed], pulled: Sequence[Pulled]) -> Callable[..., Any]:
         key = (tuple((array.name, form) for array, form in pushed), tuple((array.name, rows) for array, rows in pulled))
@@ -401,8 +446,6 @@ class ParameterStore:
         """A callable whose arguments are what `DeclaredArray.split` and `split_ids` give."""
         feeds = [each for array, form in pushed for part in array.parts for each in part.inputs(form)]
         feeds += [part.wanted for array, rows in pulled if rows for part in array.parts]
-        if self._rounds is not None:
-            return self._make_call_together(feeds, bool(pushed), pulled)
         updates = {part: part.update(form) for array, form in pushed for part in array.parts}
         ops, gate = list(updates.values()), None
         if self._clocks is not None:
@@ -414,29 +457,7 @@ class ParameterStore:
         if pushed:  # what tools take for the training step
             with device(self.tasks[0]):
                 self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, *reads, name="push"))
-        return self.session.make_callable([ops, reads, ()], feeds)
-
-    def _make_call_together(self, feeds: list[Tensor], pushes: bool, pulled: Sequence[Pulled]) -> Callable[..., Any]:
-        """`_make_call` of synchronous updates. It also returns the rounds that had ended before the reads."""
-        rounds = self._rounds
-        assert rounds is not None
-        ended = rounds.after if pushes else rounds.ended
-        reads = [part.read(rows, ended.op) for array, rows in pulled for part in array.parts]
-        return self.session.make_callable([(), reads, ended], [*feeds, *(rounds.inputs if pushes else ())])
-
-    def _join(self, rounds: Rounds, forms: Sequence[str], gradients: Mapping[str, Gradient]) -> None:
-        """Of a synchronous push: it is of all arrays, and the first one begins the part of this worker."""
-        if missing := sorted(self._arrays.keys() - gradients.keys()):
-            raise errors.InvalidArgumentError.of(
-                f"A synchronous push is of all arrays, since all workers' gradients make one update; '{missing[0]}' is"
-                " missing. Push zeros, or use asynchronous updates."
-            )
-        if ROWS in forms:
-            raise errors.InvalidArgumentError.of("A synchronous push is of whole arrays; these are rows of one.")
-        if rounds.update is None:
-            with self._building():
-                rounds.add_push(list(self._arrays.values()))
-            rounds.start(self.session)
+        return self.session.make_callable([ops, reads], feeds)
 
     def assign(self, values: Mapping[str, Array]) -> None:
         """Sets arrays; what their optimizers keep stays.
@@ -464,12 +485,14 @@ class ParameterStore:
         return int(self.session.run(version))
 
     def barrier(self) -> None:
-        """Waits until all workers have come here."""
+        """Waits until all workers have come here, but those who have ended. After an error it may be called again.
+
+        Raises:
+          ValueError: this store does not know the workers, or they have no ps in common.
+        """
         self._needs_workers()
-        if self._meeting is None:
-            with self._lock:
-                self._meeting = self._meeting or self._enter("barrier", 0)
-        self.session.run(self._meeting.meet)
+        assert self._meeting is not None
+        self._meeting.wait(self.session)
 
     # ---- checkpoints ----------------------------------------------------------------------------
 
@@ -477,8 +500,8 @@ class ParameterStore:
         """Writes a checkpoint of all arrays and of what their optimizers keep, and returns its path.
 
         A `tf.train.Saver` of a graph with the same names can restore it. Where each part has its own scalar of
-        something, such as Adam's ``beta1_power``, the checkpoint also has that of the first array under the name that
-        graphs give it.
+        something, such as Adam's ``beta1_power``, the checkpoint also has that of the first part under the array's
+        name, for stores with other parts, and that of the first array under the name that graphs give it.
 
         Raises:
           OpError: as `Saver.save`.
@@ -516,27 +539,34 @@ class ParameterStore:
         return found
 
     def _copies(self) -> dict[str, _Copy]:
-        """The scalars of the first array, under the names that graphs give them, for the checkpoint only."""
-        scalars = self._arrays[min(self._arrays)].parts[0].scalars() if self._arrays else []
-        return {name: _Copy(identity(variable), name) for name, variable in scalars}
+        """Scalars of first parts under other names, for the checkpoint only."""
+        firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
+        named = {_scalar_name(array, name): variable for array, name, variable in firsts}
+        for _, name, variable in firsts:
+            named.setdefault(name, variable)
+        return {name: _Copy(identity(variable), name) for name, variable in named.items()}
 
     def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The variables that a checkpoint with these names has values for, under each name at most one."""
-        own = {name: variable for name, variable in self._saved().items() if name in stored}
-        yield own
-        for part in (part for array in self._arrays.values() for part in array.parts):
-            yield {name: v for name, v in part.scalars() if v.op.name not in stored and name in stored}
+        yield {name: variable for name, variable in self._saved().items() if name in stored}
+        for array in self._arrays.values():
+            for part in array.parts:
+                lacking = [(name, v) for name, v in part.scalars() if v.op.name not in stored]
+                yield {
+                    found: v
+                    for name, v in lacking
+                    if (found := next((n for n in (_scalar_name(array, name), name) if n in stored), ""))
+                }
 
     # ---- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Ends this worker's part: nobody waits for it any more. The arrays stay. Idempotent."""
+        entered, self._entered = self._entered, []
         try:
-            for each in (self._clocks, self._meeting, self._rounds):
-                if each is not None:
-                    self.session.run(each.leave)
+            if entered:
+                self.session.run([clocks.leave for clocks in entered])
         finally:
-            self._clocks = self._meeting = self._rounds = None
             self.session.close()
 
     def __enter__(self) -> Self:
@@ -545,13 +575,19 @@ class ParameterStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with nullcontext() if error is None else suppress(errors.OpError):  # which would hide the error of the block
+            self.close()
 
     def __repr__(self) -> str:
         return f"<ParameterStore {', '.join(map(str, self._arrays.values())) or 'without arrays'}>"
 
 
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
+
+
+def _scalar_name(array: DeclaredArray, name: str) -> str:
+    """The name in a checkpoint of what the optimizer of an array keeps, whatever its parts."""
+    return f"{array.name}/push/{name}"
 
 
 def _named(name: str, variable: Variable) -> Variable:
