@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.supervision import (
-    EXIT_LEFT,
     Dismiss,
     Event,
     GraceExpired,
@@ -91,15 +91,15 @@ def test_keep_going_lets_the_other_workers_finish() -> None:
 
 def test_a_worker_that_was_told_to_end_leaves_the_others() -> None:
     run = Supervision([PS0, W0, W1])
-    assert feed(run, TaskExited(W1, EXIT_LEFT)) == []
+    assert feed(run, TaskExited(W1, ExitCode.LEFT)) == []
     assert feed(run, TaskExited(W0, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
 
 
 def test_the_last_worker_that_leaves_ends_the_run_unfinished() -> None:
     run = Supervision([PS0, W0])
-    assert feed(run, TaskExited(W0, EXIT_LEFT)) == [SendSignal((PS0,), TERM), StartGrace()]
-    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == EXIT_LEFT
+    assert feed(run, TaskExited(W0, ExitCode.LEFT)) == [SendSignal((PS0,), TERM), StartGrace()]
+    assert finished(feed(run, TaskExited(PS0, 0))).exit_code == ExitCode.LEFT
 
 
 def test_a_failure_of_the_last_task_finishes_at_once() -> None:
@@ -207,7 +207,7 @@ def test_events_of_unknown_tasks_are_refused() -> None:
     (TaskExited(W1, 3), {"level": "ERROR", "task": "worker/1", "exit_code": 3}),
     (TaskExited(PS0, -KILL), {"level": "ERROR", "task": "ps/0", "exit_code": 137, "signal": "SIGKILL"}),
     (TaskExited(PS0, 0), {"level": "INFO", "task": "ps/0", "exit_code": 0}),
-    (TaskExited(W1, EXIT_LEFT), {"level": "INFO", "task": "worker/1", "exit_code": 143}),
+    (TaskExited(W1, ExitCode.LEFT), {"level": "INFO", "task": "worker/1", "exit_code": 143}),
     (TimeLimitReached(1.0), {"level": "ERROR"}),
     (SignalReceived(INT), {"level": "WARNING"}),
 ])  # fmt: skip
@@ -261,8 +261,8 @@ def test_every_run_ends_once_with_the_right_result(
 def test_a_task_that_was_killed_or_preempted_starts_again_so_many_times() -> None:
     run = Supervision([PS0, W0, W1], restarts=1)
     assert feed(run, TaskExited(PS0, -KILL)) == [StartTasks((PS0,))]
-    assert feed(run, TaskExited(W1, EXIT_LEFT)) == [StartTasks((W1,))]
-    assert feed(run, TaskExited(W1, EXIT_LEFT)) == []  # it has left, as without restarts
+    assert feed(run, TaskExited(W1, ExitCode.LEFT)) == [StartTasks((W1,))]
+    assert feed(run, TaskExited(W1, ExitCode.LEFT)) == []  # it has left, as without restarts
     assert feed(run, TaskExited(PS0, -KILL)) == [SendSignal((W0,), TERM), StartGrace()]
     assert finished(feed(run, TaskExited(W0, 0))) == RunOver(137, PS0, "ps/0 failed first: killed by SIGKILL")
 
@@ -349,7 +349,7 @@ def test_a_run_gets_no_more_workers_than_its_machine_can_hold() -> None:
     assert isinstance(starts, StartTasks) and len(starts.tasks) == 127
 
 
-@pytest.mark.parametrize("returncode", [EXIT_LEFT, -TERM, -KILL])
+@pytest.mark.parametrize("returncode", [ExitCode.LEFT, -TERM, -KILL])
 def test_a_worker_may_be_asked_to_leave_and_go_after_all_others_have_finished(returncode: int) -> None:
     run = Supervision([PS0, W0, W1])
     run.scale(1)
@@ -366,7 +366,7 @@ def test_a_worker_that_joined_or_was_told_to_end_fails_no_run_whose_others_have_
     run.handle(TaskExited(W0, 0))
     (late,) = run.handle(TaskExited(TaskId("worker", 2), 1))
     assert late == PrintNote("worker/2, which had joined the run, failed (exit code 1); worker/1 still running.")
-    (told, *_) = run.handle(TaskExited(W1, EXIT_LEFT))
+    (told, *_) = run.handle(TaskExited(W1, ExitCode.LEFT))
     assert told == PrintNote("worker/1 was told to end (SIGTERM) and has left; the others have finished.")
     assert finished(feed(run, TaskExited(PS0, 0))).exit_code == 0
 

@@ -42,13 +42,6 @@ WORKER_JOB = "worker"
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
-EXIT_TIMED_OUT = ExitCode.TIMED_OUT
-"""The exit code of a run that its time limit ended, as for `timeout(1)`."""
-
-
-EXIT_LEFT = ExitCode.LEFT
-"""The exit code of a task that was told to end and has left its run in good order."""
-
 
 class TaskId(NamedTuple):
     """A task of the launched cluster; prints as `worker/0`."""
@@ -327,7 +320,7 @@ class Supervision:
         if task in self._late and returncode != 0 and spared:
             text = f"{task}, which had joined the run, failed ({describe_exit(returncode)}); {others}."
             return [PrintNote(text, "WARNING", task, returncode)]
-        if returncode == EXIT_LEFT and task not in self._serves and spared:
+        if returncode == ExitCode.LEFT and task not in self._serves and spared:
             text = f"{task} was told to end (SIGTERM) and has left; {others}."
             return [PrintNote(text, "INFO", task, returncode)]
         if self._comes_too_late(task, returncode):
@@ -346,7 +339,7 @@ class Supervision:
         return []
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
-        lost = returncode < 0 or returncode == EXIT_LEFT
+        lost = returncode < 0 or returncode == ExitCode.LEFT
         allowed = self.phase is TaskPhase.RUNNING and task not in self._dismissed and not self._could_only_wait(task)
         return lost and allowed and self._restarted[task] < self._restarts
 
@@ -380,7 +373,7 @@ class Supervision:
         if task in self._ranks:
             self._back.add(task)
         self._joined.discard(task)
-        how = "was told to end (SIGTERM)" if returncode == EXIT_LEFT else f"was {describe_exit(returncode)}"
+        how = "was told to end (SIGTERM)" if returncode == ExitCode.LEFT else f"was {describe_exit(returncode)}"
         count = f"{self._restarted[task]} of {self._restarts}"
         note = PrintNote(f"{task} {how}; starting it again ({count}).", "WARNING", task, returncode)
         return [note, StartTasks((task,))]
@@ -465,7 +458,7 @@ class Supervision:
         running = some(self._alive)
         if self._verdict is None:
             self._verdict = _Verdict(
-                EXIT_TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
+                ExitCode.TIMED_OUT, None, f"timed out after {limit_s:g} s; still running then: {running}"
             )
         note = PrintNote(f"The time limit of {limit_s:g} s is over; stopping {running}.", "ERROR")
         return [note, *self._end_early()]

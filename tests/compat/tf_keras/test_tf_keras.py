@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfmini as tf
+
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
 ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text())
 
@@ -45,3 +47,12 @@ def found() -> Any:
 @pytest.mark.parametrize("program", sorted(ANSWERS))
 def test_program_gives_what_it_gave_on_tensorflow_1_15(program: str, found: Any) -> None:
     assert_same(found[program], ANSWERS[program])
+
+
+def test_a_saved_model_that_loses_its_optimizer_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(tf.train.AdamOptimizer(), "mse")
+    tf.keras.experimental.export_saved_model(model, str(tmp_path / "model"))
+    assert "saved without what compile() got" in caplog.text
+    assert getattr(tf.keras.experimental.load_from_saved_model(str(tmp_path / "model")), "optimizer", None) is None
+    tf.keras.backend.set_session(None)  # Keras keeps one for this graph

@@ -16,6 +16,7 @@ import tfmini as tf
 from tests.train.sessions.training_runs import Run, training_cluster
 from tests.train.sessions.training_task import RINGS
 from tfmini import library_log
+from tfmini.exit_codes import ExitCode
 from tfmini.launch.supervision import TaskId
 from tfmini.runtime.process import current_process
 from tfmini.testing import ProcessCluster
@@ -93,7 +94,7 @@ def test_a_worker_leaves_and_the_others_go_on(mode: str) -> None:
             assert process.stdout.readline().startswith("step")  # type: ignore[union-attr]
         other.send_signal(signal.SIGTERM)
         assert "after" not in other.stdout.read()
-        assert other.wait() == readiness.EXIT_CODE
+        assert other.wait() == ExitCode.LEFT
         for _ in range(10):
             assert chief.stdout.readline().startswith("step")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from types import ModuleType, SimpleNamespace
@@ -21,6 +22,7 @@ from tfmini.train.checkpointing.load_status import status_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
 
+_log = logging.getLogger("tensorflow")
 _MODEL = "saved_model.json"  # as TensorFlow names it
 _TRAINING = "tfmini_keras.json"
 _HDF5 = (".h5", ".hdf5", ".keras")
@@ -113,7 +115,8 @@ def _training(root: ModuleType, model: Any) -> dict[str, Any] | None:
             "loss_weights": model.loss_weights, "sample_weight_mode": model.sample_weight_mode,
         }  # fmt: skip
         return json.loads(json.dumps(told, default=default))  # type: ignore[no-any-return]
-    except (NotImplementedError, TypeError, AttributeError):
+    except (NotImplementedError, TypeError, AttributeError) as error:
+        _log.warning("The model is saved without what compile() got: %s. Compile it again when it is loaded.", error)
         return None
 
 

@@ -494,8 +494,6 @@ def mark_used(directory: str, graph: Graph) -> None:
 #
 # A script that handles a signal itself is left alone.
 
-EXIT_CODE = ExitCode.LEFT
-"""The exit code of a process that has left, as a shell has it for one that SIGTERM has ended."""
 LAST_STEP_S = 4.0
 _open = 0  # monitored sessions of the main thread
 _timer: threading.Timer | None = None  # runs while the last step does
@@ -507,7 +505,7 @@ class Left(SystemExit):
     """Ends the process after its last step; the ``with`` block of the session closes it in good order."""
 
     def __init__(self) -> None:
-        super().__init__(EXIT_CODE)
+        super().__init__(ExitCode.LEFT)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -575,7 +573,7 @@ def _told(signum: int, frame: object) -> None:
     process = current_process()
     if not process.is_leaving:
         process.is_leaving, _told_at, _told_by = True, process.now(), signum
-        how = "Ctrl-C" if signum == signal.SIGINT else f"SIGTERM: exit code {EXIT_CODE}"
+        how = "Ctrl-C" if signum == signal.SIGINT else f"SIGTERM: exit code {ExitCode.LEFT}"
         _log.warning("This task leaves the run after its step (%s)", how)
         _timer = threading.Timer(LAST_STEP_S, _give_up)
         _timer.daemon = True
@@ -585,7 +583,7 @@ def _told(signum: int, frame: object) -> None:
         if _timer is not None:  # else the step has ended meanwhile, and the hooks are at work
             raise left()
     elif process.now() - _told_at >= LAST_STEP_S / 4:
-        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(EXIT_CODE)
+        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(ExitCode.LEFT)
 
 
 def _give_up() -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tfmini import errors, protos
+from tfmini.exit_codes import ExitCode
 from tfmini.export import export_names
 from tfmini.graph.graph import Graph
 from tfmini.graph.op_types import PLACEHOLDER_OPS
@@ -117,7 +118,7 @@ def fails_run(error: BaseException | None) -> bool:
     A worker that has lost a task, or was told to end, may come back and go on.
     """
     if isinstance(error, SystemExit):
-        return error.code not in (None, 0, readiness.EXIT_CODE)
+        return error.code not in (None, 0, ExitCode.LEFT)
     # The rest are KeyboardInterrupt and the end of a generator.
     return isinstance(error, Exception) and not isinstance(error, PREEMPTION_ERRORS)
 
@@ -504,7 +505,7 @@ class _RecoverableSession(_WrappedSession):
                     return self._sess_creator.create_session()
             except PREEMPTION_ERRORS as error:
                 if readiness.is_wanted():
-                    raise SystemExit(readiness.EXIT_CODE) from error
+                    raise SystemExit(ExitCode.LEFT) from error
                 now = process.now()
                 if now - begin >= self._max_recovery_s:
                     raise
@@ -565,7 +566,7 @@ class _RecoverableSession(_WrappedSession):
             except PREEMPTION_ERRORS as error:
                 attempts.failed(error, self._model())
                 if readiness.is_wanted():  # too late to wait for the lost task
-                    raise SystemExit(readiness.EXIT_CODE) from error
+                    raise SystemExit(ExitCode.LEFT) from error
                 self._note(error)
                 self._close_lost()
 

@@ -177,7 +177,7 @@ class ParameterStore:
         try:
             self._find_workers(cluster, target, workers, worker)
             self._enter()
-        except BaseException:
+        except BaseException:  # Ctrl-C too
             self.session.close()
             raise
 
