@@ -208,13 +208,13 @@ class TensorFlowFinder(MetaPathFinder):
     """
 
     def __init__(self, root: str) -> None:
-        self._root = root
+        self.root = root
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         root, _, dotted = fullname.partition(".")
-        if root != self._root:
+        if root != self.root:
             return None
         module = _module(dotted)
         if module is None:
@@ -307,10 +307,20 @@ def install() -> None:
         raise RuntimeError(
             f"{ALIAS} has been imported from {getattr(present, '__file__', 'elsewhere')}; install the alias first."
         )
-    if not any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
+    if not _finds(ALIAS):
         sys.meta_path.insert(0, TensorFlowFinder(ALIAS))
-        sys.meta_path.append(TensorFlowFinder(TARGET))
         sys.meta_path.insert(0, HorovodFinder())
+    find_private_paths()
+
+
+def find_private_paths() -> None:
+    """Makes TensorFlow's private paths importable below ``tfmini``; they stay so."""
+    if not _finds(TARGET):
+        sys.meta_path.append(TensorFlowFinder(TARGET))
+
+
+def _finds(root: str) -> bool:
+    return any(isinstance(finder, TensorFlowFinder) and finder.root == root for finder in sys.meta_path)
 
 
 class _InChild:
@@ -340,7 +350,10 @@ def install_in_children() -> None:
 
 def uninstall() -> None:
     """Undoes `install`: Python's own finders handle ``import tensorflow`` again."""
-    ours = (TensorFlowFinder, HorovodFinder)
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ours)]
+    sys.meta_path[:] = [
+        finder
+        for finder in sys.meta_path
+        if not isinstance(finder, HorovodFinder) and not (isinstance(finder, TensorFlowFinder) and finder.root == ALIAS)
+    ]
     for name in [name for name in sys.modules if name.partition(".")[0] in (ALIAS, "horovod")]:
         del sys.modules[name]

@@ -86,6 +86,22 @@ print(before, "tfmini.compat.tf_keras.keras" in sys.modules, "tensorflow" in sys
     assert run(script) == "False True False\n"
 
 
+def test_the_alias_is_installed_and_removed_beside_a_keras_that_is_loaded() -> None:
+    script = """
+import tfmini as tf
+tf.keras.layers.Dense
+from tfmini.compat import internals
+internals.install()
+from tensorflow.python.keras.layers import Dense
+internals.uninstall()
+from tfmini.python.framework import ops
+print(Dense is tf.keras.layers.Dense, ops.Tensor is tf.Tensor)
+try: import tensorflow.python
+except ModuleNotFoundError as error: print(error)
+"""
+    assert run(script).splitlines() == ["True True", "No module named 'tensorflow'"]
+
+
 def test_no_file_is_left_in_the_home_folder(tmp_path: object) -> None:
     script = f"""
 import os

@@ -161,13 +161,11 @@ def library() -> ModuleType:
 
 
 def _load() -> ModuleType:
-    from tfmini.compat.internals import TensorFlowFinder
+    from tfmini.compat import internals
 
-    finders: list[MetaPathFinder] = [_Finder(_folder())]
-    sys.meta_path.insert(0, finders[0])
-    if not any(isinstance(finder, TensorFlowFinder) for finder in sys.meta_path):
-        finders.append(TensorFlowFinder("tfmini"))  # for tfmini.python.framework and the like
-    sys.meta_path.extend(finders[1:])
+    internals.find_private_paths()
+    finder = _Finder(_folder())
+    sys.meta_path.insert(0, finder)
     try:
         root = importlib.import_module(NAME)
         from tfmini.compat.tf_keras import changes
@@ -176,7 +174,7 @@ def _load() -> ModuleType:
     except BaseException:
         for name in [name for name in sys.modules if name == NAME or name.startswith(NAME + ".")]:
             del sys.modules[name]
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+        sys.meta_path.remove(finder)
         raise
     root._is_whole = True  # type: ignore[attr-defined]
     return root
