@@ -395,7 +395,7 @@ class CollectiveKernels:
             host.call_later(link.latency_s, _finish, host, wait, value, cpu_s)
 
     def _exchange(self, members: list[_Member]) -> None:
-        """Sends the bytes of a ring while the CPUs copy them, piece by piece; the latencies of all steps come on top."""
+        """Sends the bytes of a ring while the CPUs copy them, piece by piece; then the latencies of all steps pass."""
         network = self._network
         nbytes = members[0][2].nbytes
         tasks = sorted((host.name for host, _, _ in members), key=task_order)

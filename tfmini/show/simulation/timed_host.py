@@ -334,8 +334,8 @@ class TimedConnection(SimulatedConnection):
         network.under_way += counts
         network.work += counts
         leave = partial(self._leave, other, list(parts), nbytes, label, counts)
-        # Of a task with several threads, an earlier message may still wait for the work before it, and a receiver counts
-        # on the order. Not of collectives, whose pieces have tags: they go on beside back-propagation.
+        # In a task with several threads, an earlier message may still wait for the work before it, and a receiver
+        # counts on the order. Pieces of collectives have tags instead: they go on beside back-propagation.
         if kind is not CollectiveData:
             message = _Message(leave)
             self._unsent.append(message)
