@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -99,12 +98,17 @@ def test_watch_shows_the_tables_on_a_screen_of_their_own_in_a_terminal_of_80_col
 def test_watch_as_json_is_a_line_for_each_snapshot(hanging: str) -> None:
     """A file of such lines outlives the page; the first one was many lines."""
     command = [sys.executable, "-m", "tfmini", "status", "--watch", "--json", "--interval", "0.2", hanging]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_listen) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert [s.from_json(s.ClusterSnapshot, json.loads(line)).target for line in lines] == [hanging] * 2
+
+
+def _listen() -> None:
+    """A command hears Ctrl-C, which it would not where a shell has started these tests in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 ALTERNATE, ROWS = "\x1b[?1049", 10
@@ -115,10 +119,8 @@ def in_a_terminal(command: list[str]) -> tuple[str, int]:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (ROWS, 80))
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    # What a shell starts in the background ignores Ctrl-C. The command must not inherit that from these tests.
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with (
-        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, preexec_fn=listen) as process,
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, preexec_fn=_listen) as process,
         contextlib.ExitStack() as at_end,
     ):
         at_end.callback(process.kill)  # it waits for somebody to read if this test is given up
