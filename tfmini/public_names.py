@@ -146,8 +146,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.composites": "TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "placement.device_setter": "VariableDeviceChooser",
-        "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint",
-        "train.checkpointing.graph_files": "list_variables load_checkpoint load_variable",
+        "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
+        "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
@@ -169,7 +169,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.layers.utils": {
         "layers.contrib.model_variables": "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict first_dimension gather_tensors_aliases get_tensor_aliases last_dimension n_positive_integers two_element_tuple",
-        "ops.flow.cond": "smart_cond",
+        "ops.flow.cond": "smart_cond=smart_cond_of_layers",
     },
     "contrib.learn": {
         "compat.layers_names": "ModeKeys=LearnModeKeys",
