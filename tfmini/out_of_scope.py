@@ -105,7 +105,7 @@ _NAMES = {
     "contrib.slim.dataset_data_provider": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
-    "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
+    "contrib.predictor.from_contrib_estimator": "tf.contrib.predictor.from_estimator",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "distribute.experimental": "tf.train.replica_device_setter",

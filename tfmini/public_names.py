@@ -210,6 +210,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.opt": {
         "train.optimizers.contrib_optimizers": "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
     },
+    "contrib.predictor": {
+        "estimator.predictor": "from_estimator from_saved_model",
+    },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
         "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
