@@ -241,8 +241,9 @@ def check_server_cluster(cluster: ClusterSpec, job_name: str, task_index: int, m
     elsewhere (`may_move`). `localhost` and `127.0.0.1` are the same host.
 
     Raises:
-      InternalError: the job or task is not in the cluster (TensorFlow's class and words).
-      InvalidArgumentError: an address is not `host:port`, or two tasks have the same address.
+      InternalError: the job is not in the cluster (TensorFlow's class and words).
+      InvalidArgumentError: the task is not in the job (likewise), an address is not `host:port`, or two tasks have the
+        same address.
     """
     _check_membership(cluster, job_name, task_index)
     own: HostPort | None = None
@@ -266,7 +267,7 @@ def _check_membership(cluster: ClusterSpec, job_name: str, task_index: int) -> N
         )
     if task_index not in cluster.task_indices(job_name):
         indices = ", ".join(map(str, cluster.task_indices(job_name))) or "none"
-        raise errors.InternalError.of(
+        raise errors.InvalidArgumentError.of(
             f'Task {task_index} was not defined in job "{job_name}". The tasks of this job: {indices}.',
         )
 

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfmini.export import ALIASES
+
 _GRAPH_WAY = "a graph of ops and a tf.Session"
 _DEVICE_WAY = "tf.device with CPU devices"
 _FLOAT_WAY = "floating-point ops: quantised arithmetic is not emulated"
@@ -63,7 +65,14 @@ _NAMES = {
     "contrib.layers.crossed_column": "tf.feature_column",
     "contrib.layers.embedding_column": "tf.feature_column",
     "contrib.layers.legacy_linear": "tf.layers.dense",
+    "contrib.layers.one_hot_column": "tf.feature_column.indicator_column",
     "contrib.layers.real_valued_column": "tf.feature_column.numeric_column",
+    "contrib.layers.scattered_embedding_column": "tf.feature_column.embedding_column",
+    "contrib.layers.shared_embedding_columns": "tf.feature_column.shared_embedding_columns",
+    "contrib.layers.input_from_feature_columns": "tf.feature_column.input_layer",
+    "contrib.layers.sparse_column_with_hash_bucket": "tf.feature_column.categorical_column_with_hash_bucket",
+    "contrib.layers.sparse_column_with_keys": "tf.feature_column.categorical_column_with_vocabulary_list",
+    "contrib.layers.sparse_column_with_vocabulary_file": "tf.feature_column.categorical_column_with_vocabulary_file",
     "contrib.layers.sparse_column_with_integerized_feature": "tf.feature_column.categorical_column_with_identity",
     "contrib.layers.weighted_sparse_column": "tf.feature_column.weighted_categorical_column",
     "contrib.layers.weighted_sum_from_feature_columns": "tf.feature_column.linear_model",
@@ -96,7 +105,7 @@ _NAMES = {
     "contrib.slim.dataset_data_provider": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.slim.tfexample_decoder": "tf.data.TFRecordDataset with tf.parse_single_example",
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
-    "contrib.predictor": "tf.saved_model.loader.load and a tf.Session",
+    "contrib.predictor.from_contrib_estimator": "tf.contrib.predictor.from_estimator",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",
     "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "distribute.experimental": "tf.train.replica_device_setter",
@@ -339,6 +348,9 @@ def ways() -> list[str]:
     return [*_NAMES.values(), *(way for _, way in _RAW_OPS), *_BEFORE_1_0.values(), *_IN_1.values()]
 
 
+_HAS_NAMES_OF = {**ALIASES, "contrib.slim.layers": "contrib.layers"}
+
+
 @functools.cache
 def _absent() -> dict[str, str]:
     """Name below ``tf`` -> the release of TensorFlow that has it: 1 or 2."""
@@ -352,7 +364,7 @@ def _absent() -> dict[str, str]:
 
 def in_tensorflow(dotted: str) -> str:
     """What TensorFlow has of a name below ``tf`` that tfmini does not have, with what to use instead."""
-    release = _absent().get(dotted, "")
+    release = _absent().get(dotted) or _absent().get(_canonical(dotted), "")
     way = _nearest(_IN_1, dotted) if release != "1" else None
     if release == "2":
         return f"tf.{dotted} is a name of TensorFlow 2; in TensorFlow 1 use {way or _GRAPH_WAY}"
@@ -378,7 +390,13 @@ def alternative(dotted: str) -> str | None:
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
     if dotted.startswith("linalg.LinearOperator"):
         return _MATRIX_WAY
-    return _nearest(_NAMES, dotted)
+    return _nearest(_NAMES, dotted) or _nearest(_NAMES, _canonical(dotted))
+
+
+def _canonical(dotted: str) -> str:
+    """The name in the namespace that has these names too: ``contrib.metrics.f1_score`` for the one of slim."""
+    namespace, _, name = dotted.rpartition(".")
+    return f"{_HAS_NAMES_OF.get(namespace, namespace)}.{name}"
 
 
 def _nearest(ways: dict[str, str], dotted: str) -> str | None:

@@ -146,8 +146,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.composites": "TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "placement.device_setter": "VariableDeviceChooser",
-        "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint",
-        "train.checkpointing.graph_files": "list_variables load_checkpoint load_variable",
+        "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
+        "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
@@ -169,7 +169,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.layers.utils": {
         "layers.contrib.model_variables": "append_tensor_alias collect_named_outputs constant_value convert_collection_to_dict first_dimension gather_tensors_aliases get_tensor_aliases last_dimension n_positive_integers two_element_tuple",
-        "ops.flow.cond": "smart_cond",
+        "ops.flow.cond": "smart_cond=smart_cond_of_layers",
     },
     "contrib.learn": {
         "compat.layers_names": "ModeKeys=LearnModeKeys",
@@ -196,7 +196,8 @@ NAMES: dict[str, dict[str, str]] = {
         "train.checkpointing.saver_builder": "MutableDenseHashTable=DenseHashTable MutableHashTable",
     },
     "contrib.losses": {
-        "layers.losses": "absolute_difference add_loss compute_weighted_loss cosine_distance get_losses get_regularization_losses get_total_loss hinge_loss log_loss mean_pairwise_squared_error mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy",
+        "layers.contrib.losses": "absolute_difference=old_absolute_difference compute_weighted_loss=old_compute_weighted_loss cosine_distance=old_cosine_distance hinge_loss=old_hinge_loss log_loss=old_log_loss mean_pairwise_squared_error=old_mean_pairwise_squared_error mean_squared_error=old_mean_squared_error sigmoid_cross_entropy=old_sigmoid_cross_entropy softmax_cross_entropy=old_softmax_cross_entropy sparse_softmax_cross_entropy=old_sparse_softmax_cross_entropy",
+        "layers.losses": "add_loss get_losses get_regularization_losses get_total_loss",
     },
     "contrib.metrics": {
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
@@ -210,6 +211,9 @@ NAMES: dict[str, dict[str, str]] = {
         "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
         "train.replicas.averaging": "DropStaleGradientOptimizer MovingAverageOptimizer",
         "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
+    },
+    "contrib.predictor": {
+        "estimator.predictor": "from_estimator from_saved_model",
     },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",

@@ -40,6 +40,14 @@ def test_run_parses_flags_and_passes_on_the_rest(tmp_path: Path) -> None:
     assert done.stdout == "['--unknown=1', 'rest'] x 3 False ['c'] worker\n"
 
 
+def test_a_misspelt_flag_is_told(tmp_path: Path) -> None:
+    tail = "tf.app.run(lambda argv: print(argv[1:], FLAGS.rate))"
+    done = script(tmp_path, tail, "--raet=2", "--hots", "--unknown=1", "rest", "--logdir=/x")
+    assert done.stdout == "['--raet=2', '--hots', '--unknown=1', 'rest', '--logdir=/x'] 0.5\n"
+    told = [line for line in done.stderr.splitlines() if "no flag" in line]
+    assert [line.rpartition("; ")[2] for line in told] == ["is it --rate?", "is it --hosts?"], done.stderr
+
+
 def test_flags_parse_themselves_when_read(tmp_path: Path) -> None:
     assert script(tmp_path, "print(FLAGS.rate, 'rate' in FLAGS)", "--rate=2").stdout == "2.0 True\n"
 

@@ -48,11 +48,29 @@ def test_a_hook_finds_the_losses_under_tensorflows_names(tmp_path: Path) -> None
         return {"x": tf.constant([1.0, 1.0]), "w": tf.constant([1.0, 3.0])}, tf.constant([2.0, 4.0])
 
     seen = []
-    names = {"average": "head/truediv", "loss": "head/weighted_loss/Sum"}
+    names = {"average": "linear/head/truediv", "loss": "linear/head/weighted_loss/Sum"}
     hook = tf.train.LoggingTensorHook(names, every_n_iter=1, formatter=lambda found: seen.append(found) or "")
     made = tf.estimator.LinearRegressor([tf.feature_column.numeric_column("x")], str(tmp_path), weight_column="w")
     made.train(input_fn, hooks=[hook], steps=1)
     assert seen[0]["loss"] == pytest.approx(52.0) and seen[0]["average"] == pytest.approx(13.0)
+
+
+def test_checkpoints_have_the_names_of_tensorflow_1_15(tmp_path: Path) -> None:
+    columns = [tf.feature_column.numeric_column("x")]
+
+    def input_fn():
+        return {"x": tf.constant([1.0, 2.0])}, tf.constant([0, 1])
+
+    network = tf.estimator.DNNClassifier([3], columns, str(tmp_path / "dnn"), optimizer="Adam").train(input_fn, steps=1)
+    linear = tf.estimator.LinearClassifier(columns, str(tmp_path / "linear")).train(input_fn, steps=1)
+    layers = [f"dnn/{layer}/{part}" for layer in ("hiddenlayer_0", "logits") for part in ("bias", "kernel")]
+    # A slot's name is cut off at the length of the variable's, which lacks the scope: "dnn/" leaves 4 characters.
+    slots = [f"{name}/t_0/Adam{end}" for name in layers for end in ("", "_1")]
+    powers = ["dnn/head/beta1_power", "dnn/head/beta2_power"]
+    assert set(network.get_variable_names()) == {"global_step", *layers, *slots, *powers}
+    weights = [f"linear/linear_model/{name}" for name in ("bias_weights", "x/weights")]
+    accumulators = [f"{name}/part_0/Ftrl{end}" for name in weights for end in ("", "_1")]
+    assert set(linear.get_variable_names()) == {"global_step", *weights, *accumulators}
 
 
 def test_labels_may_be_bools(tmp_path: Path) -> None:

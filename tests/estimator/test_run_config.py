@@ -70,6 +70,13 @@ def test_wrong_tasks_are_refused(tf_config: str) -> None:
     assert programs.settings(tf, tf_config) == "refused"
 
 
+def test_a_cluster_without_a_chief_says_how_launch_adds_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"ps": ["a:1"], "worker": ["b:2"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+    with pytest.raises(ValueError, match='one "chief" node; it has ps, worker. The option --chief of `tfmini launch`'):
+        tf.estimator.RunConfig()
+
+
 def test_periods_of_checkpoints() -> None:
     config = tf.estimator.RunConfig
     assert config().save_checkpoints_secs == 600

@@ -51,7 +51,7 @@ def test_sessions_of_one_server_share_variables() -> None:
     [
         (({"a": ["localhost:0"], "b": ["localhost:0"]},), ValueError, "Must specify an explicit `job_name`."),
         (({"a": ["localhost:0", "localhost:1"]},), ValueError, "Must specify an explicit `task_index`."),
-        (({"a": ["localhost:0"]}, "a", 3), tf.errors.InternalError, 'Task 3 was not defined in job "a"'),
+        (({"a": ["localhost:0"]}, "a", 3), tf.errors.InvalidArgumentError, 'Task 3 was not defined in job "a"'),
         (({"a": ["localhost:0"]}, "zz", 0), tf.errors.InternalError, 'Job "zz" was not defined in cluster'),
         (
             ({"a": ["localhost"]},),

@@ -170,7 +170,7 @@ def test_a_servers_own_address_is_returned() -> None:
     ("jobs", "error", "message"),
     [
         ({"ps": ["h:1"]}, errors.InternalError, "Job \"w\" was not defined in cluster.*'ps'"),
-        ({"w": {0: "h:1", 2: "h:2"}}, errors.InternalError, 'Task 1 was not defined in job "w".*0, 2'),
+        ({"w": {0: "h:1", 2: "h:2"}}, errors.InvalidArgumentError, 'Task 1 was not defined in job "w".*0, 2'),
         ({"w": ["h:1", "h"]}, errors.InvalidArgumentError, 'Could not parse port for local server from "h".'),
         ({"w": ["h", "h:1"]}, errors.InvalidArgumentError, 'address "h" of /job:w/task:0 is not of the form'),
         ({"w": ["h:0", "h:1"]}, errors.InvalidArgumentError, "/job:w/task:0 has port 0"),

@@ -121,6 +121,12 @@ NAMES: dict[str, dict[str, str]] = {
     "python.tf2": {
         "compat.internal_names": "enabled",
     },
+    "python.tools.freeze_graph": {
+        "compat.checkpoint_tools": "freeze_graph freeze_graph_with_def_protos",
+    },
+    "python.tools.inspect_checkpoint": {
+        "compat.checkpoint_tools": "print_tensors_in_checkpoint_file",
+    },
     "python.training.evaluation": {
         "train.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
     },

@@ -6,6 +6,7 @@ the old argument names of the DEFINE functions, and a `FLAGS` that parses ``sys.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import sys
@@ -117,14 +118,27 @@ def _parse(argv: Sequence[str] | None) -> list[str]:
     # absl adds its handler to the root logger; without the filter, each line of tf.logging would appear twice.
     absl_logging.get_absl_handler().addFilter(_not_ours)
     rest: list[str] = FLAGS(sys.argv if argv is None else argv, known_only=True)
+    for argument in rest[1:]:
+        if meant := _meant(argument):
+            get_logger().warning("%s is no flag of this script and is left to main; is it --%s?", argument, meant)
     return rest
+
+
+def _meant(argument: str) -> str | None:
+    """The flag that an unknown one looks like: a misspelt flag would train with the default without a word."""
+    if not argument.startswith("--") or argument == "--":
+        return None
+    name = argument[2:].partition("=")[0].replace("-", "_")
+    defined = absl_flags.FLAGS.flags_by_module_dict()
+    own = [flag.name for module, flags in defined.items() if not module.startswith("absl.") for flag in flags]
+    return next(iter(difflib.get_close_matches(name, own, 1, cutoff=0.75)), None)
 
 
 @export("tf.app.run")
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parses the flags, calls ``main(argv)`` with the remaining arguments, and exits with its result.
 
-    ``tf.app.run``. As in TensorFlow, undefined flags remain for ``main``.
+    ``tf.app.run``. As in TensorFlow, undefined flags remain for ``main``; one that looks like a misspelt flag is told.
 
     Args:
       main: default the ``main`` of the script.

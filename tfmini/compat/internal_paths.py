@@ -161,7 +161,7 @@ _PYTHON = {
     "tf.nest tf.contrib.framework.nest :compat.nest_names": "util.nest",
     "-": (
         "compiler.tensorrt.trt_convert data.experimental.ops data.ops.multi_device_iterator_ops debug "
-        "distribute.all_reduce distribute.v1.all_reduce eager.backprop tools.freeze_graph tools.inspect_checkpoint"
+        "distribute.all_reduce distribute.v1.all_reduce eager.backprop"
     ),
 }
 
@@ -250,7 +250,7 @@ UNSUPPORTED: dict[str, str] = {
     "python.distribute": "tf.train.replica_device_setter",
     "python.framework.convert_to_constants": "tf.graph_util.convert_variables_to_constants",
     "python.data.ops.multi_device_iterator_ops": "one tf.data iterator for each device",
-    "python.tools": "tf.graph_util and tf.train.NewCheckpointReader",
+    "python.tools": "its freeze_graph and inspect_checkpoint, tf.graph_util, tf.train.NewCheckpointReader",
     "python.keras.keras_parameterized": "tf.test.TestCase",
     "python.keras.optimizer_v2": "tf.keras.optimizers, or the optimizers of tf.train",
     "python.keras.saving": "save_weights and load_weights of a model",

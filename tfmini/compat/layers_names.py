@@ -22,8 +22,7 @@ from tfmini.layers import binary_metrics, convolutional, normalization
 from tfmini.layers.losses import matched
 from tfmini.layers.metrics import metric_variable as metric_variable
 from tfmini.layers.rnn_cells import RNNCell, _zeros
-from tfmini.layers.rnn_unrolling import _batch_major as _transpose_batch_time
-from tfmini.layers.rnn_unrolling import check_cell
+from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.partition import where
@@ -60,7 +59,11 @@ max_pool2d, avg_pool2d = convolutional.max_pooling2d, convolutional.average_pool
 
 _BIAS_VARIABLE_NAME, _WEIGHTS_VARIABLE_NAME = "bias", "kernel"
 LayerRNNCell = RNNCell
-transpose_batch_time = _transpose_batch_time
+
+
+def transpose_batch_time(x: TensorLike) -> Any:
+    """Swaps the first two axes of a tensor: ``[steps, batch, ...]`` for ``[batch, steps, ...]`` and back."""
+    return _batch_major(convert_to_tensor(x))
 
 
 def assert_like_rnncell(cell_name: str, cell: Any) -> None:

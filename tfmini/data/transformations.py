@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.data import function_stages
 from tfmini.data.dataset import Dataset
 from tfmini.data.function_graph import trace
@@ -26,6 +26,7 @@ from tfmini.data.structure import (
 )
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
+from tfmini.ops.array.identity import cast
 from tfmini.ops.random_functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
@@ -179,9 +180,9 @@ def cardinality(dataset: Dataset) -> Tensor:
 
 
 @export("tf.contrib.data.Counter", "tf.data.experimental.Counter")
-def Counter(start: TensorLike = 0, step: TensorLike = 1) -> Dataset:
-    """The int64 numbers ``start``, ``start + step``, … without end."""
-    return Dataset.range(0, 2**63 - 1).map(lambda i: start + i * step)
+def Counter(start: TensorLike = 0, step: TensorLike = 1, dtype: DTypeLike = dtypes.int64) -> Dataset:
+    """The numbers ``start``, ``start + step``, … of ``dtype``, without end."""
+    return Dataset.range(0, 2**63 - 1).map(lambda i: cast(start, dtype) + cast(i, dtype) * cast(step, dtype))
 
 
 @export("tf.contrib.data.RandomDataset", "tf.data.experimental.RandomDataset")

@@ -119,10 +119,11 @@ class _Linear(Estimator):
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             _check_features(features)
             parts = _partitioner(partitioner, config)
+            rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
+            # The head and the optimizer belong to the scope: checkpoints have the slots under names that it makes.
             with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
                 logits = linear_model(features, feature_columns, head.width, sparse_combiner)
-            rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
-            return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
+                return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
@@ -159,7 +160,7 @@ class LinearRegressor(_Linear):
 
 
 class _Network:
-    """Dense layers on top of the columns; called with the features and the mode, it returns the logits."""
+    """Dense layers on top of the columns; called with the features and the mode in its scope, it returns the logits."""
 
     def __init__(
         self, columns: Iterable[Column], hidden_units: Sequence[int], activation: Callable[..., Any],
@@ -168,18 +169,20 @@ class _Network:
         self._columns, self._hidden_units, self._activation = columns, hidden_units, activation
         self._rate, self._partitioner, self._batch_norm = rate, partitioner, batch_norm
 
-    def __call__(self, features: Mapping[str, Any], mode: str, width: int, config: RunConfig) -> Tensor:
+    def scope(self, features: Mapping[str, Any], config: RunConfig) -> Any:
+        """The variable scope of the layers."""
         _check_features(features)
         parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1))
-        inputs = _partitioner(self._partitioner, config)
-        with variable_scope("dnn", values=tuple(features.values()), partitioner=parts):
-            with variable_scope("input_from_feature_columns", partitioner=inputs):
-                net = input_layer(features, self._columns)
-            for number, units in enumerate(self._hidden_units):
-                net = self._hidden(net, number, units, mode == ModeKeys.TRAIN)
-            with variable_scope("logits") as scope:
-                logits: Tensor = dense(net, width, name=scope)  # type: ignore[arg-type]
-            _summarize(logits, "dnn/logits")
+        return variable_scope("dnn", values=tuple(features.values()), partitioner=parts)
+
+    def __call__(self, features: Mapping[str, Any], mode: str, width: int, config: RunConfig) -> Tensor:
+        with variable_scope("input_from_feature_columns", partitioner=_partitioner(self._partitioner, config)):
+            net = input_layer(features, self._columns)
+        for number, units in enumerate(self._hidden_units):
+            net = self._hidden(net, number, units, mode == ModeKeys.TRAIN)
+        with variable_scope("logits") as scope:
+            logits: Tensor = dense(net, width, name=scope)  # type: ignore[arg-type]
+        _summarize(logits, "dnn/logits")
         return logits
 
     def _hidden(self, net: Tensor, number: int, units: int, training: bool) -> Tensor:
@@ -222,10 +225,11 @@ class _DNN(Estimator):
         head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
-            logits = network(features, mode, head.width, config)
-            return head.spec(
-                features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _DNN_RATE), loss)
-            )
+            with network.scope(features, config):  # as in a linear model
+                logits = network(features, mode, head.width, config)
+                return head.spec(
+                    features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _DNN_RATE), loss)
+                )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
@@ -300,7 +304,10 @@ def _variables(scope: str) -> list[Any]:
 def _combined_fn(head: Head, parts: _Parts) -> Callable[..., Any]:
     def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
         _check_features(features)
-        logits = None if parts.network is None else parts.network(features, mode, head.width, config)
+        logits = None
+        if parts.network is not None:
+            with parts.network.scope(features, config):
+                logits = parts.network(features, mode, head.width, config)
         if parts.linear_columns:
             linear = parts.linear(features, head.width, config)
             logits = linear if logits is None else add(logits, linear)

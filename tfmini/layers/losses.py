@@ -137,7 +137,7 @@ class Reduction:
             raise ValueError(f"Invalid Reduction Key {key}.")
 
 
-@export("tf.losses.compute_weighted_loss", "tf.contrib.losses.compute_weighted_loss")
+@export("tf.losses.compute_weighted_loss")
 def compute_weighted_loss(
     losses: TensorLike,
     weights: Any = 1.0,
@@ -329,7 +329,7 @@ def _given(**arguments: Any) -> None:
             raise ValueError(f"{name} must not be None.")
 
 
-def _float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+def float_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Both as float32, after a check that their shapes are compatible."""
     predictions, labels = cast(predictions, dtypes.float32), cast(labels, dtypes.float32)
     predictions.shape.assert_is_compatible_with(labels.shape)
@@ -372,7 +372,7 @@ def _loss(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Tenso
     return decorate
 
 
-@export("tf.losses.absolute_difference", "tf.contrib.losses.absolute_difference")
+@export("tf.losses.absolute_difference")
 @_loss("absolute_difference")
 def absolute_difference(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``|predictions - labels|`` (``tf.losses.absolute_difference``).
@@ -387,11 +387,11 @@ def absolute_difference(labels: TensorLike, predictions: TensorLike, weights: Te
     Raises:
       ValueError: when shapes are incompatible, or labels, predictions or weights are None.
     """
-    labels, predictions = _float_pair(labels, predictions)
+    labels, predictions = float_pair(labels, predictions)
     return absolute(subtract(predictions, labels))
 
 
-@export("tf.losses.cosine_distance", "tf.contrib.losses.cosine_distance")
+@export("tf.losses.cosine_distance")
 @_loss("cosine_distance_loss")
 def cosine_distance(
     labels: TensorLike,
@@ -405,15 +405,15 @@ def cosine_distance(
     axis = dim if axis is None else axis
     if axis is None:
         raise ValueError("You must specify 'axis'.")
-    labels, predictions = _float_pair(labels, predictions)
+    labels, predictions = float_pair(labels, predictions)
     return 1 - reduce_sum(multiply(predictions, labels), axis=(axis,), keepdims=True)
 
 
-@export("tf.losses.hinge_loss", "tf.contrib.losses.hinge_loss")
+@export("tf.losses.hinge_loss")
 @_loss("hinge_loss")
 def hinge_loss(labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``max(0, 1 - y * logits)`` with y = -1 or 1 for the labels 0 and 1 (``tf.losses.hinge_loss``)."""
-    labels, logits = _float_pair(labels, logits)
+    labels, logits = float_pair(labels, logits)
     ones = ones_like(labels)
     return relu(subtract(ones, multiply(subtract(2 * labels, ones), logits)))
 
@@ -422,27 +422,27 @@ def hinge_loss(labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0
 @_loss("huber_loss")
 def huber_loss(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0, delta: float = 1.0) -> Tensor:
     """The Huber loss: quadratic for errors up to ``delta``, linear beyond (``tf.losses.huber_loss``)."""
-    labels, predictions = _float_pair(labels, predictions)
+    labels, predictions = float_pair(labels, predictions)
     size = absolute(subtract(predictions, labels))
     quadratic = minimum(size, delta)
     linear = subtract(size, quadratic)
     return 0.5 * multiply(quadratic, quadratic) + delta * linear
 
 
-@export("tf.losses.log_loss", "tf.contrib.losses.log_loss")
+@export("tf.losses.log_loss")
 @_loss("log_loss")
 def log_loss(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0, epsilon: float = 1e-7) -> Tensor:
     """The cross entropy of predicted probabilities and labels 0 or 1 (``tf.losses.log_loss``)."""
-    labels, predictions = _float_pair(labels, predictions)
+    labels, predictions = float_pair(labels, predictions)
     hit = multiply(labels, log(predictions + epsilon))
     return -hit - multiply(1 - labels, log(1 - predictions + epsilon))
 
 
-@export("tf.losses.mean_squared_error", "tf.contrib.losses.mean_squared_error")
+@export("tf.losses.mean_squared_error")
 @_loss("mean_squared_error")
 def mean_squared_error(labels: TensorLike, predictions: TensorLike, weights: TensorLike = 1.0) -> Tensor:
     """The loss ``(predictions - labels)**2`` (``tf.losses.mean_squared_error``)."""
-    labels, predictions = _float_pair(labels, predictions)
+    labels, predictions = float_pair(labels, predictions)
     return squared_difference(predictions, labels)
 
 
@@ -454,7 +454,7 @@ def _like_logits(labels: Any, logits: Any) -> tuple[Tensor, Tensor]:
     return labels, logits
 
 
-@export("tf.losses.sigmoid_cross_entropy", "tf.contrib.losses.sigmoid_cross_entropy")
+@export("tf.losses.sigmoid_cross_entropy")
 @_loss("sigmoid_cross_entropy_loss")
 def sigmoid_cross_entropy(
     multi_class_labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0, label_smoothing: float = 0
@@ -470,7 +470,7 @@ def sigmoid_cross_entropy(
     return sigmoid_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy")
 
 
-@export("tf.losses.softmax_cross_entropy", "tf.contrib.losses.softmax_cross_entropy")
+@export("tf.losses.softmax_cross_entropy")
 @_loss("softmax_cross_entropy_loss")
 def softmax_cross_entropy(
     onehot_labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0, label_smoothing: float = 0
@@ -491,7 +491,7 @@ def softmax_cross_entropy(
     return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
 
 
-@export("tf.losses.sparse_softmax_cross_entropy", "tf.contrib.losses.sparse_softmax_cross_entropy")
+@export("tf.losses.sparse_softmax_cross_entropy")
 @_loss("sparse_softmax_cross_entropy_loss")
 def sparse_softmax_cross_entropy(
     labels: TensorLike, logits: TensorLike, weights: TensorLike = 1.0
@@ -516,7 +516,7 @@ def sparse_softmax_cross_entropy(
     return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy"), weights
 
 
-@export("tf.losses.mean_pairwise_squared_error", "tf.contrib.losses.mean_pairwise_squared_error")
+@export("tf.losses.mean_pairwise_squared_error")
 def mean_pairwise_squared_error(
     labels: TensorLike,
     predictions: TensorLike,
@@ -530,5 +530,5 @@ def mean_pairwise_squared_error(
     """
     _given(labels=labels, predictions=predictions)
     with name_scope(scope, "mean_pairwise_squared_error", (predictions, labels, weights)):
-        labels, predictions = _float_pair(labels, predictions)
+        labels, predictions = float_pair(labels, predictions)
         return pairwise_loss(labels, predictions, cast(weights, dtypes.float32), loss_collection)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tfmini as tf
 from tests.show.simulation.profiles import plain
-from tfmini.show.simulation.profile import KernelCosts, class_of, with_bounds, work_of
+from tfmini.show.simulation.profile import SHIPPED, Curve, KernelCosts, class_of, read_profile, with_bounds, work_of
 
 
 def test_classes_and_work_of_ops() -> None:
@@ -55,3 +57,28 @@ def test_a_collective_costs_nothing_beside_what_its_members_send() -> None:
     found = tf.inspect(graph, fetches=total)
     (node,) = (each for each in found.nodes.values() if each.op == "CollectiveReduce")
     assert class_of(node) == "view" and work_of(node, found.shapes, "view") == 0
+
+
+def test_an_op_grows_as_its_class_beyond_what_was_measured_of_it() -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [64, 100], name="x")
+        tf.subtract(x, 1.0, name="difference")
+        tf.add(x, 1.0, name="sum")
+    found = tf.inspect(graph, fetches=["difference:0", "sum:0"])
+    machine = plain().machine
+    small = Curve(((12.0, 2.5e-6),))  # as calibrate finds for an op that its workloads hardly use
+    machine = replace(machine, kernels={**machine.kernels, "Sub": small})
+    costs = KernelCosts(machine, found.nodes, found.shapes, {})
+    like = costs.seconds(found.nodes["sum"])
+    assert like / 2 < costs.seconds(found.nodes["difference"]) < 20 * like
+
+
+def test_the_profiles_that_are_shipped_give_each_op_a_time_like_that_of_its_class() -> None:
+    for path in SHIPPED.values():
+        with tf.Graph().as_default() as graph:
+            x = tf.placeholder(tf.float32, [64, 1000], name="x")
+            tf.subtract(x, 1.0, name="difference")
+            tf.add(x, 1.0, name="sum")
+        found = tf.inspect(graph, fetches=["difference:0", "sum:0"])
+        costs = KernelCosts(read_profile(path).machine, found.nodes, found.shapes, {})
+        assert costs.seconds(found.nodes["difference"]) < 10 * costs.seconds(found.nodes["sum"])

@@ -54,7 +54,7 @@ def test_two_meta_graphs_share_the_variables(tmp_path: Path) -> None:
     with tf.Graph().as_default():
         build()
         builder.add_meta_graph(["serve", "gpu"], clear_devices=True)
-    assert builder.save(as_text=True).endswith("saved_model.pbtxt")
+    assert builder.save(as_text=True).endswith(b"saved_model.pbtxt")
     for tags in (["train"], ["gpu", "serve"]):
         with tf.Graph().as_default(), tf.Session() as session:
             tf.saved_model.loader.load(session, tags, export)
@@ -146,3 +146,11 @@ def test_a_model_whose_messages_do_not_fit_is_refused_with_one_class(tmp_path: P
         file.write_bytes(model.SerializeToString())
         with tf.Graph().as_default(), tf.Session() as session, pytest.raises(ValueError):
             tf.saved_model.loader.load(session, ["serve"], str(export))
+
+
+def test_a_builder_returns_its_path_as_bytes(tmp_path: Path) -> None:
+    with tf.Session() as session:
+        session.run(tf.get_variable("w", []).initializer)
+        builder = tf.saved_model.builder.SavedModelBuilder(str(tmp_path / "made"))
+        builder.add_meta_graph_and_variables(session, [tf.saved_model.tag_constants.SERVING])
+        assert builder.save() == str(tmp_path / "made" / "saved_model.pb").encode()

@@ -46,12 +46,12 @@ from tfmini.train.checkpointing.assign import (
     assign_from_checkpoint_fn as assign_from_checkpoint_fn,
     assign_from_values as assign_from_values,
     assign_from_values_fn as assign_from_values_fn,
-    init_from_checkpoint as init_from_checkpoint,
+    init_from_checkpoint_dir as init_from_checkpoint,
 )
 from tfmini.train.checkpointing.graph_files import (
-    list_variables as list_variables,
-    load_checkpoint as load_checkpoint,
-    load_variable as load_variable,
+    list_variables_of_dir as list_variables,
+    load_checkpoint_of_pattern as load_checkpoint,
+    load_variable_of_dir as load_variable,
 )
 from tfmini.train.global_steps import (
     assert_global_step as assert_global_step,

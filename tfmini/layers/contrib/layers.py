@@ -500,11 +500,13 @@ def _parameters(initializers: Mapping[str, Any] | None, regularizers: Mapping[st
 
 
 def _collect(layer: BatchNormalization, variables_collections: Any) -> None:
+    made = {name: getattr(layer, name) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
+    for variable in filter(None, made.values()):  # in the order in which the layer makes them
+        add_model_variable(variable)
     for name in ("beta", "gamma", "moving_mean", "moving_variance"):
-        variable = getattr(layer, name)
+        variable = made[name]
         if variable is None:
             continue
-        add_model_variable(variable)
         wanted = variables_collections
         if isinstance(wanted, dict):
             wanted = wanted.get(name)

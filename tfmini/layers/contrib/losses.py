@@ -1,6 +1,6 @@
 """Losses of sequences, losses with old signatures, metrics and conditional random fields of ``tf.contrib``.
 
-They are those of ``tf.contrib.seq2seq``, ``legacy_seq2seq`` (with its decoder), ``nn``, ``metrics`` and ``crf``.
+They are those of its ``seq2seq``, ``legacy_seq2seq`` (with its decoder), ``nn``, ``losses``, ``metrics`` and ``crf``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers import binary_metrics, metrics
+from tfmini.layers import losses as element_losses
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import range as range_of
@@ -26,7 +27,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.layout import tile, transpose
 from tfmini.ops.array.partition import one_hot, sequence_mask, where
-from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
@@ -34,7 +35,7 @@ from tfmini.ops.math.comparison import equal, greater, less, less_equal
 from tfmini.ops.math.elementwise import div_no_nan, minimum
 from tfmini.ops.math.reductions import argmax, count_nonzero, reduce_logsumexp, reduce_max, reduce_mean, reduce_sum
 from tfmini.ops.math.sums import add_n
-from tfmini.ops.math.unary import floor
+from tfmini.ops.math.unary import floor, square
 from tfmini.ops.nn.activation import softplus
 from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
@@ -340,6 +341,144 @@ export_names(
     "streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity "
     "streaming_true_negatives streaming_true_positives",
 )
+
+
+# ---- ``tf.contrib.losses``, ``tf.contrib.slim.losses``: predictions before labels, weights of leading axes -----------
+
+
+def _of_rank(weights: TensorLike, rank: int | None) -> Any:
+    """Weights of ``rank`` axes: those that have fewer are for the leading axes, as one weight per example."""
+    weights = cast(convert_to_tensor(weights, name="weights"), dtypes.float32)
+    own = weights.shape.ndims
+    if own in (None, 0) or rank is None:
+        return weights
+    for _ in range(rank - own):
+        weights = expand_dims(weights, -1)
+    return squeeze(weights, list(range(rank, own))) if own > rank else weights
+
+
+def _rank(values: TensorLike, less: int = 0) -> int | None:
+    rank = convert_to_tensor(values).shape.ndims
+    return None if rank is None else rank - less
+
+
+@export("tf.contrib.losses.compute_weighted_loss")
+def old_compute_weighted_loss(losses: TensorLike, weights: TensorLike = 1.0, scope: str | None = None) -> Tensor:
+    """The sum of the weighted losses, over the number of losses whose weight is not 0.
+
+    Args:
+      losses: ``[batch, ...]``.
+      weights: a scalar, or factors of the leading axes of ``losses``, such as ``[batch]``.
+    """
+    return element_losses.compute_weighted_loss(losses, _of_rank(weights, _rank(losses)), scope)
+
+
+@export("tf.contrib.losses.absolute_difference")
+def old_absolute_difference(
+    predictions: TensorLike, labels: TensorLike, weights: TensorLike = 1.0, scope: str | None = None
+) -> Tensor:
+    """`tf.losses.absolute_difference`, with the predictions first."""
+    return element_losses.absolute_difference(labels, predictions, _of_rank(weights, _rank(predictions)), scope)
+
+
+@export("tf.contrib.losses.mean_squared_error")
+def old_mean_squared_error(
+    predictions: TensorLike, labels: TensorLike, weights: TensorLike = 1.0, scope: str | None = None
+) -> Tensor:
+    """`tf.losses.mean_squared_error`, with the predictions first."""
+    return element_losses.mean_squared_error(labels, predictions, _of_rank(weights, _rank(predictions)), scope)
+
+
+@export("tf.contrib.losses.log_loss")
+def old_log_loss(
+    predictions: TensorLike,
+    labels: TensorLike,
+    weights: TensorLike = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+) -> Tensor:
+    """`tf.losses.log_loss`, with the predictions first."""
+    return element_losses.log_loss(labels, predictions, _of_rank(weights, _rank(predictions)), epsilon, scope)
+
+
+@export("tf.contrib.losses.hinge_loss")
+def old_hinge_loss(logits: TensorLike, labels: TensorLike, scope: str | None = None) -> Tensor:
+    """The hinge loss of each element, of the logits' shape; it is not added to a collection."""
+    return element_losses.hinge_loss(
+        labels, logits, scope=scope, loss_collection=None, reduction=element_losses.Reduction.NONE
+    )
+
+
+@export("tf.contrib.losses.sigmoid_cross_entropy")
+def old_sigmoid_cross_entropy(
+    logits: TensorLike,
+    multi_class_labels: TensorLike,
+    weights: TensorLike = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+) -> Tensor:
+    """`tf.losses.sigmoid_cross_entropy`, with the logits first."""
+    weights = _of_rank(weights, _rank(logits))
+    return element_losses.sigmoid_cross_entropy(multi_class_labels, logits, weights, label_smoothing, scope)
+
+
+@export("tf.contrib.losses.softmax_cross_entropy")
+def old_softmax_cross_entropy(
+    logits: TensorLike,
+    onehot_labels: TensorLike,
+    weights: TensorLike = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+) -> Tensor:
+    """`tf.losses.softmax_cross_entropy`, with the logits first."""
+    weights = _of_rank(weights, _rank(logits, less=1))
+    return element_losses.softmax_cross_entropy(onehot_labels, logits, weights, label_smoothing, scope)
+
+
+@export("tf.contrib.losses.sparse_softmax_cross_entropy")
+def old_sparse_softmax_cross_entropy(
+    logits: TensorLike, labels: TensorLike, weights: TensorLike = 1.0, scope: str | None = None
+) -> Tensor:
+    """`tf.losses.sparse_softmax_cross_entropy`, with the logits first; labels may be ``[batch, 1]``."""
+    weights = _of_rank(weights, _rank(logits, less=1))
+    return element_losses.sparse_softmax_cross_entropy(labels, logits, weights, scope)
+
+
+@export("tf.contrib.losses.cosine_distance")
+def old_cosine_distance(
+    predictions: TensorLike,
+    labels: TensorLike,
+    axis: int | None = None,
+    weights: TensorLike = 1.0,
+    scope: str | None = None,
+    dim: int | None = None,
+) -> Tensor:
+    """1 less the cosine of unit vectors along ``axis``, with the predictions first; the losses lack that axis."""
+    axis = dim if axis is None else axis
+    if axis is None:
+        raise ValueError("You must specify 'axis'.")
+    labels, predictions = element_losses.float_pair(labels, predictions)
+    with name_scope(scope, "cosine_distance_loss", [predictions, labels, weights]) as scope:
+        return old_compute_weighted_loss(1 - reduce_sum(predictions * labels, axis=axis), weights, scope)
+
+
+@export("tf.contrib.losses.mean_pairwise_squared_error")
+def old_mean_pairwise_squared_error(
+    predictions: TensorLike, labels: TensorLike, weights: TensorLike = 1.0, scope: str | None = None
+) -> Tensor:
+    """The squared error of the pairs of elements of each example, each element with itself among them.
+
+    Args:
+      predictions, labels: ``[batch, ...]``.
+      weights: a scalar or ``[batch]``; the losses of the examples are added up.
+    """
+    labels, predictions = element_losses.float_pair(labels, predictions)
+    with name_scope(scope, "mean_pairwise_squared_error", [predictions, labels, weights]):
+        errors = reshape(predictions - labels, [shape_of(predictions)[0], -1])
+        losses = 2.0 * (reduce_mean(square(errors), 1) - square(reduce_mean(errors, 1)))
+        loss = reduce_sum(losses * _of_rank(weights, 1), name="value")
+    element_losses.add_loss(loss)
+    return loss
 
 
 # ---- ``tf.contrib.crf``: linear-chain conditional random fields ----------------------------------------------------

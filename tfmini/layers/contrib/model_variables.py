@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
-from tfmini.export import export, export_names
+from tfmini.dtypes import as_dtype
+from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, add_to_collections, get_collection, get_collection_ref
 from tfmini.graph.scoping import device as device_scope
-from tfmini.ops.flow.cond import smart_cond, smart_constant_value
+from tfmini.ops.array.constant_value import constant_value as get_static_value
+from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.scope import VariableScope
@@ -298,8 +300,6 @@ __all__ = [
     "smart_cond", "two_element_tuple",
 ]  # fmt: skip
 
-constant_value = smart_constant_value
-
 
 @export("tf.contrib.layers.utils.collect_named_outputs")
 def collect_named_outputs(collections: str | Sequence[str] | None, alias: str, outputs: Any) -> Any:
@@ -385,4 +385,21 @@ def n_positive_integers(n: int, value: int | Sequence[int]) -> tuple[int, ...]:
     return values
 
 
-export_names("tf.contrib.layers.utils", "constant_value")
+@export("tf.contrib.layers.utils.constant_value")
+def constant_value(value_or_tensor_or_var: Any, dtype: DTypeLike | None = None) -> Any:
+    """The value of a Python value or of a constant tensor; None for other tensors and for variables.
+
+    Args:
+      dtype: the type that a tensor or variable must have; None: any.
+
+    Raises:
+      ValueError: for another type, or when the value is None.
+    """
+    if value_or_tensor_or_var is None:
+        raise ValueError("value_or_tensor_or_var cannot be None")
+    if not isinstance(value_or_tensor_or_var, (Tensor, Variable)):
+        return value_or_tensor_or_var
+    found = value_or_tensor_or_var.dtype.base_dtype
+    if dtype is not None and found != as_dtype(dtype).base_dtype:
+        raise ValueError(f"It has the wrong type {found} instead of {as_dtype(dtype)}")
+    return get_static_value(value_or_tensor_or_var) if isinstance(value_or_tensor_or_var, Tensor) else None

@@ -410,7 +410,7 @@ def smart_constant_value(pred: TensorLike) -> bool | None:
     raise TypeError(f"`pred` must be a Tensor, or a Python bool, or 1 or 0. Found instead: {type(pred)}")
 
 
-@export("tf.contrib.framework.smart_cond", "tf.contrib.layers.utils.smart_cond")
+@export("tf.contrib.framework.smart_cond")
 def smart_cond(
     pred: TensorLike, true_fn: Branch | None = None, false_fn: Branch | None = None, name: str | None = None
 ) -> Any:
@@ -427,3 +427,9 @@ def smart_cond(
     if known is None:
         return cond(pred, true_fn=true_fn, false_fn=false_fn, name=name)
     return true_fn() if known else false_fn()
+
+
+@export("tf.contrib.layers.utils.smart_cond")
+def smart_cond_of_layers(pred: TensorLike, fn1: Branch, fn2: Branch, name: str | None = None) -> Any:
+    """`smart_cond`, with other names of the functions (``tf.contrib.layers.utils.smart_cond``)."""
+    return smart_cond(pred, fn1, fn2, name)

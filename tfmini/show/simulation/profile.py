@@ -516,5 +516,10 @@ class KernelCosts:
         if node.name in self._measured:
             return self._measured[node.name]
         kind = class_of(node)
-        curve = self._curves.get(node.op) or self._curves.get(kind) or self._curves.get("elementwise")
-        return _DEFAULT_S if curve is None else curve(work_of(self._nodes.get(node.name, node), self._shapes, kind))
+        work = work_of(self._nodes.get(node.name, node), self._shapes, kind)
+        own, general = self._curves.get(node.op), self._curves.get(kind) or self._curves.get("elementwise")
+        curve = own or general
+        if own is None or general is None or work <= (last := own.points[-1][0]):
+            return _DEFAULT_S if curve is None else curve(work)
+        # Beyond what was measured of the op it grows as its class: one small measurement says nothing about large ones.
+        return own(last) * general(work) / general(last)

@@ -36,7 +36,7 @@ _log = logging.getLogger("tensorflow")
 Parts = list[Any]  # one variable, or the parts of one
 
 
-@export("tf.train.init_from_checkpoint", "tf.contrib.framework.init_from_checkpoint")
+@export("tf.train.init_from_checkpoint")
 def init_from_checkpoint(ckpt_dir_or_file: PathLike, assignment_map: Mapping[str, Any]) -> None:
     """Makes the initializers of variables load from a checkpoint (``tf.train.init_from_checkpoint``).
 
@@ -57,6 +57,12 @@ def init_from_checkpoint(ckpt_dir_or_file: PathLike, assignment_map: Mapping[str
             loader.load_one(parts, tensor_name)
         else:
             loader.load_scope(target, tensor_name)
+
+
+@export("tf.contrib.framework.init_from_checkpoint")
+def init_from_checkpoint_dir(checkpoint_dir: PathLike, assignment_map: Mapping[str, Any]) -> None:
+    """`init_from_checkpoint`, with another name of the argument (``tf.contrib.framework.init_from_checkpoint``)."""
+    init_from_checkpoint(checkpoint_dir, assignment_map)
 
 
 class _Loader:

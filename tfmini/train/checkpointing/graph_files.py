@@ -523,7 +523,7 @@ def NewCheckpointReader(filepattern: PathLike | None) -> CheckpointReader:  # no
     return CheckpointReader(filepattern.decode() if isinstance(filepattern, bytes) else str(filepattern))
 
 
-@export("tf.train.load_checkpoint", "tf.contrib.framework.load_checkpoint")
+@export("tf.train.load_checkpoint")
 def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
     """Opens a checkpoint, or the newest one of a directory (``tf.train.load_checkpoint``).
 
@@ -534,13 +534,34 @@ def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
     return CheckpointReader(checkpoint_file(ckpt_dir_or_file))
 
 
-@export("tf.train.load_variable", "tf.contrib.framework.load_variable")
+@export("tf.train.load_variable")
 def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     """The value of a variable (``tf.train.load_variable``); errors as in `load_checkpoint` and ``get_tensor``."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
 
 
-@export("tf.train.list_variables", "tf.contrib.framework.list_variables")
+@export("tf.train.list_variables")
 def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     """Pairs (name, shape) of a checkpoint's variables, sorted by name (``tf.train.list_variables``)."""
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+# ``tf.contrib.framework`` has the three with other names of the argument.
+
+
+@export("tf.contrib.framework.load_checkpoint")
+def load_checkpoint_of_pattern(filepattern: PathLike) -> CheckpointReader:
+    """`load_checkpoint` (``tf.contrib.framework.load_checkpoint``)."""
+    return load_checkpoint(filepattern)
+
+
+@export("tf.contrib.framework.load_variable")
+def load_variable_of_dir(checkpoint_dir: PathLike, name: str) -> Any:
+    """`load_variable` of a directory or prefix (``tf.contrib.framework.load_variable``)."""
+    return load_variable(checkpoint_dir, name)
+
+
+@export("tf.contrib.framework.list_variables")
+def list_variables_of_dir(checkpoint_dir: PathLike) -> list[tuple[str, list[int]]]:
+    """`list_variables` of a directory or prefix (``tf.contrib.framework.list_variables``)."""
+    return list_variables(checkpoint_dir)

@@ -518,12 +518,12 @@ class SavedModelBuilder:
             made.signature_def[key].CopyFrom(signature)
         self._saved_model.meta_graphs.add().CopyFrom(made)
 
-    def save(self, as_text: bool = False) -> str:
-        """Writes the SavedModel message to its file and returns the path."""
+    def save(self, as_text: bool = False) -> bytes:
+        """Writes the SavedModel message to its file and returns the path, as bytes."""
         name = SAVED_MODEL_FILENAME_PBTXT if as_text else SAVED_MODEL_FILENAME_PB
         path = os.path.join(self._export_dir, name)
         write_message(self._saved_model, path, as_text)
-        return path
+        return os.fsencode(path)
 
 
 def _saver_of_all() -> Saver:

@@ -12,7 +12,7 @@ from tfmini.layers.contrib.model_variables import (
     two_element_tuple as two_element_tuple,
 )
 from tfmini.ops.flow.cond import (
-    smart_cond as smart_cond,
+    smart_cond_of_layers as smart_cond,
 )
 
 __all__ = [
