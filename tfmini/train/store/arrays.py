@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.functions import Variable
+from tfmini.ops.variables.initializers import Initializer
+from tfmini.ops.variables.store import PartitionInfo
 from tfmini.train.optimizers.optimizer import Optimizer
 
 Init: TypeAlias = float | Array | Callable[..., Any]
@@ -111,7 +114,7 @@ class DeclaredArray:
     Attributes:
       shape, dtype: of the whole array.
       text: how this store declares it.
-      declared: the same, of the first store that has declared it.
+      declared: the same, of the first store that has declared it, and a line that names that one.
     """
 
     declared: Variable
@@ -212,7 +215,7 @@ def initial_value(
     """The initial value of some rows of an array, and what must be fed for it."""
     value: Any = init
     if callable(init):
-        value = init(shape, dtype=array.dtype)
+        value = _called(init, array, begin, shape)
         if isinstance(value, Tensor):
             return value, None
     elif np.ndim(value):
@@ -221,3 +224,56 @@ def initial_value(
         value = np.asarray(value)[begin:end]
     value = np.asarray(value, array.dtype.as_numpy_dtype)
     return (placeholder(array.dtype, shape, "initial"), value) if value.ndim else (fill(shape, value), None)
+
+
+def _called(init: Callable[..., Any], array: DeclaredArray, begin: int, shape: tuple[int, ...]) -> Any:
+    """What an initializer or a function gives for the part of an array that begins with a row."""
+    if not isinstance(init, Initializer) or shape == array.shape:
+        return init(shape, dtype=array.dtype)
+    seed = getattr(init, "seed", None)
+    if begin and seed is not None:  # or all parts would have the numbers of the first one
+        init = copy.copy(init)
+        init.seed = zlib.crc32(f"{seed} {begin}".encode())  # type: ignore[attr-defined]
+    return init(shape, dtype=array.dtype, partition_info=PartitionInfo(array.shape, [begin] + [0] * (len(shape) - 1)))
+
+
+# ---- how stores say what they mean, so that another one can compare -------------------------------------------------
+
+_KEPT = ("_use_locking", "_slots", "_non_slot_dict", "_tensors", "_ops")  # no settings
+
+
+def optimizer_text(optimizer: Optimizer | None) -> str:
+    """The class and the settings of an optimizer."""
+    if optimizer is None:
+        return "addition"
+    settings = {name: value for name, value in vars(optimizer).items() if name not in _KEPT and value is not None}
+    for name in [name for name, value in settings.items() if isinstance(value, Mapping)]:
+        settings.update(settings.pop(name))
+    return f"{type(optimizer).__name__}({_listed({name.lstrip('_'): value for name, value in settings.items()})})"
+
+
+def init_text(init: Init) -> str:
+    """An initial value, or how it is computed; of an array the checksum."""
+    if isinstance(init, Initializer):
+        config = {name: value for name, value in init.get_config().items() if name != "dtype" and value is not None}
+        return f"{type(init).__name__}({_listed(config)})"
+    if callable(init) or np.ndim(init) == 0:
+        return _text(init)
+    return f"an array with checksum {zlib.crc32(np.ascontiguousarray(init).tobytes()):08x}"
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_text(value)}" for name, value in sorted(settings.items()))
+
+
+def _text(value: Any) -> str:
+    """A setting, the same in each process and for each type of a number."""
+    if isinstance(value, Optimizer):
+        return optimizer_text(value)
+    if isinstance(value, Tensor):
+        return f"tensor {value.op.name}"
+    if callable(value):
+        return f"function {getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return f"{value:.7g}"
+    return str(value) if np.ndim(value) == 0 else init_text(value)
