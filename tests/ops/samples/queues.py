@@ -115,4 +115,11 @@ h = _RoundGradients(); _RoundPut(handle=h, push=i64([5, 0, 0, 1, 1]), gradients=
     _RoundPut(handle=h, push=i64([5, 2, 0, 1, 1]), gradients=[i64([2])]);
     l = _RoundLead(handle=h, round=i64([5, 2]), members=i64([[1, 1]]));
     _RoundBegin(handle=h, hold=l[1], types=[int64], forms='d', mean=False)
+# A queue of works.
+q = _WorkQueue(works=['a', 'b'], num_epochs=2, shuffle=True, seed=1, lease_ms=1000); t = _WorkTaker();
+    _WorkQueueIsBegun(handle=q); w = _WorkTake(handle=q, taker=t); w[0];
+    _WorkTake(handle=q, taker=t, acknowledges=False); _WorkQueueSize(handle=q);
+    _WorkAcknowledge(handle=q, ticket=i64([0, 1, 7])); _WorkRenew(handle=q, ticket=w[1]);
+    _WorkAdd(handle=q, works=['c']); s = _WorkQueueSave(handle=q); s[0]; _WorkQueueBegin(handle=q);
+    _WorkQueueRestore(handle=q, left=s[0], added=s[1]); _WorkQueueSize(handle=q)
 """

@@ -84,7 +84,7 @@ class Rounds:
 
     Attributes:
       push: the placeholder of a `Push`, which tells the rounds whose gradients come.
-      leave: what the end of this worker runs.
+      enter, leave: what the begin and the end of this worker run.
       late: how many gradients of each worker came too late.
     """
 
@@ -94,19 +94,18 @@ class Rounds:
         with device(task):
             handle = rounds(workers=workers, backup=backup, shared_name="parameter_store/rounds", name="rounds")
             self._handle = handle
-            self._enter: Tensor = rounds_enter(handle, worker, name="enter")
+            self.enter: Tensor = rounds_enter(handle, worker, name="enter")
             self._ticket = placeholder(dtypes.int64, [3], "ticket")
             self.leave: Operation = rounds_leave(handle, self._ticket, name="leave")
             self.late: Tensor = rounds_late(handle, name="late")
-        self.push = placeholder(dtypes.int64, [len(Push._fields)], "push")
+        self.push = placeholder(dtypes.int64, [len(Push._fields)], "round")
         self._gradients: dict[str, Tensor] = {}  # task -> its gradients
         self._mine = Push(0, 0, worker, 0, 0)
 
-    def enter(self, session: Session) -> None:
-        """Begins the part of this worker."""
-        found = session.run(self._enter)
-        if np.size(found):  # the inspector runs nothing
-            generation, number, token = found.tolist()
+    def begin(self, ticket: Any) -> None:
+        """Begins the part of this worker, with what ``enter`` gave it."""
+        if np.size(ticket):  # the inspector runs nothing
+            generation, number, token = ticket.tolist()
             self._mine = Push(generation, number, self._worker, token, 0)
 
     def end(self, session: Session) -> None:

@@ -66,6 +66,7 @@ from tfmini.train.store.arrays import (
     optimizer_text,
 )
 from tfmini.train.store.pace import Clocks, Meeting, Rounds
+from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
 class _Copy(SaveableObject):
@@ -137,6 +138,7 @@ class ParameterStore:
         self._rounds: Rounds | None = None
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
+        self._shards: dict[str, Shards] = {}
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
         config = protos.ConfigProto(device_filters=["/job:ps"])
@@ -165,7 +167,7 @@ class ParameterStore:
         elif self._staleness == 0:
             with self._building():
                 rounds = Rounds(self.tasks[0], self.worker, self.workers, self._backup, self._optimizer is None)
-            rounds.enter(self.session)
+            rounds.begin(self._set_up(rounds.enter))
             self._rounds = rounds
         if self._knows_workers and (self._has_ps or self.workers == 1):
             # Now, and not at the first barrier, so that nobody waits there for a worker that ends before it.
@@ -517,6 +519,25 @@ class ParameterStore:
         assert self._meeting is not None
         self._meeting.wait(self.session)
 
+    def shards(self, name: str, works: Sequence[str | bytes] | int, **settings: Any) -> Shards:
+        """The shards of data that the workers share under a name: see `Shards`.
+
+        Args:
+          works: texts, such as names of files, or the number of rows of the data.
+          settings: of `tf.WorkQueue`: ``num_epochs``, ``shuffle``, ``seed``, ``num_slices``, ``lease_s``…
+
+        Raises:
+          ValueError: as `tf.WorkQueue`; or this store has shards or an array of that name.
+          InvalidArgumentError: another store has made them with other settings; the first use tells.
+        """
+        with self._building():
+            if name in self._shards or name in self._added:
+                raise ValueError(f"This store has something else by the name of '{name}'.")
+            with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
+                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings))
+            self._saver = None
+            return self._shards[name]
+
     # ---- checkpoints ----------------------------------------------------------------------------
 
     def save(self, path: str, step: int | None = None) -> str:
@@ -549,8 +570,8 @@ class ParameterStore:
                 Saver(names, max_to_keep=None).restore(self.session, path)
 
     def _saved(self) -> dict[str, Any]:
-        """Name in a checkpoint -> variable, or the parts of an array."""
-        found: dict[str, Any] = {}
+        """Name in a checkpoint -> variable, the parts of an array, or shards of data."""
+        found: dict[str, Any] = {f"{name}/left": shards.queue for name, shards in self._shards.items()}
         for array in self._arrays.values():
             for part in array.parts:
                 for variable in part.variables():
