@@ -72,7 +72,9 @@ round_begin = state_op(
 )
 round_end = state_op("_RoundEnd(handle: resource, hold: variant)", [])
 
-DENSE, IDS, ROWS = "d", "i", "r"  # the letters of ``forms``: a dense gradient; the ids of a sparse one, and its rows
+# The letters of ``forms``: a dense gradient; the ids of a sparse one, and its rows.
+DENSE, IDS = "d", "i"
+SPARSE = f"{IDS}r"
 Member = tuple[int, int]  # token, attempt
 
 

@@ -17,17 +17,20 @@ from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.control import no_op
 from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import Initializer
 from tfmini.ops.variables.store import PartitionInfo
+from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.store.compression import Compression
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
 Names: TypeAlias = str | Iterable[str] | Mapping[str, Array | None]
 
-WHOLE, ROWS = "whole", "rows"  # the forms of a gradient
+WHOLE, ROWS, COMPRESSED = "whole", "rows", "compressed"  # the forms of a gradient
 
 
 class ArrayPart:
@@ -36,30 +39,44 @@ class ArrayPart:
     Attributes:
       begin, end: the rows of the array; of a scalar 0 and 1.
       optimizer: its own; None: what is pushed is added.
+      compression: of dense gradients in the form `COMPRESSED`.
       version: counts the updates; only the first part of an array has it.
     """
 
     def __init__(
-        self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None
-    ) -> None:
+        self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None,
+        compression: Compression | None,
+    ) -> None:  # fmt: skip
         self.variable, self.begin, self.end = variable, begin, end
         self.shape = tuple(int(size or 0) for size in variable.shape.as_list())
-        self.optimizer, self.version = optimizer, version
+        self.optimizer, self.version, self.compression = optimizer, version, compression
         self.whole = placeholder(variable.dtype.base_dtype, variable.shape, "gradient")
         self.ids = placeholder(dtypes.int64, [None], "ids")  # of the rows of a gradient
         self.rows = placeholder(variable.dtype.base_dtype, [None, *variable.shape.as_list()[1:]], "rows")
         self.wanted = placeholder(dtypes.int64, [None], "wanted")  # the rows to read
         self._updates: dict[str, Operation] = {}
+        self._sent: list[Tensor] = []  # the placeholders of a compressed gradient
         self._reads: dict[tuple[bool, Operation | None], Tensor] = {}
         self._assigned: Operation | None = None
 
     def inputs(self, form: str) -> list[Tensor]:
         """The placeholders of a gradient."""
-        return [self.whole] if form == WHOLE else [self.ids, self.rows]
+        if form == COMPRESSED and not self._sent:
+            assert self.compression is not None
+            self._sent = self.compression.placeholders(self.whole.dtype, self.shape)
+        return {WHOLE: [self.whole], ROWS: [self.ids, self.rows], COMPRESSED: self._sent}[form]
+
+    def values(self, form: str) -> list[Tensor]:
+        """A gradient as one tensor, or as ids and rows."""
+        if form != COMPRESSED:
+            return self.inputs(form)
+        assert self.compression is not None
+        with device(self.variable.device):
+            return [self.compression.restored(self.inputs(form), self.whole.dtype, self.shape)]
 
     def gradient(self, form: str) -> Any:
         """What the optimizer gets."""
-        return self.whole if form == WHOLE else IndexedSlices(self.rows, self.ids)
+        return IndexedSlices(self.rows, self.ids) if form == ROWS else self.values(form)[0]
 
     def update(self, form: str) -> Operation:
         """Applies a gradient and counts the update."""
@@ -126,6 +143,8 @@ class DeclaredArray:
 
     def split(self, form: str, value: Any) -> list[Array]:
         """The values of `ArrayPart.inputs` of all parts."""
+        if form == COMPRESSED:
+            return value  # type: ignore[no-any-return]
         if form == WHOLE:
             return [value] if len(self.parts) == 1 else [value[part.begin : part.end] for part in self.parts]
         ids, rows = value
@@ -133,6 +152,17 @@ class DeclaredArray:
             return [ids, rows]
         masks = [(ids >= part.begin) & (ids < part.end) for part in self.parts]
         return [each for part, mask in zip(self.parts, masks) for each in (ids[mask] - part.begin, rows[mask])]
+
+    def compressed(self, gradient: Array) -> tuple[list[Array], Array]:
+        """What to send for a dense gradient, and what it lacks: the difference is for the next one."""
+        sent: list[Array] = []
+        lacks = np.empty_like(gradient)
+        for part, piece, rest in zip(self.parts, self.split(WHOLE, gradient), self.split(WHOLE, lacks)):
+            assert part.compression is not None
+            values, restored = part.compression.compress(piece)
+            sent += values
+            np.subtract(piece, restored, out=rest)
+        return sent, lacks
 
     def split_ids(self, ids: Array) -> list[Array]:
         """The ids that each part has."""
@@ -235,6 +265,33 @@ def _called(init: Callable[..., Any], array: DeclaredArray, begin: int, shape: t
         init = copy.copy(init)
         init.seed = zlib.crc32(f"{seed} {begin}".encode())  # type: ignore[attr-defined]
     return init(shape, dtype=array.dtype, partition_info=PartitionInfo(array.shape, [begin] + [0] * (len(shape) - 1)))
+
+
+def named(name: str, variable: Variable) -> Variable:
+    """The variable, if it has got the name that other stores mean.
+
+    Raises:
+      InvalidArgumentError: something else of this store's graph has the name.
+    """
+    if variable.op.name != name:
+        raise errors.InvalidArgumentError.of(f"'{name}' is a name of another array, or of what belongs to one.")
+    return variable
+
+
+def set_initial(variable: Variable) -> Operation:
+    """Gives a variable its initial value."""
+    assert variable.initial_value is not None
+    return assign(variable, variable.initial_value).op  # type: ignore[no-any-return]
+
+
+class Copy(SaveableObject):
+    """A value that a checkpoint has under a second name."""
+
+    def __init__(self, value: Tensor, name: str) -> None:
+        super().__init__(value, [SaveSpec(value, "", name)], name)
+
+    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
+        return no_op()
 
 
 # ---- how stores say what they mean, so that another one can compare -------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes
+from tfmini.dtypes import int64
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies, device
@@ -18,8 +18,7 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.clocks import clock_enter, clock_leave, clock_reach, clock_tick, clock_wait, clocks
 from tfmini.ops.queues.rounds import (
     DENSE,
-    IDS,
-    ROWS,
+    SPARSE,
     Push,
     round_begin,
     round_end,
@@ -34,7 +33,7 @@ from tfmini.ops.queues.rounds import (
     rounds_settle,
 )
 from tfmini.runtime.client.session import Session
-from tfmini.train.store.arrays import WHOLE, ArrayPart, Pushed
+from tfmini.train.store.arrays import ROWS, ArrayPart, Pushed
 
 
 class Clocks:
@@ -65,7 +64,7 @@ class Meeting:
     """The barrier of the stores of several workers: clocks without staleness. Each meeting is a round."""
 
     def __init__(self, clocks: Clocks) -> None:
-        self._round = placeholder(dtypes.int64, [], "round")
+        self._round = placeholder(int64, [], "round")
         self._met = clocks.wait_after([clocks.reach(self._round)])
         self.ended = 0
 
@@ -95,10 +94,10 @@ class Rounds:
             handle = rounds(workers=workers, backup=backup, shared_name="parameter_store/rounds", name="rounds")
             self._handle = handle
             self.enter: Tensor = rounds_enter(handle, worker, name="enter")
-            self._ticket = placeholder(dtypes.int64, [3], "ticket")
+            self._ticket = placeholder(int64, [3], "ticket")
             self.leave: Operation = rounds_leave(handle, self._ticket, name="leave")
             self.late: Tensor = rounds_late(handle, name="late")
-        self.push = placeholder(dtypes.int64, [len(Push._fields)], "round")
+        self.push = placeholder(int64, [len(Push._fields)], "round")
         self._gradients: dict[str, Tensor] = {}  # task -> its gradients
         self._mine = Push(0, 0, worker, 0, 0)
 
@@ -124,7 +123,7 @@ class Rounds:
             for part in array.parts:
                 tasks.setdefault(part.variable.device, []).append((part, form))
         puts = [self._put(task, parts) for task, parts in tasks.items()]
-        what = ", ".join(f"'{array.name}'{'' if form == WHOLE else ' (rows)'}" for array, form in pushed)
+        what = ", ".join(f"'{array.name}'{' (rows)' if form == ROWS else ''}" for array, form in pushed)
         with device(self._task), control_dependencies(puts):
             number, members = rounds_arrive(self._handle, self.push, what=what, name="arrive")
         done = {task: self._update(task, parts, number, members) for task, parts in tasks.items()}
@@ -136,7 +135,7 @@ class Rounds:
         with device(task):
             if task not in self._gradients:
                 self._gradients[task] = round_gradients(shared_name="parameter_store/gradients", name="gradients")
-            values = [each for part, form in parts for each in part.inputs(form)]
+            values = [each for part, form in parts for each in part.values(form)]
             return round_put(self._gradients[task], self.push, values, name="put")  # type: ignore[no-any-return]
 
     def _update(self, task: str, parts: Sequence[tuple[ArrayPart, str]], number: Tensor, members: Tensor) -> Operation:
@@ -146,8 +145,8 @@ class Rounds:
             leads, hold = round_lead(gradients, number, members, name="lead")
 
             def apply() -> Operation:
-                types = [each.dtype for part, form in parts for each in part.inputs(form)]
-                forms = "".join(DENSE if form == WHOLE else IDS + ROWS for _, form in parts)
+                types = [t for part, form in parts for t in ([int64] if form == ROWS else []) + [part.whole.dtype]]
+                forms = "".join(SPARSE if form == ROWS else DENSE for _, form in parts)
                 found = iter(round_begin(gradients, hold, types=types, forms=forms, mean=not self._adds, name="begin"))
                 updates = [part.updated_by(_taken(part, form, found)) for part, form in parts]
                 with control_dependencies(updates):
@@ -169,7 +168,7 @@ class Rounds:
 
 def _taken(part: ArrayPart, form: str, values: Any) -> Any:
     """The gradient of a part, from the outputs of ``_RoundBegin``."""
-    if form == WHOLE:
+    if form != ROWS:
         dense = next(values)
         dense.set_shape(part.variable.shape)
         return dense

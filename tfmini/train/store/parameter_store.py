@@ -40,7 +40,7 @@ from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group, no_op
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.barrier import CriticalSection
-from tfmini.ops.variables.assignment import assign, is_variable_initialized
+from tfmini.ops.variables.assignment import is_variable_initialized
 from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.client.session import Session
@@ -48,12 +48,13 @@ from tfmini.runtime.process import address_of_target, server_at
 from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.store.arrays import (
+    COMPRESSED,
     ROWS,
     WHOLE,
     ArrayPart,
+    Copy,
     DeclaredArray,
     Gradient,
     Init,
@@ -63,20 +64,13 @@ from tfmini.train.store.arrays import (
     alone,
     init_text,
     initial_value,
+    named,
     optimizer_text,
+    set_initial,
 )
+from tfmini.train.store.compression import compression_of
 from tfmini.train.store.pace import Clocks, Meeting, Rounds
 from tfmini.train.store.work_queue import Shards, WorkQueue
-
-
-class _Copy(SaveableObject):
-    """A value that a checkpoint has under a second name."""
-
-    def __init__(self, value: Tensor, name: str) -> None:
-        super().__init__(value, [SaveSpec(value, "", name)], name)
-
-    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
-        return no_op()
 
 
 class _GrowingSession(Session):
@@ -108,6 +102,9 @@ class ParameterStore:
       worker: the number of this one; default: of the task that ``cluster`` names.
       partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
         that cuts along axis 0.
+      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients of floating-point numbers are sent in 16 or 8
+        bits per number, or as the hundredth of the numbers that is largest. What is not sent is added to the next
+        gradient.
       timeout_s: seconds until a call fails with DeadlineExceededError; None: never.
 
     Attributes:
@@ -124,11 +121,14 @@ class ParameterStore:
     def __init__(
         self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None, backup: int = 0,
         workers: int | None = None, worker: int | None = None, partition: int | Callable[..., list[int]] = 1,
-        timeout_s: float | None = None,
+        compression: str | None = None, timeout_s: float | None = None,
     ) -> None:  # fmt: skip
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
+        self._compression = compression_of(compression)
+        self._lacks: dict[str, Array] = {}  # of each array what compressed gradients have not sent
+        self._in_turn = threading.Lock() if compression else nullcontext()  # one push has what the one before lacks
         self._lock = threading.RLock()  # held while ops are added
         self._arrays: dict[str, DeclaredArray] = {}
         self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
@@ -288,7 +288,7 @@ class ParameterStore:
         with device(self.tasks[first % len(self.tasks)]):
             array.text, name = self._text(array, len(borders) - 1, init), f"{array.name}/declared"
             text = f"{array.text}\nworker {self.worker}"
-            array.declared = _named(name, Variable(text, trainable=False, name=name))
+            array.declared = named(name, Variable(text, trainable=False, name=name))
         return feeds
 
     def _text(self, array: DeclaredArray, parts: int, init: Init) -> str:
@@ -319,16 +319,17 @@ class ParameterStore:
         initial, value = initial_value(init, array, begin, end, shape)
         if value is not None:
             feeds[initial] = value
-        variable = _named(name, Variable(initial, trainable=False, name=name, dtype=array.dtype))
+        variable = named(name, Variable(initial, trainable=False, name=name, dtype=array.dtype))
         if name != array.name:
             offset = [begin] + [0] * (len(shape) - 1)
             variable._set_save_slice_info(SaveSliceInfo(array.name, array.shape, offset, shape))
         version = None
         if not begin:
             counter = f"{array.name}/version"
-            version = _named(counter, Variable(np.int64(0), trainable=False, name=counter))
+            version = named(counter, Variable(np.int64(0), trainable=False, name=counter))
         with name_scope(f"{name}/push/"):
-            part = ArrayPart(variable, begin, end, None if self._optimizer is None else alone(self._optimizer), version)
+            own = None if self._optimizer is None else alone(self._optimizer)
+            part = ArrayPart(variable, begin, end, own, version, self._compression)
             part.update(WHOLE)  # which makes what the optimizer keeps
         return part
 
@@ -338,7 +339,7 @@ class ParameterStore:
             return
 
         def initialize() -> list[Tensor]:
-            return [cond(is_variable_initialized(v), no_op, partial(_set_initial, v)) for v in variables]
+            return [cond(is_variable_initialized(v), no_op, partial(set_initial, v)) for v in variables]
 
         with device(self.tasks[0]):
             section = CriticalSection(shared_name="parameter_store/declare")
@@ -414,9 +415,17 @@ class ParameterStore:
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
         wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
+        with self._in_turn if gradients else nullcontext():
+            return self._step(gradients, names, wanted)
+
+    def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
+        lacks: dict[str, Array] = {}  # of this push
         with self._lock:
             # In the order of names, so that another order is no other call.
-            pushed = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
+            pushed = [
+                self._compressed(array, *array.checked(gradients[name]), lacks)
+                for name, array in self._sorted(gradients)
+            ]
             pulled = [
                 (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
                 for name, array in self._sorted(wanted)
@@ -425,8 +434,18 @@ class ParameterStore:
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
         rest = iter(self._answers(call, feeds, bool(pushed), pulled))
+        self._lacks.update(lacks)  # not after an error: then the caller makes the push again
         found = {array.name: array.join([next(rest) for _ in array.parts], ids) for array, ids in pulled}
         return found[names] if isinstance(names, str) else {name: found[name] for name in wanted}
+
+    def _compressed(
+        self, array: DeclaredArray, form: str, value: Any, lacks: dict[str, Array]
+    ) -> tuple[DeclaredArray, str, Any]:
+        """A push as it is sent; ``lacks`` gets what that leaves out."""
+        if form != WHOLE or self._compression is None or not array.dtype.is_floating:
+            return array, form, value
+        sent, lacks[array.name] = array.compressed(value + self._lacks.get(array.name, 0))
+        return array, COMPRESSED, sent
 
     def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
         return [(name, self._array(name)) for name in sorted(names)]
@@ -582,13 +601,13 @@ class ParameterStore:
                         found.setdefault(info.full_name, []).append(variable)
         return found
 
-    def _copies(self) -> dict[str, _Copy]:
+    def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
         named = {_scalar_name(array, name): variable for array, name, variable in firsts}
         for _, name, variable in firsts:
             named.setdefault(name, variable)
-        return {name: _Copy(identity(variable), name) for name, variable in named.items()}
+        return {name: Copy(identity(variable), name) for name, variable in named.items()}
 
     def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The variables that a checkpoint with these names has values for, under each name at most one."""
@@ -637,17 +656,6 @@ def _scalar_name(array: DeclaredArray, name: str) -> str:
     return f"{array.name}/push/{name}"
 
 
-def _named(name: str, variable: Variable) -> Variable:
-    """The variable, if it has got the name that other stores mean.
-
-    Raises:
-      InvalidArgumentError: something else of this store's graph has the name.
-    """
-    if variable.op.name != name:
-        raise errors.InvalidArgumentError.of(f"'{name}' is a name of another array, or of what belongs to one.")
-    return variable
-
-
 def _definition_at(target: str) -> Any:
     """The ServerDef of the server of this process at a target, or None."""
     server = server_at(address_of_target(target)) if target else None
@@ -660,8 +668,3 @@ def _worker_of(cluster: Any, target: str) -> int:
         return index
     definition = _definition_at(target)
     return definition.task_index if definition is not None and definition.job_name == "worker" else 0
-
-
-def _set_initial(variable: Variable) -> Operation:
-    assert variable.initial_value is not None
-    return assign(variable, variable.initial_value).op  # type: ignore[no-any-return]
