@@ -149,6 +149,7 @@ class RoundsState(WaitingState):
           (generation, round, token), which all its calls bring.
         """
         with self.lock:
+            self._counted.pop(self._tokens.get(worker, 0), None)
             token = self._tokens[worker] = secrets.randbits(62)
             self._left.discard(worker)
             self._arrived.pop(worker, None)
@@ -186,21 +187,7 @@ class RoundsState(WaitingState):
             )
 
     def arrive(self, wait: Wait, push: Push, what: str) -> None:
-        """All gradients of a push are on their tasks. Answers when its round is decided.
-
-        Raises:
-          UnavailableError: other arrays' round is not applied yet.
-        """
-        with self.lock:
-            self.check(push)
-            if self._is_settled or what == self._what:
-                is_late = push.round < self.round and self._counted.get(push.token) != push.round
-                self.late[push.worker] += is_late
-            else:
-                raise errors.UnavailableError.of(
-                    f"Round {self.round - 1}, of {self._what}, is not applied yet, so worker {push.worker} cannot push"
-                    f" {what}. Try again; if all workers of that round are lost, push the same arrays first."
-                )
+        """All gradients of a push are on their tasks. Answers when its round is decided."""
         self.submit(self.lines[0], _Arrival(wait, self, push, what))
 
     def answer(self) -> tuple[Any, ...]:
@@ -208,6 +195,10 @@ class RoundsState(WaitingState):
         members = [] if self._is_settled else [self._members[worker] for worker in sorted(self._members)]
         latest = np.array([self.generation, self.round - 1], np.int64)
         return latest, np.array(members, np.int64).reshape(-1, 2)
+
+    def note_late(self, push: Push) -> None:
+        """Counts a push whose round was decided without it."""
+        self.late[push.worker] += push.round < self.round and self._counted.get(push.token) != push.round
 
     def collect(self, arrival: _Arrival) -> None:
         """Notes an arrival of this round, and decides the round if it is the last one needed."""
@@ -234,10 +225,21 @@ class RoundsState(WaitingState):
         if self._arrived.get(arrival.push.worker) is arrival:
             del self._arrived[arrival.push.worker]
 
+    def can_answer(self, what: str) -> bool:
+        """Whether a step with these arrays need not wait for one with other arrays to apply the round before."""
+        return self._is_settled or what == self._what
+
     @property
     def is_settled(self) -> bool:
         """Whether all tasks have applied the round before."""
         return self._is_settled
+
+    def unsettled(self) -> str:
+        """What those wait for who push other arrays than those of the round before."""
+        return (
+            f"the update of round {self.round - 1}, of {self._what}; if all workers of that round are lost, push these"
+            f' arrays first; in rounds "{self.name}"'
+        )
 
     def settle(self, generation: int, number: int) -> None:
         """All tasks have applied a round."""
@@ -265,6 +267,8 @@ class _Arrival(Attempt):
         self.state, self.push, self.what = state, push, what
 
     def cause(self) -> str:
+        if not self.state.can_answer(self.what):
+            return self.state.unsettled()
         workers = ", ".join(map(str, self.state.absent()))
         return f'the gradients of workers {workers} for round {self.push.round}, in rounds "{self.state.name}"'
 
@@ -273,10 +277,13 @@ class _Arrival(Attempt):
         state.check(self.push)
         if self.push.round > state.round:
             refuse(f'round {self.push.round} is not the next one of "{state.name}": that is {state.round}')
+        if not state.can_answer(self.what):
+            return STUCK
         if self.push.round == state.round and state.is_settled:  # else it helps with the round before, and comes again
             state.collect(self)
             if self.push.round == state.round:
                 return STUCK
+        state.note_late(self.push)
         self.result = state.answer()
         return OVER
 

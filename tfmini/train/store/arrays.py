@@ -24,7 +24,7 @@ from tfmini.ops.variables.initializers import Initializer
 from tfmini.ops.variables.store import PartitionInfo
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.store.compression import Compression
+from tfmini.train.store.compression import GradientCompression
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
@@ -45,7 +45,7 @@ class ArrayPart:
 
     def __init__(
         self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None,
-        compression: Compression | None,
+        compression: GradientCompression | None,
     ) -> None:  # fmt: skip
         self.variable, self.begin, self.end = variable, begin, end
         self.shape = tuple(int(size or 0) for size in variable.shape.as_list())

@@ -21,7 +21,7 @@ from tfmini.ops.array.shape import expand_dims, reshape
 _LARGEST_HALF, _LARGEST_BYTE = 65504.0, 127
 
 
-class Compression:
+class GradientCompression:
     """A way to send a dense gradient. This one sends 16 bits of each number (``fp16``).
 
     Attributes:
@@ -45,7 +45,7 @@ class Compression:
         return [sent], sent.astype(gradient.dtype)
 
 
-class _Bytes(Compression):
+class _Bytes(GradientCompression):
     """Sends 8 bits of each number, and their scale (``int8``)."""
 
     def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
@@ -61,7 +61,7 @@ class _Bytes(Compression):
         return [sent, scale], sent.astype(gradient.dtype) * scale
 
 
-class _Largest(Compression):
+class _Largest(GradientCompression):
     """Sends the numbers that are largest without their sign, and where they are (``topk:FRACTION``)."""
 
     def __init__(self, text: str, fraction: float) -> None:
@@ -89,7 +89,7 @@ class _Largest(Compression):
         return [places.astype(np.int32), flat[places]], restored.reshape(gradient.shape)
 
 
-def compression_of(text: str | None) -> Compression | None:
+def compression_of(text: str | None) -> GradientCompression | None:
     """The compression that a user names: ``fp16``, ``int8``, ``topk:0.01``; None for none.
 
     Raises:
@@ -99,7 +99,7 @@ def compression_of(text: str | None) -> Compression | None:
     if not text:
         return None
     if text == "fp16":
-        return Compression(text)
+        return GradientCompression(text)
     if text == "int8":
         return _Bytes(text)
     try:

@@ -233,7 +233,7 @@ def _ranges(rows: int, slices: int | None) -> list[bytes]:
     return [b"%d:%d" % each for each in zip(borders, borders[1:])]
 
 
-class Shard(NamedTuple):
+class LeasedShard(NamedTuple):
     """A work that this process has on lease.
 
     Attributes:
@@ -267,24 +267,24 @@ class Shards:
         self._size = session.make_callable(queue.size())
         self.queue = queue
 
-    def take(self) -> Shard | None:
+    def take(self) -> LeasedShard | None:
         """The next shard, on lease; None when all are acknowledged. Waits while those that are left are on lease."""
         try:
             work, ticket = self._take()
         except errors.OutOfRangeError:
             return None
-        return Shard(range(*work.tolist()) if isinstance(work, np.ndarray) else work.decode(), ticket)
+        return LeasedShard(range(*work.tolist()) if isinstance(work, np.ndarray) else work.decode(), ticket)
 
-    def example(self) -> Shard:
+    def example(self) -> LeasedShard:
         """A shard that is not on lease."""
         text = self.queue.works[0].decode()
-        return Shard(range(*map(int, text.split(":"))) if self.queue.has_ranges else text, np.zeros(3, np.int64))
+        return LeasedShard(range(*map(int, text.split(":"))) if self.queue.has_ranges else text, np.zeros(3, np.int64))
 
-    def acknowledge(self, shard: Shard) -> bool:
+    def acknowledge(self, shard: LeasedShard) -> bool:
         """Says that a shard is done; returns whether that counts (see `WorkQueue.acknowledge`)."""
         return bool(self._acknowledge(shard.ticket))
 
-    def renew(self, shard: Shard) -> bool:
+    def renew(self, shard: LeasedShard) -> bool:
         """Begins the lease of a shard anew; returns whether this process still has it."""
         return bool(self._renew(shard.ticket))
 
