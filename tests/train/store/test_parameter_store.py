@@ -302,7 +302,8 @@ def test_mistakes_are_told_before_anything_is_sent(fresh: tf.LocalCluster) -> No
         ({"partition": 2}, {}, "in 2 parts"),
         ({"optimizer": tf.train.AdamOptimizer(0.25)}, {}, r"AdamOptimizer\(.*learning_rate=0.25"),
         ({"optimizer": None}, {}, "updates by addition"),
-        ({"staleness": 0}, {}, "synchronous updates"),
+        ({"staleness": 0}, {}, " synchronous updates"),
+        ({"staleness": 2}, {}, r" asynchronous \(staleness 2\) updates"),
     ],
 )
 def test_another_stores_other_declaration_is_refused(

@@ -259,7 +259,7 @@ class ParameterStore:
 
         Raises:
           InvalidArgumentError: another store has declared the name with another shape, dtype, number of parts or
-            initial value, with another optimizer, or for asynchronous instead of synchronous updates.
+            initial value, with another optimizer, or with another staleness.
         """
         sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
@@ -293,10 +293,10 @@ class ParameterStore:
 
     def _text(self, array: DeclaredArray, parts: int, init: Init) -> str:
         """All that stores which share an array must agree about."""
-        pace = "synchronous" if self._staleness == 0 else "asynchronous"
+        pace = "asynchronous" if self._staleness is None else f"asynchronous (staleness {self._staleness})"
         return (
-            f"{array} in {parts} parts, with initial value {init_text(init)} and {pace} updates by"
-            f" {optimizer_text(self._optimizer)}"
+            f"{array} in {parts} parts, with initial value {init_text(init)} and"
+            f" {pace if self._staleness != 0 else 'synchronous'} updates by {optimizer_text(self._optimizer)}"
         )
 
     def _borders(self, array: DeclaredArray) -> list[int]:
