@@ -260,7 +260,6 @@ class _Arrival(Attempt):
     """Waits until its round is decided."""
 
     __slots__ = ("state", "push", "what")
-    kind = "gradient"
 
     def __init__(self, wait: Wait, state: RoundsState, push: Push, what: str) -> None:
         super().__init__(wait)
@@ -468,7 +467,6 @@ class _Lead(Attempt):
     """Waits until it leads a round, or until the round is over."""
 
     __slots__ = ("state", "key", "members")
-    kind = "gradient"
 
     def __init__(self, wait: Wait, state: RoundGradients, key: tuple[int, int], members: list[Member]) -> None:
         super().__init__(wait)

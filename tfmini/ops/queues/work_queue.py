@@ -293,7 +293,8 @@ class WorkQueueState(WaitingState):
         count = len(self.settings.works) + added.size
         if digest != self._digest() or any(not (0 <= e < epochs and 0 <= n < count) for e, n in keys):
             raise errors.FailedPreconditionError.of(
-                f'The checkpoint has another work queue "{self.name}": other works, shuffle or seed.'
+                f'The checkpoint has another work queue "{self.name}": other works, shuffle or seed. Give the same ones'
+                " and add the new works, or give the queue another name."
             )
         with self.lock:
             self._reset()
@@ -306,7 +307,6 @@ class _Take(Attempt):
     """Waits for a work."""
 
     __slots__ = ("state", "taker", "ticket")
-    kind = "queue"
 
     def __init__(self, wait: Wait, state: WorkQueueState, taker: WorkTaker) -> None:
         super().__init__(wait)
