@@ -146,7 +146,7 @@ def test_one_step_applies_a_round_and_the_others_wait() -> None:
 
 def test_sums_of_numbers_are_in_their_type() -> None:
     gradients = filled()
-    lead(gradients, PUSHES)
+    _held = lead(gradients, PUSHES)  # or the lead would end with the hold
     dense, _, rows = gradients.begin("dir", TYPES, False)
     assert dense.tolist() == [21, 21] and dense.dtype == rows.dtype == np.float32
     assert gradients.kept[5, 0][10, 1][0].tolist() == [10, 10]  # the sum is another array
@@ -192,7 +192,7 @@ def test_a_newer_generation_drops_what_an_earlier_one_has_left() -> None:
     gradients = filled()
     new = Push(6, 0, 0, 12, 1)
     gradients.put(new, [np.ones(2)])
-    lead(gradients, [new])
+    _held = lead(gradients, [new])
     gradients.begin("d", [dtypes.float64], True)
     gradients.end()
     assert not gradients.kept
