@@ -38,13 +38,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--staleness", type=int, help="how far a worker may run ahead; default: any")
+    parser.add_argument("--compression", help="of gradients: fp16, int8, or topk:0.01; default: none")
     args = parser.parse_args()
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
     server = tf.train.Server(config["cluster"], job, index)
     if job == "ps":
         server.join()
-    with tf.ParameterStore(server, tf.train.AdagradOptimizer(0.5), staleness=args.staleness) as store:
+    settings = {"staleness": args.staleness, "compression": args.compression}
+    with tf.ParameterStore(server, tf.train.AdagradOptimizer(0.5), **settings) as store:
         accuracy = train(store, index, args.epochs)
         print(f"worker {index}: {accuracy:.3f} of the test digits are right", flush=True)
 

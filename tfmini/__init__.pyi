@@ -772,6 +772,9 @@ from tfmini.show.inspection.api import (
 from tfmini.train.store.parameter_store import (
     ParameterStore as ParameterStore,
 )
+from tfmini.train.store.work_queue import (
+    WorkQueue as WorkQueue,
+)
 from typing import (
     Any as _Any,
 )
@@ -862,6 +865,7 @@ __all__ = [
     "VariableScope",
     "VariableSynchronization",
     "WholeFileReader",
+    "WorkQueue",
     "abs",
     "accumulate_n",
     "acos",

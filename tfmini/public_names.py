@@ -92,6 +92,7 @@ NAMES: dict[str, dict[str, str]] = {
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",
         "train.store.parameter_store": "ParameterStore",
+        "train.store.work_queue": "WorkQueue",
     },
     "app": {
         "compat.flags": "run",

@@ -54,6 +54,7 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         ("contrib.learn.python.learn.datasets.mnist", "read_data_sets",
          lambda: tf.examples.tutorials.mnist.input_data.read_data_sets),
         ("core.protobuf.config_pb2", "ConfigProto", lambda: tf.ConfigProto),
+        ("python.ops.work_queue", "WorkQueue", lambda: tf.WorkQueue),  # DeepRec's
     ],
 )  # fmt: skip
 def test_private_paths_have_public_names(path: str, name: str, same) -> None:

@@ -115,6 +115,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.variables": {
         "compat.internal_names": "VariableV1",
     },
+    "python.ops.work_queue": {
+        "train.store.work_queue": "WorkQueue",
+    },
     "python.platform.build_info": {
         "compat.internal_names": "is_cuda_build is_rocm_build",
     },

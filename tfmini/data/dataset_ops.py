@@ -6,6 +6,7 @@ stages, which `stages_of` joins.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -28,10 +29,12 @@ from tfmini.data.pipeline import (
     total,
     unknown,
 )
+from tfmini.dtypes import int64
 from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.py_func import functions, status_of
+from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.waiting_line import own, own_all
 from tfmini.shapes import RawShape
 
@@ -114,6 +117,8 @@ range_dataset = dataset_op("RangeDataset", "start: int64, stop: int64, step: int
 generator_dataset = dataset_op(
     "_PyGeneratorDataset", "args: Targs", f"token: string; Targs: list(type) >= 0; {TYPES}", waits=True
 )
+# Our own op: the elements of a queue of this task, which somebody fills on request.
+queue_dataset = dataset_op("_QueueDataset", "requests: resource, elements: resource", waits=True)
 zip_dataset = dataset_op("ZipDataset", "input_datasets: N * variant", f"{TYPES}; N: int >= 1")
 concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, another_dataset: variant")
 
@@ -176,6 +181,85 @@ class _Translated:
 
     def close(self) -> None:
         getattr(self._elements, "close", lambda: None)()
+
+
+class _Answer:
+    """A `Wait` of the thread that reads a dataset."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.step: Any = reading.step
+        self._reading = reading
+        self._came = threading.Event()
+        self._given: list[Any] = []  # the answer; None if nobody wants one any more
+        self._cancel: Callable[[], None] = lambda: None
+
+    def done(self, result: Any = None) -> bool:
+        """Takes the answer, unless the thread has given up."""
+        self._given.append(result)  # the first one counts
+        self._came.set()
+        return self._given[0] is result
+
+    def fail(self, error: errors.OpError) -> bool:
+        """As `done`, with an error."""
+        return self.done(error)
+
+    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        """Notes what ends the wait."""
+        self._cancel = cancel
+        return True
+
+    def get(self) -> Any:
+        """Waits for the answer.
+
+        Raises:
+          OpError: it is an error, or the element is not wanted any more.
+        """
+        try:
+            while not self._came.wait(_LOOK_S):  # the end of a step that runs as a function tells no thread
+                self._reading.check()
+        except BaseException:
+            if not self.done(_GIVEN_UP):
+                return self._given[0]  # it came at the same time
+            self._cancel()
+            raise
+        if isinstance(self._given[0], errors.OpError):
+            raise self._given[0]
+        return self._given[0]
+
+
+_LOOK_S = 0.05
+_GIVEN_UP = object()
+
+
+class _Requested(Stage):
+    """Elements of a queue. Each is requested, by an element of another queue, when the reader wants it."""
+
+    def __init__(self, requests: QueueState, elements: QueueState, reading: Reading) -> None:
+        self._requests, self._elements, self._reading = requests, elements, reading
+        self._has_asked = False
+
+    def __next__(self) -> Element:
+        if not self._has_asked and not self._elements.size():  # an earlier reader may have left one
+            self._wait_for(lambda wait: self._requests.enqueue(wait, (np.int64(0),)))
+        self._has_asked = True  # also for another try, after an error
+        try:
+            element: Element = self._wait_for(self._elements.dequeue)
+        except errors.OutOfRangeError:
+            raise StopIteration from None
+        self._has_asked = False
+        return element
+
+    def _wait_for(self, begin: Callable[[Any], None]) -> Any:
+        answer = _Answer(self._reading)
+        begin(answer)
+        return answer.get()
+
+
+@queue_dataset.kernel("CPU")
+def _queue(requests: Any, elements: Any) -> Source:
+    if not isinstance(requests, QueueState) or not isinstance(elements, QueueState) or requests.dtypes != [int64]:
+        refuse("a dataset of a queue needs two queues, that of the requests with int64 scalars")
+    return Source(lambda reading: _Requested(requests, elements, reading))
 
 
 class _Zip(Stage):

@@ -102,4 +102,24 @@ c = _Clocks(workers=2); _ClockEnter(handle=c, worker=1); _ClockTick(handle=c, wo
     _ClockLeave(handle=c, worker=0); _ClockWait(handle=c, worker=1, staleness=int64(0));
     _ClockEnter(handle=c, worker=0);
     _ClockReach(handle=c, worker=1, ended=int64(2)); _ClockTick(handle=c, worker=1)
+# Rounds of synchronous updates.
+r = _Rounds(workers=1, backup=0); t = _RoundsEnter(handle=r, worker=0); _RoundsLate(handle=r);
+    k = Slice(input=t, begin=[2], size=[1]); g = Slice(input=t, begin=[0], size=[2]);
+    p = ConcatV2(values=[g, i64([0]), k, i64([1])], axis=0); a = _RoundsArrive(handle=r, push=p, what='w');
+    a[1]; _RoundsSettle(handle=r, round=i64([5, 0])); _RoundsLeave(handle=r, ticket=i64([5, 0, 1]))
+h = _RoundGradients(); _RoundPut(handle=h, push=i64([5, 0, 0, 1, 1]), gradients=[f32(2), i64([0]), f32(1, 2)]);
+    l = _RoundLead(handle=h, round=i64([5, 0]), members=i64([[1, 1]]));
+    _RoundBegin(handle=h, hold=l[1], types=[float32, int64, float32], forms='dir');
+    _RoundPut(handle=h, push=i64([5, 1, 0, 1, 1]), gradients=[f32(2)]);
+    l = _RoundLead(handle=h, round=i64([5, 1]), members=i64([[1, 1]])); _RoundEnd(handle=h, hold=l[1]);
+    _RoundPut(handle=h, push=i64([5, 2, 0, 1, 1]), gradients=[i64([2])]);
+    l = _RoundLead(handle=h, round=i64([5, 2]), members=i64([[1, 1]]));
+    _RoundBegin(handle=h, hold=l[1], types=[int64], forms='d', mean=False)
+# A queue of works.
+q = _WorkQueue(works=['a', 'b'], num_epochs=2, shuffle=True, seed=1, lease_ms=1000); t = _WorkTaker();
+    _WorkQueueIsBegun(handle=q); w = _WorkTake(handle=q, taker=t); w[0];
+    _WorkTake(handle=q, taker=t, acknowledges=False); _WorkQueueSize(handle=q);
+    _WorkAcknowledge(handle=q, ticket=i64([0, 1, 7])); _WorkRenew(handle=q, ticket=w[1]);
+    _WorkAdd(handle=q, works=['c']); s = _WorkQueueSave(handle=q); s[0]; _WorkQueueBegin(handle=q);
+    _WorkQueueRestore(handle=q, left=s[0], added=s[1]); _WorkQueueSize(handle=q)
 """

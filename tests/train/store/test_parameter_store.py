@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,10 @@ def test_arrays_of_two_stores_are_the_same(fresh: tf.LocalCluster) -> None:
         names = [f"v{i}" for i in range(8)]
         for name in names:
             one.declare(name, [2], init=1.0)
-        for name in reversed(names):  # declared in another order, with another initial value
-            other.declare(name, [2], init=9.0)
+        one.push({names[0]: np.ones(2)})
+        for name in reversed(names):  # declared in another order, by another type of number
+            other.declare(name, [2], init=1)
+        one.push({names[0]: -np.ones(2)})
         one.push({name: np.full(2, float(i)) for i, name in enumerate(names)})
         assert {name: value.tolist() for name, value in other.pull().items()} == {
             name: [1.0 + i, 1.0 + i] for i, name in enumerate(names)
@@ -288,19 +291,173 @@ def test_mistakes_are_told_before_anything_is_sent(fresh: tf.LocalCluster) -> No
         assert store.version("w") == 0
 
 
-@pytest.mark.parametrize("other", [{"shape": [4, 4]}, {"dtype": tf.float64}, {"partition": 2}])
-def test_another_stores_other_declaration_is_refused(fresh: tf.LocalCluster, other: dict[str, Any]) -> None:
-    """Also another number of parts: those of one store would not be those of the other."""
-    partition = other.pop("partition", 1)
-    with tf.ParameterStore(fresh) as one, tf.ParameterStore(fresh, partition=partition) as two:
+@pytest.mark.parametrize(
+    ("settings", "declaration", "text"),
+    [
+        ({}, {"shape": [4, 4]}, r"shape \[4, 4\]\)"),
+        ({}, {"dtype": tf.float64}, "float64"),
+        ({}, {"init": 1.0}, "initial value 1 "),
+        ({}, {"init": np.ones((4, 3))}, "initial value an array with checksum"),
+        ({}, {"init": tf.random_normal_initializer(seed=1)}, r"RandomNormal\(mean=0, seed=1, stddev=1\)"),
+        ({"partition": 2}, {}, "in 2 parts"),
+        ({"optimizer": tf.train.AdamOptimizer(0.25)}, {}, r"AdamOptimizer\(.*learning_rate=0.25"),
+        ({"optimizer": None}, {}, "updates by addition"),
+        ({"staleness": 0}, {}, " synchronous updates"),
+        ({"staleness": 2}, {}, r" asynchronous \(staleness 2\) updates"),
+    ],
+)
+def test_another_stores_other_declaration_is_refused(
+    fresh: tf.LocalCluster, settings: dict[str, Any], declaration: dict[str, Any], text: str
+) -> None:
+    adam = {"optimizer": tf.train.AdamOptimizer(0.5)}
+    with (
+        tf.ParameterStore(fresh.tasks[0], **adam) as one,
+        tf.ParameterStore(fresh.tasks[1], **{**adam, **settings}) as two,
+    ):
         one.declare("w", [4, 3])
         one.push({"w": np.ones((4, 3))})
+        of_one = r"of worker 0 has declared array 'w' \(float32, shape \[4, 3\]\) in 1 parts, .*learning_rate=0.5"
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"another one has declared array 'w' .*\[4, 3\]\) in 1 p"
+            tf.errors.InvalidArgumentError, match=f"store of worker 1 declares array 'w' .*{text}.*{of_one}"
         ):
-            two.declare("w", **{"shape": [4, 3], **other})
+            two.declare("w", **{"shape": [4, 3], **declaration})
         with pytest.raises(tf.errors.NotFoundError, match="no array 'w'"):
             two.pull("w")
+
+
+def test_a_seeded_initializer_gives_each_part_other_numbers(fresh: tf.LocalCluster) -> None:
+    values = []
+    for _ in range(2):
+        tf.Session.reset(fresh.target)
+        with tf.ParameterStore(fresh, partition=3) as store:
+            store.declare("w", [6, 50], init=tf.variance_scaling_initializer(seed=3))
+            values.append(store.pull("w"))
+    assert (values[0] == values[1]).all() and len(np.unique(values[0])) == values[0].size
+    assert np.abs(values[0]).max() == pytest.approx(2 / 6**0.5, rel=0.3)  # two deviations, by the whole array's rows
+
+
+def _gradients(worker: int, step: int) -> dict[str, Any]:
+    random = np.random.RandomState(100 * worker + step)
+    ids = random.randint(6, size=3)
+    rows = tf.IndexedSlices(random.randn(3, 2).astype(np.float32), ids)
+    return {"w": random.randn(5, 2).astype(np.float32), "e": rows}
+
+
+def _numpy_training(steps: int, workers: Sequence[int], rate: float = 0.125) -> list[dict[str, np.ndarray]]:
+    """The reference of synchronous updates: gradients are summed in the order of workers, as float32."""
+    values = {"w": np.ones((5, 2), np.float32), "e": np.zeros((6, 2), np.float32)}
+    found = []
+    count = np.float32(len(workers))
+    for step in range(steps):
+        each = [_gradients(worker, step) for worker in workers]
+        total = each[0]["w"].copy()
+        for gradients in each[1:]:
+            total += gradients["w"]
+        ids = np.concatenate([gradients["e"].indices for gradients in each])
+        rows = np.concatenate([gradients["e"].values for gradients in each]) / count
+        values = {"w": values["w"] - np.float32(rate) * (total / count), "e": values["e"].copy()}
+        np.subtract.at(values["e"], ids, np.float32(rate) * rows)
+        found.append(values)
+    return found
+
+
+@pytest.mark.parametrize("partition", [1, 2])
+def test_synchronous_training_is_exactly_that_of_numpy(fresh: tf.LocalCluster, partition: int) -> None:
+    steps = 12
+
+    def train(task: Any) -> list[dict[str, np.ndarray]]:
+        settings = {"staleness": 0, "partition": partition, "timeout_s": LATE_S}
+        with tf.ParameterStore(task, tf.train.GradientDescentOptimizer(0.125), **settings) as store:
+            store.declare("w", [5, 2], init=1.0)
+            store.declare("e", [6, 2])
+            found = [store.push_pull(_gradients(task.index, step)) for step in range(steps)]
+            assert store.version("w") == store.version("e") == steps and store.late() == [0] * WORKERS
+            return found
+
+    want = _numpy_training(steps, range(WORKERS))
+    for found in fresh.run(train, timeout_s=LATE_S):
+        for step in range(steps):
+            for name in ("w", "e"):
+                np.testing.assert_array_equal(found[step][name], want[step][name], err_msg=f"{name}, step {step}")
+
+
+def test_late_gradients_of_backup_workers_are_dropped_and_counted(fresh: tf.LocalCluster) -> None:
+    settings = {"staleness": 0, "backup": 1, "timeout_s": LATE_S}
+    stores = [tf.ParameterStore(task, **settings) for task in fresh.tasks]
+    for store in stores:
+        store.declare("n", (), tf.int64)
+
+    def push(worker: int, value: int, rounds: int) -> threading.Thread:
+        thread = threading.Thread(target=lambda: [stores[worker].push({"n": value}) for _ in range(rounds)])
+        thread.start()
+        return thread
+
+    for thread in (push(0, 1, 10), push(1, 1, 10)):
+        thread.join(LATE_S)
+    stores[2].push({"n": 1000})  # of the first round; its worker goes on with the others
+    assert stores[2].late() == [0, 0, 1] and stores[0].pull("n") == 20 and stores[0].version("n") == 10
+    for thread in (push(0, 1, 1), push(2, 1000, 1)):
+        thread.join(LATE_S)
+    assert stores[1].pull("n") == 20 + 1001
+    for store in stores:
+        store.close()
+
+
+def test_a_round_without_a_worker_ends_at_its_deadline_and_can_be_repeated(fresh: tf.LocalCluster) -> None:
+    first, second = (tf.ParameterStore(task, staleness=0, workers=2, timeout_s=1.0) for task in fresh.tasks[:2])
+    with first, second:
+        for store in (first, second):
+            store.declare("n", (), tf.int64)
+        for value in (100, 200):
+            with pytest.raises(tf.errors.DeadlineExceededError, match="the gradients of workers 1 for round 0"):
+                first.push({"n": value})
+        for turn in range(2):
+            thread = threading.Thread(target=second.push, args=({"n": 1},))
+            thread.start()
+            assert first.push_pull({"n": 2})["n"] == 3 * (turn + 1)  # what was given up is in no round
+            thread.join(LATE_S)
+
+
+def test_a_worker_that_begins_again_replaces_its_earlier_life(fresh: tf.LocalCluster) -> None:
+    settings = {"staleness": 0, "workers": 2, "timeout_s": LATE_S}
+    with (
+        tf.ParameterStore(fresh.tasks[0], **settings) as other,
+        tf.ParameterStore(fresh.tasks[1], **settings) as old,
+        tf.ParameterStore(fresh.tasks[1], **settings) as new,
+    ):
+        for store in (other, old, new):
+            store.declare("n", (), tf.int64)
+        with pytest.raises(tf.errors.AbortedError, match="Another process has entered .* as worker 1"):
+            old.push({"n": 1000})
+        thread = threading.Thread(target=other.push, args=({"n": 1},))
+        thread.start()
+        assert new.push_pull({"n": 2})["n"] == 3
+        thread.join(LATE_S)
+
+
+def test_pushes_of_a_round_are_of_the_same_arrays(fresh: tf.LocalCluster) -> None:
+    first, second = (tf.ParameterStore(task, staleness=0, workers=2, timeout_s=LATE_S) for task in fresh.tasks[:2])
+    with first, second:
+        for store in (first, second):
+            for name in ("a", "b"):
+                store.declare(name, ())
+        refused = []
+
+        def push(store: tf.ParameterStore, name: str) -> None:
+            try:
+                store.push({name: 1.0})
+            except tf.errors.InvalidArgumentError as error:  # whoever comes second
+                refused.append(str(error))
+                store.push({"a" if name == "b" else "b": 1.0})
+
+        threads = [threading.Thread(target=push, args=each) for each in ((first, "a"), (second, "b"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LATE_S)
+        (text,) = refused
+        assert re.search(r"pushes '(\w)' in round 0, in which worker \d pushes '(\w)'", text)
+        assert sum(first.pull().values()) == 2
 
 
 @pytest.mark.parametrize("name", ["w/version", "w/declared", "e/part_1"])
@@ -317,11 +474,16 @@ def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None
         "staleness must be": {"staleness": -1},
         "partition must be": {"partition": 0},
         r"worker must be in \[0, 3\)": {"worker": 3},
+        "backup is for synchronous": {"backup": 1},
+        "backup must be below the number of workers, 3": {"backup": 3, "staleness": 0},
     }.items():
         with pytest.raises(ValueError, match=message):
             tf.ParameterStore(fresh, **settings)
-    with pytest.raises(tf.errors.UnimplementedError, match="SyncReplicasOptimizer"):
-        tf.ParameterStore(fresh, staleness=0)
+    with (
+        tf.ParameterStore(fresh, staleness=0),
+        pytest.raises(tf.errors.InvalidArgumentError, match="of 3 workers, 0 of them backup workers; not of 3 and 1"),
+    ):
+        tf.ParameterStore(fresh, staleness=0, backup=1)
     with pytest.raises(ValueError, match="Say workers="), ProcessCluster(ps=1, workers=0) as remote:
         tf.ParameterStore(remote.target("ps", 0), staleness=1, workers=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -327,13 +327,19 @@ mutex_lock_op = state_op("MutexLock(mutex: resource) -> mutex_lock: variant", [(
 consume_lock_op = state_op("ConsumeMutexLock(mutex_lock: variant)", [])
 
 
+class Held(Protocol):
+    """What a token can hold: a mutex, or the lead of a round."""
+
+    def release(self) -> None: ...
+
+
 class LockToken:
-    """Holds a mutex until the token is released or garbage-collected."""
+    """Holds a mutex until the token is released or garbage-collected; None: nothing."""
 
     __slots__ = ("_mutex",)
 
-    def __init__(self, mutex: MutexState) -> None:
-        self._mutex: MutexState | None = mutex
+    def __init__(self, mutex: Held | None) -> None:
+        self._mutex = mutex
 
     def release(self) -> None:
         """Gives the mutex to the next waiting op; a second call does nothing."""

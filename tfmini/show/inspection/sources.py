@@ -40,6 +40,7 @@ from tfmini.show.inspection.findings import Finding
 from tfmini.show.inspection.study import Subject, known_types
 from tfmini.train.checkpointing.graph_files import parse_text
 from tfmini.train.store.parameter_store import ParameterStore
+from tfmini.train.store.work_queue import Shards
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -457,6 +458,7 @@ def _stopping(seen: _Seen) -> Iterator[None]:
         (ParameterStore, "_devices", lambda self: [DeviceAttributes("/job:localhost/task:0", "CPU")]),
         (ParameterStore, "_set_up", lambda self, *args: ()),
         (ParameterStore, "_answers", _first_push),
+        (Shards, "take", Shards.example),
     ]
     undo = [_changed(owner, name, value) for owner, name, value in changes]
     try:

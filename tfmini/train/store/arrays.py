@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,15 +17,20 @@ from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import identity, placeholder
+from tfmini.ops.control import no_op
 from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.functions import Variable
+from tfmini.ops.variables.initializers import Initializer
+from tfmini.ops.variables.store import PartitionInfo
+from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.store.compression import GradientCompression
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
 Names: TypeAlias = str | Iterable[str] | Mapping[str, Array | None]
 
-WHOLE, ROWS = "whole", "rows"  # the forms of a gradient
+WHOLE, ROWS, COMPRESSED = "whole", "rows", "compressed"  # the forms of a gradient
 
 
 class ArrayPart:
@@ -33,30 +39,44 @@ class ArrayPart:
     Attributes:
       begin, end: the rows of the array; of a scalar 0 and 1.
       optimizer: its own; None: what is pushed is added.
+      compression: of dense gradients in the form `COMPRESSED`.
       version: counts the updates; only the first part of an array has it.
     """
 
     def __init__(
-        self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None
-    ) -> None:
+        self, variable: Variable, begin: int, end: int, optimizer: Optimizer | None, version: Variable | None,
+        compression: GradientCompression | None,
+    ) -> None:  # fmt: skip
         self.variable, self.begin, self.end = variable, begin, end
         self.shape = tuple(int(size or 0) for size in variable.shape.as_list())
-        self.optimizer, self.version = optimizer, version
+        self.optimizer, self.version, self.compression = optimizer, version, compression
         self.whole = placeholder(variable.dtype.base_dtype, variable.shape, "gradient")
         self.ids = placeholder(dtypes.int64, [None], "ids")  # of the rows of a gradient
         self.rows = placeholder(variable.dtype.base_dtype, [None, *variable.shape.as_list()[1:]], "rows")
         self.wanted = placeholder(dtypes.int64, [None], "wanted")  # the rows to read
         self._updates: dict[str, Operation] = {}
+        self._sent: list[Tensor] = []  # the placeholders of a compressed gradient
         self._reads: dict[tuple[bool, Operation | None], Tensor] = {}
         self._assigned: Operation | None = None
 
     def inputs(self, form: str) -> list[Tensor]:
         """The placeholders of a gradient."""
-        return [self.whole] if form == WHOLE else [self.ids, self.rows]
+        if form == COMPRESSED and not self._sent:
+            assert self.compression is not None
+            self._sent = self.compression.placeholders(self.whole.dtype, self.shape)
+        return {WHOLE: [self.whole], ROWS: [self.ids, self.rows], COMPRESSED: self._sent}[form]
+
+    def values(self, form: str) -> list[Tensor]:
+        """A gradient as one tensor, or as ids and rows."""
+        if form != COMPRESSED:
+            return self.inputs(form)
+        assert self.compression is not None
+        with device(self.variable.device):
+            return [self.compression.restored(self.inputs(form), self.whole.dtype, self.shape)]
 
     def gradient(self, form: str) -> Any:
         """What the optimizer gets."""
-        return self.whole if form == WHOLE else IndexedSlices(self.rows, self.ids)
+        return IndexedSlices(self.rows, self.ids) if form == ROWS else self.values(form)[0]
 
     def update(self, form: str) -> Operation:
         """Applies a gradient and counts the update."""
@@ -111,7 +131,7 @@ class DeclaredArray:
     Attributes:
       shape, dtype: of the whole array.
       text: how this store declares it.
-      declared: the same, of the first store that has declared it.
+      declared: the same, of the first store that has declared it, and a line that names that one.
     """
 
     declared: Variable
@@ -123,6 +143,8 @@ class DeclaredArray:
 
     def split(self, form: str, value: Any) -> list[Array]:
         """The values of `ArrayPart.inputs` of all parts."""
+        if form == COMPRESSED:
+            return value  # type: ignore[no-any-return]
         if form == WHOLE:
             return [value] if len(self.parts) == 1 else [value[part.begin : part.end] for part in self.parts]
         ids, rows = value
@@ -130,6 +152,17 @@ class DeclaredArray:
             return [ids, rows]
         masks = [(ids >= part.begin) & (ids < part.end) for part in self.parts]
         return [each for part, mask in zip(self.parts, masks) for each in (ids[mask] - part.begin, rows[mask])]
+
+    def compressed(self, gradient: Array) -> tuple[list[Array], Array]:
+        """What to send for a dense gradient, and what it lacks: the difference is for the next one."""
+        sent: list[Array] = []
+        lacks = np.empty_like(gradient)
+        for part, piece, rest in zip(self.parts, self.split(WHOLE, gradient), self.split(WHOLE, lacks)):
+            assert part.compression is not None
+            values, restored = part.compression.compress(piece)
+            sent += values
+            np.subtract(piece, restored, out=rest)
+        return sent, lacks
 
     def split_ids(self, ids: Array) -> list[Array]:
         """The ids that each part has."""
@@ -212,7 +245,7 @@ def initial_value(
     """The initial value of some rows of an array, and what must be fed for it."""
     value: Any = init
     if callable(init):
-        value = init(shape, dtype=array.dtype)
+        value = _called(init, array, begin, shape)
         if isinstance(value, Tensor):
             return value, None
     elif np.ndim(value):
@@ -221,3 +254,83 @@ def initial_value(
         value = np.asarray(value)[begin:end]
     value = np.asarray(value, array.dtype.as_numpy_dtype)
     return (placeholder(array.dtype, shape, "initial"), value) if value.ndim else (fill(shape, value), None)
+
+
+def _called(init: Callable[..., Any], array: DeclaredArray, begin: int, shape: tuple[int, ...]) -> Any:
+    """What an initializer or a function gives for the part of an array that begins with a row."""
+    if not isinstance(init, Initializer) or shape == array.shape:
+        return init(shape, dtype=array.dtype)
+    seed = getattr(init, "seed", None)
+    if begin and seed is not None:  # or all parts would have the numbers of the first one
+        init = copy.copy(init)
+        init.seed = zlib.crc32(f"{seed} {begin}".encode())  # type: ignore[attr-defined]
+    return init(shape, dtype=array.dtype, partition_info=PartitionInfo(array.shape, [begin] + [0] * (len(shape) - 1)))
+
+
+def named(name: str, variable: Variable) -> Variable:
+    """The variable, if it has got the name that other stores mean.
+
+    Raises:
+      InvalidArgumentError: something else of this store's graph has the name.
+    """
+    if variable.op.name != name:
+        raise errors.InvalidArgumentError.of(f"'{name}' is a name of another array, or of what belongs to one.")
+    return variable
+
+
+def set_initial(variable: Variable) -> Operation:
+    """Gives a variable its initial value."""
+    assert variable.initial_value is not None
+    return assign(variable, variable.initial_value).op  # type: ignore[no-any-return]
+
+
+class Copy(SaveableObject):
+    """A value that a checkpoint has under a second name."""
+
+    def __init__(self, value: Tensor, name: str) -> None:
+        super().__init__(value, [SaveSpec(value, "", name)], name)
+
+    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
+        return no_op()
+
+
+# ---- how stores say what they mean, so that another one can compare -------------------------------------------------
+
+_KEPT = ("_use_locking", "_slots", "_non_slot_dict", "_tensors", "_ops")  # no settings
+
+
+def optimizer_text(optimizer: Optimizer | None) -> str:
+    """The class and the settings of an optimizer."""
+    if optimizer is None:
+        return "addition"
+    settings = {name: value for name, value in vars(optimizer).items() if name not in _KEPT and value is not None}
+    for name in [name for name, value in settings.items() if isinstance(value, Mapping)]:
+        settings.update(settings.pop(name))
+    return f"{type(optimizer).__name__}({_listed({name.lstrip('_'): value for name, value in settings.items()})})"
+
+
+def init_text(init: Init) -> str:
+    """An initial value, or how it is computed; of an array the checksum."""
+    if isinstance(init, Initializer):
+        config = {name: value for name, value in init.get_config().items() if name != "dtype" and value is not None}
+        return f"{type(init).__name__}({_listed(config)})"
+    if callable(init) or np.ndim(init) == 0:
+        return _text(init)
+    return f"an array with checksum {zlib.crc32(np.ascontiguousarray(init).tobytes()):08x}"
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_text(value)}" for name, value in sorted(settings.items()))
+
+
+def _text(value: Any) -> str:
+    """A setting, the same in each process and for each type of a number."""
+    if isinstance(value, Optimizer):
+        return optimizer_text(value)
+    if isinstance(value, Tensor):
+        return f"tensor {value.op.name}"
+    if callable(value):
+        return f"function {getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return f"{value:.7g}"
+    return str(value) if np.ndim(value) == 0 else init_text(value)

@@ -35,13 +35,12 @@ from tfmini.export import export
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies, device, name_scope
-from tfmini.ops.array.identity import identity, placeholder
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.array.identity import identity
 from tfmini.ops.control import group, no_op
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.barrier import CriticalSection
-from tfmini.ops.queues.clocks import clock_enter, clock_leave, clock_reach, clock_tick, clock_wait, clocks
-from tfmini.ops.variables.assignment import assign, is_variable_initialized
+from tfmini.ops.variables.assignment import is_variable_initialized
 from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.client.session import Session
@@ -49,12 +48,13 @@ from tfmini.runtime.process import address_of_target, server_at
 from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.store.arrays import (
+    COMPRESSED,
     ROWS,
     WHOLE,
     ArrayPart,
+    Copy,
     DeclaredArray,
     Gradient,
     Init,
@@ -62,56 +62,15 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
+    init_text,
     initial_value,
+    named,
+    optimizer_text,
+    set_initial,
 )
-
-
-class _Clocks:
-    """The clocks of the workers of one store (`tfmini.ops.queues.clocks`), and the ops of one worker on them."""
-
-    def __init__(self, name: str, worker: int, workers: int, staleness: int) -> None:
-        handle = clocks(workers=workers, shared_name=name, name="clocks")
-        self._handle, self._worker, self._staleness = handle, worker, staleness
-        self.enter: Tensor = clock_enter(handle, worker, name="enter")  # the rounds that it has ended
-        self.leave: Operation = clock_leave(handle, worker, name="leave")
-
-    def tick_after(self, updates: Sequence[Operation]) -> Operation:
-        """Ends a round of this worker."""
-        with control_dependencies(updates):
-            return clock_tick(self._handle, self._worker, name="tick").op  # type: ignore[no-any-return]
-
-    def reach(self, ended: Tensor) -> Operation:
-        """This worker has ended so many rounds. That may be told again, after an error."""
-        return clock_reach(self._handle, self._worker, ended, name="reach")  # type: ignore[no-any-return]
-
-    def wait_after(self, ticks: Sequence[Operation]) -> Operation:
-        """Waits until nobody has fallen back too far."""
-        with control_dependencies(ticks):
-            return clock_wait(self._handle, self._worker, self._staleness, name="pace").op  # type: ignore[no-any-return]
-
-
-class _Meeting:
-    """The barrier of the stores of several workers: clocks without staleness. Each meeting is a round."""
-
-    def __init__(self, clocks: _Clocks) -> None:
-        self._round = placeholder(dtypes.int64, [], "round")
-        self._met = clocks.wait_after([clocks.reach(self._round)])
-        self.ended = 0
-
-    def wait(self, session: Session) -> None:
-        """Waits until all have come. After an error it is the same meeting that is waited for."""
-        session.run(self._met, {self._round: self.ended + 1})
-        self.ended += 1
-
-
-class _Copy(SaveableObject):
-    """A value that a checkpoint has under a second name."""
-
-    def __init__(self, value: Tensor, name: str) -> None:
-        super().__init__(value, [SaveSpec(value, "", name)], name)
-
-    def restore(self, restored_tensors: Sequence[Tensor], restored_shapes: Any) -> Operation:
-        return no_op()
+from tfmini.train.store.compression import compression_of
+from tfmini.train.store.pace import Clocks, Meeting, Rounds
+from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
 class _GrowingSession(Session):
@@ -134,12 +93,18 @@ class ParameterStore:
         whose process has the target's server talks to each parameter server directly.
       optimizer: what makes an update of a gradient; None: what is pushed is added.
       staleness: None: nobody waits. ``s`` > 0: `pull` waits while another worker has pushed over ``s`` times less than
-        this one. 0, synchronous updates, is refused: they need `tf.train.SyncReplicasOptimizer` in a graph.
+        this one. 0: updates are synchronous: a round has a push of each worker, and one update by the mean of their
+        gradients, or by their sum without an optimizer. The pushes of a round are of the same arrays.
+      backup: with ``staleness=0``: how many workers a round does not wait for. Gradients that come after their round
+        are dropped; `late` counts them.
       workers: their number; default: the tasks of the job ``worker``, if this process knows the
         cluster.
       worker: the number of this one; default: of the task that ``cluster`` names.
       partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
         that cuts along axis 0.
+      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients of floating-point numbers are sent in 16 or 8
+        bits per number, or as the hundredth of the numbers that is largest. What is not sent is added to the next
+        gradient.
       timeout_s: seconds until a call fails with DeadlineExceededError; None: never.
 
     Attributes:
@@ -150,25 +115,30 @@ class ParameterStore:
 
     Raises:
       ValueError: for arguments that make no sense together.
-      UnimplementedError: for ``staleness=0``.
+      InvalidArgumentError: another store gives another number of workers, or of backup workers.
     """
 
     def __init__(
-        self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None,
+        self, cluster: Any = "", optimizer: Optimizer | None = None, *, staleness: int | None = None, backup: int = 0,
         workers: int | None = None, worker: int | None = None, partition: int | Callable[..., list[int]] = 1,
-        timeout_s: float | None = None,
+        compression: str | None = None, timeout_s: float | None = None,
     ) -> None:  # fmt: skip
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
-        self._staleness = staleness
+        self._staleness, self._backup = staleness, backup
+        self._compression = compression_of(compression)
+        self._lacks: dict[str, Array] = {}  # of each array what compressed gradients have not sent
+        self._in_turn = threading.Lock() if compression else nullcontext()  # one push has what the one before lacks
         self._lock = threading.RLock()  # held while ops are added
         self._arrays: dict[str, DeclaredArray] = {}
         self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
         self._calls: dict[Any, Callable[..., Any]] = {}
-        self._entered: list[_Clocks] = []
-        self._clocks: _Clocks | None = None
-        self._meeting: _Meeting | None = None
+        self._entered: list[Clocks] = []
+        self._clocks: Clocks | None = None
+        self._rounds: Rounds | None = None
+        self._meeting: Meeting | None = None
         self._saver: Saver | None = None
+        self._shards: dict[str, Shards] = {}
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
         config = protos.ConfigProto(device_filters=["/job:ps"])
@@ -194,17 +164,22 @@ class ParameterStore:
         """Lets the others wait for this worker."""
         if self._staleness:
             self._clocks, _ = self._clocks_of("store", self._staleness)
+        elif self._staleness == 0:
+            with self._building():
+                rounds = Rounds(self.tasks[0], self.worker, self.workers, self._backup, self._optimizer is None)
+            rounds.begin(self._set_up(rounds.enter))
+            self._rounds = rounds
         if self._knows_workers and (self._has_ps or self.workers == 1):
             # Now, and not at the first barrier, so that nobody waits there for a worker that ends before it.
             clocks, ended = self._clocks_of("barrier", 0)
             with self._building(), device(self.tasks[0]):
-                self._meeting = _Meeting(clocks)
+                self._meeting = Meeting(clocks)
             self._meeting.ended = ended
 
-    def _clocks_of(self, name: str, staleness: int) -> tuple[_Clocks, int]:
+    def _clocks_of(self, name: str, staleness: int) -> tuple[Clocks, int]:
         """The clocks of that name, which this worker has entered, and the rounds that it has ended."""
         with self._building(), device(self.tasks[0]):
-            found = _Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
+            found = Clocks(f"parameter_store/{name}", self.worker, self.workers, staleness)
         ended = self._set_up(found.enter)
         self._entered.append(found)
         return found, int(ended or 0)
@@ -227,14 +202,14 @@ class ParameterStore:
             raise ValueError("Workers that wait for each other need a ps: without one, each has arrays of its own.")
 
     def _check(self) -> None:
-        if self._staleness == 0:
-            raise errors.UnimplementedError.of(
-                "A ParameterStore makes no synchronous updates. Use tf.train.SyncReplicasOptimizer, or staleness=1."
-            )
         if self._staleness is not None:
             self._needs_workers()
         if self._staleness is not None and self._staleness < 0:
-            raise ValueError(f"staleness must be None or a number of rounds: {self._staleness}")
+            raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
+        if self._backup and self._staleness != 0:
+            raise ValueError("backup is for synchronous updates: staleness=0")
+        if not 0 <= self._backup < self.workers:
+            raise ValueError(f"backup must be below the number of workers, {self.workers}: {self._backup}")
         if not callable(self._partition) and self._partition < 1:
             raise ValueError(f"partition must be at least 1: {self._partition}")
         if not 0 <= self.worker < self.workers:
@@ -264,6 +239,8 @@ class ParameterStore:
         self, call: Callable[..., Any], feeds: Sequence[Any], pushes: bool, pulled: Sequence[tuple[DeclaredArray, Any]]
     ) -> Sequence[Any]:
         """The values of the parts of all ``pulled`` (array, ids)."""
+        if pushes and self._rounds is not None:
+            return self._rounds.take_part(call, feeds)
         values: Sequence[Any] = call(*feeds)[1]
         return values
 
@@ -276,11 +253,13 @@ class ParameterStore:
           name: as of a variable.
           shape: of the array; ``()`` for a scalar.
           dtype: a number's.
-          init: a number, an array, or an initializer such as ``tf.glorot_uniform_initializer()``. The value of the
-            store that is first counts.
+          init: a number, an array, an initializer such as ``tf.glorot_uniform_initializer()``, or a function with the
+            arguments ``shape`` and ``dtype``. Of an array in parts, each part calls them. Of what has no seed the
+            value of the store that is first counts.
 
         Raises:
-          InvalidArgumentError: there is an array of that name with another shape, dtype or number of parts.
+          InvalidArgumentError: another store has declared the name with another shape, dtype, number of parts or
+            initial value, with another optimizer, or with another staleness.
         """
         sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
@@ -307,9 +286,18 @@ class ParameterStore:
                 name = array.name if len(borders) == 2 else f"{array.name}/part_{number}"
                 array.parts.append(self._part(array, name, begin, end, init, feeds))
         with device(self.tasks[first % len(self.tasks)]):
-            array.text, name = f"{array} in {len(borders) - 1} parts", f"{array.name}/declared"
-            array.declared = _named(name, Variable(array.text, trainable=False, name=name))
+            array.text, name = self._text(array, len(borders) - 1, init), f"{array.name}/declared"
+            text = f"{array.text}\nworker {self.worker}"
+            array.declared = named(name, Variable(text, trainable=False, name=name))
         return feeds
+
+    def _text(self, array: DeclaredArray, parts: int, init: Init) -> str:
+        """All that stores which share an array must agree about."""
+        pace = "asynchronous" if self._staleness is None else f"asynchronous (staleness {self._staleness})"
+        return (
+            f"{array} in {parts} parts, with initial value {init_text(init)} and"
+            f" {pace if self._staleness != 0 else 'synchronous'} updates by {optimizer_text(self._optimizer)}"
+        )
 
     def _borders(self, array: DeclaredArray) -> list[int]:
         """The first row of each part, and the number of rows."""
@@ -331,16 +319,17 @@ class ParameterStore:
         initial, value = initial_value(init, array, begin, end, shape)
         if value is not None:
             feeds[initial] = value
-        variable = _named(name, Variable(initial, trainable=False, name=name, dtype=array.dtype))
+        variable = named(name, Variable(initial, trainable=False, name=name, dtype=array.dtype))
         if name != array.name:
             offset = [begin] + [0] * (len(shape) - 1)
             variable._set_save_slice_info(SaveSliceInfo(array.name, array.shape, offset, shape))
         version = None
         if not begin:
             counter = f"{array.name}/version"
-            version = _named(counter, Variable(np.int64(0), trainable=False, name=counter))
+            version = named(counter, Variable(np.int64(0), trainable=False, name=counter))
         with name_scope(f"{name}/push/"):
-            part = ArrayPart(variable, begin, end, None if self._optimizer is None else alone(self._optimizer), version)
+            own = None if self._optimizer is None else alone(self._optimizer)
+            part = ArrayPart(variable, begin, end, own, version, self._compression)
             part.update(WHOLE)  # which makes what the optimizer keeps
         return part
 
@@ -350,7 +339,7 @@ class ParameterStore:
             return
 
         def initialize() -> list[Tensor]:
-            return [cond(is_variable_initialized(v), no_op, partial(_set_initial, v)) for v in variables]
+            return [cond(is_variable_initialized(v), no_op, partial(set_initial, v)) for v in variables]
 
         with device(self.tasks[0]):
             section = CriticalSection(shared_name="parameter_store/declare")
@@ -360,13 +349,16 @@ class ParameterStore:
         """Compares an array with what another store has declared, before anything of it is made on the tasks.
 
         Raises:
-          InvalidArgumentError: they differ in shape, dtype or parts.
+          InvalidArgumentError: they differ in shape, dtype, parts, initial value, optimizer or pace.
         """
         self._initialize([array.declared], {})
         for stored in self._set_up([array.declared]):
-            if stored.decode() != array.text:
+            text, _, who = stored.decode().partition("\n")
+            if text != array.text:
                 raise errors.InvalidArgumentError.of(
-                    f"This store declares {array.text}; another one has declared {stored.decode()}."
+                    f"The store of worker {self.worker} declares {array.text}; that of {who} has declared {text}. Let"
+                    " all stores declare the same; for another run on this cluster, call tf.Session.reset(target)"
+                    " first."
                 )
 
     def _array(self, name: str) -> DeclaredArray:
@@ -403,7 +395,12 @@ class ParameterStore:
 
         Raises:
           NotFoundError: for a name that is not declared.
-          InvalidArgumentError: for a shape, an id or a type of numbers that is wrong.
+          InvalidArgumentError: for a shape, an id or a type of numbers that is wrong; or, with synchronous updates,
+            another worker pushes other arrays in this round.
+          DeadlineExceededError: the round of synchronous updates lacks the push of a worker. Of the pushes that are
+            made after that one counts.
+          AbortedError: with synchronous updates: a parameter server was restarted, or the step that applied the
+            round was cut there.
         """
         self._exchange(gradients, ())
 
@@ -418,9 +415,17 @@ class ParameterStore:
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
         wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
+        with self._in_turn if gradients else nullcontext():
+            return self._step(gradients, names, wanted)
+
+    def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
+        lacks: dict[str, Array] = {}  # of this push
         with self._lock:
             # In the order of names, so that another order is no other call.
-            pushed = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
+            pushed = [
+                self._compressed(array, *array.checked(gradients[name]), lacks)
+                for name, array in self._sorted(gradients)
+            ]
             pulled = [
                 (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
                 for name, array in self._sorted(wanted)
@@ -429,8 +434,18 @@ class ParameterStore:
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
         rest = iter(self._answers(call, feeds, bool(pushed), pulled))
+        self._lacks.update(lacks)  # not after an error: then the caller makes the push again
         found = {array.name: array.join([next(rest) for _ in array.parts], ids) for array, ids in pulled}
         return found[names] if isinstance(names, str) else {name: found[name] for name in wanted}
+
+    def _compressed(
+        self, array: DeclaredArray, form: str, value: Any, lacks: dict[str, Array]
+    ) -> tuple[DeclaredArray, str, Any]:
+        """A push as it is sent; ``lacks`` gets what that leaves out."""
+        if form != WHOLE or self._compression is None or not array.dtype.is_floating:
+            return array, form, value
+        sent, lacks[array.name] = array.compressed(value + self._lacks.get(array.name, 0))
+        return array, COMPRESSED, sent
 
     def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
         return [(name, self._array(name)) for name in sorted(names)]
@@ -446,6 +461,8 @@ class ParameterStore:
         """A callable whose arguments are what `DeclaredArray.split` and `split_ids` give."""
         feeds = [each for array, form in pushed for part in array.parts for each in part.inputs(form)]
         feeds += [part.wanted for array, rows in pulled if rows for part in array.parts]
+        if pushed and self._rounds is not None:
+            return self._make_round(self._rounds, pushed, pulled, feeds)
         updates = {part: part.update(form) for array, form in pushed for part in array.parts}
         ops, gate = list(updates.values()), None
         if self._clocks is not None:
@@ -454,10 +471,27 @@ class ParameterStore:
                 gate = self._clocks.wait_after(ticks) if pulled else None
             ops += ticks
         reads = [part.read(rows, gate or updates.get(part)) for array, rows in pulled for part in array.parts]
-        if pushed:  # what tools take for the training step
-            with device(self.tasks[0]):
-                self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, *reads, name="push"))
+        if pushed:
+            self._add_train_op([*ops, *reads])
         return self.session.make_callable([ops, reads], feeds)
+
+    def _make_round(
+        self, rounds: Rounds, pushed: Sequence[Pushed], pulled: Sequence[Pulled], feeds: Sequence[Tensor]
+    ) -> Callable[..., Any]:
+        """`_make_call` of a synchronous push, for `Rounds.take_part`."""
+        done, last, latest = rounds.add_push(pushed)
+        reads = [
+            part.read(rows, done.get(part.variable.device, last))
+            for array, rows in pulled
+            for part in array.parts
+        ]  # fmt: skip
+        self._add_train_op([last, *reads])
+        return self.session.make_callable([[last], reads, latest], [*feeds, rounds.push])
+
+    def _add_train_op(self, ops: Sequence[Any]) -> None:
+        """Adds what tools take for the training step."""
+        with device(self.tasks[0]):
+            self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, name="push"))
 
     def assign(self, values: Mapping[str, Array]) -> None:
         """Sets arrays; what their optimizers keep stays.
@@ -484,6 +518,16 @@ class ParameterStore:
         assert version is not None
         return int(self.session.run(version))
 
+    def late(self) -> list[int]:
+        """How many gradients of each worker have come after their round, and were dropped.
+
+        Raises:
+          ValueError: updates are not synchronous.
+        """
+        if self._rounds is None:
+            raise ValueError("Only synchronous updates have rounds: staleness=0")
+        return [int(count) for count in self.session.run(self._rounds.late)]
+
     def barrier(self) -> None:
         """Waits until all workers have come here, but those who have ended. After an error it may be called again.
 
@@ -493,6 +537,25 @@ class ParameterStore:
         self._needs_workers()
         assert self._meeting is not None
         self._meeting.wait(self.session)
+
+    def shards(self, name: str, works: Sequence[str | bytes] | int, **settings: Any) -> Shards:
+        """The shards of data that the workers share under a name: see `Shards`.
+
+        Args:
+          works: texts, such as names of files, or the number of rows of the data.
+          settings: of `tf.WorkQueue`: ``num_epochs``, ``shuffle``, ``seed``, ``num_slices``, ``lease_s``…
+
+        Raises:
+          ValueError: as `tf.WorkQueue`; or this store has shards or an array of that name.
+          InvalidArgumentError: another store has made them with other settings; the first use tells.
+        """
+        with self._building():
+            if name in self._shards or name in self._added:
+                raise ValueError(f"This store has something else by the name of '{name}'.")
+            with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
+                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings))
+            self._saver = None
+            return self._shards[name]
 
     # ---- checkpoints ----------------------------------------------------------------------------
 
@@ -526,8 +589,8 @@ class ParameterStore:
                 Saver(names, max_to_keep=None).restore(self.session, path)
 
     def _saved(self) -> dict[str, Any]:
-        """Name in a checkpoint -> variable, or the parts of an array."""
-        found: dict[str, Any] = {}
+        """Name in a checkpoint -> variable, the parts of an array, or shards of data."""
+        found: dict[str, Any] = {f"{name}/left": shards.queue for name, shards in self._shards.items()}
         for array in self._arrays.values():
             for part in array.parts:
                 for variable in part.variables():
@@ -538,13 +601,13 @@ class ParameterStore:
                         found.setdefault(info.full_name, []).append(variable)
         return found
 
-    def _copies(self) -> dict[str, _Copy]:
+    def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
         named = {_scalar_name(array, name): variable for array, name, variable in firsts}
         for _, name, variable in firsts:
             named.setdefault(name, variable)
-        return {name: _Copy(identity(variable), name) for name, variable in named.items()}
+        return {name: Copy(identity(variable), name) for name, variable in named.items()}
 
     def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The variables that a checkpoint with these names has values for, under each name at most one."""
@@ -563,7 +626,10 @@ class ParameterStore:
     def close(self) -> None:
         """Ends this worker's part: nobody waits for it any more. The arrays stay. Idempotent."""
         entered, self._entered = self._entered, []
+        rounds, self._rounds = self._rounds, None
         try:
+            if rounds is not None:
+                rounds.end(self.session)
             if entered:
                 self.session.run([clocks.leave for clocks in entered])
         finally:
@@ -590,17 +656,6 @@ def _scalar_name(array: DeclaredArray, name: str) -> str:
     return f"{array.name}/push/{name}"
 
 
-def _named(name: str, variable: Variable) -> Variable:
-    """The variable, if it has got the name that other stores mean.
-
-    Raises:
-      InvalidArgumentError: something else of this store's graph has the name.
-    """
-    if variable.op.name != name:
-        raise errors.InvalidArgumentError.of(f"'{name}' is a name of another array, or of what belongs to one.")
-    return variable
-
-
 def _definition_at(target: str) -> Any:
     """The ServerDef of the server of this process at a target, or None."""
     server = server_at(address_of_target(target)) if target else None
@@ -613,8 +668,3 @@ def _worker_of(cluster: Any, target: str) -> int:
         return index
     definition = _definition_at(target)
     return definition.task_index if definition is not None and definition.job_name == "worker" else 0
-
-
-def _set_initial(variable: Variable) -> Operation:
-    assert variable.initial_value is not None
-    return assign(variable, variable.initial_value).op  # type: ignore[no-any-return]

@@ -1,0 +1,198 @@
+"""Rounds of synchronous updates: the decision, and the gradients of one task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops.fake_wait import PENDING, FakeWait
+from tfmini import dtypes, errors
+from tfmini.ops.queues.rounds import Push, RoundGradients, RoundsState
+
+
+def entered(rounds: RoundsState, worker: int) -> Push:
+    generation, number, token = rounds.enter(worker)
+    return Push(generation, number, worker, token, 0)
+
+
+def arrive(rounds: RoundsState, push: Push, what: str = "'w'") -> FakeWait:
+    wait = FakeWait()
+    rounds.arrive(wait, push, what)
+    return wait
+
+
+def members(wait: FakeWait) -> tuple[int, list[list[int]]]:
+    (_, number), found = wait.value
+    return number, found.tolist()
+
+
+def test_a_round_has_a_gradient_of_each_worker_in_their_order() -> None:
+    rounds = RoundsState("r", 3, backup=0)
+    pushes = [entered(rounds, worker) for worker in range(3)]
+    late, first = arrive(rounds, pushes[2]), arrive(rounds, pushes[0])
+    assert late.is_pending and first.cause == 'the gradients of workers 1 for round 0, in rounds "r"'
+    last = arrive(rounds, pushes[1]._replace(attempt=7))
+    want = [[pushes[0].token, 0], [pushes[1].token, 7], [pushes[2].token, 0]]
+    assert members(late) == members(first) == members(last) == (0, want)
+
+
+def test_a_gradient_after_its_round_is_dropped_and_counted_once() -> None:
+    rounds = RoundsState("r", 3, backup=1)
+    pushes = [entered(rounds, worker) for worker in range(3)]
+    arrive(rounds, pushes[0]), arrive(rounds, pushes[1])
+    helping = arrive(rounds, pushes[2])  # the round is not applied everywhere yet
+    assert members(helping) == (0, [[pushes[0].token, 0], [pushes[1].token, 0]]) and rounds.late == [0, 0, 1]
+    rounds.settle(pushes[0].generation, 0)
+    assert members(arrive(rounds, pushes[1])) == (0, [])  # one that counts, told again
+    assert rounds.late == [0, 0, 1]
+
+
+def test_who_comes_for_the_next_round_applies_the_one_that_was_left() -> None:
+    rounds = RoundsState("r", 1, backup=0)
+    first = entered(rounds, 0)
+    arrive(rounds, first)
+    second = entered(rounds, 0)  # its earlier life has ended before it applied the round
+    assert second.round == 1
+    assert members(arrive(rounds, second)) == (0, [[first.token, 0]])
+    other = arrive(rounds, second, "'q'")  # has no ops for the arrays of that round
+    assert other.is_pending and other.cause.startswith("the update of round 0, of 'w'; if all workers of that round")
+    rounds.settle(second.generation, 0)
+    assert members(other) == (1, [[second.token, 0]])
+
+
+def test_an_arrival_whose_step_ends_is_taken_back() -> None:
+    rounds = RoundsState("r", 2, backup=0)
+    pushes = [entered(rounds, worker) for worker in range(2)]
+    arrive(rounds, pushes[0]).end_step()
+    assert arrive(rounds, pushes[1]).is_pending
+    assert members(arrive(rounds, pushes[0]._replace(attempt=1)))[1][0] == [pushes[0].token, 1]
+
+
+def test_another_life_of_a_worker_ends_what_the_earlier_one_waits_for() -> None:
+    rounds = RoundsState("r", 2, backup=0)
+    old, other = entered(rounds, 0), entered(rounds, 1)
+    waiting = arrive(rounds, old)
+    new = entered(rounds, 0)
+    with pytest.raises(errors.AbortedError, match="Another process has entered .* as worker 0"):
+        _ = waiting.value
+    rounds.leave(old.generation, 0, old.token)  # says nothing about the new one
+    assert arrive(rounds, other).is_pending
+    assert members(arrive(rounds, new)) == (0, [[new.token, 0], [other.token, 0]])
+
+
+def test_nobody_waits_for_one_that_has_left_and_all_who_leave_end_a_generation() -> None:
+    rounds = RoundsState("r", 3, backup=1)
+    pushes = [entered(rounds, worker) for worker in range(3)]
+    waiting = arrive(rounds, pushes[0])
+    rounds.leave(pushes[1].generation, 1, pushes[1].token)
+    assert waiting.is_pending  # two are left, as many as a round needs
+    rounds.leave(pushes[2].generation, 2, pushes[2].token)
+    assert members(waiting) == (0, [[pushes[0].token, 0]])
+    rounds.leave(pushes[0].generation, 0, pushes[0].token)
+    again = entered(rounds, 1)
+    assert again.generation > pushes[1].generation and again.round == 0
+    with pytest.raises(errors.AbortedError, match="began anew"):
+        _ = arrive(rounds, pushes[0]).value
+    assert arrive(rounds, again).is_pending  # two are awaited again
+
+
+def test_pushes_of_other_arrays_are_refused() -> None:
+    rounds = RoundsState("r", 3, backup=0)
+    pushes = [entered(rounds, worker) for worker in range(3)]
+    first = arrive(rounds, pushes[0])
+    with pytest.raises(errors.InvalidArgumentError, match="worker 1 pushes 'q' in round 0, in which worker 0 pushes"):
+        _ = arrive(rounds, pushes[1], "'q'").value
+    arrive(rounds, pushes[1])
+    arrive(rounds, pushes[2])
+    assert not first.is_pending
+
+
+# ---- one task --------------------------------------------------------------------------------
+
+
+def lead(gradients: RoundGradients, pushes: list[Push]) -> FakeWait:
+    wait = FakeWait()
+    gradients.lead(wait, pushes[0].key, [push.member for push in pushes])
+    return wait
+
+
+PUSHES = [Push(5, 0, 0, 10, 1), Push(5, 0, 1, 11, 1)]
+
+
+TYPES = [dtypes.float32, dtypes.int64, dtypes.float32]
+
+
+def filled(pushes: list[Push] = PUSHES) -> RoundGradients:
+    gradients = RoundGradients("g")
+    for push in pushes:
+        gradients.put(push, [np.full(2, push.token, np.float32), np.array([push.worker]), np.ones((1, 2), np.float32)])
+    return gradients
+
+
+def test_one_step_applies_a_round_and_the_others_wait() -> None:
+    gradients = filled()
+    gradients.put(PUSHES[1]._replace(attempt=2), [np.zeros(2)])  # another attempt, which is not in the round
+    first, second = lead(gradients, PUSHES), lead(gradients, PUSHES)
+    leads, hold = first.value
+    assert leads and second.is_pending and second.cause == 'the update of round 0, in "g"'
+    dense, ids, rows = gradients.begin("dir", TYPES, True)
+    assert dense.tolist() == [10.5, 10.5] and ids.tolist() == [0, 1] and rows.tolist() == [[0.5, 0.5]] * 2
+    gradients.end()
+    hold.release()
+    assert not second.value[0] and not lead(gradients, PUSHES).value[0]
+    gradients.put(PUSHES[0], [np.zeros(2)])  # comes late, and is not kept
+    assert gradients.done == (5, 0) and not gradients.kept
+
+
+def test_sums_of_numbers_are_in_their_type() -> None:
+    gradients = filled()
+    _held = lead(gradients, PUSHES)  # or the lead would end with the hold
+    dense, _, rows = gradients.begin("dir", TYPES, False)
+    assert dense.tolist() == [21, 21] and dense.dtype == rows.dtype == np.float32
+    assert gradients.kept[5, 0][10, 1][0].tolist() == [10, 10]  # the sum is another array
+
+
+def test_the_lead_goes_on_when_its_step_ends_before_it_has_begun() -> None:
+    gradients = filled()
+    first, second = lead(gradients, PUSHES), lead(gradients, PUSHES)
+    first.value[1].release()  # what the end of its step does
+    assert second.value[0]
+
+
+def test_an_update_that_is_cut_is_not_repeated_and_fails_once() -> None:
+    gradients = filled()
+    first, second, third = (lead(gradients, PUSHES) for _ in range(3))
+    gradients.begin("dir", TYPES, True)
+    first.value[1].release()
+    with pytest.raises(errors.AbortedError, match="The update of round 0 was cut on this task"):
+        _ = second.value
+    assert not third.value[0] and not lead(gradients, PUSHES).value[0]
+    again = [push._replace(round=1) for push in PUSHES]
+    for push in again:
+        gradients.put(push, [np.ones(2)])
+    assert lead(gradients, again).value[0]
+
+
+def test_a_task_without_the_gradients_says_so_once() -> None:
+    gradients = filled(PUSHES[:1])
+    with pytest.raises(errors.AbortedError, match="has lost gradients of round 0"):
+        _ = lead(gradients, PUSHES).value
+    assert not lead(gradients, PUSHES).value[0]
+
+
+def test_a_step_that_ends_before_it_knows_that_it_leads_gives_that_back() -> None:
+    gradients = filled()
+    ended = FakeWait()
+    ended.ended = True
+    gradients.lead(ended, PUSHES[0].key, [push.member for push in PUSHES])
+    assert lead(gradients, PUSHES).value[0] and ended.value is PENDING
+
+
+def test_a_newer_generation_drops_what_an_earlier_one_has_left() -> None:
+    gradients = filled()
+    new = Push(6, 0, 0, 12, 1)
+    gradients.put(new, [np.ones(2)])
+    _held = lead(gradients, [new])
+    gradients.begin("d", [dtypes.float64], True)
+    gradients.end()
+    assert not gradients.kept
