@@ -20,7 +20,7 @@ function taskLabel(node) {
   if (all.every((load) => load.idle)) return [...lines, "no part in this step"].join("\n");
   const ops = Math.max(...all.map((load) => load.ops)), holds = all.some((load) => load.state) ? ", holds " + range("state") : "";
   lines.push((ops ? ops.toLocaleString("en") + " ops" : "runs another client's graph") + holds);
-  return [...lines, "sends " + range("sends") + ", receives " + range("receives") + (all.length > 1 ? " each" : "")].join("\n");
+  return [...lines, "sends " + range("sends") + all[0].sendsMore + ", receives " + range("receives") + all[0].receivesMore + (all.length > 1 ? " each" : "")].join("\n");
 }
 
 function sizeOf(node) {
