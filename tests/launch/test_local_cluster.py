@@ -16,6 +16,7 @@ import pytest
 import tfmini as tf
 from tests.polling import poll
 from tfmini.launch import local_cluster
+from tfmini.show.inspection.clusters import read_cluster
 
 
 def train(task: Any, steps: int = 20) -> float:
@@ -78,8 +79,11 @@ def test_a_cluster_is_shown_with_its_tasks() -> None:
     with tf.LocalCluster(ps=1, workers=2) as cluster:
         assert repr(cluster) == f"<LocalCluster ps=1, worker=2 at {cluster.target}>"
         assert [task.device for task in cluster.tasks] == ["/job:worker/task:0", "/job:worker/task:1"]
+        assert list(read_cluster(cluster) or ()) == ["ps", "worker"]
         shown = cluster._repr_html_()
         assert "/job:ps/task:0" in shown and cluster.cluster_spec.task_address("ps", 0) in shown
+    assert repr(cluster) == "<LocalCluster ps=1, worker=2 closed>"
+    assert cluster._repr_html_() == "<b>LocalCluster</b>, closed"
 
 
 def test_the_live_page_is_served_until_the_cluster_ends() -> None:

@@ -412,7 +412,7 @@ class LocalCluster:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{job}={self.cluster_spec.num_tasks(job)}" for job in sorted(self.cluster_spec.jobs))
-        return f"<LocalCluster {counts} at {self.target}>"
+        return f"<LocalCluster {counts} {'closed' if self._is_closed else f'at {self.target}'}>"
 
     def _repr_html_(self) -> str:
         spec = self.cluster_spec
@@ -421,6 +421,8 @@ class LocalCluster:
             for job in sorted(spec.jobs)
             for index in spec.task_indices(job)
         )
+        if self._is_closed:
+            return "<b>LocalCluster</b>, closed"
         link = f'<p><a href="{escape(self._page)}">live page</a></p>' if self._page else ""
         return f"<b>LocalCluster</b><table><tr><th>task</th><th>address</th></tr>{rows}</table>{link}"
 

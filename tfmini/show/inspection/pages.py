@@ -38,7 +38,7 @@ from tfmini.train.timeline import ChromeTrace
 
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
-_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "view.js", "heat.js", "tasks.js", "page.js")
+_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "lines.js", "view.js", "heat.js", "tasks.js", "page.js")
 _MOST_UNFOLDED = 24  # of more tasks the page has no picture with a box for each
 
 
@@ -173,6 +173,7 @@ def _transfer(t: Transfer) -> dict[str, Any]:
         "tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": t.dtype.name, "bytes": t.bytes, "role": t.purpose,
         "shape": None if t.shape is None else list(t.shape), "control": t.control, "producer": t.producer,
         "consumers": list(t.consumers), "key": t.key, "send": t.send, "recv": t.recv,
+        "loops": bool(t.loop), "conditional": t.is_conditional,
     }  # fmt: skip
 
 
