@@ -449,7 +449,7 @@ class RemoteMaster:
 # ---- The tasks that a session's master can reach, for reports of what a session waits for --------------------------
 
 # The job whose first task initialises the model, by convention; the first that the cluster has.
-_CHIEF_JOBS = ("chief", "master", "worker")
+CHIEF_JOBS = ("chief", "master", "worker")
 
 
 class Reachability(NamedTuple):
@@ -484,7 +484,7 @@ def chief_of(target: str) -> str | None:
     master = _master_of(target)
     if master is None:
         return None
-    for job in _CHIEF_JOBS:
+    for job in CHIEF_JOBS:
         task = f"/job:{job}/replica:0/task:0"
         if task in master.addresses() or task == master.task:
             return None if task == master.task else task
