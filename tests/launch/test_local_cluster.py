@@ -16,6 +16,7 @@ import pytest
 import tfmini as tf
 from tests.polling import poll
 from tfmini.launch import local_cluster
+from tfmini.show.inspection.clusters import read_cluster
 
 
 def train(task: Any, steps: int = 20) -> float:
@@ -78,8 +79,11 @@ def test_a_cluster_is_shown_with_its_tasks() -> None:
     with tf.LocalCluster(ps=1, workers=2) as cluster:
         assert repr(cluster) == f"<LocalCluster ps=1, worker=2 at {cluster.target}>"
         assert [task.device for task in cluster.tasks] == ["/job:worker/task:0", "/job:worker/task:1"]
+        assert list(read_cluster(cluster) or ()) == ["ps", "worker"]
         shown = cluster._repr_html_()
         assert "/job:ps/task:0" in shown and cluster.cluster_spec.task_address("ps", 0) in shown
+    assert repr(cluster) == "<LocalCluster ps=1, worker=2 closed>"
+    assert cluster._repr_html_() == "<b>LocalCluster</b>, closed"
 
 
 def test_the_live_page_is_served_until_the_cluster_ends() -> None:
@@ -181,3 +185,31 @@ def test_a_process_that_starts_no_server_is_named(monkeypatch: pytest.MonkeyPatc
         pytest.raises(RuntimeError, match=r"/job:ps/task:0 has not started its server within 0\.1 s"),
     ):
         cluster.wait_ready("ps", 0)
+
+
+@pytest.mark.cluster
+def test_a_task_can_be_killed_and_started_again() -> None:
+    with tf.LocalCluster(ps=1, workers=1, processes=True) as cluster:
+        with tf.device("/job:ps/task:0"):
+            w = tf.get_variable("w", [2], initializer=tf.zeros_initializer())
+        init = tf.global_variables_initializer()
+        with tf.Session(cluster.target) as session:
+            session.run(init)
+            cluster.kill("ps", 0)
+            with pytest.raises(tf.errors.UnavailableError, match="/job:ps/replica:0/task:0"):
+                session.run(w)
+        cluster.restart("ps", 0)
+        with tf.Session(cluster.target) as session:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value w"):
+                session.run(w)
+            session.run(init)
+            assert session.run(w).tolist() == [0, 0]
+        with pytest.raises(tf.errors.FailedPreconditionError, match="is running"):
+            cluster.restart("ps", 0)
+        with pytest.raises(tf.errors.NotFoundError, match="the tasks are /job:ps/task:0, /job:worker/task:0"):
+            cluster.kill("ps", 1)
+
+
+def test_tasks_in_this_process_cannot_be_killed() -> None:
+    with tf.LocalCluster() as cluster, pytest.raises(tf.errors.FailedPreconditionError, match="processes=True"):
+        cluster.kill("ps", 0)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import tempfile
 from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from tests.rpc.conformance import End
 from tests.rpc.task_processes import until
 from tfmini.rpc import lane_wire, send_queue
+from tfmini.rpc.addresses import REFUSED
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.send_queue import ReceiveBuffers
-from tfmini.rpc.zmq_pump import FRAME_LIMIT, PIECE_BYTES, Assembly, cut, is_large, is_piece
+from tfmini.rpc.zmq_pump import FRAME_LIMIT, PIECE_BYTES, Assembly, Pump, cut, is_large, is_piece
 from tfmini.rpc.zmq_transport import ZmqTransport
 
 
@@ -158,3 +161,20 @@ def test_timers_run_while_large_messages_arrive(ends: tuple[End, End]) -> None:
     far.wait_messages(2)
     largest = max(b - a for a, b in zip(seen, seen[1:]))
     assert largest <= 100 * PIECE_BYTES, "no timer ran for that long"
+
+
+def test_a_refusal_that_comes_while_the_connection_begins_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reactor's thread reads it, while another one has not yet come back from ZeroMQ's connect."""
+    begin = Pump.connect
+
+    def connect(pump: Pump, endpoint: str) -> bool:
+        begun = begin(pump, endpoint)
+        pump._on_event(zmq.EVENT_CLOSED, 0)
+        return begun
+
+    monkeypatch.setattr(Pump, "connect", connect)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert (
+        End(ZmqTransport(get_reactor()).connect(f"tcp://127.0.0.1:{port}"), get_reactor()).start().wait_end() == REFUSED
+    )

@@ -137,6 +137,10 @@ class ProcessCluster:
         process = subprocess.Popen(command, pass_fds=inherited, env=environment, stdin=pipe, stdout=pipe, text=True)
         if inherited:
             listener.close()
+        ended = self.processes.get(TaskId(job, task))
+        for end in (ended.stdin, ended.stdout) if ended is not None else ():
+            assert end is not None
+            end.close()
         self.processes[TaskId(job, task)] = process
 
     def refuse(self, job: str, task: int) -> None:
@@ -245,7 +249,7 @@ class LocalCluster:
     Args:
       ps, workers: the number of tasks of each job; at least one task.
       processes: whether each server is a process of its own; if not, all are in this process. Processes compute at
-        the same time, and can be killed one by one; servers in one process start at once.
+        the same time, and `kill` ends one of them; servers in one process start at once.
       config: a ConfigProto for the servers of this process.
 
     Attributes:
@@ -267,13 +271,14 @@ class LocalCluster:
         self._workers, self._config = workers, config
         self._open = ExitStack()
         self._page, self._is_closed = "", False
+        self._processes: ProcessCluster | None = None
         self.servers: dict[tuple[str, int], Server] = {}
         with self._open:  # if a task cannot be started
             self.cluster_spec = self._started_processes(ps) if processes else self._started_servers(ps)
             self._open = self._open.pop_all()
 
     def _started_processes(self, ps: int) -> ClusterSpec:
-        cluster = self._open.enter_context(ProcessCluster(ps, self._workers))
+        cluster = self._processes = self._open.enter_context(ProcessCluster(ps, self._workers))
         for task in cluster.processes:
             try:
                 cluster.wait_ready(task.job, task.task)
@@ -299,6 +304,34 @@ class LocalCluster:
     def tasks(self) -> list[LocalWorker]:
         """The workers."""
         return [LocalWorker(i, self._target("worker", i), self.cluster_spec) for i in range(self._workers)]
+
+    def kill(self, job: str, index: int) -> None:
+        """Kills the process of a task, as if its machine failed; its variables are gone. `restart` starts it again.
+
+        Raises:
+          FailedPreconditionError: the cluster is closed, or its tasks are no processes.
+          NotFoundError: it has no such task.
+        """
+        self._process_of(job, index).kill(job, index)
+
+    def restart(self, job: str, index: int) -> None:
+        """Starts the process of a task again, after `kill`, and waits until its server is up; fails as `kill` does."""
+        cluster = self._process_of(job, index)
+        if cluster.processes[TaskId(job, index)].poll() is None:
+            raise errors.FailedPreconditionError.of(f"/job:{job}/task:{index} is running; kill it first.")
+        cluster.start_task(job, index)
+        cluster.wait_ready(job, index)
+
+    def _process_of(self, job: str, index: int) -> ProcessCluster:
+        self._check_open()
+        if self._processes is None:
+            raise errors.FailedPreconditionError.of(
+                "The tasks of this cluster are in this process; those of tf.LocalCluster(processes=True) can be killed."
+            )
+        if TaskId(job, index) not in self._processes.processes:
+            tasks = ", ".join(f"/job:{task.job}/task:{task.task}" for task in self._processes.processes)
+            raise errors.NotFoundError.of(f"There is no /job:{job}/task:{index}; the tasks are {tasks}.")
+        return self._processes
 
     def _target(self, job: str, index: int) -> str:
         return f"zmq://{self.cluster_spec.task_address(job, index)}"
@@ -412,7 +445,7 @@ class LocalCluster:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{job}={self.cluster_spec.num_tasks(job)}" for job in sorted(self.cluster_spec.jobs))
-        return f"<LocalCluster {counts} at {self.target}>"
+        return f"<LocalCluster {counts} {'closed' if self._is_closed else f'at {self.target}'}>"
 
     def _repr_html_(self) -> str:
         spec = self.cluster_spec
@@ -421,6 +454,8 @@ class LocalCluster:
             for job in sorted(spec.jobs)
             for index in spec.task_indices(job)
         )
+        if self._is_closed:
+            return "<b>LocalCluster</b>, closed"
         link = f'<p><a href="{escape(self._page)}">live page</a></p>' if self._page else ""
         return f"<b>LocalCluster</b><table><tr><th>task</th><th>address</th></tr>{rows}</table>{link}"
 

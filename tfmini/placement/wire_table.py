@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmini import dtypes
+from tfmini.graph.liveness import FramePath, frame_paths, has_flow
 from tfmini.graph.node import SEND, Endpoint, Node
-from tfmini.graph.op_types import OPS, VARIABLE_OPS, ops_with
+from tfmini.graph.op_types import EXIT_OPS, OPS, VARIABLE_OPS, ops_with
 from tfmini.graph.prune import endpoint_name
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import Pair, Route
@@ -37,8 +38,8 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: its purpose: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``token``, ``control edge``, ``tensor``, for the client's values
-        ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
+        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``control edge``, ``tensor``,
+        for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the number of its message on the link.
       route: how it travels.
       producer: the op that computes it.
@@ -46,6 +47,8 @@ class Transfer:
       key: its rendezvous key, as TensorFlow formats it.
       send, recv: the two nodes that the partitioner made.
       messages: the number of messages that a collective sends for it; otherwise 1.
+      loop: the while loop that sends it in each iteration; "" outside of loops.
+      is_conditional: whether it carries a value only if the step takes its branch, and else an empty mark.
     """
 
     tensor: str
@@ -64,6 +67,26 @@ class Transfer:
     send: str = ""
     recv: str = ""
     messages: int = 1
+    loop: str = ""
+    is_conditional: bool = False
+
+    @property
+    def purpose(self) -> str:
+        """The role, and how often or when in a step."""
+        if self.loop:
+            return f"{self.role} in each iteration of {self.loop}"
+        return f"{self.role} if its branch is taken" if self.is_conditional and not self.control else self.role
+
+
+def beyond_sum(rows: Sequence[Transfer]) -> str:
+    """What to write behind the sum of the bytes: it has no unknown sizes, and one iteration of each loop."""
+    sized = [row for row in rows if row.bytes != 0]
+    unknown = " + ?" if any(row.bytes is None for row in sized) else ""
+    if any(row.loop for row in sized):
+        return unknown + (" an iteration" if all(row.loop for row in sized) else " with one iteration")
+    if any(row.is_conditional for row in sized):
+        return unknown + (" if taken" if len(sized) == 1 else " at most")
+    return unknown
 
 
 def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
@@ -100,6 +123,8 @@ def _transfer(pair: Pair, wiring: _Wiring, shapes: Mapping[Endpoint, RawShape]) 
         key=pair.key,
         send=pair.send,
         recv=pair.recv,
+        loop=wiring.loop_of(pair.source[0]),
+        is_conditional=pair.may_be_dead,
     )
 
 
@@ -145,7 +170,7 @@ def format_transfers(rows: Sequence[Transfer]) -> str:
 def _cells(row: Transfer) -> tuple[str, ...]:
     shape = "?" if row.shape is None else f"[{','.join('?' if d is None else str(d) for d in row.shape)}]"
     size = "? B" if row.bytes is None else f"{row.bytes:,} B"
-    return row.tensor, row.dtype.name, shape, size, row.role
+    return row.tensor, row.dtype.name, shape, size, row.purpose
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
@@ -159,6 +184,7 @@ def _total(rows: Sequence[Transfer]) -> str:
     messages = len({(row.src, row.dst, row.group) for row in rows if row.route not in (Route.FED, Route.FETCHED)})
     unknown = sum(row.bytes is None for row in rows)
     text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"
+    text += beyond_sum([row for row in rows if row.bytes])
     return text + (f" and {unknown} of unknown size" if unknown else "")
 
 
@@ -177,6 +203,7 @@ class _Wiring:
       uses: name -> the nodes that take its outputs.
       beyond: a send -> its receive.
       fed: the node of a fed value -> the tensor.
+      frames: the loops around each node that is in one.
     """
 
     def __init__(self, partitions: Partitions) -> None:
@@ -187,6 +214,14 @@ class _Wiring:
             for source, _ in node.inputs:
                 self.uses.setdefault(source, []).append(node)
         self.beyond = {pair.send: pair.recv for pair in partitions.pairs}
+        step = partitions.step.nodes
+        self.frames: Mapping[str, FramePath] = frame_paths(step) if has_flow(step) else {}
+
+    def loop_of(self, name: str) -> str:
+        """The innermost loop that makes the value of a node again and again; "" outside of loops."""
+        path = self.frames.get(name, ())
+        path = path[:-1] if path and self.partitions.step.nodes[name].op in EXIT_OPS else path
+        return path[-1].removesuffix("/while_context") if path else ""
 
 
 def _role_of(pair: Pair, wiring: _Wiring) -> str:
@@ -254,9 +289,16 @@ def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
         if node.inputs and _takes_gradient(node):
             name = _input_name(node, slot)
             if name in _GRADIENT_INPUTS or (name == "" and is_gradient):
-                return f"gradient of {_updated(node, wiring)}"
+                return f"{_part(pair, name)}gradient of {_updated(node, wiring)}"
             return "local step" if name == "local_step" else "hyper-parameter"
     return ""
+
+
+def _part(pair: Pair, name: str) -> str:
+    """What a value is of a gradient, by the input that it reaches: a sparse one has values, ids and a shape."""
+    if name in ("indices", "gradient_indices"):
+        return "ids of the "
+    return "shape of the " if name == "gradient_shape" or pair.dtype.is_integer else ""
 
 
 def _takes_gradient(node: Node) -> bool:

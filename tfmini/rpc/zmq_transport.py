@@ -116,13 +116,14 @@ class _DealerConnection(ZmqConnection):
         self._reactor.call_soon(self._connect, chosen)
 
     def _connect(self, endpoint: str) -> None:
+        # Before ZeroMQ begins: on the reactor's thread it may be told at once that nobody listens there.
+        self._endpoint, self._began = endpoint, time.monotonic()
         try:
             if not self._pump.connect(endpoint):
                 return
         except zmq.ZMQError as error:
             self._fail(f"cannot connect to {endpoint}: {error}")
             return
-        self._endpoint, self._began = endpoint, time.monotonic()
         zmq_not_for_children(self, parse_address(endpoint), is_bound=False)
         if self._target.scheme == "tcp":
             if self._locate is not None:

@@ -31,7 +31,7 @@ from tfmini.show.status.explanation import (
     task_lines,
     without_passing,
 )
-from tfmini.show.status.gather import Gatherer, size
+from tfmini.show.status.gather import Gatherer, per_second, size
 from tfmini.show.status.looks import Looks
 from tfmini.terminal import Rows, console, plain
 from tfmini.text import printable
@@ -87,10 +87,6 @@ def status_tables(cluster: ClusterSnapshot) -> Iterator[Any]:
         yield plain(*lines[: -1 if not lines[-1] else None])
 
 
-def _rate(per_second: float) -> str:
-    return f"{per_second:.3g}" if per_second < 999.5 else f"{per_second:,.0f}"
-
-
 def _tasks(cluster: ClusterSnapshot) -> Rows:
     count = len(cluster.tasks)
     title = f"{count} task{'s' if count != 1 else ''}, asked in {cluster.took_s:.2f} s"
@@ -104,8 +100,8 @@ def _tasks(cluster: ClusterSnapshot) -> Rows:
         if task.incarnation:
             table.add_row(
                 short(task.task), state, task.address, str(task.pid), seconds(task.uptime_s), seconds(task.cpu_s),
-                size(task.memory_bytes), size(task.variable_bytes), f"{task.steps:,}", _rate(task.steps_s),
-                str(task.steps_in_flight), _rate(task.parts_s), str(len(task.waits)),
+                size(task.memory_bytes), size(task.variable_bytes), f"{task.steps:,}", per_second(task.steps_s),
+                str(task.steps_in_flight), per_second(task.parts_s), str(len(task.waits)),
             )  # fmt: skip
         else:
             table.add_row(short(task.task), state, task.address)
@@ -137,7 +133,7 @@ _KINDS = (
         ("=task", "=peer", "by", ">out/s", ">in/s", ">msg out/s", ">msg in/s", ">out", ">in", ">rest"),
         lambda task, link: (
             task, short(link.peer), link.transport or link.state, size(link.sent_bytes_s), size(link.received_bytes_s),
-            _rate(link.sent_messages_s), _rate(link.received_messages_s), size(link.sent_bytes),
+            per_second(link.sent_messages_s), per_second(link.received_messages_s), size(link.sent_bytes),
             size(link.received_bytes), size(link.backlog_bytes),
         ),
         shows=lambda link: bool(link.sent_messages or link.received_messages),

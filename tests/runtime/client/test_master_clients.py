@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,18 @@ def test_the_operation_timeout_ends_an_extension_if_the_master_is_stopped() -> N
         cluster.kill("worker", 0, signal.SIGSTOP)
         with pytest.raises(tf.errors.DeadlineExceededError, match="ExtendSession to .* had no answer within 0.3 s"):
             session.run(one + 1.0)
+
+
+def test_the_timeout_of_a_run_counts_for_the_session_that_it_opens() -> None:
+    reserved = reserve_cluster([TaskId("worker", 0)])
+    address = reserved.spec.task_address("worker", 0)
+    reserved.close()
+    with tf.Session(f"grpc://{address}") as session:
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(tf.errors.DeadlineExceededError, match="had no answer within 0.2 s"):
+                session.run(tf.constant(1.0), options=tf.RunOptions(timeout_in_ms=200))
+        assert time.monotonic() - began < 30.0  # without a timeout each would take a minute
 
 
 def test_a_target_without_a_server_is_reported_while_the_session_waits(

@@ -262,7 +262,7 @@ def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
         extend = session.master.extend
         asked, go_on = threading.Event(), threading.Event()
 
-        def extend_late(nodes: Any) -> None:  # as a master that waits for a task
+        def extend_late(nodes: Any, timeout_s: float | None = None) -> None:  # as a master that waits for a task
             asked.set()
             assert go_on.wait(60)
             extend(nodes)

@@ -55,6 +55,11 @@ def test_the_first_message_has_everything_and_the_next_one_what_is_new() -> None
     assert [box["state"] for box in second["boxes"]] == ["ok", "silent", "ok", "ok", "ok"]
 
 
+def test_a_rate_of_thousands_has_no_exponent() -> None:
+    first = filled(1, 120, 2).message(Reader())
+    assert first["boxes"][0]["lines"][0] == "1,200 parts/s"
+
+
 def test_the_charts() -> None:
     found = charts(filled(2, 3, 5).message(Reader()))
     assert list(found) == ["scalar|loss", "steps", "bytes", "staleness", "memory", "cpu"]

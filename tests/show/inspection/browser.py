@@ -172,3 +172,19 @@ MEETINGS = """(() => {
   return told;
 })()"""
 """A script: which labels of the page's picture meet, which lines pass a box of others, which texts leave their box."""
+
+PASSED = """(() => {
+  const told = [], lean = { includeLabels: false, includeEdges: false, includeOverlays: false };
+  const boxes = cy.nodes(':childless').map((n) => [n.id(), n.boundingBox(lean)]);
+  for (const edge of cy.edges().toArray()) {
+    const points = [edge.sourceEndpoint(), ...(edge.segmentPoints() || []), edge.targetEndpoint()];
+    points.slice(1).forEach((b, i) => {
+      const order = (k) => [points[i][k], b[k]].sort((one, two) => one - two), [x, X] = order('x'), [y, Y] = order('y');
+      if (X - x > 0.1 && Y - y > 0.1) told.push([edge.id(), 'is not at right angles']);
+      const meets = (box) => x < box.x2 - 4 && X > box.x1 + 4 && y < box.y2 - 4 && Y > box.y1 + 4;  // borders count
+      for (const [id, box] of boxes) if (meets(box)) told.push([edge.id(), id]);
+    });
+  }
+  return told;
+})()"""
+"""A script: which lines among all ops are not at right angles, or pass a box."""

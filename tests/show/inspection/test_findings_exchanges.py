@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
+from tfmini.placement.task_graph import Route
 from tfmini.rpc import codec, link, messages, peer
 from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.pictures import picture_of_tasks
+from tfmini.show.inspection.text import show
+from tfmini.show.inspection.trace import StepTrace
 
 STEPS = 3
 _OF_CONNECTIONS = (
@@ -74,3 +79,83 @@ def test_a_training_step_sends_the_messages_that_are_shown(ps: int, counts_steps
     assert kinds.count("RunGraph") == kinds.count("RunGraphReply") == STEPS * ps
     # As docs/concepts/concepts.md says: four with one ps; with more of them five each, and one that counts the step.
     assert len(between_tasks) == (4 if ps == 1 else 5 * ps + counts_steps)
+
+
+def wire_bytes(session: tf.Session, fetches: Any, feeds: dict[Any, Any]) -> int:
+    """The bytes that a traced step sends between tasks."""
+    metadata = tf.RunMetadata()
+    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    session.run(fetches, feeds, options=options, run_metadata=metadata)
+    return sum(span.bytes for span in StepTrace.of(metadata.step_stats).of_kind("wire"))
+
+
+def test_bytes_of_a_loop_are_those_of_one_iteration_and_say_so() -> None:
+    with tf.device("/job:worker/task:0"):
+        start, rounds = tf.placeholder(tf.float32, [10, 10], name="x"), tf.placeholder(tf.int32, [], name="rounds")
+
+    def body(i: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.device("/job:ps/task:0"):
+            x = tf.matmul(x, x)
+        with tf.device("/job:worker/task:0"):
+            return i + 1, x
+
+    with tf.device("/job:worker/task:0"):
+        out = tf.while_loop(lambda i, x: i < rounds, body, [tf.constant(0), start])[1]
+    found = inspect(fetches=out, ps=1, workers=1)
+    inside = [t for t in found.transfers if t.route is Route.SENT]
+    assert {t.purpose for t in inside} == {"tensor in each iteration of while"}
+    assert {t.bytes for t in inside} == {400, 1}
+    assert "801 B an iteration" in show(found, "wire") and "one iteration" in show(found, "tasks")
+    texts = [message.text for message in found.messages() if message.transfers]
+    assert texts == ["tensor in each iteration of while"] * 3
+    with servers(1) as server, tf.Session(server.target) as session:
+        sent = [wire_bytes(session, out, {start: np.zeros((10, 10)), rounds: n}) for n in (3, 4)]
+    assert sent == [3 * 801 + 1, 4 * 801 + 1]  # the condition travels once more, to say that the loop ends
+
+
+def test_a_value_behind_a_condition_is_shown_as_one_that_may_not_travel() -> None:
+    with tf.device("/job:worker/task:0"):
+        takes, value = tf.placeholder(tf.bool, [], name="takes"), tf.placeholder(tf.float32, [100], name="value")
+
+    def doubled() -> tf.Tensor:
+        with tf.device("/job:ps/task:0"):
+            return value * 2.0
+
+    with tf.device("/job:worker/task:0"):
+        out = tf.cond(takes, doubled, lambda: tf.identity(value))
+    found = inspect(fetches=out, ps=1, workers=1)
+    there = [t for t in found.transfers if t.bytes]
+    assert {t.purpose for t in there} == {"tensor if its branch is taken"}
+    assert "800 B at most" in show(found, "wire")
+    with servers(1) as server, tf.Session(server.target) as session:
+        sent = [wire_bytes(session, out, {takes: taken, value: np.zeros(100)}) for taken in (True, False)]
+    assert sent == [800, 0]
+
+
+def test_messages_come_after_those_that_they_wait_for() -> None:
+    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+        ids = tf.placeholder(tf.int64, [16], name="ids")
+        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(2))
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    found = inspect(fetches=train, ps=2, workers=1)
+    texts = [message.text for message in found.messages()]
+    for part in ("table/part_0", "table/part_1"):
+        asks = next(i for i, text in enumerate(texts) if f"ids for {part}" in text)
+        assert f"ids of the gradient of {part}" in texts[asks]
+        assert asks < texts.index(f"rows of {part}") < texts.index(f"gradient of {part}")
+
+
+def test_what_has_an_unknown_size_is_no_order_without_bytes() -> None:
+    with tf.device("/job:worker/task:0"):
+        value = tf.placeholder(tf.float32, [None], name="value") * 2.0
+    with tf.device("/job:ps/task:0"):
+        out = value + 1.0
+    with tf.device("/job:ps/task:1"), tf.control_dependencies([out]):
+        tf.no_op("later")
+    found = inspect(fetches=[out.op.name, "later"], ps=2, workers=1)
+    lines = {(line.source, line.target): line for line in picture_of_tasks(found, folded=False).wires}
+    assert (lines["worker/0", "ps/0"].kind, lines["worker/0", "ps/0"].label) == ("wire", "? B")
+    assert (lines["ps/0", "ps/1"].kind, lines["ps/0", "ps/1"].label) == ("order", "")
+    assert "sends 0 B + ?" in picture_of_tasks(found, folded=False).svg()
+    assert "tensor (? B)" in show(found, "step")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
-from tests.show.inspection.browser import MEETINGS, Browser
+from tests.show.inspection.browser import MEETINGS, PASSED, Browser
 from tests.show.inspection.cluster_graphs import towers
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.pages import page
@@ -313,3 +313,47 @@ def test_a_hundred_tasks_have_room(browser, tmp_path) -> None:
     assert browser.run("$('heat').scrollHeight - $('heat').clientHeight") == 0
     press(browser, "#toTasks")
     assert len(names(browser)) <= 16 and browser.run(MEETINGS) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("graph", "cluster", "opening"),
+    [
+        (lambda: model(3), {"ps": 2, "workers": 1}, ""),
+        (lambda: model(2), {"ps": 2, "workers": 1}, "showOp(byName.get('gradients/layer_1/MatMul_grad/MatMul'))"),
+        (lambda: towers(2, 3, layers=2), {"ps": 2, "workers": 3}, ""),
+        (lambda: towers(8, 8, layers=8), {"ps": 8, "workers": 8}, "openTask(devices[0]), openTask(devices[9])"),
+    ],
+    ids=["three tasks", "scopes in scopes", "five tasks", "two of sixteen tasks"],
+)
+def test_lines_among_all_ops_run_at_right_angles_and_behind_no_box(opened, graph, cluster, opening: str) -> None:
+    browser = opened(graph(), **cluster)
+    browser.run("void $('toOps').click()")
+    if opening:
+        browser.run(f"void ({opening})")
+    assert browser.run("cy.edges('[leaves]').length") == browser.run("cy.edges().length") > 5
+    assert browser.run(PASSED) == []
+    browser.run("void ($('collapse').click(), $('toOps').click())")
+    assert browser.run(PASSED) == []
+    assert browser.run("cy.edges('.wire').filter((edge) => edge.data('label')).length") > 0 or "devices" in opening
+
+
+@pytest.mark.slow
+def test_labels_among_all_ops_say_what_is_sent_again_and_what_is_unknown(opened) -> None:
+    graph = tf.Graph()
+    with graph.as_default(), tf.device("/job:worker/task:0"):
+        rows = tf.placeholder(tf.float32, [None, 4], name="rows")
+
+        def body(i: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.device("/job:ps/task:0"):
+                x = x * 2.0
+            return tf.add(i, 1), tf.identity(x)
+
+        tf.while_loop(lambda i, x: i < 3, body, [tf.constant(0), tf.constant([1.0] * 100)])
+        with tf.device("/job:ps/task:0"):
+            tf.square(rows, name="squares")
+    browser = opened(graph, ps=1, workers=1)
+    browser.run("void $('toOps').click()")
+    labels = set(browser.run("cy.edges('.wire').map((edge) => edge.data('label'))")) - {""}
+    assert {"400 B an iteration", "? B"} <= labels
+    assert browser.run(PASSED) == []

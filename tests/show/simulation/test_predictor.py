@@ -312,6 +312,7 @@ def test_synchronous_workers_wait_for_each_other() -> None:
     assert len(together.steps_s) == 24
     assert together.step_s > alone.step_s
     assert together.throughput * together.step_s == pytest.approx(3, rel=0.1)
+    assert together.staleness == 0  # they end their steps together, but all have read what the last update has made
 
 
 def test_asynchronous_updates_are_stale() -> None:

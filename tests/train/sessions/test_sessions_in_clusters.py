@@ -117,3 +117,15 @@ def test_a_ps_that_is_not_up_yet_is_waited_for_and_named() -> None:
             assert part in said_after_a_wait(manager, tasks.server.target, part)
     finally:
         tasks.stop()
+
+
+def test_a_chief_that_takes_itself_for_another_worker_is_told() -> None:
+    with tf.LocalCluster(ps=1, workers=2) as cluster, tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+        tf.get_variable("w", initializer=1.0)
+        manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables())
+        said = said_after_a_wait(manager, cluster.target, "to initialise w")
+        assert (
+            "This task, /job:worker/replica:0/task:0, is the chief by convention: make its session with is_chief"
+            in said
+        )
+        assert "by convention" not in said_after_a_wait(manager, cluster.tasks[1].target, "to initialise w")

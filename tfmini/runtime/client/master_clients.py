@@ -46,7 +46,7 @@ _GRACE_S = 1.0  # a master that answers ends a step at its deadline, and says be
 class MasterClient(Protocol):
     """What a session asks of its master. Every method blocks until it has the answer."""
 
-    def extend(self, nodes: Sequence[Node]) -> None: ...
+    def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None: ...
     def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any: ...
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]: ...
     def run_with_metadata(
@@ -99,8 +99,8 @@ class DirectMaster:
             open_session(self.master, (), self._options, self._target, opened, in_process=True)
             answer.result(describe=_describe_listing)
 
-    def extend(self, nodes: Sequence[Node]) -> None:
-        with self._pending.new() as answer:
+    def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None:
+        with self._pending.new() as answer:  # the session's own patience ends it: an extension is not given up half-way
             self.session.extend_when_known(nodes, answer.done)
             answer.result(describe=_describe_extension)
 
@@ -321,25 +321,25 @@ class RemoteMaster:
         """The ``unfinished`` of a step after an event that leaves open what it has done."""
         return RemoteStep(self._nodes, signature, what)
 
-    def extend(self, nodes: Sequence[Node]) -> None:
+    def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None:
         self._nodes.update((node.name, node) for node in nodes)
         graph = [n.to_wire() for n in nodes]
-        if not self._open(graph):
+        if not self._open(graph, timeout_s):
             request = m.ExtendSession(self._handle, graph, self._version)
             reply = self._call(request, self.options.operation_timeout_s, describe=_describe_extension)
             self._version = reply.new_graph_version
 
-    def _open(self, graph: list[Any]) -> bool:
-        """Opens the session with its first graph; False if it is open already."""
+    def _open(self, graph: list[Any], timeout_s: float | None = None) -> bool:
+        """Opens the session with its first graph, in the time of the run that needs it; False if it is open already."""
         with self._opening:
             if self._handle:
                 return False
             check_own(self._pid, f"This session with {self._address}")
             with self._pending.new() as answer:
-                self._create(m.CreateSession(graph, self._config, self._address), answer)
+                self._create(m.CreateSession(graph, self._config, self._address), answer, timeout_s)
             return True
 
-    def _create(self, request: m.CreateSession, answer: Answer[Any]) -> None:
+    def _create(self, request: m.CreateSession, answer: Answer[Any], timeout_s: float | None) -> None:
         """Waits until the master has created the session. One that it creates later is closed."""
         calls: list[CallHandle] = []
 
@@ -347,9 +347,12 @@ class RemoteMaster:
             # Without a deadline of its own, so that an answer that comes late is heard.
             calls.append(self._peer.call(request, answered, wait_for_ready=True))
 
+        limit_s = min(self._timeout_s, timeout_s or self._timeout_s)
+
         def late() -> errors.OpError:
             remedy = "Start a tf.train.Server there, or correct the session's target."
-            return errors.UnavailableError.of(f"{calls[0].describe_wait(self._timeout_s)} {remedy}")
+            error = errors.UnavailableError if limit_s == self._timeout_s else errors.DeadlineExceededError
+            return error.of(f"{calls[0].describe_wait(limit_s)} {remedy}")
 
         def over(outcomes: dict[str, Any]) -> None:
             self._opened(outcomes["session"])
@@ -358,7 +361,7 @@ class RemoteMaster:
         wait = FanOut({"session": ask}, over, late=lambda _, reply: self._close_late(reply))
         try:
             wait.begin()
-            wait.limit(self._reactor, self._timeout_s, late)
+            wait.limit(self._reactor, limit_s, late)
             answer.result(describe=self._describe_opening)
         except BaseException as error:
             if not isinstance(error, errors.OpError):  # Ctrl-C
@@ -449,7 +452,7 @@ class RemoteMaster:
 # ---- The tasks that a session's master can reach, for reports of what a session waits for --------------------------
 
 # The job whose first task initialises the model, by convention; the first that the cluster has.
-_CHIEF_JOBS = ("chief", "master", "worker")
+CHIEF_JOBS = ("chief", "master", "worker")
 
 
 class Reachability(NamedTuple):
@@ -484,7 +487,7 @@ def chief_of(target: str) -> str | None:
     master = _master_of(target)
     if master is None:
         return None
-    for job in _CHIEF_JOBS:
+    for job in CHIEF_JOBS:
         task = f"/job:{job}/replica:0/task:0"
         if task in master.addresses() or task == master.task:
             return None if task == master.task else task

@@ -178,11 +178,11 @@ class BaseSession:
           plan: of this step alone; None for the call's own. Other threads may run the same call meanwhile.
         """
         self._runs += 1  # before the step: a run that fails may have found new operations, too
-        if self._sent != len(self._graph._order):
-            self._extend(call)
         timeout_s = None
         if options is not None and options.timeout_in_ms > 0:
             timeout_s = options.timeout_in_ms / 1000
+        if self._sent != len(self._graph._order):
+            self._extend(call, timeout_s)
         try:
             if run_metadata is not None and wants_metadata(options):
                 found = self._run_with_metadata(call, values, options, run_metadata)
@@ -208,17 +208,17 @@ class BaseSession:
             run_metadata.ParseFromString(metadata.SerializeToString())
         return found
 
-    def _extend(self, call: Call) -> None:
+    def _extend(self, call: Call, timeout_s: float | None) -> None:
         """Sends the ops that the master does not know yet, but for those that another thread builds at the moment."""
         last = max((op._id for op in call.ops), default=0)
         while True:
             if not self._graph.wait_until_built(self._sent, last, lambda: self._closed):
                 raise RuntimeError("Attempted to use a closed Session.")
-            self._send_ops()  # without any that a thread has begun to change meanwhile
+            self._send_ops(timeout_s)  # without any that a thread has begun to change meanwhile
             if self._sent >= last:
                 return
 
-    def _send_ops(self) -> None:
+    def _send_ops(self, timeout_s: float | None) -> None:
         as_node = kernels.node_with_shapes if kernels.ENABLED else node_of
         with self._extend_lock:
             with self._graph.whole_ops(self._sent) as operations:
@@ -231,7 +231,7 @@ class BaseSession:
                 self._host = default_target()
                 self.master = self._connect()
             try:
-                self.master.extend(nodes)
+                self.master.extend(nodes, timeout_s)
             except errors.OpError as error:
                 raise located(error, self._graph) from None
             self._sent += len(operations)

@@ -25,7 +25,7 @@ from tfmini.show.status.explanation import (
     hop_text,
 )
 from tfmini.show.status.explanation import short as why_short
-from tfmini.show.status.gather import size
+from tfmini.show.status.gather import per_second, size
 from tfmini.show.status.looks import TimeUse
 
 FOLD_ABOVE = 8  # of a cluster with more tasks equal ones are one box
@@ -131,9 +131,9 @@ def about_box(tasks: Sequence[TaskSnapshot]) -> list[str]:
     each = " each" if len(tasks) > 1 else ""
     lines = []
     if any(task.steps or task.steps_in_flight for task in alive):
-        lines.append(f"{statistics.median(task.steps_s for task in alive):.3g} steps/s{each}")
+        lines.append(f"{per_second(statistics.median(task.steps_s for task in alive))} steps/s{each}")
     elif any(task.parts for task in alive):
-        lines.append(f"{statistics.median(task.parts_s for task in alive):.3g} parts/s{each}")
+        lines.append(f"{per_second(statistics.median(task.parts_s for task in alive))} parts/s{each}")
     variables = statistics.median(task.variable_bytes for task in alive)
     if variables:
         lines.append(f"variables {size(variables)}{each}")

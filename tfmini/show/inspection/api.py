@@ -45,7 +45,7 @@ def inspect(
       source: a `tf.Graph` (default: the default graph), a `tf.Session`, a GraphDef, MetaGraphDef or SavedModel
         message or the path of a file of one (binary or text), or of a Python script, which runs up to its first
         ``Session.run``.
-      cluster: a ClusterSpec, a dict, or the path of a JSON or YAML file; or
+      cluster: a ClusterSpec, a LocalCluster, a dict, or the path of a JSON or YAML file; or
       ps, workers: the number of tasks of each job. Default: TF_CONFIG, else the tasks in the graph's devices.
       master: the client's task, ``/job:worker/task:1``. Default: the only worker in the graph's devices, else the
         first chief or worker.

@@ -23,8 +23,8 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
     """Returns job -> task indices; None if no argument is given.
 
     Args:
-      cluster: a ClusterSpec, ClusterDef or dict, or the path of a JSON or YAML file with such a dict (or with a
-        whole TF_CONFIG); a job's tasks may also be a count.
+      cluster: a ClusterSpec, ClusterDef, LocalCluster or dict, or the path of a JSON or YAML file with such a dict (or
+        with a whole TF_CONFIG); a job's tasks may also be a count.
       ps, workers: numbers of tasks, instead of ``cluster``.
 
     Raises:
@@ -44,7 +44,7 @@ def read_cluster(cluster: Any = None, ps: int | None = None, workers: int | None
         return _of_mapping(_file(Path(cluster)), str(cluster))
     if isinstance(cluster, Mapping):
         return _of_mapping(cluster, "The cluster")
-    spec = ClusterSpec(cluster)
+    spec = ClusterSpec(getattr(cluster, "cluster_spec", cluster))
     return _checked({job: spec.task_indices(job) for job in spec.jobs}, "The cluster")
 
 

@@ -16,7 +16,7 @@ from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
 from tfmini.placement.partition import Partitions, to_networkx
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer
+from tfmini.placement.wire_table import Transfer, beyond_sum
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
 
@@ -176,7 +176,19 @@ class Inspection:
                 key = (transfer.src, transfer.dst, transfer.group)
                 # A message is sent when its last tensor is ready, so it moves to the end of the order.
                 groups[key] = [*groups.pop(key, []), transfer]
-        return _message_of_each(groups.values())
+        behind = self._messages_before()
+        ordered = sorted(groups.values(), key=lambda group: max(behind[t.producer] for t in group))
+        return _message_of_each(ordered)
+
+    def _messages_before(self) -> dict[str, int]:
+        """Op -> how many messages, each of which waits for the one before it, must have come before it runs."""
+        device_of = {name: device for device, part in self.partitions.parts.items() for name in part}
+        sent = {(t.producer, t.dst) for t in self.transfers if t.route is Route.SENT}
+        found: dict[str, int] = {}
+        for name, node in self.partitions.step.nodes.items():  # a loop's way back comes before what it leads to
+            needs = [source for source in (*(s for s, _ in node.inputs), *node.controls) if source in found]
+            found[name] = max((found[s] + ((s, device_of[name]) in sent) for s in needs), default=0)
+        return found
 
     def _exchanged(self) -> list[StepMessage]:
         links: dict[tuple[str, str], list[Transfer]] = {}
@@ -212,7 +224,8 @@ class Inspection:
         dtype = None if opaque and t.dtype.name == "variant" else t.dtype.name
         shape = None if t.shape is None else list(t.shape)
         row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
-               "bytes": t.bytes, "role": t.role, "control": t.control}  # fmt: skip
+               "bytes": t.bytes, "role": t.role, "control": t.control, "loop": t.loop,
+               "conditional": t.is_conditional}  # fmt: skip
         if self.measured is not None and t in self.measured.transfers:
             row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}
         return row
@@ -232,7 +245,7 @@ def _with(text: str, values: Sequence[Transfer]) -> str:
 def _roles(members: Sequence[Transfer]) -> str:
     counts: dict[str, int] = {}
     for transfer in members:
-        counts[transfer.role] = counts.get(transfer.role, 0) + 1
+        counts[transfer.purpose] = counts.get(transfer.purpose, 0) + 1
     shown = [role if n == 1 else f"{n} x {role}" for role, n in counts.items()]
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
 
@@ -315,11 +328,12 @@ _MOST_FOLDS = 16
 
 @dataclass(frozen=True)
 class Load:
-    """The work of one device in a step; bytes of unknown size count as 0.
+    """The work of one device in a step; bytes of unknown size count as 0, and of a loop one iteration.
 
     Attributes:
       device: full name.
       sends, receives: bytes.
+      sends_more, receives_more: what these leave out, for people.
     """
 
     device: str
@@ -328,6 +342,8 @@ class Load:
     receives: int
     state_bytes: int
     flops: int
+    sends_more: str = ""
+    receives_more: str = ""
 
     @property
     def traffic(self) -> int:
@@ -354,10 +370,12 @@ class Overview:
     Attributes:
       loads: one per device, in the order of the inspection.
       links: (from, to) -> bytes; only pairs of devices that exchange something.
+      beyond: what these bytes leave out, for people; of the links that carry tensors, not only an order.
     """
 
     loads: tuple[Load, ...]
     links: dict[tuple[str, str], int]
+    beyond: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @cached_property
     def busy(self) -> list[Load]:
@@ -403,11 +421,11 @@ class Overview:
         found = [f"{overload_text(load, factor)}." for load, factor in self.overloaded[:3]]
         if self.busiest_link is not None:
             src, dst = self.busiest_link
-            nbytes = self.links[src, dst]
+            nbytes, more = self.links[src, dst], self.beyond.get((src, dst), "")
             others = sum(other == nbytes for other in self.links.values()) - 1
             as_many = f" ({others} other{'s have' if others > 1 else ' has'} as many)" if others else ""
             if nbytes:
-                found.append(f"The busiest link is {short(src)} → {short(dst)}: {nbytes:,} B{as_many}.")
+                found.append(f"The busiest link is {short(src)} → {short(dst)}: {nbytes:,} B{more}{as_many}.")
         idle = len(self.loads) - len(self.busy)
         if idle:
             found.append(f"{idle} task{'s have' if idle > 1 else ' has'} no part in this client's step.")
@@ -432,21 +450,26 @@ def fold_label(loads: Sequence[Load]) -> str:
 
 def overview(found: Inspection) -> Overview:
     """Sums up an inspection by device."""
-    links: dict[tuple[str, str], int] = {}
-    out: dict[str, int] = {}
-    into: dict[str, int] = {}
+    out: dict[str, list[Transfer]] = {}
+    into: dict[str, list[Transfer]] = {}
     for transfer in found.transfers:
-        nbytes = transfer.bytes or 0
-        link = transfer.src, transfer.dst
-        links[link] = links.get(link, 0) + nbytes
-        out[transfer.src] = out.get(transfer.src, 0) + nbytes
-        into[transfer.dst] = into.get(transfer.dst, 0) + nbytes
-    loads = tuple(_load(d, out.get(d.device, 0), into.get(d.device, 0)) for d in found.devices)
-    return Overview(loads, links)
+        out.setdefault(transfer.src, []).append(transfer)
+        into.setdefault(transfer.dst, []).append(transfer)
+    loads = tuple(_load(d, out.get(d.device, ()), into.get(d.device, ())) for d in found.devices)
+    links = found.links()
+    beyond = {link: beyond_sum(rows) for link, rows in links.items() if not all(t.control for t in rows)}
+    return Overview(loads, {link: _known(rows) for link, rows in links.items()}, beyond)
 
 
-def _load(d: DeviceSummary, sends: int, receives: int) -> Load:
-    return Load(d.device, len(d.ops), sends, receives, d.state_bytes or 0, d.flops or 0)
+def _known(rows: Sequence[Transfer]) -> int:
+    return sum(t.bytes or 0 for t in rows)
+
+
+def _load(d: DeviceSummary, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Load:
+    return Load(
+        d.device, len(d.ops), _known(sends), _known(receives), d.state_bytes or 0, d.flops or 0,
+        beyond_sum(sends), beyond_sum(receives),
+    )  # fmt: skip
 
 
 def _folds(loads: Sequence[Load], tolerance: float) -> list[list[Load]]:

@@ -38,7 +38,7 @@ from tfmini.train.timeline import ChromeTrace
 
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
-_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "view.js", "heat.js", "tasks.js", "page.js")
+_SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "lines.js", "view.js", "heat.js", "tasks.js", "page.js")
 _MOST_UNFOLDED = 24  # of more tasks the page has no picture with a box for each
 
 
@@ -131,10 +131,21 @@ def _overview(seen: Overview) -> dict[str, Any]:
     return {
         "sentences": seen.sentences(),
         "loads": [
-            {"ops": d.ops, "sends": d.sends, "receives": d.receives, "state": d.state_bytes, "idle": d.is_idle}
+            {
+                "ops": d.ops,
+                "sends": d.sends,
+                "receives": d.receives,
+                "state": d.state_bytes,
+                "idle": d.is_idle,
+                "sendsMore": d.sends_more,
+                "receivesMore": d.receives_more,
+            }
             for d in seen.loads
         ],
-        "links": [[number[src], number[dst], nbytes] for (src, dst), nbytes in seen.links.items()],
+        "links": [
+            [number[src], number[dst], nbytes, seen.beyond.get((src, dst), "")]
+            for (src, dst), nbytes in seen.links.items()
+        ],
         "overloaded": {number[load.device]: factor for load, factor in seen.overloaded},
         "folds": [
             {"label": fold_label(fold), "devices": [number[load.device] for load in fold]} for fold in seen.folds()
@@ -159,9 +170,10 @@ def _ops(found: Inspection, types: _Numbered, texts: _Numbered) -> list[list[Any
 
 def _transfer(t: Transfer) -> dict[str, Any]:
     return {
-        "tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": t.dtype.name, "bytes": t.bytes, "role": t.role,
+        "tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": t.dtype.name, "bytes": t.bytes, "role": t.purpose,
         "shape": None if t.shape is None else list(t.shape), "control": t.control, "producer": t.producer,
         "consumers": list(t.consumers), "key": t.key, "send": t.send, "recv": t.recv,
+        "loops": bool(t.loop), "conditional": t.is_conditional,
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.devices import parse
-from tfmini.placement.wire_table import Transfer
+from tfmini.placement.wire_table import Transfer, beyond_sum
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.inspection.findings import Inspection, Load, fold_label, headline, overview
@@ -40,7 +40,7 @@ def _inner_edges(found: Inspection, ops: set[str]) -> list[str]:
 def _edges(found: Inspection, transfer: Transfer) -> list[str]:
     size = [] if transfer.bytes is None or transfer.control else [f"{transfer.bytes:,} B"]
     style = "dashed" if transfer.control else "bold"
-    label = _quoted(transfer.role, *size)
+    label = _quoted(transfer.purpose, *size)
     return [
         f"  {_quoted(transfer.producer)} -> {_quoted(user)} [label={label}, style={style}, color=firebrick];"
         for user in transfer.consumers
@@ -160,8 +160,9 @@ def picture_of_tasks(found: Inspection, folded: bool) -> Picture:
     colours = {fold_label(group): colour_of(i) for i, group in enumerate(groups)}
     most = max((max(sizes) for sizes in ways.values()), default=0) or 1
     order = list(colours)  # lines come in the order of the boxes, so that they cross little
+    beyond = {(key[src], key[dst]): text for (src, dst), text in seen.beyond.items()}
     wires = [
-        _link(way, ways[way], most, colours[way[0]])
+        _link(way, ways[way], most, colours[way[0]], beyond.get(way))
         for way in sorted(ways, key=lambda way: (order.index(way[0]), order.index(way[1])))
     ]
     boxes = [_task_box(group, factors, colours[fold_label(group)]) for group in groups]
@@ -197,7 +198,8 @@ def task_lines(group: Sequence[Load], over: float) -> list[str]:
     ops, each = max(load.ops for load in group), " each" if len(group) > 1 else ""
     states = [load.state_bytes for load in group]
     holds = f", holds {_range(states)}" if any(states) else ""
-    sends, receives = _range([load.sends for load in group]), _range([load.receives for load in group])
+    sends = _range([load.sends for load in group]) + group[0].sends_more
+    receives = _range([load.receives for load in group]) + group[0].receives_more
     return [
         f"{name}  overloaded ×{over:.1f}" if over else name,
         (f"{ops:,} ops" if ops else "runs another client's graph") + holds,
@@ -219,12 +221,14 @@ def human(nbytes: int) -> str:
     return f"{text} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
 
 
-def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int) -> Arrow:
+def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int, beyond: str | None) -> Arrow:
+    """``beyond``: what the sizes leave out; None: the line has an order without tensors."""
     high = max(sizes)
     times = f" × {len(sizes)}" if len(sizes) > 1 else ""
-    label = f"{'' if min(sizes) > 0.9 * high else 'up to '}{human(high)}{times}" if high else ""
-    told = [f"{way[0]} → {way[1]}: {sum(sizes):,} B" + (f" in {len(sizes)} links" if times else "")]
-    return Arrow(*way, label, "wire" if high else "order", high / most, told, colour)
+    known = f"{'' if min(sizes) > 0.9 * high else 'up to '}{human(high)}{beyond}{times}"
+    label = "" if beyond is None else known if high else f"? B{times}"
+    told = [f"{way[0]} → {way[1]}: {sum(sizes):,} B{beyond or ''}" + (f" in {len(sizes)} links" if times else "")]
+    return Arrow(*way, label, "order" if beyond is None else "wire", high / most, told, colour)
 
 
 def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
@@ -255,7 +259,7 @@ def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Arrow]:
     for (src, dst), rows in shown.wires.items():
         control, together = all(t.control for t in rows), list(ways.pop((src, dst[0]), {}).values())
         label = _size(together) if any(not t.control for t in together) else ""
-        told = [f"{t.tensor}: {t.role}" + ("" if t.control else f", {_size([t])}") for t in rows]
+        told = [f"{t.tensor}: {t.purpose}" + ("" if t.control else f", {_size([t])}") for t in rows]
         share = sum(t.bytes or 0 for t in rows) / most
         found.append(Arrow(src, dst, label, "order" if control else "wire", share, told, colour_of(numbers[src[0]])))
     return found
@@ -286,7 +290,7 @@ def _group(found: Inspection, shown: Condensed, device: str, group: str) -> Tile
 
 def _size(rows: list[Transfer]) -> str:
     sizes = [t.bytes for t in rows if not t.control]
-    return "? B" if None in sizes else f"{sum(size or 0 for size in sizes):,} B"
+    return "? B" if None in sizes else f"{sum(size or 0 for size in sizes):,} B{beyond_sum(rows)}"
 
 
 def _clipped(text: str, most: int) -> str:

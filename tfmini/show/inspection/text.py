@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tfmini.graph.op_types import ENTER_OPS
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer
+from tfmini.placement.wire_table import Transfer, beyond_sum
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.findings import (
@@ -82,14 +83,16 @@ def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     ratio = balance(found)
     if ratio is not None:
         notes.append(f"state on the busiest ps / mean over the ps: {ratio:.2f}")
+    if any(found.nodes[op].op in ENTER_OPS for d in shown for op in d.ops):
+        notes.append("of each loop, the FLOPs and bytes are those of one iteration")
     return Group(table, *map(plain, notes))
 
 
-def _by_device(found: Inspection, end: str) -> dict[str, list[int | None]]:
-    sizes: dict[str, list[int | None]] = {}
+def _by_device(found: Inspection, end: str) -> dict[str, list[Transfer]]:
+    rows: dict[str, list[Transfer]] = {}
     for transfer in found.transfers:
-        sizes.setdefault(getattr(transfer, end), []).append(transfer.bytes)
-    return sizes
+        rows.setdefault(getattr(transfer, end), []).append(transfer)
+    return rows
 
 
 def _named(text: str, devices: Sequence[DeviceSummary]) -> list[str]:
@@ -106,9 +109,10 @@ def _measured_task(found: Inspection, device: str) -> list[str]:
     return [f"{sent:,}", milliseconds(found.measured.busy(device))]
 
 
-def _bytes(sizes: Sequence[int | None]) -> str:
-    unknown = sum(size is None for size in sizes)
-    return f"{sum(size or 0 for size in sizes):,}" + (f" + {unknown} ?" if unknown else "")
+def _bytes(rows: Sequence[Transfer], unit: str = "") -> str:
+    unknown = sum(t.bytes is None for t in rows)
+    beyond = beyond_sum(rows).removeprefix(" + ?")
+    return f"{sum(t.bytes or 0 for t in rows):,}" + (f" + {unknown} ?" if unknown else "") + unit + beyond
 
 
 def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
@@ -133,9 +137,9 @@ def _link_table(links: Links, rows: int) -> RenderableType:
     ranked = sorted(links.items(), key=lambda item: -sum(t.bytes or 0 for t in item[1]))
     for (src, dst), members in ranked[:rows]:
         largest = max(members, key=lambda t: t.bytes or 0)
-        table.add_row(short(src), short(dst), _bytes([t.bytes for t in members]), str(len(members)), largest.role)
+        table.add_row(short(src), short(dst), _bytes(members), str(len(members)), largest.purpose)
     if len(ranked) > rows:
-        rest = [t.bytes for _, members in ranked[rows:] for t in members]
+        rest = [t for _, members in ranked[rows:] for t in members]
         table.add_row(f"… {len(ranked) - rows} more", "", _bytes(rest), str(len(rest)), "")
     return table
 
@@ -150,10 +154,10 @@ def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: 
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
         times = _measured_transfer(found, t)
-        table.add_row(f"  {t.tensor}", t.role, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
+        table.add_row(f"  {t.tensor}", t.purpose, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
-        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes([t.bytes for t in rest]))
+        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes(rest))
     if controls:
         table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
     return table
@@ -171,7 +175,7 @@ def _total(rows: Sequence[Transfer]) -> str:
     messages = len({(t.src, t.dst, t.group) for t in sent}) + sum(t.messages - 1 for t in sent)
     inside = len(rows) - len(sent)
     text = f"{len(sent)} in {messages} message(s)" if sent else "no separate message"
-    return f"{text}{f', {inside} inside RunGraph or its reply' if inside else ''}, {_bytes([t.bytes for t in rows])} B"
+    return f"{text}{f', {inside} inside RunGraph or its reply' if inside else ''}, {_bytes(rows, ' B')}"
 
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:
@@ -206,7 +210,7 @@ def _diagram(found: Inspection, full: bool, parties: Sequence[str]) -> Renderabl
     lines = [plain(header, style="bold")]
     for number, message in enumerate(messages if full else messages[:_ROWS], 1):
         a, b = parties.index(message.src), parties.index(message.dst)
-        text = f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message.bytes)}"
+        text = f"{_arrow(a, b, len(parties), width)}{number}  {message.text}{_of_size(message)}"
         lines.append(plain(text, no_wrap=not full, overflow="fold" if full else "ellipsis"))
     return Group(*lines, *_hidden(messages, full))
 
@@ -227,7 +231,7 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     table = Rows.of("", "from", "to", "-message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
-        table.add_row(str(number), src, dst, m.text, "" if m.bytes == 0 else _number(m.bytes))
+        table.add_row(str(number), src, dst, m.text, _of_size(m).strip(" ()").removesuffix(" B"))
     return Group(table, *_hidden(messages, full))
 
 
@@ -236,8 +240,9 @@ def _hidden(messages: Sequence[StepMessage], full: bool) -> list[Text]:
     return [plain(f"… {hidden} more messages (--full)")] if hidden > 0 else []
 
 
-def _of_size(size: int | None) -> str:
-    return f" ({size:,} B)" if size else ""
+def _of_size(message: StepMessage) -> str:
+    """Of tensors alone: the client's request and its answer have other sizes."""
+    return f" ({_number(message.bytes)} B)" if message.transfers and message.bytes != 0 else ""
 
 
 def _lint(found: Inspection, full: bool) -> RenderableType:

@@ -141,7 +141,7 @@ class Prediction:
       throughput: steps per second of all workers together.
       busy: task -> the share of the time in which it computed, of one core.
       links: host -> the share of the time in which its NIC (sent, received) was busy.
-      staleness: how many updates of other workers ended during a step, on average.
+      staleness: how many updates of other workers ended during a step, on average; 0 if all workers update together.
       nbytes: (source, target) task -> payload bytes of the whole run. ``steps``: how many steps it had.
       critical: the critical path of the latest step, first event first.
     """

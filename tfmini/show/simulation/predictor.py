@@ -19,7 +19,7 @@ import logging
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmini.devices import parse, task_of_device
@@ -252,7 +252,9 @@ class _Simulation:
         network = self.network
         seconds = network.now() - self._began_s
         busy = {host.name: (host.busy_s - self._busy[host.name]) / seconds for host in network.hosts()}
-        return prediction_of(self._ends, clients, busy, network.nics, seconds)
+        predicted = prediction_of(self._ends, clients, busy, network.nics, seconds)
+        # Steps of others end meanwhile in any run, but they are updates only where each worker makes its own.
+        return predicted if mode_of(self._found) == "async" else replace(predicted, staleness=0.0)
 
 
 class _Client:

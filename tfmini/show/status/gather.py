@@ -268,7 +268,12 @@ class _Question:
             self.first.set()
 
 
-# ---- Numbers of bytes, for people ----------------------------------------------------------------------------------
+# ---- Numbers for people --------------------------------------------------------------------------------------------
+
+
+def per_second(count: float) -> str:
+    """``3.25``, ``54``, ``1,080``: so many a second."""
+    return f"{count:.3g}" if count < 999.5 else f"{count:,.0f}"
 
 
 def size(count: float) -> str:

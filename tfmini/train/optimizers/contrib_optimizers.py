@@ -97,7 +97,7 @@ class LazyAdamOptimizer(_RowwiseAdam):
 class AdaMaxOptimizer(AdamOptimizer):
     """Adam by the largest gradient (``tf.contrib.opt.AdaMaxOptimizer``); a sparse gradient changes only its rows.
 
-    v is the largest of the decayed v and |gradient|, and var -= learning_rate / (1 - beta1^t) * m / (v + epsilon).
+    v is the largest of the decayed v and abs(gradient), and var -= learning_rate / (1 - beta1^t) * m / (v + epsilon).
     See `AdamOptimizer` for the arguments.
     """
 

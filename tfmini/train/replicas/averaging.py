@@ -68,7 +68,7 @@ class MovingAverageOptimizer(OptimizerWrapper, Optimizer):
         """Returns a Saver that exchanges variables and averages. Call it when all variables exist.
 
         Args:
-          var_list, name, **kwargs: see `tf.train.Saver`; by default all global variables.
+          var_list, name, kwargs: see `tf.train.Saver`; by default all global variables.
 
         Raises:
           RuntimeError: before `apply_gradients` or `minimize`.
@@ -101,7 +101,7 @@ def exchanged_saver(
     Args:
       var_list: see `tf.train.Saver`.
       other: takes the name of a variable, and all of ``var_list`` by name; returns what to save instead.
-      name, **kwargs: see `tf.train.Saver`.
+      name, kwargs: see `tf.train.Saver`.
     """
     by_key = var_list if isinstance(var_list, dict) else named_saveables(var_list)
     parts = {

@@ -270,7 +270,7 @@ class ElasticAverageOptimizer(_LocalOptimizer):
         """Returns a Saver that saves the centers under the names of the variables.
 
         Args:
-          var_list, name, **kwargs: see `tf.train.Saver`; by default all trainable variables.
+          var_list, name, kwargs: see `tf.train.Saver`; by default all trainable variables.
 
         Raises:
           RuntimeError: when the getter has made no variable.

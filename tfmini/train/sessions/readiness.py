@@ -24,7 +24,7 @@ from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.functions import Variable
 from tfmini.protos import ConfigProto
 from tfmini.runtime.client.answer import FIRST_S
-from tfmini.runtime.client.master_clients import Reachability, chief_of, reach, task_of, unreachable
+from tfmini.runtime.client.master_clients import CHIEF_JOBS, Reachability, chief_of, reach, task_of, unreachable
 from tfmini.runtime.client.session import BaseSession, Session
 from tfmini.runtime.process import current_process
 from tfmini.train.checkpointing.graph_files import GRAPH_FILE, get_checkpoint_state, write_training_graph
@@ -365,8 +365,11 @@ class ReadinessWait:
         elif probe.local_reason is not None or probe.reason is not None:
             reason = probe.local_reason or probe.reason
             text = f"waiting for {whom} to initialise {with_places(reason, self._graph)}"
+            own = task_of(self._target)
             if self._chief is not None:
-                text += advice(reason, self._graph, task_of(self._target))
+                text += advice(reason, self._graph, own)
+            elif parse(own).job in CHIEF_JOBS:  # nobody else is
+                text += f". This task, {own}, is the chief by convention: make its session with is_chief=True"
         else:
             text = f"waiting for an answer about the model's variables, which {whom} initialises"
         return f"{text}; no connection to {', '.join(away)}" if away else text

@@ -106,7 +106,7 @@ function drawScale(svg, left, y, most) {
 }
 
 const linksOf = (test) => DATA.links.filter(([src, dst]) => test(src, dst)).sort((a, b) => b[2] - a[2]);
-const linkRow = ([src, dst, bytes]) => line(DATA.short[src] + " → " + DATA.short[dst] + ": " + size(bytes), () => showLink(src, dst));
+const linkRow = ([src, dst, bytes, beyond]) => line(DATA.short[src] + " → " + DATA.short[dst] + ": " + size(bytes) + beyond, () => showLink(src, dst));
 
 function showCell(row, column) {
   const found = linksOf((src, dst) => groupOf.get(src) === row && groupOf.get(dst) === column);
@@ -118,9 +118,9 @@ function showCell(row, column) {
 function showLink(src, dst) {
   const [from, to] = [DATA.devices[src], DATA.devices[dst]];
   const found = DATA.transfers.filter((t) => t.src === from && t.dst === to).sort((a, b) => (b.bytes || 0) - (a.bytes || 0));
-  const total = found.reduce((sum, t) => sum + (t.bytes || 0), 0);
+  const link = DATA.links.find(([a, b]) => a === src && b === dst);
   details(
-    line(DATA.short[src] + " → " + DATA.short[dst] + ": " + size(total), null, "h2"),
+    line(DATA.short[src] + " → " + DATA.short[dst] + ": " + size(link[2]) + link[3], null, "h2"),
     line(found.length + " transfers (click to follow one from its Send to its Recv)", null, "h3"),
     ...found.slice(0, 60).map((t) => line(t.tensor + ": " + what(t), () => follow([t]))),
     ...(found.length > 60 ? ["… " + (found.length - 60) + " more"] : []),
@@ -129,7 +129,7 @@ function showLink(src, dst) {
 
 function showGroup(group) {
   const inside = (i) => group.devices.includes(i);
-  const text = (i) => DATA.short[i] + ": " + loads[i].ops.toLocaleString("en") + " ops, holds " + size(loads[i].state) + ", sends " + size(loads[i].sends) + ", receives " + size(loads[i].receives);
+  const text = (i) => DATA.short[i] + ": " + loads[i].ops.toLocaleString("en") + " ops, holds " + size(loads[i].state) + ", sends " + size(loads[i].sends) + loads[i].sendsMore + ", receives " + size(loads[i].receives) + loads[i].receivesMore;
   details(
     line(group.label, null, "h2"),
     ...group.devices.filter((i) => DATA.overloaded[i]).map((i) => line(DATA.short[i] + " has " + DATA.overloaded[i].toFixed(1) + " times the mean traffic of its job.", null, "b")),

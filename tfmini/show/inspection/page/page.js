@@ -129,7 +129,7 @@ const tellNode = (node) => (node.op ? tellOp(node.op) : showBox(node));
 
 let now = -1;
 const rows = DATA.messages.map((m, i) => {
-  const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (m.bytes ? " (" + size(m.bytes) + ")" : ""), () => step(i));
+  const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (m.bytes !== 0 && m.transfers.length ? " (" + size(m.bytes) + ")" : ""), () => step(i));
   row.tabIndex = i ? -1 : 0;  // one stop of the tab key; arrow keys go through them
   $("messages").append(row);
   return row;

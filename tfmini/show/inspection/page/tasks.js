@@ -57,8 +57,9 @@ function showLine(wire) {
   if (isOfOps) { details(...DATA.transfers.filter((t) => runsOn(t, wire)).flatMap((t) => line(t.tensor + ": " + what(t), () => follow([t])))); return; }
   const from = tasksOf(wire.dataset.from), to = tasksOf(wire.dataset.to);
   const found = linksOf((src, dst) => from.includes(src) && to.includes(dst));
+  const total = found.reduce((sum, link) => sum + link[2], 0), beyond = found.map((link) => link[3]).find((text) => text) || "";
   details(
-    line(wire.dataset.from + " → " + wire.dataset.to + ": " + size(found.reduce((sum, link) => sum + link[2], 0)), null, "h2"),
+    line(wire.dataset.from + " → " + wire.dataset.to + ": " + size(total) + beyond, null, "h2"),
     ...found.slice(0, 40).map(linkRow), ...(found.length > 40 ? ["… " + (found.length - 40) + " more"] : []),
   );
 }

@@ -4,13 +4,14 @@ function looks() {
   return [
     { selector: "node", style: { label: "data(label)", color: ink, "font-size": 9, "line-height": 1.15, "text-wrap": "wrap", shape: "round-rectangle", width: "data(w)", height: "data(h)", "text-valign": "center", "background-color": cssColour("op") } },
     { selector: ".closed", style: { "background-color": cssColour("scope"), "border-width": 1, "border-color": data } },
-    { selector: ":parent", style: { "text-valign": "top", "text-margin-y": 12, "background-color": paper, "background-opacity": 0.7, "border-width": 1, "border-color": data, padding: 14 } },
+    { selector: ":parent", style: { "text-valign": "top", "text-margin-y": 12, "background-color": paper, "background-opacity": 0.7, "border-width": 1, "border-color": data, padding: PAD } },
     { selector: ".task", style: { "font-size": 13, "font-weight": "bold", "border-width": 2, "border-color": soft, "background-color": cssColour("frame") } },
-    { selector: ".task:parent", style: { "text-margin-y": 19, padding: 24 } },
+    { selector: ".task:parent", style: { "text-margin-y": 19, padding: TASK_PAD } },
     { selector: ".task.closed", style: { "background-color": cssColour("task"), "font-size": 11, "font-weight": "normal", "text-max-width": 600 } },
     { selector: ".fold", style: { "border-style": "double", "border-width": 6 } },
     { selector: ".overloaded", style: { "border-color": alarm, "border-width": 5, "font-weight": "bold" } },
     { selector: "edge", style: { width: 1, "line-color": data, "target-arrow-color": data, "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "bezier" } },
+    { selector: "edge[leaves]", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-weights": (edge) => edge.data("weights"), "segment-distances": (edge) => edge.data("distances"), "source-endpoint": "data(leaves)", "target-endpoint": "data(enters)" } },
     { selector: ".order", style: { "line-style": "dotted" } },
     { selector: ".wire", style: { label: "data(label)", "font-size": 8, color: ink, "text-background-color": paper, "text-background-opacity": 1, "text-background-padding": 1, width: "data(width)", "line-color": (edge) => cssColour(edge.data("colour")), "target-arrow-color": (edge) => cssColour(edge.data("colour")), "z-index": 9 } },
     { selector: ".control", style: { "line-style": "dashed", width: 1 } },
@@ -23,8 +24,8 @@ const cy = cytoscape({
   hideEdgesOnViewport: ops.length > 1500, style: looks(),
 });
 
-function drawing() {
-  const drawn = new Map(), place = positions();
+function drawing(place) {
+  const drawn = new Map();
   const visit = (node) => {
     const parent = node.parent ? node.parent.id : undefined;
     const closedTask = isTask(node) && !node.open, { w, h } = sizeOf(node);
@@ -32,7 +33,7 @@ function drawing() {
     const classes = (isTask(node) ? "task " : "") + (node.devices ? "fold " : "") + (over ? "overloaded " : "") + (node.op || node.open ? "" : "closed");
     const label = closedTask ? taskLabel(node) : node.open ? node.label : labelOf(node);
     const data = { id: node.id, label, parent, w, h };
-    drawn.set(node.id, { group: "nodes", data, classes, position: place.get(node.id) });
+    drawn.set(node.id, { group: "nodes", data, classes, position: place.at.get(node.id) });
     if (node.open) node.children.forEach(visit);
   };
   roots().forEach(visit);
@@ -70,7 +71,7 @@ function dress(wires) {
   const total = (edge) => edge.data.transfers.reduce((sum, i) => sum + (DATA.transfers[i].bytes || 0), 0);
   const most = Math.max(1, ...wires.map(total));
   for (const edge of wires) {
-    edge.data.width = 1 + (6 * total(edge)) / most;
+    edge.data.width = 1 + (4 * total(edge)) / most;
     edge.data.colour = "t" + DATA.colours[DATA.devices.indexOf(DATA.transfers[edge.data.transfers[0]].src)];
     edge.data.label = wireLabel(edge);
   }
@@ -85,8 +86,14 @@ function endsOf(t) {
 
 function wireLabel(edge) {
   if (edge.classes !== "wire") return "";
-  const sizes = edge.data.transfers.map((i) => DATA.transfers[i].bytes);
-  return size(sizes.includes(null) ? null : sizes.reduce((a, b) => a + b, 0));
+  const rows = edge.data.transfers.map((i) => DATA.transfers[i]), sizes = rows.map((t) => t.bytes);
+  return sizes.includes(null) ? "? B" : size(sizes.reduce((a, b) => a + b, 0)) + beyondSum(rows.filter((t) => t.bytes));
+}
+
+// What the sum of their bytes leaves out, as in the tables.
+function beyondSum(rows) {
+  if (rows.some((t) => t.loops)) return rows.every((t) => t.loops) ? " an iteration" : " with one iteration";
+  return rows.some((t) => t.conditional) ? (rows.length === 1 ? " if taken" : " at most") : "";
 }
 
 // The whole picture, but not larger than life.
@@ -95,20 +102,10 @@ function fitAll() {
   if (cy.zoom() > 1.4) { cy.zoom(1.4); cy.center(); }
 }
 
-// Of labels that would meet the larger number stays; a click on a line tells the others.
-function thinLabels() {
-  const placed = [], total = (edge) => edge.data("transfers").reduce((sum, i) => sum + (DATA.transfers[i].bytes || 0), 0);
-  for (const edge of cy.edges(".wire").filter((edge) => edge.data("label")).sort((a, b) => total(b) - total(a)).toArray()) {
-    const { x, y } = edge.midpoint(), half = 2.6 * edge.data("label").length + 2;
-    if (placed.some((other) => Math.abs(other.x - x) < other.half + half && Math.abs(other.y - y) < 11)) edge.data("label", "");
-    else placed.push({ x, y, half });
-  }
-}
-
 // Updates the screen; the node `still` keeps its position on it.
 function draw(still) {
   const before = still && !cy.getElementById(still.id).empty() ? { ...cy.getElementById(still.id).renderedPosition() } : null;
-  const wanted = drawing();
+  const place = positions(), wanted = drawing(place);
   cy.batch(() => {
     const gone = cy.elements().filter((e) => !wanted.has(e.id()));
     gone.remove();
@@ -121,11 +118,34 @@ function draw(still) {
     }
     cy.add(fresh);
   });
-  thinLabels();
+  lead(place);
   if (before) {
     const after = cy.getElementById(still.id).renderedPosition();
     cy.panBy({ x: before.x - after.x, y: before.y - after.y });
   }
+}
+
+function nearestEdge(node, y) {
+  const { y1, y2 } = node.boundingBox({ includeLabels: false, includeEdges: false, includeOverlays: false });
+  return Math.abs(y1 - y) < Math.abs(y2 - y) ? y1 : y2;
+}
+
+// Gives the lines their corners. Of labels that would meet the larger number stays; a click on a line tells the others.
+// Cytoscape counts the corners from the centres of the boxes, which it knows only now.
+function lead(place) {
+  const all = cy.edges().toArray(), total = (edge) => (edge.data("transfers") || []).reduce((sum, i) => sum + (DATA.transfers[i].bytes || 0), 0);
+  const routes = linesOf(all.map((edge) => ({ data: edge.data(), classes: edge.classes().filter((kind) => kind in KINDS).join(" ") })), place);
+  const placed = [];
+  cy.elements().boundingBox();
+  cy.batch(() => {
+    for (const edge of all.sort((a, b) => total(b) - total(a))) {
+      const points = routes.get(edge.id());
+      if (!points) { edge.removeData("leaves enters weights distances"); continue; }
+      for (const [i, end] of [[0, edge.source()], [points.length - 1, edge.target()]]) if (end.isParent()) points[i][1] = nearestEdge(end, points[i][1]);
+      const label = edge.data("label") ? placeFor(edge.data("label"), points, placed) : null;
+      edge.data({ ...turnsOf(points, edge.source().position(), edge.target().position(), label), ...(label ? {} : { label: "" }) });
+    }
+  });
 }
 
 function mark(found) {
