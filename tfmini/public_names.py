@@ -48,6 +48,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.flow.tensor_array": "TensorArray",
         "ops.flow.while_loop": "while_loop",
         "ops.gradients": "AggregationMethod NoGradient NotDifferentiable RegisterGradient UnconnectedGradients gradients hessians no_gradient",
+        "ops.growing.options": "CBFFilter CounterFilter EmbeddingVariableOption GlobalStepEvict InitializerOption L2WeightEvict LFUEvict ProbabilityFilter",
+        "ops.growing.variable": "get_embedding_variable",
         "ops.image.geometry": "extract_image_patches",
         "ops.io.files": "matching_files read_file write_file",
         "ops.io.parsing_functions": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example parse_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor",
