@@ -323,6 +323,10 @@ class Saver:
                 self.export_meta_graph(path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
         return saved
 
+    def track_changes(self) -> None:
+        """From the next checkpoint on, tables that grow track their changes; as ``incremental_save_restore`` does."""
+        self._is_incremental = True
+
     def incremental_save(
         self, sess: BaseSession, save_path: Any, global_step: TensorLike | None = None, **kwargs: Any
     ) -> str | None:
