@@ -782,6 +782,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.store.embedding_table import (
+    EmbeddingTable as EmbeddingTable,
+)
 from tfmini.train.store.parameter_store import (
     ParameterStore as ParameterStore,
 )
@@ -810,6 +813,7 @@ __all__ = [
     "DType",
     "DeviceSpec",
     "Dimension",
+    "EmbeddingTable",
     "EmbeddingVariableOption",
     "Event",
     "FIFOQueue",

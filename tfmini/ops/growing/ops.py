@@ -46,7 +46,9 @@ handle = op(
     stateful=True, shape=[()], on_ps=True, differentiable=False,
 )  # fmt: skip
 initialize: OpHandle[Operation] = state_op(
-    "InitializeKvVariableOp(resource: resource, default_values: dtype, unadmitted: dtype); dtype: {float, double}", []
+    "InitializeKvVariableOp(resource: resource, default_values: dtype, unadmitted: dtype); dtype: {float, double};"
+    " only_once: bool = false",
+    [],
 )
 is_initialized = state_op("KvVarIsInitializedOp(resource: resource) -> is_initialized: bool", [()])
 gather = op(
@@ -138,8 +140,8 @@ def _check_same(found: GrowingTableState, wanted: tuple[Any, ...]) -> None:
 
 
 @initialize.kernel("CPU")
-def _initialize(state: GrowingTableState, default_values: Array, unadmitted: Array) -> tuple[()]:
-    state.initialize(default_values, unadmitted)
+def _initialize(state: GrowingTableState, default_values: Array, unadmitted: Array, *, only_once: bool) -> tuple[()]:
+    state.initialize(default_values, unadmitted, only_once)
     return ()
 
 

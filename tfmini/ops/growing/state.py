@@ -130,16 +130,18 @@ class GrowingTableState:
     def is_initialized(self) -> bool:
         return self._defaults is not None
 
-    def initialize(self, defaults: Array, unadmitted: Array) -> None:
+    def initialize(self, defaults: Array, unadmitted: Array, only_once: bool = False) -> None:
         """Empties the table.
 
         Args:
+          only_once: leave one alone that is initialised.
           defaults: [n, width], the initial values of tables without a distribution.
           unadmitted: a scalar, the numbers of the row that an id gets which is not admitted.
         """
         self._check_defaults(defaults)
         with self.lock:
-            self._begin(defaults, unadmitted)
+            if not only_once or self._defaults is None:
+                self._begin(defaults, unadmitted)
 
     def _check_defaults(self, defaults: Array) -> None:
         if defaults.ndim != 2 or defaults.shape[1] != self.width or not len(defaults):
