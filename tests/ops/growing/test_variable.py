@@ -52,6 +52,18 @@ def test_rows_do_not_depend_on_the_number_of_parts() -> None:
     assert 0.9 * limit < np.abs(found[0]).max() <= limit
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_lookups_of_a_table_that_is_read_only_change_nothing(parts: int) -> None:
+    table = tf.get_embedding_variable("t", 3, partitioner=tf.fixed_size_partitioner(parts))
+    ids = tf.constant([5, 6, 5], tf.int64)
+    read, made = (tf.nn.embedding_lookup(each, ids) for each in (table.read_only(), table))
+    with started() as session:
+        found = session.run(read)
+        assert session.run(table.size()) == 0
+        np.testing.assert_array_equal(session.run(made), found)
+        assert session.run(table.size()) == 2
+
+
 def test_sparse_lookups_combine_rows() -> None:
     init = np.arange(12, dtype=np.float32).reshape(4, 3)
     table = tf.get_embedding_variable("t", 3, initializer=init, partitioner=tf.fixed_size_partitioner(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -42,6 +43,7 @@ class EmbeddingVariable(Variable):
     """
 
     _is_resource = True
+    _inserts = True
 
     def __init__(
         self, name: str, dim: int, dtype: dtypes.DType, settings: Settings, defaults: Tensor, unadmitted: float,
@@ -110,18 +112,30 @@ class EmbeddingVariable(Variable):
 
     # ---- as a table -----------------------------------------------------------------------------
 
-    def sparse_read(self, indices: TensorLike, name: str | None = None, insert: bool = True) -> Tensor:
+    def read_only(self) -> EmbeddingVariable:
+        """The same table, whose lookups neither count ids nor make rows, as for an evaluation.
+
+        An id that has no row gives the one that it would get.
+        """
+        found = copy.copy(self)
+        found._inserts = False
+        return found
+
+    def sparse_read(self, indices: TensorLike, name: str | None = None, insert: bool | None = None) -> Tensor:
         """The rows of ids: shape ``indices.shape + [embedding_dim]``.
 
         Args:
           indices: int64 or int32, of any shape.
           name: of the op.
-          insert: whether unknown ids are counted and get rows. False: an id that has no row gives the one that it
-            would get, and the table stays as it is, as for an evaluation.
+          insert: whether unknown ids are counted and get rows; default: unless the table is `read_only`.
         """
         with colocate_with(self._handle.op):
             return ops.gather(
-                self._handle, cast(indices, dtypes.int64), insert=insert, dtype=self._value_dtype, name=name
+                self._handle,
+                cast(indices, dtypes.int64),
+                insert=self._inserts if insert is None else insert,
+                dtype=self._value_dtype,
+                name=name,
             )
 
     def apply_update(
@@ -197,6 +211,12 @@ class EmbeddingParts(tuple[EmbeddingVariable, ...]):
         return total
 
     total_count = size
+
+    def read_only(self) -> EmbeddingParts:
+        """The same parts, each `EmbeddingVariable.read_only`."""
+        found = EmbeddingParts(part.read_only() for part in self)
+        found.name = self.name
+        return found
 
     @property
     def initializer(self) -> Operation:
