@@ -8,6 +8,8 @@ Ftrl; the deep part has vectors, learnt by Adagrad, below two layers. Ids get ro
 """
 
 import argparse
+import json
+import os
 
 import numpy as np
 
@@ -86,9 +88,11 @@ def area_under_curve(scores, clicked):
 
 def main():
     args = parse_arguments()
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    cluster, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
-    server = tf.train.Server(cluster, job, index)
+    if "TF_CONFIG" not in os.environ:
+        raise SystemExit("Run me by: tfmini launch --ps 2 --workers 4 examples/wide_and_deep.py")
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster, job, index = tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
+    server = tf.train.Server(cluster, job_name=job, task_index=index)
     if job == "ps":
         server.join()
         return

@@ -126,6 +126,8 @@ def test_errors_name_the_table() -> None:
     found = GrowingTableState("emb", "", dtypes.float32, 2, PLAIN)
     with pytest.raises(errors.FailedPreconditionError, match="uninitialized table emb"):
         found.lookup(np.array([1]), insert=True)
+    with pytest.raises(errors.InvalidArgumentError, match="rows of table emb are float32, not float64"):
+        found.check_dtype(dtypes.float64)
     found.initialize(np.zeros((1, 2), np.float32), np.float32(0))
     with pytest.raises(errors.InvalidArgumentError, match=r"table emb.*\[1, 3\] for \[1\] ids"):
         found.update(lambda *_: None, {}, np.array([1]), np.zeros((1, 3), np.float32), [], 0)

@@ -17,6 +17,8 @@ import numpy as np
 from tfmini import errors
 from tfmini.checkpoint.reader import BundleReader
 from tfmini.core_types import Array
+from tfmini.dtypes import DType
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.growing.state import Content, GrowingTableState
 from tfmini.ops.io.checkpoint_ops import open_checkpoint
 from tfmini.ops.waiting_line import state_op
@@ -52,7 +54,10 @@ restore = state_op(
 
 
 @dump.kernel("CPU")
-def _dump(state: GrowingTableState, since: Array, base_name: Any) -> tuple[Any, ...]:
+def _dump(state: GrowingTableState, since: Array, base_name: Any, *, dtype: DType) -> tuple[Any, ...]:
+    state.check_dtype(dtype)
+    if np.shape(since) != (2,):
+        refuse(f"a mark has two numbers, not shape {list(np.shape(since))}")
     found = state.dump(since)
     names = np.array([name.encode() for name in found.slot_names], object)
     return (
@@ -63,15 +68,10 @@ def _dump(state: GrowingTableState, since: Array, base_name: Any) -> tuple[Any, 
 
 @restore.kernel("CPU")
 def _restore(
-    state: GrowingTableState,
-    prefix: Any,
-    default_values: Array,
-    unadmitted: Array,
-    *,
-    table_name: bytes,
-    part: int,
-    parts: int,
+    state: GrowingTableState, prefix: Any, default_values: Array, unadmitted: Array, *, dtype: DType, table_name: bytes,
+    part: int, parts: int,
 ) -> tuple[()]:  # fmt: skip
+    state.check_dtype(dtype)
     path = prefix.decode() if isinstance(prefix, bytes) else prefix.item().decode()
     stored = _stored_names(open_checkpoint(path), table_name.decode())
     is_same_cut = len(stored) == parts
@@ -123,6 +123,10 @@ def _read(reader: BundleReader, name: str) -> tuple[Content, str]:
     values: dict[str, Any] = {field: reader.read(f"{name}-{suffix}") for field, suffix in PARTS.items()}
     base = np.asarray(values.pop("base"), object).item().decode()
     values["slot_names"] = [slot.decode() for slot in values["slot_names"].tolist()]
+    rows = len(values["keys"])
+    lengths = {len(values["values"]), len(values["slots"]), *(len(values[n]) or rows for n in ("freqs", "versions"))}
+    if lengths != {rows} or values["slots"].shape[1:2] != (len(values["slot_names"]),):
+        raise errors.DataLossError.of(f"{reader.prefix}: the tensors of {name} do not fit together.")
     return Content(**values, mark=np.zeros(2, np.int64), is_change=bool(base)), base
 
 

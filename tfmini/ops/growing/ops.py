@@ -140,19 +140,28 @@ def _check_same(found: GrowingTableState, wanted: tuple[Any, ...]) -> None:
 
 
 @initialize.kernel("CPU")
-def _initialize(state: GrowingTableState, default_values: Array, unadmitted: Array, *, only_once: bool) -> tuple[()]:
+def _initialize(
+    state: GrowingTableState, default_values: Array, unadmitted: Array, *, dtype: DType, only_once: bool
+) -> tuple[()]:
+    state.check_dtype(dtype)
     state.initialize(default_values, unadmitted, only_once)
     return ()
 
 
 is_initialized.kernel("CPU")(lambda state: np.bool_(state.is_initialized))
-gather.kernel("CPU")(lambda state, indices, *, insert: state.lookup(indices, insert))
 evict.kernel("CPU")(lambda state, global_step: np.int64(state.evict(int(global_step))))
 size.kernel("CPU")(lambda state: np.int64(len(state)))
 
 
+@gather.kernel("CPU")
+def _gather(state: GrowingTableState, indices: Array, *, insert: bool, dtype: DType) -> Any:
+    state.check_dtype(dtype)
+    return state.lookup(indices, insert)
+
+
 @export.kernel("CPU")
-def _export(state: GrowingTableState) -> tuple[Any, ...]:
+def _export(state: GrowingTableState, *, dtype: DType) -> tuple[Any, ...]:
+    state.check_dtype(dtype)
     content = state.content()
     return content.keys, content.values, content.freqs, content.versions
 
@@ -181,6 +190,7 @@ def _apply(node: Node) -> Callable[..., Any]:
         rule = functools.partial(rule, **{attr: attrs["flag"]})
 
     def update(state: GrowingTableState, grad: Array, ids: Array, step: Array, hyper: list[Any]) -> tuple[()]:
+        state.check_dtype(attrs["T"])
         state.update(rule, slots, ids, grad, hyper, int(step))
         return ()
 

@@ -158,6 +158,15 @@ class GrowingTableState:
             self._defaults = None
             self._reset()
 
+    def check_dtype(self, dtype: dtypes.DType) -> None:
+        """Refuses an op whose numbers have another type.
+
+        Raises:
+          InvalidArgumentError: they do.
+        """
+        if dtype is not self.dtype:
+            refuse(f"the rows of table {self.name} are {self.dtype.name}, not {dtype.name}")
+
     def _check(self) -> None:
         if self._defaults is None:
             raise FailedPreconditionError.of(
