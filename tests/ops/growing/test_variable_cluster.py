@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.runtime.waits import variable_snapshots
 
 pytestmark = pytest.mark.cluster
 STEPS, IDS = 30, 50
@@ -47,3 +48,15 @@ def test_no_update_of_any_worker_is_lost(ps: int) -> None:
     expected, counts = np.unique(used, return_counts=True)
     np.testing.assert_array_equal(np.sort(keys), expected)
     np.testing.assert_array_equal(values[np.argsort(keys)], np.repeat(-counts[:, None], 4, axis=1))
+
+
+def test_the_status_of_a_task_counts_its_tables() -> None:
+    server = tf.train.Server.create_local_server()
+    with tf.Graph().as_default(), tf.Session(server.target) as session:
+        table = tf.get_embedding_variable("t", 4)
+        session.run(table.initializer)
+        session.run(table.sparse_read([1, 2, 3]))
+    found = variable_snapshots(server.worker)
+    server.stop()
+    assert [(each.name, each.shape) for each in found] == [("t", (3, 4))]
+    assert found[0].bytes >= 3 * 4 * 4
