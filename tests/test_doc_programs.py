@@ -28,6 +28,7 @@ loss, num_workers, rank = w * w, 1, 0
 opt = tf.train.MomentumOptimizer(0.1, 0.9)
 """,
     "estimators.md": "",
+    "growing-tables.md": "",
     "keras.md": """
 cluster, xs, ys = server.server_def.cluster, np.ones((8, 3)), np.ones((8, 1))
 """,

@@ -52,6 +52,14 @@ def test_training_with_checkpoints_goes_on_where_it_ended(tmp_path: Path) -> Non
     assert any(tag.startswith("softmax/W") for tag in tags)
 
 
+def test_wide_and_deep_learns_from_ids_that_nobody_knew() -> None:
+    output = launch("--ps", "2", "--workers", "4", "examples/wide_and_deep.py", "--steps=600")
+    found = re.search(r"rows of the deep part: (\d+); area under the curve: (0\.\d+)", output)
+    assert found is not None, output
+    assert int(found[1]) > 500
+    assert float(found[2]) > 0.6  # 0.5 is chance
+
+
 def test_every_example_is_in_the_list() -> None:
     folder = REPOSITORY / "examples"
     text = (folder / "README.md").read_text()

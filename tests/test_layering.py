@@ -36,6 +36,7 @@ ROOMS = {
             "image",
             "queues",
             "io",
+            "growing",
             "table_state",
             "table_ops",
             "tables",

@@ -367,6 +367,19 @@ from tfmini.ops.gradients import (
     hessians as hessians,
     no_gradient as no_gradient,
 )
+from tfmini.ops.growing.options import (
+    CBFFilter as CBFFilter,
+    CounterFilter as CounterFilter,
+    EmbeddingVariableOption as EmbeddingVariableOption,
+    GlobalStepEvict as GlobalStepEvict,
+    InitializerOption as InitializerOption,
+    L2WeightEvict as L2WeightEvict,
+    LFUEvict as LFUEvict,
+    ProbabilityFilter as ProbabilityFilter,
+)
+from tfmini.ops.growing.variable import (
+    get_embedding_variable as get_embedding_variable,
+)
 from tfmini.ops.image.geometry import (
     extract_image_patches as extract_image_patches,
 )
@@ -769,6 +782,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.store.embedding_table import (
+    EmbeddingTable as EmbeddingTable,
+)
 from tfmini.train.store.parameter_store import (
     ParameterStore as ParameterStore,
 )
@@ -789,15 +805,19 @@ __all__ = [
     "Assert",
     "AttrValue",
     "Barrier",
+    "CBFFilter",
     "COMPILER_VERSION",
     "CXX11_ABI_FLAG",
     "ConditionalAccumulator",
     "ConditionalAccumulatorBase",
     "ConfigProto",
+    "CounterFilter",
     "CriticalSection",
     "DType",
     "DeviceSpec",
     "Dimension",
+    "EmbeddingTable",
+    "EmbeddingVariableOption",
     "Event",
     "FIFOQueue",
     "FixedLenFeature",
@@ -808,6 +828,7 @@ __all__ = [
     "GRAPH_DEF_VERSION",
     "GRAPH_DEF_VERSION_MIN_CONSUMER",
     "GRAPH_DEF_VERSION_MIN_PRODUCER",
+    "GlobalStepEvict",
     "Graph",
     "GraphDef",
     "GraphKeys",
@@ -816,7 +837,10 @@ __all__ = [
     "IdentityReader",
     "IndexedSlices",
     "IndexedSlicesSpec",
+    "InitializerOption",
     "InteractiveSession",
+    "L2WeightEvict",
+    "LFUEvict",
     "LocalCluster",
     "LogMessage",
     "MONOLITHIC_BUILD",
@@ -832,6 +856,7 @@ __all__ = [
     "ParameterStore",
     "Print",
     "PriorityQueue",
+    "ProbabilityFilter",
     "QUANTIZED_DTYPES",
     "QueueBase",
     "RaggedTensor",
@@ -1036,6 +1061,7 @@ __all__ = [
     "get_collection_ref",
     "get_default_graph",
     "get_default_session",
+    "get_embedding_variable",
     "get_local_variable",
     "get_logger",
     "get_seed",

@@ -206,6 +206,30 @@ def _blocks(generator: PhiloxGenerator, start: int, offsets: Array) -> Array:
     return np.concatenate(parts).ravel()
 
 
+def rows_of_ids(seed: int, ids: Array, count: int, distribution: str) -> Array:
+    """``count`` values for each int64 id, which follow from the seed and the id alone: float32 [len(ids), count].
+
+    Args:
+      distribution: ``uniform`` in [0, 1), ``normal``, or ``truncated_normal`` within two deviations.
+    """
+    if not len(ids):
+        return np.empty((0, count), np.float32)
+    generator, offsets = PhiloxGenerator(seed, 0), np.ascontiguousarray(ids).view(np.uint64)
+    blocks = [_blocks(generator, block << 64, offsets).reshape(-1, 4) for block in range(-(-count // 4))]
+    words = np.concatenate(blocks, axis=1)
+    if distribution == "normal":
+        return box_muller32(words.ravel()).reshape(words.shape)[:, :count]
+    values = float32_of(words)[:, :count]
+    if distribution == "uniform":
+        return values
+    # By the quantile function, and not by rejection, so that each value takes one word.
+    from scipy.special import ndtr, ndtri  # scipy is slow to import
+
+    below = ndtr(-2.0)
+    found: Array = ndtri(below + values.astype(np.float64) * (1 - 2 * below)).astype(np.float32)
+    return found
+
+
 def permutation(generator: PhiloxGenerator, size: int) -> Array:
     """A random order of ``range(size)``, by size - 1 swaps with a word each."""
     blocks = -(-(size - 1) // 4)

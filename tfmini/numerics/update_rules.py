@@ -462,6 +462,19 @@ def first_positions(numbers: Array, size: int) -> Any:
     return first[numbers]
 
 
+def rounds_without_repeats(indices: Array, rows: int) -> list[Any]:
+    """Splits positions into rounds that name each row at most once: round k has the k-th mention of each row."""
+    rounds: list[Any] = []
+    left: Any = np.arange(indices.size)
+    while left.size:
+        is_first = first_positions(indices[left], rows) == np.arange(left.size)
+        if not rounds and is_first.all():
+            return [slice(None)]
+        rounds.append(left[is_first])
+        left = left[~is_first]
+    return rounds
+
+
 def scatter_rows(operation: str, rows: Array, indices: Array, updates: Array) -> None:
     """``rows[i] = operation(rows[i], update)`` for each pair of ``indices`` and ``updates``, in order.
 

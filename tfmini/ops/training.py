@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import Node
 from tfmini.numerics import update_rules as rules
-from tfmini.numerics.update_rules import Rule, first_positions, run_blockwise
+from tfmini.numerics.update_rules import Rule, rounds_without_repeats, run_blockwise
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState, update_together
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
@@ -71,7 +71,7 @@ def apply_sparse(
 
     def run(*arrays: Array) -> None:
         _check(arrays, grad, indices, states)
-        for chosen in _without_repeats(indices, arrays[0].shape[0]):
+        for chosen in rounds_without_repeats(indices, arrays[0].shape[0]):
             _update_rows(rule, arrays, grad[chosen], indices[chosen], hyper)
 
     update_together(states, run)
@@ -83,19 +83,6 @@ def _update_rows(rule: Rule, arrays: Sequence[Any], grad: Array, indices: Array,
     run_blockwise(rule, rows, grad, hyper)
     for array, changed in zip(arrays, rows):
         array[indices] = changed
-
-
-def _without_repeats(indices: Array, rows: int) -> list[Any]:
-    """Splits positions into rounds that name each row at most once: round k has the k-th mention of each row."""
-    rounds: list[Any] = []
-    left: Any = np.arange(indices.size)
-    while left.size:
-        is_first = first_positions(indices[left], rows) == np.arange(left.size)
-        if not rounds and is_first.all():
-            return [slice(None)]
-        rounds.append(left[is_first])
-        left = left[~is_first]
-    return rounds
 
 
 def _check(arrays: tuple[Any, ...], grad: Array, indices: Array, states: Sequence[VariableState]) -> None:

@@ -12,6 +12,7 @@ from tfmini.devices import parse
 from tfmini.graph.node import Node
 from tfmini.graph.omission import STAND_IN
 from tfmini.graph.op_types import ops_with
+from tfmini.ops.growing.state import GrowingTableState
 from tfmini.ops.queues.accumulator_state import AccumulatorState
 from tfmini.ops.queues.barrier import MutexState
 from tfmini.ops.queues.queue_state import UNBOUNDED, QueueState
@@ -63,10 +64,10 @@ def contents(worker: Worker) -> Iterator[Any]:
 
 
 def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
-    """The variables, the largest first."""
+    """The variables, and the tables that grow, the largest first."""
     found = []
     for state in contents(worker):
-        if isinstance(state, VariableState):
+        if isinstance(state, (VariableState, GrowingTableState)):
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
     return sorted(found, key=lambda each: (-each.bytes, each.name))

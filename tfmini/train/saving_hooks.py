@@ -46,13 +46,17 @@ def record_graph(graph: Graph, directory: str | None, writer: FileWriter | None,
         writer.add_meta_graph(export_meta_graph(graph=graph, graph_def=graph_def, saver_def=saver_def))
 
 
-def save_checkpoint(session: BaseSession, saver: Saver, path: str | None, step: Any, writer: FileWriter | None) -> None:
+def save_checkpoint(
+    session: BaseSession, saver: Saver, path: str | None, step: Any, writer: FileWriter | None, adds: bool = False
+) -> None:
     """Saves a checkpoint, and notes it in an event file if there is one.
 
     Args:
       step: the value of the global step, or the tensor.
+      adds: whether tables that grow add their changes to the latest checkpoint.
     """
-    saver.save(session, path, global_step=step)
+    save = saver.incremental_save if adds else saver.save
+    save(session, path, global_step=step)
     if writer:
         value = step if isinstance(step, int) else global_step(session, step)
         note = protos.SessionLog(status=protos.SessionLog.CHECKPOINT, checkpoint_path=path)
@@ -87,6 +91,8 @@ class CheckpointSaverHook(SessionRunHook):
       checkpoint_basename: the files are ``<checkpoint_dir>/<checkpoint_basename>-<step>``.
       scaffold: provides the Saver in place of ``saver``.
       listeners: the listeners to notify.
+      incremental_save_secs: seconds between checkpoints for which tables that grow save only what has changed, between
+        the others (DeepRec's name; see `Saver.incremental_save`).
 
     Raises:
       ValueError: when not exactly one period is given, or both saver and scaffold are.
@@ -101,6 +107,7 @@ class CheckpointSaverHook(SessionRunHook):
         checkpoint_basename: str = "model.ckpt",
         scaffold: Any = None,
         listeners: Sequence[CheckpointSaverListener] | None = None,
+        incremental_save_secs: float | None = None,
     ) -> None:
         _log.info("Create CheckpointSaverHook.")
         if saver is not None and scaffold is not None:
@@ -110,6 +117,8 @@ class CheckpointSaverHook(SessionRunHook):
         self._save_path = os.path.join(checkpoint_dir, checkpoint_basename)
         self._scaffold = scaffold
         self._timer = SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)
+        between = incremental_save_secs
+        self._between = None if between is None else SecondOrStepTimer(every_secs=between)
         self._listeners = list(listeners or ())
         self._steps_per_run = 1
 
@@ -126,6 +135,9 @@ class CheckpointSaverHook(SessionRunHook):
         step = int(session.run(self._global_step_tensor))
         # Not in `begin`, since the hooks after this one may still add to the graph.
         record_graph(get_default_graph(), self._checkpoint_dir, self._summary_writer, self._get_saver())
+        if self._between is not None:
+            self._get_saver().track_changes()
+            self._between.update_last_triggered_step(step)
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
@@ -133,13 +145,16 @@ class CheckpointSaverHook(SessionRunHook):
         return SessionRunArgs(self._global_step_tensor)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        if not self._timer.should_trigger_for_step(int(run_values.results) + self._steps_per_run):
+        timers = [timer for timer in (self._timer, self._between) if timer is not None]
+        if not any(t.should_trigger_for_step(int(run_values.results) + self._steps_per_run) for t in timers):
             return
         # The fetched value is from before the step; the saved variables are from after it.
         step = int(run_context.session.run(self._global_step_tensor))
-        if self._timer.should_trigger_for_step(step):
-            self._timer.update_last_triggered_step(step)
-            if self._save(run_context.session, step):
+        is_whole = self._timer.should_trigger_for_step(step)
+        if is_whole or self._between is not None and self._between.should_trigger_for_step(step):
+            for timer in timers if is_whole else timers[1:]:
+                timer.update_last_triggered_step(step)
+            if self._save(run_context.session, step, adds=not is_whole):
                 run_context.request_stop()
 
     def end(self, session: BaseSession) -> None:
@@ -149,12 +164,12 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             listener.end(session, last_step)
 
-    def _save(self, session: BaseSession, step: int) -> bool:
+    def _save(self, session: BaseSession, step: int, adds: bool = False) -> bool:
         """Saves a checkpoint; returns whether a listener requested the end of training."""
         _log.info("Saving checkpoints for %d into %s.", step, self._save_path)
         for listener in self._listeners:
             listener.before_save(session, step)
-        save_checkpoint(session, self._get_saver(), self._save_path, step, self._summary_writer)
+        save_checkpoint(session, self._get_saver(), self._save_path, step, self._summary_writer, adds)
         should_stop = False
         for listener in self._listeners:
             if listener.after_save(session, step):

@@ -27,6 +27,7 @@ from tfmini.ops.math.sums import clip_by_norm
 from tfmini.ops.math.unary import pow as power
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.sparse.functions import sparse_fill_empty_rows, sparse_reshape, sparse_retain
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.shapes import merge_raw
 
@@ -62,9 +63,21 @@ def embedding_lookup(
         return _clipped(_from_parts(tables, ids, partition_strategy, scope), ids, max_norm)
 
 
-def _strategy(params: TensorLike, asked: str) -> str:
-    """The model took a table that a plan has cut for a whole one, whose row i belongs to id i."""
+def _strategy(params: Any, asked: str) -> str:
+    """The strategy by which a table was cut, if it is not the one asked for.
+
+    The model took a table that a plan has cut for a whole one, whose row i belongs to id i. Tables that grow know ids
+    and not row numbers; each part has the ids of one remainder.
+    """
+    if _grows(params):
+        return "ids"
     return "div" if isinstance(params, PartitionedVariable) and params._by_plan else asked
+
+
+def _grows(params: Any) -> bool:
+    """Whether it is a table of `tf.get_embedding_variable`, or its parts."""
+    first = params[0] if isinstance(params, (list, tuple)) and params else params
+    return isinstance(first, Variable) and first.op.type == "KvVarHandleOp"
 
 
 def _tables(params: TensorLike) -> list[Any]:
@@ -88,7 +101,9 @@ def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Ten
     count = len(tables)
     flat = reshape(ids, [-1])
     positions = number_range(size(flat))
-    if strategy == "mod":
+    if strategy == "ids":
+        assigned, local = floormod(flat, count), flat
+    elif strategy == "mod":
         assigned, local = floormod(flat, count), floordiv(flat, count)
     elif strategy == "div":
         assigned, local = _contiguous(tables, flat)

@@ -7,6 +7,7 @@ variable of which this is a part; initializers that depend on the size use that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,7 +122,30 @@ class Constant(Initializer):
         return make_constant(self.value, dtype=self._type(dtype), shape=shape, verify_shape=verify)
 
 
-class RandomUniform(Initializer):
+Distribution = tuple[str, Any, Any]
+_DRAWS: dict[str, Callable[..., Tensor]] = {
+    "uniform": random_values.random_uniform,
+    "normal": random_values.random_normal,
+    "truncated_normal": random_values.truncated_normal,
+}
+
+
+class RandomInitializer(Initializer):
+    """Base of the initializers that draw each number from one distribution."""
+
+    seed: int | None
+
+    def drawn_from(self, shape: Any) -> Distribution:
+        """The distribution for a variable of this shape: ``uniform`` with its bounds, or ``normal`` or
+        ``truncated_normal`` with mean and standard deviation."""
+        raise NotImplementedError
+
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
+        name, first, second = self.drawn_from(shape if partition_info is None else partition_info.full_shape)
+        return _DRAWS[name](shape, first, second, self._type(dtype), seed=self.seed)
+
+
+class RandomUniform(RandomInitializer):
     """Uniform in ``[minval, maxval)`` (``tf.random_uniform_initializer``)."""
 
     _SETTINGS = ("minval", "maxval", "seed")
@@ -133,13 +157,11 @@ class RandomUniform(Initializer):
         self.minval, self.maxval, self.seed = minval, maxval, seed
         self.dtype = dtypes.as_dtype(dtype)
 
-    def __call__(
-        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
-    ) -> Tensor:
-        return random_values.random_uniform(shape, self.minval, self.maxval, self._type(dtype), seed=self.seed)
+    def drawn_from(self, shape: Any) -> Distribution:
+        return "uniform", self.minval, self.maxval
 
 
-class RandomNormal(Initializer):
+class RandomNormal(RandomInitializer):
     """Normal (``tf.random_normal_initializer``).
 
     Args:
@@ -157,10 +179,8 @@ class RandomNormal(Initializer):
         self.mean, self.stddev, self.seed = mean, stddev, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(
-        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
-    ) -> Tensor:
-        return random_values.random_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+    def drawn_from(self, shape: Any) -> Distribution:
+        return "normal", self.mean, self.stddev
 
 
 class TruncatedNormal(RandomNormal):
@@ -172,13 +192,11 @@ class TruncatedNormal(RandomNormal):
       dtype: a float type, unless the variable has one.
     """
 
-    def __call__(
-        self, shape: ShapeLike | TensorLike, dtype: DTypeLike | None = None, partition_info: PartOf | None = None
-    ) -> Tensor:
-        return random_values.truncated_normal(shape, self.mean, self.stddev, self._type(dtype), seed=self.seed)
+    def drawn_from(self, shape: Any) -> Distribution:
+        return "truncated_normal", self.mean, self.stddev
 
 
-class UniformUnitScaling(Initializer):
+class UniformUnitScaling(RandomInitializer):
     """Uniform, with the width that preserves the scale of a layer's input (``tf.uniform_unit_scaling_initializer``)."""
 
     _SETTINGS = ("factor", "seed")
@@ -187,14 +205,13 @@ class UniformUnitScaling(Initializer):
         self.factor, self.seed = factor, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
-        whole = shape if partition_info is None else partition_info.full_shape
-        inputs = max(1.0, math.prod(float(d) for d in whole[:-1]))
+    def drawn_from(self, shape: Any) -> Distribution:
+        inputs = max(1.0, math.prod(float(d) for d in shape[:-1]))
         limit = math.sqrt(3 / inputs) * self.factor
-        return random_values.random_uniform(shape, -limit, limit, self._type(dtype), seed=self.seed)
+        return "uniform", -limit, limit
 
 
-class VarianceScaling(Initializer):
+class VarianceScaling(RandomInitializer):
     """Random, with variance ``scale / n``, where n is the layer's fan (``tf.variance_scaling_initializer``).
 
     Args:
@@ -228,18 +245,16 @@ class VarianceScaling(Initializer):
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
         self.dtype = _float_type(dtype)
 
-    def __call__(self, shape: Any, dtype: DTypeLike | None = None, partition_info: PartOf | None = None) -> Tensor:
-        dtype = self._type(dtype)
-        fan_in, fan_out = fans(shape if partition_info is None else partition_info.full_shape)
+    def drawn_from(self, shape: Any) -> Distribution:
+        fan_in, fan_out = fans(shape)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
             limit = math.sqrt(3.0 * variance)
-            return random_values.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
+            return "uniform", -limit, limit
         if self.distribution == "untruncated_normal":
-            return random_values.random_normal(shape, 0.0, math.sqrt(variance), dtype, seed=self.seed)
-        stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
-        return random_values.truncated_normal(shape, 0.0, stddev, dtype, seed=self.seed)
+            return "normal", 0.0, math.sqrt(variance)
+        return "truncated_normal", 0.0, math.sqrt(variance) / _TRUNCATED_STDDEV
 
 
 def fans(shape: Any) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from tfmini.graph.meta_graph import import_scoped_meta_graph, register_proto_fun
 from tfmini.graph.names import GraphKeys, prepend_name_scope, strip_name_scope
 from tfmini.graph.op_types import VARIABLE_OPS, ops_with
 from tfmini.journal import RESTORED, journal
+from tfmini.ops.growing.checkpoints import bases
 from tfmini.protos import MetaGraphDef
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
@@ -26,7 +27,14 @@ from tfmini.shapes import format_raw
 from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing.graph_files import NewCheckpointReader, as_meta_graph
 from tfmini.train.checkpointing.object_graph import keys_by_name, renamed_saveables
-from tfmini.train.checkpointing.saver_builder import V1, V2, BaseSaverBuilder, BulkSaverBuilder, all_saveables
+from tfmini.train.checkpointing.saver_builder import (
+    V1,
+    V2,
+    BaseSaverBuilder,
+    BulkSaverBuilder,
+    GrowingTableSaveable,
+    all_saveables,
+)
 from tfmini.train.global_steps import global_step as value_of_step
 
 _FORWARDS, _RESTORES = ops_with("forwards"), ops_with("checkpoint")
@@ -54,6 +62,7 @@ class Saver:
       pad_step_number: write step numbers with at least eight digits.
       save_relative_paths: write paths relative to the directory in the state file.
       filename: the default value of the file name tensor.
+      incremental_save_restore: let tables that grow track their changes, for `incremental_save` (DeepRec's name).
 
     Raises:
       TypeError, ValueError: when an item cannot be saved, or there is nothing to save.
@@ -76,6 +85,7 @@ class Saver:
         pad_step_number: bool = False,
         save_relative_paths: bool = False,
         filename: str | None = None,
+        incremental_save_restore: bool = False,
     ) -> None:
         if defer_build and var_list:
             raise ValueError(
@@ -102,6 +112,8 @@ class Saver:
         self._written: set[str] = set()  # prefixes; others come from a state file
         self._next_checkpoint_time = math.inf
         self._of_objects: Saver | None = None
+        self._is_incremental = incremental_save_restore
+        self._latest_save: tuple[str, list[Any]] | None = None  # a complete checkpoint, and the marks of its tables
         if not defer_build:
             self.build()
         if self.saver_def is not None:
@@ -236,10 +248,17 @@ class Saver:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
     def _delete_old(self, directory: str, meta_graph_suffix: str) -> None:
-        """Removes the excess checkpoint, unless it is the next one to preserve."""
+        """Removes the excess checkpoints but those to which kept ones only add."""
         if not self._checkpoints_to_be_deleted:
             return
-        path, made = self._checkpoints_to_be_deleted.pop(0)
+        needed = {base for kept in self.last_checkpoints for base in bases(kept)} if self._is_incremental else set()
+        excess = [old for old in self._checkpoints_to_be_deleted if old[0] not in needed]
+        self._checkpoints_to_be_deleted = [old for old in self._checkpoints_to_be_deleted if old[0] in needed]
+        for path, made in excess:
+            self._delete(path, made, directory, meta_graph_suffix)
+
+    def _delete(self, path: str, made: float, directory: str, meta_graph_suffix: str) -> None:
+        """Removes a checkpoint, unless it is the next one to preserve."""
         if made > self._next_checkpoint_time:
             self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
             return
@@ -304,6 +323,38 @@ class Saver:
                 self.export_meta_graph(path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info)
         return saved
 
+    def track_changes(self) -> None:
+        """From the next checkpoint on, tables that grow track their changes; as ``incremental_save_restore`` does."""
+        self._is_incremental = True
+
+    def incremental_save(
+        self, sess: BaseSession, save_path: Any, global_step: TensorLike | None = None, **kwargs: Any
+    ) -> str | None:
+        """Saves a checkpoint whose tables that grow hold only what has changed since this Saver's latest one.
+
+        It is restored as any other: `restore` reads the earlier checkpoints, too, and they stay until no kept
+        checkpoint needs them. Variables are saved whole. A table is saved whole if nothing is known of its changes: in
+        the first checkpoint of this Saver, after a restart of its task, and when that is smaller.
+
+        Args:
+          sess, save_path, global_step, **kwargs: as for `save`.
+
+        Returns:
+          As `save`.
+
+        Raises:
+          ValueError: the Saver was made without ``incremental_save_restore``; otherwise as `save`.
+        """
+        if not self._is_incremental:
+            raise ValueError("incremental_save needs a tf.train.Saver(incremental_save_restore=True).")
+        self._adds = True
+        try:
+            return self.save(sess, save_path, global_step, **kwargs)
+        finally:
+            self._adds = False
+
+    _adds = False  # whether the save that runs adds to the latest one
+
     def _prefix(self, sess: BaseSession, save_path: str, global_step: Any, latest_filename: str) -> str:
         if os.path.split(latest_filename)[0]:
             raise ValueError("'latest_filename' must not contain path components")
@@ -319,12 +370,30 @@ class Saver:
 
     def _run_save(self, sess: BaseSession, save_path: str, prefix: str) -> str:
         try:
-            saved = sess.run(self.saver_def.save_tensor_name, {self.saver_def.filename_tensor_name: prefix})
+            feeds = {self.saver_def.filename_tensor_name: prefix, **self._feeds_of_tables(prefix)}
+            marks = [table.mark for table in self._tables]
+            saved, marks = sess.run([self.saver_def.save_tensor_name, marks], feeds)
+            self._latest_save = prefix, marks
         except (errors.FailedPreconditionError, errors.NotFoundError):
             if not os.path.isdir(os.path.dirname(local_path(save_path)) or "."):
                 raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
             raise
         return saved.decode() if isinstance(saved, bytes) else str(saved)
+
+    @property
+    def _tables(self) -> Sequence[GrowingTableSaveable]:
+        return self._builder.tables if self._builder is not None else ()
+
+    def _feeds_of_tables(self, prefix: str) -> dict[Any, Any]:
+        """What tells the tables what to save."""
+        tables = self._tables if self._is_incremental else ()
+        latest, marks = self._latest_save or ("", [])
+        is_beside = latest and os.path.dirname(latest) == os.path.dirname(prefix)
+        # A checkpoint that replaces one of its own bases would be lost with it.
+        if self._adds and is_beside and prefix not in (latest, *bases(latest)):
+            base = os.path.basename(latest)
+            return {t.since: mark for t, mark in zip(tables, marks)} | {t.base: base for t in tables}
+        return {table.since: np.zeros(2, np.int64) for table in tables}
 
     def _write_state(self, directory: str, saved: str, latest_filename: str, meta_graph_suffix: str) -> None:
         self._record(saved)

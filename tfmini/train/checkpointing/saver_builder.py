@@ -22,6 +22,9 @@ from tfmini.ops.array.identity import identity, placeholder_with_default
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.control import group, with_dependencies
+from tfmini.ops.growing import checkpoints as growing_checkpoints
+from tfmini.ops.growing.state import UNMARKED
+from tfmini.ops.growing.variable import EmbeddingParts, EmbeddingVariable
 from tfmini.ops.io import checkpoint_ops
 from tfmini.ops.string_ops import string_join
 from tfmini.ops.variables.assignment import assign
@@ -88,6 +91,10 @@ class SaveableObject:
     def optional_restore(self) -> bool:
         return False
 
+    def restore_from(self, prefix: Tensor) -> Operation | None:
+        """An op that restores the object from the files of a checkpoint; None: they are read for `restore`."""
+        return None
+
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
         """An op that assigns the restored values to the object.
 
@@ -138,6 +145,35 @@ class ResourceVariableSaveable(SaveableObject):
             return assign_variable(self.handle_op, value)
 
 
+class GrowingTableSaveable(SaveableObject):
+    """The saveable of a table that grows, or of a part: all rows, or those that changed since another checkpoint.
+
+    Attributes:
+      since: fed with the mark that the table gave to the other checkpoint; see `GrowingTableState.dump`.
+      base: fed with the name of the other checkpoint.
+      mark: the mark of what is saved.
+    """
+
+    def __init__(self, table: EmbeddingVariable, name: str) -> None:
+        with name_scope("save_table"), colocate_with(table.op):
+            self.since = placeholder_with_default(UNMARKED, shape=[2], name="since")
+            self.base = placeholder_with_default("", shape=[], name="base")
+            found: Any = growing_checkpoints.dump(table.handle, self.since, self.base, dtype=table.dtype, name="Dump")
+        self.mark: Tensor = found.mark
+        parts = growing_checkpoints.PARTS.items()
+        specs = [SaveSpec(getattr(found, field), "", f"{name}-{suffix}") for field, suffix in parts]
+        super().__init__(table, specs, name)
+        self._device = table.device
+
+    def restore_from(self, prefix: Tensor) -> Operation:
+        table = self.op
+        with colocate_with(table.op):
+            return growing_checkpoints.restore(  # type: ignore[no-any-return]
+                table.handle, prefix, table.initial_value, table.unadmitted, table_name=table.whole_name,
+                part=table.part, parts=table.parts,
+            )  # fmt: skip
+
+
 def _reader(variable: BaseResourceVariable) -> Callable[[], Tensor]:
     def read() -> Tensor:
         with device(variable.device):
@@ -176,6 +212,11 @@ def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:
         )
     if isinstance(item, SaveableObject):
         yield item
+    elif isinstance(item, EmbeddingVariable):
+        yield GrowingTableSaveable(item, name)
+    elif isinstance(item, EmbeddingParts):
+        for part in item:
+            yield GrowingTableSaveable(part, f"{name}/part_{part.part}")
     elif isinstance(item, (list, tuple, PartitionedVariable)):
         yield from _slices(list(item), name)
     elif isinstance(item, BaseResourceVariable):
@@ -242,8 +283,10 @@ def _add_slice(found: dict[str, Any], name: str, part: Variable) -> None:
 
 
 def _named(item: Any) -> tuple[str, Any]:
-    if isinstance(item, PartitionedVariable):
+    if isinstance(item, (PartitionedVariable, EmbeddingParts)):
         return item.name, item
+    if isinstance(item, EmbeddingVariable):
+        return item.op.name, item
     is_resource = isinstance(item, BaseResourceVariable)
     value = item._graph_element if is_resource else _tensor_of(item, "Variable to save is not a")
     source: Operation = value.op.inputs[0].op if value.op.type == "ReadVariableOp" else value.op
@@ -291,6 +334,7 @@ class BaseSaverBuilder:
 
     def __init__(self, write_version: int = V2) -> None:
         self._write_version = write_version
+        self.tables: list[GrowingTableSaveable] = []
 
     def save_op(self, filename_tensor: Tensor, saveables: list[_Saveable]) -> Operation:
         """An op that saves ``saveables`` with the prefix that ``filename_tensor`` holds.
@@ -347,6 +391,7 @@ class BaseSaverBuilder:
           TypeError, ValueError: when an item cannot be saved, or not under its name.
         """
         saveables = validated_saveables(names_to_saveables)
+        self.tables = [saveable for saveable in saveables if isinstance(saveable, GrowingTableSaveable)]
         with name_scope(name, "save", [_element(saveable) for saveable in saveables]):
             target = placeholder_with_default(filename or "model", shape=(), name="filename")
             target = placeholder_with_default(target, shape=(), name="Const")
@@ -405,8 +450,10 @@ class BaseSaverBuilder:
         shard: int = -1,
         name: str = "restore_all",
     ) -> Operation:
-        tensors = self.bulk_restore(target, saveables, shard, sequentially)
-        assigned = []
+        made = [(saveable, saveable.restore_from(target)) for saveable in saveables]
+        saveables = [saveable for saveable, restored in made if restored is None]
+        assigned: list[Any] = [restored for _, restored in made if restored is not None]
+        tensors = self.bulk_restore(target, saveables, shard, sequentially) if saveables else []
         position = 0
         for saveable in saveables:
             count = len(saveable.specs)
@@ -442,6 +489,8 @@ class BulkSaverBuilder(BaseSaverBuilder):
 def _element(saveable: SaveableObject) -> Any:
     """The graph element of a saveable, or None."""
     op = saveable.op
+    if isinstance(op, EmbeddingVariable):
+        return op.handle
     return op if isinstance(op, (Tensor, Operation)) or hasattr(op, "_as_graph_element") else None
 
 

@@ -22,12 +22,16 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.growing import ops as growing_ops
+from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.math import unary as math_unary
 from tfmini.ops.training import UpdateOps
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import constant_initializer, ones_initializer
 from tfmini.ops.variables.resource_ops import resource_scatter_ops
-from tfmini.train.optimizers.optimizer import MixIn, Optimizer, is_resource, state_of
+from tfmini.train.optimizers.optimizer import MixIn, Optimizer, is_resource, of_fixed_size, state_of
+
+_RULE_ATTRS = {"update_slots": True}  # the defaults of attrs that are not False
 
 
 class FusedUpdates(MixIn):
@@ -41,12 +45,14 @@ class FusedUpdates(MixIn):
       _slot_inputs: input of the ops -> slot, by default of zeros.
       _tensor_inputs: input of the ops -> hyper-parameter.
       _gradient_input: the input of the dense ops for the gradient.
+      _slot_fills: slot -> what it has at first, if that is not 0, for the rows of tables that grow.
     """
 
     _ops: UpdateOps
     _slot_inputs: Mapping[str, str] = {}
     _tensor_inputs: Mapping[str, str] = {}
     _gradient_input = "grad"
+    _slot_fills: Mapping[str, float] = {}
 
     def __init__(self, use_locking: bool, name: str, hyper: Mapping[str, Any]) -> None:
         super().__init__(use_locking, name)
@@ -65,7 +71,7 @@ class FusedUpdates(MixIn):
         self._tensors = {name: self._hyper_parameter(value, name) for name, value in self._hyper.items()}
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             for slot in self._slot_inputs.values():
                 self._zeros_slot(v, slot, self._name)
 
@@ -89,6 +95,21 @@ class FusedUpdates(MixIn):
                 inputs[name] = operand if name == "global_step" else cast(operand, dtype)
         result = handle(**inputs, use_locking=self._use_locking, **self._attrs())
         return result if is_resource(var) else result.op  # type: ignore[no-any-return]
+
+    def _apply_to_rows(self, grad: IndexedSlices, var: EmbeddingVariable, step: Any) -> Operation:
+        update = self._ops.resource_dense.name.removeprefix("ResourceApply")
+        found = growing_ops.updates().get(update)
+        if found is None:
+            return super()._apply_to_rows(grad, var, step)  # type: ignore[no-any-return]
+        _, attr, inputs, states = found
+        operands = self._operands(var)
+        slots = [operands[name] for name in inputs[1:states]]
+        numbers = [name for name in inputs[states:] if name != self._gradient_input]
+        return var.apply_update(
+            update, {f"{self._name}/{slot}": self._slot_fills.get(slot, 0.0) for slot in slots}, grad.indices,
+            grad.values, [cast(operands[name], var.dtype) for name in numbers], step,
+            self._attrs().get(attr, _RULE_ATTRS.get(attr, False)),
+        )  # fmt: skip
 
     def _apply_dense(self, grad: Tensor, var: Variable) -> Operation:
         return self._fused_update(self._ops.dense, var, **{self._gradient_input: grad})
@@ -202,9 +223,10 @@ class AdagradOptimizer(FusedUpdates, Optimizer):
         _check_initial_accumulator(initial_accumulator_value)
         super().__init__(use_locking, name, {"learning_rate": learning_rate})
         self._initial_accumulator_value = initial_accumulator_value
+        self._slot_fills = {"accumulator": initial_accumulator_value}
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             dtype = v.dtype.base_dtype
             if v.get_shape().is_fully_defined():
                 initializer: Any = constant_initializer(self._initial_accumulator_value, dtype=dtype)
@@ -264,7 +286,7 @@ class AdagradDAOptimizer(FusedUpdates, Optimizer):
         self._next_step: Any = None
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             zeros, squares = self._filled(v, 0.0), self._filled(v, self._initial)
             self._get_or_make_slot(v, zeros, "gradient_accumulator", self._name)
             self._get_or_make_slot(v, squares, "gradient_squared_accumulator", self._name)
@@ -338,12 +360,13 @@ class RMSPropOptimizer(FusedUpdates, Optimizer):
         hyper = {"learning_rate": learning_rate, "decay": decay, "momentum": momentum, "epsilon": epsilon}
         super().__init__(use_locking, name, hyper)
         self._centered = centered
+        self._slot_fills = {"rms": 1.0}
         self._ops = training_ops.centered_rms_prop if centered else training_ops.rms_prop
         if centered:
             self._slot_inputs = {**self._slot_inputs, "mg": "mg"}
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             dtype = v.dtype.base_dtype
             if v.get_shape().is_fully_defined():
                 ones: Any = ones_initializer(dtype=dtype)
@@ -411,11 +434,12 @@ class FtrlOptimizer(FusedUpdates, Optimizer):
         self._ops = training_ops.ftrl_v2 if shrinks else training_ops.ftrl
         if shrinks:
             self._tensor_inputs = {**self._tensor_inputs, "l2_shrinkage": "l2_shrinkage_regularization_strength"}
+        self._slot_fills = {"accum": initial_accumulator_value}
         self._accum_name = accum_name or name
         self._linear_name = linear_name or name
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             initial = self._filled(v, self._initial_accumulator_value)
             self._get_or_make_slot(v, initial, "accum", self._accum_name)
             self._zeros_slot(v, "linear", self._linear_name)
@@ -493,9 +517,10 @@ class ProximalAdagradOptimizer(FusedUpdates, Optimizer):
         }
         super().__init__(use_locking, name, hyper)
         self._initial_accumulator_value = initial_accumulator_value
+        self._slot_fills = {"accumulator": initial_accumulator_value}
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
-        for v in var_list:
+        for v in of_fixed_size(var_list):
             initial = self._filled(v, self._initial_accumulator_value)
             self._get_or_make_slot(v, initial, "accumulator", self._name)
 

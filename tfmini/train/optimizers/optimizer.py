@@ -37,6 +37,7 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.gradients import gradients
+from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.math import segments as math_segments
 from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable, trainable_variables
@@ -44,6 +45,7 @@ from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
 from tfmini.out_of_scope import Advising
 from tfmini.shapes import TensorShape
+from tfmini.train.global_steps import get_global_step
 
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
@@ -72,6 +74,7 @@ class Optimizer(Advising):
     # A slot gives the instances a layout of their own. So Python takes this class for the `__base__` of an optimizer
     # that has a mix-in before it (`FusedUpdates`), and libraries find tf.train's optimizers by `__base__`.
     __slots__ = ("__dict__", "__weakref__", "_slots")
+    _global_step_of_rows: Any = None  # of the latest `apply_gradients`
 
     # Which gradients must be computed before one is applied: none, those of the same op, all of the graph.
     GATE_NONE = 0
@@ -194,6 +197,7 @@ class Optimizer(Advising):
             raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
         with init_scope():
             self._create_slots(with_gradient)
+        self._global_step_of_rows = get_global_step() if global_step is None else global_step
         with name_scope(self._name if name is None else name) as scope:
             self._prepare()
             updates = [self._update(grad, var) for grad, var in pairs if grad is not None]
@@ -212,6 +216,8 @@ class Optimizer(Advising):
         with name_scope("update_" + var.op.name), colocate_with(var):
             if not isinstance(var, Variable):
                 raise NotImplementedError(f"Trying to update a Tensor {var}: give the variable itself in var_list.")
+            if isinstance(var, EmbeddingVariable):
+                return self._update_rows(grad, var)
             if isinstance(grad, IndexedSlices):
                 return self._sparse_update(grad, var)
             apply = self._resource_apply_dense if is_resource(var) else self._apply_dense
@@ -227,6 +233,17 @@ class Optimizer(Advising):
         if is_resource(var):
             return self._resource_apply_sparse_duplicate_indices(grad.values, var, grad.indices)
         return self._apply_sparse_duplicate_indices(grad, var)
+
+    def _update_rows(self, grad: Tensor | IndexedSlices, var: EmbeddingVariable) -> Any:
+        if not isinstance(grad, IndexedSlices):
+            raise ValueError(f"The gradient of the table {var.name!r} must be IndexedSlices of ids, not {grad}.")
+        step = self._global_step_of_rows
+        if step is None and var.settings.steps_to_live:
+            raise ValueError(
+                f"The rows of the table {var.name!r} have an age (GlobalStepEvict): give minimize or apply_gradients a"
+                " global_step, such as tf.train.get_or_create_global_step()."
+            )
+        return self._apply_to_rows(sum_duplicates(grad), var, 0 if step is None else step)
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -328,6 +345,13 @@ class Optimizer(Advising):
         """Updates a resource variable with a sparse gradient whose indices are distinct."""
         method = "_resource_apply_sparse(self, grad, handle, indices)"
         raise self._unwritten(handle, "a sparse gradient", method)
+
+    def _apply_to_rows(self, grad: IndexedSlices, var: EmbeddingVariable, step: Any) -> Any:
+        """Updates rows of a table that grows; the ids are distinct, and ``step`` is the global step."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot update the table {var.op.name!r}, which grows. The optimizers of tf.train"
+            " whose update is one op can, such as GradientDescent, Adagrad, Adam and Ftrl."
+        )
 
     def _unwritten(self, var: Variable, gradient: str, method: str) -> NotImplementedError:
         kind = "resource variable" if is_resource(var) else "variable"
@@ -466,7 +490,17 @@ GradAndVar = tuple[Any, Any]
 
 def is_resource(variable: Variable) -> bool:
     """Whether a variable is a resource variable (rather than a reference variable)."""
-    return bool(variable.op.type == "VarHandleOp")
+    return bool(variable.op.type == "VarHandleOp") or grows(variable)
+
+
+def grows(variable: Variable) -> bool:
+    """Whether a variable is a table of `tf.get_embedding_variable`, or a part of one."""
+    return isinstance(variable, EmbeddingVariable)
+
+
+def of_fixed_size(var_list: Iterable[Any]) -> list[Any]:
+    """The variables but tables, which keep the slots of their rows themselves."""
+    return [v for v in var_list if not grows(v)]
 
 
 def state_of(variable: Any) -> Tensor:

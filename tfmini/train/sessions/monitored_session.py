@@ -474,6 +474,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     max_wait_secs: float | None = 7200,
     save_checkpoint_steps: int | None = USE_DEFAULT,
     summary_dir: str | None = None,
+    save_incremental_checkpoint_secs: float | None = None,
 ) -> MonitoredSession:
     """A monitored session for training (``tf.train.MonitoredTrainingSession``).
 
@@ -496,6 +497,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
       max_wait_secs: seconds that a worker waits for the chief.
       save_checkpoint_steps: global steps between checkpoints.
       summary_dir: directory of the summaries; default: ``checkpoint_dir``.
+      save_incremental_checkpoint_secs: as in `CheckpointSaverHook`.
     """
     scaffold = scaffold or Scaffold()
     if not is_chief:
@@ -510,7 +512,9 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         all_hooks.append(SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold))
     steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
     if checkpoint_dir and (_positive(steps) or _positive(secs)):
-        all_hooks.append(CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold))
+        between = save_incremental_checkpoint_secs
+        hook = CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold, incremental_save_secs=between)
+        all_hooks.append(hook)
     chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
     return MonitoredSession(chief, all_hooks + list(hooks or ()), stop_grace_period_secs)
 

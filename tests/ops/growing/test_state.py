@@ -1,0 +1,145 @@
+"""The state of growing tables: against a dictionary, and its memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ops.growing.reference import PLAIN, VARIANTS, Comparison
+from tfmini import dtypes, errors
+from tfmini.numerics.id_rows import IdRows
+from tfmini.ops.growing.state import UNMARKED, GrowingTableState, Settings
+
+
+@given(st.sampled_from(VARIANTS), st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_a_table_does_what_a_dictionary_does(variant: Settings, seed: int) -> None:
+    comparison = Comparison(variant, seed)
+    for _ in range(60):
+        comparison.run()
+
+
+def table(width: int = 2, **changes: object) -> GrowingTableState:
+    found = GrowingTableState("t", "", dtypes.float32, width, PLAIN._replace(**changes))  # type: ignore[arg-type]
+    found.initialize(np.zeros((1, width), np.float32), np.float32(0))
+    return found
+
+
+def test_a_row_follows_from_its_seed_and_id_alone() -> None:
+    ids = np.array([3, -3, 2**62, 0])
+    one, other = table(), table()
+    other.lookup(np.arange(100), insert=True)
+    rows = one.lookup(ids, insert=True)
+    np.testing.assert_array_equal(rows, other.lookup(ids[::-1], insert=True)[::-1])
+    assert len(np.unique(rows)) == rows.size
+    assert (rows != table(seed=6).lookup(ids, insert=True)).all()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "mean", "deviation", "bounds"),
+    [
+        ("uniform", 1.5, 1 / np.sqrt(12), (1, 2)),
+        ("normal", 1, 2, (-20, 20)),
+        ("truncated_normal", 1, 2 * 0.8796, (-3, 5)),
+    ],
+)
+def test_distributions(distribution: str, mean: float, deviation: float, bounds: tuple[float, float]) -> None:
+    rows = table(5, distribution=distribution, low=1.0, high=2.0).lookup(np.arange(20_000) * 7 - 999, insert=False)
+    assert rows.mean() == pytest.approx(mean, abs=0.03)
+    assert rows.std() == pytest.approx(deviation, rel=0.02)
+    assert bounds[0] <= rows.min() and rows.max() <= bounds[1]
+
+
+def test_a_lookup_without_insertion_changes_nothing() -> None:
+    found = table()
+    rows = found.lookup(np.array([4, 5]), insert=False)
+    assert len(found) == 0
+    np.testing.assert_array_equal(rows, found.lookup(np.array([4, 5]), insert=True))
+    assert len(found) == 2
+
+
+def test_a_sketch_admits_what_has_come_often_and_little_else() -> None:
+    found = table(filter_freq=3, filter_size=1000, false_positives=0.01)
+    rare, frequent = np.arange(1000), np.arange(5000, 5100)
+    found.lookup(rare, insert=True)
+    for _ in range(3):
+        found.lookup(frequent, insert=True)
+    keys = found.content().keys
+    assert set(frequent) <= set(keys)
+    assert len(keys) < 130
+
+
+def test_chance_admits_a_share_of_what_comes() -> None:
+    one, other = table(admit_probability=0.2), table(admit_probability=0.2)
+    for _ in range(2):
+        one.lookup(np.arange(10_000), insert=True)
+        other.lookup(np.arange(10_000), insert=True)
+    np.testing.assert_array_equal(one.content().keys, other.content().keys)
+    assert len(one) == pytest.approx(3600, rel=0.05)  # 1 - 0.8²
+
+
+def test_what_does_not_fit_a_capacity_gets_no_row() -> None:
+    found = table(capacity=4)
+    rows = found.lookup(np.arange(6), insert=True)
+    assert len(found) == 4
+    assert np.count_nonzero(~rows.any(axis=1)) == 2
+    found.lookup(np.array([9]), insert=True)
+    assert len(found) == 4 and 9 in found.content().keys
+
+
+def test_changes_are_forgotten_when_a_whole_table_is_smaller() -> None:
+    found = table(steps_to_live=1)
+    found.lookup(np.arange(2000), insert=True)
+    mark = found.dump(np.zeros(2, np.int64)).mark
+    one = np.array([1])
+    found.update(lambda *_: None, {}, one, np.zeros((1, 2), np.float32), [], 5)
+    found.evict()
+    assert len(found) == 1
+    assert not found.dump(mark).is_change  # 1,999 ids that have gone are more than the one that is left
+
+
+def test_epochs_do_not_run_out() -> None:
+    found = table()
+    found.lookup(np.arange(3), insert=True)
+    content = found.dump(np.zeros(2, np.int64))
+    changes = 0
+    for turn in range(10, 610):
+        found.lookup(np.array([turn]), insert=True)
+        content = found.dump(content.mark)
+        changes += content.is_change
+        assert turn in content.keys
+    assert changes == 600
+
+
+def test_a_mark_of_another_table_gives_all() -> None:
+    found, other = table(), table()
+    for each in (found, other):
+        each.lookup(np.arange(5), insert=True)
+    mark = other.dump(np.zeros(2, np.int64)).mark
+    assert len(found.dump(mark).keys) == 5
+    assert not found.dump(UNMARKED).is_change
+
+
+def test_errors_name_the_table() -> None:
+    found = GrowingTableState("emb", "", dtypes.float32, 2, PLAIN)
+    with pytest.raises(errors.FailedPreconditionError, match="uninitialized table emb"):
+        found.lookup(np.array([1]), insert=True)
+    with pytest.raises(errors.InvalidArgumentError, match="rows of table emb are float32, not float64"):
+        found.check_dtype(dtypes.float64)
+    found.initialize(np.zeros((1, 2), np.float32), np.float32(0))
+    with pytest.raises(errors.InvalidArgumentError, match=r"table emb.*\[1, 3\] for \[1\] ids"):
+        found.update(lambda *_: None, {}, np.array([1]), np.zeros((1, 3), np.float32), [], 0)
+    with pytest.raises(errors.InvalidArgumentError, match=r"shape \[1, 3\] do not fit rows of 2 in emb"):
+        found.initialize(np.zeros((1, 3), np.float32), np.float32(0))
+
+
+def test_memory_is_near_that_of_the_rows() -> None:
+    found = IdRows()
+    found.add_column("values", (16,), np.float32)
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        found.add(random.integers(-(2**63), 2**63 - 1, 5000))
+        if len(found) >= 50_000:
+            assert found.nbytes <= 1.3 * len(found) * 64

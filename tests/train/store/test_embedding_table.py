@@ -1,0 +1,77 @@
+"""Tables that grow, for numpy programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+
+def test_rows_are_pulled_and_pushed() -> None:
+    with tf.ParameterStore(optimizer=tf.train.GradientDescentOptimizer(0.5)) as store:
+        table = tf.EmbeddingTable(store, "t", 3, init=tf.ones_initializer())
+        rows = table.pull([[5, -(2**60)], [7, 5]])
+        assert rows.shape == (2, 2, 3) and (rows == 1).all() and not rows.flags.writeable
+        table.push([5, 7, 5], np.ones((3, 3)))
+        np.testing.assert_array_equal(table.pull([5, 7, 9], insert=False)[:, 0], [0, 0.5, 1])
+        assert len(table) == 3
+        keys, values = table.export()
+        assert dict(zip(keys.tolist(), values[:, 0].tolist())) == {5: 0, -(2**60): 1, 7: 0.5}
+
+
+def work(task: Any) -> None:
+    with tf.ParameterStore(task) as store:
+        table = tf.EmbeddingTable(store, "t", 2, init=tf.zeros_initializer())
+        for turn in range(20):
+            ids = np.arange(10) + turn % 3
+            table.pull(ids)
+            table.push(ids, np.ones((10, 2)))
+        store.barrier()
+
+
+def test_the_pushes_of_all_workers_arrive() -> None:
+    with tf.LocalCluster(ps=2, workers=2) as cluster:
+        cluster.run(work)
+        with tf.ParameterStore(cluster) as store:
+            keys, rows = tf.EmbeddingTable(store, "t", 2, init=tf.zeros_initializer()).export()
+    counts = np.zeros(12)
+    for turn in range(20):
+        counts[turn % 3 : turn % 3 + 10] += 2
+    np.testing.assert_array_equal(rows[np.argsort(keys)], np.repeat(counts[:, None], 2, axis=1))
+
+
+def test_a_checkpoint_goes_from_a_store_to_a_graph_and_on(tmp_path: Path) -> None:
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        table = tf.EmbeddingTable(store, "t", 2)
+        table.pull([1, 2])
+        table.push([1, 2], np.ones((2, 2)))
+        rows, path = table.pull([1, 2]), table.save(str(tmp_path / "m"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_embedding_variable("t", 2)
+        tf.train.Saver().restore(session, path)
+        ids = tf.constant([1, 2], tf.int64)
+        np.testing.assert_array_equal(session.run(tf.nn.embedding_lookup(variable, ids)), rows)
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        table = tf.EmbeddingTable(store, "t", 2)
+        table.restore(path)
+        np.testing.assert_array_equal(table.pull([1, 2]), rows)
+
+
+def test_errors() -> None:
+    with tf.ParameterStore() as store:
+        table = tf.EmbeddingTable(store, "t", 2)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="integers; got float64"):
+            table.pull([1.5])
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Gradients of shape \(1, 3\) for ids of shape \(1,\)"
+        ):
+            table.push([1], np.ones((1, 3)))
+        with pytest.raises(ValueError, match="Table t already exists"):
+            tf.EmbeddingTable(store, "t", 2)
+        option = tf.EmbeddingVariableOption(evict_option=tf.GlobalStepEvict(3))
+        with pytest.raises(ValueError, match="can have no age"):
+            tf.EmbeddingTable(store, "u", 2, option=option)

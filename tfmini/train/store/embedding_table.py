@@ -1,0 +1,175 @@
+"""`tf.EmbeddingTable`: a table that grows, in a `ParameterStore`, for numpy programs.
+
+::
+
+    with tf.ParameterStore(task, optimizer=tf.train.AdagradOptimizer(0.1)) as store:
+        users = tf.EmbeddingTable(store, "users", 16)
+        rows = users.pull(ids)
+        users.push(ids, gradients)
+
+Each parameter server has a part of it, with the ids of one remainder. A call is one step, with one message to each
+parameter server and one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes, errors
+from tfmini.core_types import Array, DTypeLike
+from tfmini.export import export
+from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.operation import Operation
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.array.identity import placeholder
+from tfmini.ops.growing import ops
+from tfmini.ops.growing.options import EmbeddingVariableOption
+from tfmini.ops.growing.variable import EmbeddingVariable, get_embedding_variable
+from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.store.arrays import alone
+from tfmini.train.store.parameter_store import ParameterStore
+
+
+class _Part:
+    """The part of a table on one task, and the ops that read and change it."""
+
+    def __init__(self, variable: EmbeddingVariable, store: ParameterStore) -> None:
+        self.variable = variable
+        self.ids = placeholder(dtypes.int64, [None], "ids")
+        self.rows = placeholder(variable.dtype, [None, variable.embedding_dim], "rows")
+        self.optimizer = None if store._optimizer is None else alone(store._optimizer)
+        self.first = ops.initialize(
+            variable.handle, variable.initial_value, variable.unadmitted, only_once=True, name="InitializeOnce"
+        )
+        self.found = {insert: variable.sparse_read(self.ids, insert=insert) for insert in (True, False)}
+        with name_scope(f"{variable.op.name}/push/"):  # so that all stores give the same names
+            self.update: Operation = self._update()
+        self.size, self.content = variable.size(), variable.export()
+
+    def _update(self) -> Operation:
+        if self.optimizer is None:
+            return self.variable.scatter_rows("add", self.ids, self.rows, False, None)
+        return self.optimizer.apply_gradients([(IndexedSlices(self.rows, self.ids), self.variable)])
+
+
+@export("tf.EmbeddingTable")
+class EmbeddingTable:
+    """A table of rows by int64 ids that grows, in a `ParameterStore`; see the module. Any thread may call it.
+
+    All stores of a cluster that give a name mean the same table. The store's optimizer makes updates of gradients;
+    without one, what is pushed is added. A bound of staleness does not count pushes of tables.
+
+    Args:
+      store: where it stands.
+      name: as of a variable.
+      dim: the numbers in a row.
+      dtype: float32 or float64.
+      init: an initializer of new rows; see `InitializerOption`.
+      option: which ids get rows and which rows go; see `EmbeddingVariableOption`. `GlobalStepEvict` is not possible,
+        since a store has no global step.
+
+    Raises:
+      InvalidArgumentError: there is a table of that name with other settings.
+      ValueError: the store has such a table already, or the option is not possible.
+    """
+
+    def __init__(
+        self, store: ParameterStore, name: str, dim: int, dtype: DTypeLike = dtypes.float32, init: Any = None,
+        option: EmbeddingVariableOption | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.dim, self._dtype, self._store = name, dim, dtypes.as_dtype(dtype), store
+        if option is not None and option.settings(name, dim, init).steps_to_live:
+            raise ValueError(f"The rows of table '{name}' can have no age: a ParameterStore has no global step.")
+        with store._building():
+            with device(_Spread(store.tasks)):
+                table = get_embedding_variable(
+                    name, dim, value_dtype=self._dtype, initializer=init, trainable=False, ev_option=option,
+                    partitioner=lambda **_: [len(store.tasks), 1],
+                )  # fmt: skip
+            self._parts = [_Part(part, store) for part in ([table] if len(store.tasks) == 1 else table)]
+            self._saver = Saver([table], max_to_keep=None)
+            kept = [v for part in self._parts if part.optimizer is not None for v in part.optimizer.variables()]
+            store.session.run([part.first for part in self._parts])
+            if kept:
+                store._initialize(kept, {})
+        feeds = [part.ids for part in self._parts]
+        self._finds = {
+            insert: store.session.make_callable([part.found[insert] for part in self._parts], feeds)
+            for insert in (True, False)
+        }
+        pushed = [tensor for part in self._parts for tensor in (part.ids, part.rows)]
+        self._pushes = store.session.make_callable([part.update for part in self._parts], pushed)
+
+    def pull(self, ids: Any, insert: bool = True) -> Array:
+        """The rows of ids: their shape and ``dim``. The array cannot be written.
+
+        Args:
+          ids: integers of any shape.
+          insert: as for `EmbeddingVariable.sparse_read`.
+        """
+        flat, masks = self._split(ids)
+        values = self._finds[insert](*[flat[mask] for mask in masks])
+        out = np.empty((len(flat), self.dim), self._dtype.numpy)
+        for mask, value in zip(masks, values):
+            out[mask] = value
+        out.flags.writeable = False
+        return out.reshape(*np.shape(ids), self.dim)
+
+    def push(self, ids: Any, gradients: Any) -> None:
+        """Lets the optimizer apply gradients, which have the shape of the rows of ``ids``; those of an id are added up.
+
+        Raises:
+          InvalidArgumentError: the shapes do not fit.
+        """
+        flat, masks = self._split(ids)
+        rows = np.asarray(gradients, self._dtype.numpy)
+        if rows.shape != (*np.shape(ids), self.dim):
+            text = f"Gradients of shape {rows.shape} for ids of shape {np.shape(ids)} are none of {self}."
+            raise errors.InvalidArgumentError.of(text)
+        rows = rows.reshape(-1, self.dim)
+        self._pushes(*[array[mask] for mask in masks for array in (flat, rows)])
+
+    def _split(self, ids: Any) -> tuple[Array, list[Array]]:
+        """The ids as a vector, and which of them each part has."""
+        found = np.asarray(ids) if np.size(ids) else np.empty(0, np.int64)
+        if found.dtype.kind not in "iu":
+            raise errors.InvalidArgumentError.of(f"The ids of {self} are integers; got {found.dtype}.")
+        flat = found.astype(np.int64, copy=False).ravel()
+        owners = flat % len(self._parts)
+        return flat, [owners == part for part in range(len(self._parts))]
+
+    def __len__(self) -> int:
+        return int(sum(self._store.session.run([part.size for part in self._parts])))
+
+    def export(self) -> tuple[Array, Array]:
+        """All ids, int64 [n], and their rows, [n, dim]."""
+        found = self._store.session.run([part.content[:2] for part in self._parts])
+        return np.concatenate([keys for keys, _ in found]), np.concatenate([rows for _, rows in found])
+
+    def save(self, path: str) -> str:
+        """Writes a checkpoint of the table, with the slots, which a `tf.train.Saver` can restore; returns its path."""
+        return str(self._saver.save(self._store.session, path, write_meta_graph=False))
+
+    def restore(self, path: str) -> None:
+        """Reads a checkpoint with a table of this name, in any number of parts."""
+        self._saver.restore(self._store.session, path)
+
+    def __repr__(self) -> str:
+        return f"table '{self.name}' ({self._dtype.name}, rows of {self.dim})"
+
+
+class _Spread:
+    """A device function: each table, or part of one, to the next task."""
+
+    def __init__(self, tasks: Sequence[str]) -> None:
+        self._tasks, self._next = tasks, 0
+
+    def __call__(self, op: Any) -> str:
+        if op.type != "KvVarHandleOp":
+            return op.device or ""
+        task = self._tasks[self._next % len(self._tasks)]
+        self._next += 1
+        return task
