@@ -33,6 +33,11 @@ def told(source: str) -> list[str]:
         ("import tensorflow.contrib.boosted_trees", "stops tensorflow 3 tf.contrib.boosted_trees"),
         ("from tensorflow.python.ops import no_such", "stops tensorflow 3 tf.python.ops.no_such"),
         ("from tensorflow.contrib import slim as s\ns.fully_connekted", "stops tensorflow 4 tf.contrib.slim.fully_con"),
+        (
+            "import tensorflow.contrib.learn.python.learn.utils",
+            "stops tensorflow 3 tf.contrib.learn.python.learn.utils: t",
+        ),
+        ("tf.keras.losses.NoSuch", "stops tensorflow 3 tf.keras.losses.NoSuch: tfmini has no tf.keras.losses.NoSuch"),
         ("tf.matmul(1, 2, adjoint_c=True)", "stops signature 3 tf.matmul(...): there is no argument adjoint_c"),
         ("tf.concat(1, 2, 3, 4)", "stops signature 3 tf.concat(...): too many positional arguments"),
         ("tf.train.Supervisor(chief=True)", "stops signature 3 tf.train.Supervisor(...): there is no argument chief"),

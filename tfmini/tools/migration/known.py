@@ -186,10 +186,14 @@ def _of_module(owner: ModuleType, name: str, path: str) -> object:
         try:
             return importlib.import_module(path)
         except ImportError as error:
-            told = told if ": " in told or ". " in told else str(error)
+            told = max((told, str(error)), key=_says_what_to_use)
         except Exception as error:  # a module of an old package that fails
             told = f"{type(error).__name__}: {error}"
     return Absent(path, told)
+
+
+def _says_what_to_use(told: str) -> int:
+    return ("use " in told or "public name is" in told) * 2 + (": " in told or ". " in told)
 
 
 def _plain(owner: type, name: str) -> str:
@@ -269,8 +273,10 @@ def signature(path: str) -> inspect.Signature | None:
         return None
 
 
+_MODULE_WITHOUT = re.compile(r"^(?:module|No module named) '[^']*'(?: has no attribute '[^']*')?(?: in tfmini)?[:.]? *")
+
+
 def told(absent: Absent) -> str:
     """The reason and remedy of an error about a missing name of TensorFlow, without the name."""
-    return re.sub(
-        r"^(?:module|No module named) '[^']*'(?: has no attribute '[^']*')?(?: in tfmini)?[:.]? *", "", absent.told
-    )
+    reason = _MODULE_WITHOUT.sub("", absent.told)
+    return reason or f"tfmini has no {absent.path.replace('tensorflow.', 'tf.', 1)}"
