@@ -105,5 +105,12 @@ def test_relative_imports_and_packages_are_followed(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith(f"{package}/net.py:2: (perhaps) import extra: write from . ")]
 
 
+def test_a_module_that_imports_its_own_name_means_a_package(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "__init__.py").write_text("")
+    (tmp_path / "envs" / "no_such.py").write_text("import no_such\n")
+    assert "envs/no_such.py:1: package no_such: pip install no_such" in migrate(tmp_path).output
+
+
 def test_a_target_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert migrate(tmp_path / "none.py").exit_code == 2

@@ -122,11 +122,14 @@ def _top(path: Path) -> Path:
 
 
 def _siblings(path: Path) -> frozenset[str]:
-    """The modules beside a source of a package."""
+    """The modules beside a source of a package, less itself: a file ``gym.py`` that imports gym means the package."""
     folder = path.parent
     if not (folder / "__init__.py").exists():
         return frozenset()
-    return frozenset(each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()) - {"__init__"}
+    return frozenset(each.stem for each in folder.iterdir() if each.suffix == ".py" or each.is_dir()) - {
+        "__init__",
+        path.stem,
+    }
 
 
 # ---- What is shown ---------------------------------------------------------------------------------------------------
