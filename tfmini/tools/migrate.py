@@ -122,7 +122,7 @@ def _top(path: Path) -> Path:
 
 
 def _siblings(path: Path) -> frozenset[str]:
-    """The modules beside a source of a package, less itself: a file ``gym.py`` that imports gym means the package."""
+    """The modules beside a source of a package, less itself: a source that imports its own name means a package."""
     folder = path.parent
     if not (folder / "__init__.py").exists():
         return frozenset()

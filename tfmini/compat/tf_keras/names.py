@@ -19,7 +19,7 @@ _MOVED = {
 
 
 def find(namespace: str, name: str) -> Any:
-    """A name below ``tf.keras``, or ``tf.contrib.keras``, which is the same.
+    """A name below ``tf.keras``, or ``keras`` in ``tf.contrib``, which is the same.
 
     Args:
       namespace: ``keras`` or one below it, such as ``keras.utils``; or ``contrib``.
