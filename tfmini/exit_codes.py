@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """An error, which is printed; an exception of a script; findings of `inspect` and of ``launch --check``."""
+    """An error, which is printed; an exception of a script; findings of `inspect`, `migrate` and ``launch --check``."""
     REFUSED = 2
     """A command line that is wrong, or a graph that cannot be inspected or that a session refuses."""
     TIMED_OUT = 124

@@ -133,7 +133,8 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
         try:
             value = resolve(name)
         except KeyError:
-            if namespace.partition(".")[0] == "keras" and (name[:2] != "__" or name == "__version__"):
+            of_keras = namespace.partition(".")[0] == "keras" and (name[:2] != "__" or name == "__version__")
+            if of_keras or (namespace, name) == ("contrib", "keras"):
                 return import_module(f"{ROOT}.compat.tf_keras.names").find(namespace, name)
             raise AttributeError(_missing_message(namespace, name, names), name=name, obj=module) from None
         if own:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("tfmini.tools.launch:launch", "Run a script as every task of a cluster, on this machine or others."),
     "logs": ("tfmini.tools.launch:logs", "Print the last lines of a running job's tasks."),
     "manifest": ("tfmini.launch.manifest:manifest", "Print the manifest of a cluster for Kubernetes."),
+    "migrate": ("tfmini.tools.migrate:migrate_command", "List what of a program will not run, before its first run."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
     "scale": ("tfmini.tools.launch:scale", "Let workers join a running job, or leave it."),

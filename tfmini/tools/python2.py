@@ -46,7 +46,7 @@ _FORMS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 _COMPILED = [(re.compile(pattern), form, fix) for pattern, form, fix in _FORMS]
 
-_NAMES = {
+NAMES = {
     "xrange": "write range",
     "raw_input": "write input",
     "unicode": "write str",
@@ -60,7 +60,7 @@ _NAMES = {
     "cmp": "write (a > b) - (a < b)",
     "izip": "write zip",
 }
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "iteritems": "write items()",
     "itervalues": "write values()",
     "iterkeys": "write keys()",
@@ -82,7 +82,7 @@ _ATTRIBUTES = {
     "urlencode": "import urllib.parse and write urllib.parse.urlencode",
     "func_name": "write __name__",
 }
-_MODULES = {
+MODULES = {
     "urllib2": "import urllib.request",
     "urlparse": "import urllib.parse",
     "cPickle": "import pickle",
@@ -122,12 +122,12 @@ def _forms(source: str) -> Iterator[Python2Form]:
 
 def _words(line: str, number: int) -> Iterator[Python2Form]:
     for name in re.findall(r"(?<![\w.])(?:xrange|raw_input|unicode|basestring|unichr|execfile)(?=\()", line):
-        yield Python2Form(number, name, _NAMES[name])
+        yield Python2Form(number, name, NAMES[name])
     for name in re.findall(r"\.(iteritems|itervalues|iterkeys|has_key|maxint)\b", line):
-        yield Python2Form(number, f".{name}", _ATTRIBUTES[name])
+        yield Python2Form(number, f".{name}", ATTRIBUTES[name])
     for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", line):
-        if name in _MODULES:
-            yield Python2Form(number, f"module {name}", _MODULES[name])
+        if name in MODULES:
+            yield Python2Form(number, f"module {name}", MODULES[name])
 
 
 _STRING_OR_COMMENT = re.compile(
@@ -176,12 +176,12 @@ def of_error(error: BaseException, line: int) -> Python2Form | None:
       line: its line, for the finding.
     """
     name = getattr(error, "name", None) or ""
-    if isinstance(error, ModuleNotFoundError) and name in _MODULES:
-        return Python2Form(line, f"module {name} exists only in Python 2", _MODULES[name])
-    if isinstance(error, NameError) and name in _NAMES:
-        return Python2Form(line, f"{name} exists only in Python 2", _NAMES[name])
-    if isinstance(error, AttributeError) and name in _ATTRIBUTES and not _is_of_tfmini(error):
-        return Python2Form(line, f".{name} exists only in Python 2", _ATTRIBUTES[name])
+    if isinstance(error, ModuleNotFoundError) and name in MODULES:
+        return Python2Form(line, f"module {name} exists only in Python 2", MODULES[name])
+    if isinstance(error, NameError) and name in NAMES:
+        return Python2Form(line, f"{name} exists only in Python 2", NAMES[name])
+    if isinstance(error, AttributeError) and name in ATTRIBUTES and not _is_of_tfmini(error):
+        return Python2Form(line, f".{name} exists only in Python 2", ATTRIBUTES[name])
     if isinstance(error, ImportError) and "'izip'" in str(error):
         return Python2Form(line, "itertools.izip exists only in Python 2", "write zip")
     return _of_message(str(error), line) if isinstance(error, TypeError) else None

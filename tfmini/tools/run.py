@@ -43,7 +43,18 @@ def _setter(variable: str) -> Callable[[click.Context, click.Parameter, str | No
     return set_variable
 
 
-@click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
+class _Run(BeforeScript):
+    """`tfmini run`. ``pip-shim`` in the place of a script is a command of its own, unless there is such a file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["pip-shim"] and not os.path.exists(args[0]):
+            from tfmini.tools.pip_shim import pip_shim
+
+            ctx.exit(pip_shim.main(args[1:], f"{ctx.command_path} pip-shim", standalone_mode=False) or 0)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Run, context_settings=BEFORE_SCRIPT)
 @member_options
 @network_options
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
@@ -55,7 +66,10 @@ def run(context: click.Context, script: str, args: tuple[str, ...], cluster: str
     The script's own options follow its name (a -- between them is ignored).
 
     Everything else is as with `python SCRIPT ARGS...`. An installed TensorFlow is neither used nor changed. A script
-    for Python 2 does not run; the command lists the lines to change.
+    for Python 2 does not run; the command lists the lines to change. `tfmini migrate` lists all that will not run
+    before the first run.
+
+    `tfmini run pip-shim --into ENV` lets pip install packages that require tensorflow<2 beside tfmini.
 
     With --cluster, a scheduler (such as srun) has started this process as one task of a cluster. Its role follows from
     the scheduler's variables: the first processes are ps. All else is as with `tfmini launch`.

@@ -111,3 +111,18 @@ tf.keras.layers.Dense
 print(os.listdir({str(tmp_path)!r}))
 """
     assert run(script) == "[]\n"
+
+
+def test_contrib_has_keras_too() -> None:
+    script = """
+from tfmini.compat import internals
+internals.install()
+import tensorflow as tf
+from tensorflow.contrib import keras
+from tensorflow.contrib.keras import layers
+print(tf.contrib.keras.layers.Dense is keras.layers.Dense is layers.Dense is tf.keras.layers.Dense)
+"""
+    assert run(script) == "True\n"
+    script = WITHOUT + "print(hasattr(tfmini.contrib, 'keras'))\ntfmini.contrib.keras\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "False\n" and "pip install 'tfmini-cluster[keras]'" in done.stderr

@@ -109,6 +109,19 @@ def test_sets_and_edit_distances_have_their_known_values() -> None:
     assert run(tf.edit_distance(guess, truth, normalize=False)).tolist() == [1.0, 1.0]
 
 
+def test_sequences_of_an_edit_distance_may_be_longer_than_their_shape_says() -> None:
+    """As in TensorFlow 1.15; the tensors of public programs have the shape [1, 1, 1]."""
+    indices = tf.placeholder(tf.int64)
+    guess = tf.SparseTensor([[0, 0, n] for n in range(4)], list("bear"), [1, 1, 1])
+    truth = tf.SparseTensor(indices, list("beers"), [1, 1, 1])
+    distance = tf.edit_distance(guess, truth, normalize=False)
+    with tf.Session() as session:
+        assert session.run(distance, {indices: [[0, 0, n] for n in range(5)]}).tolist() == [[2.0]]
+        for row in (1, -1):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="truth indices are out of bounds of"):
+                session.run(distance, {indices: [[0, row, n] for n in range(5)]})
+
+
 def test_a_dense_tensor_times_a_sparse_one_is_sparse() -> None:
     sparse = tf.SparseTensor([[0, 0], [1, 2]], [1.0, 2.0], [2, 3])
     product = tf.constant([[2.0, 3, 4], [5, 6, 8]]) * sparse

@@ -15,13 +15,21 @@ from tfmini.compat.old_python.notices import tell_once
 # ---- yaml.load(f) ----------------------------------------------------------------------------------------------------
 
 
+# Functions that did something else without an argument -> the argument, and what is done where it is missing.
+CALLS = {
+    "yaml.load": ("Loader", "takes yaml.FullLoader"),
+    "yaml.load_all": ("Loader", "takes yaml.FullLoader"),
+    "h5py.File": ("mode", "makes or changes the file, as h5py 2 did"),
+}
+
+
 def _mend_yaml(yaml: ModuleType) -> None:
     """Gives ``yaml.load`` the loader of PyYAML 5.1 to 5.4, which had a default; it makes no objects of classes."""
     original = yaml.load
 
     def load(stream: Any, Loader: Any = None) -> Any:
         if Loader is None:
-            tell_once("yaml.load(f) without a loader", "tfmini takes yaml.FullLoader")
+            tell_once("yaml.load(f) without a loader", f"tfmini {CALLS['yaml.load'][1]}")
             Loader = yaml.FullLoader
         return original(stream, Loader)
 
@@ -101,7 +109,7 @@ def _mend_mode(h5py: ModuleType) -> None:
 
     def init(file: Any, name: Any, mode: str | None = None, *args: Any, **options: Any) -> None:
         if mode is None and not isinstance(name, h5py.h5f.FileID):
-            tell_once("h5py.File without a mode", "tfmini makes or changes the file, as h5py 2 did")
+            tell_once("h5py.File without a mode", f"tfmini {CALLS['h5py.File'][1]}")
             path = os.fspath(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
             mode = "r" if path and os.path.exists(path) and not os.access(path, os.W_OK) else "a"
         original(file, name, mode or "r", *args, **options)
@@ -137,7 +145,24 @@ def _mend_conv_utils(module: ModuleType) -> None:
     vars(module)["convert_kernel"] = convert_kernel
 
 
+# ---- scipy -----------------------------------------------------------------------------------------------------------
+
+
+def _mend_eigen(module: ModuleType) -> None:
+    """It was a package; ``scipy.sparse.linalg.eigen.arpack`` is one of `dropped_modules`."""
+    vars(module).setdefault("__path__", [])
+
+
 # ---- networkx 1.x ----------------------------------------------------------------------------------------------------
+
+
+_OF_GRAPHS: dict[str, Callable[[Any], Any]] = {
+    "node": lambda g: g.nodes,
+    "nodes_iter": lambda g: lambda *a, **k: iter(g.nodes(*a, **k)),
+    "edges_iter": lambda g: lambda *a, **k: iter(g.edges(*a, **k)),
+    "neighbors_iter": lambda g: lambda n: iter(g.neighbors(n)),
+    "degree_iter": lambda g: lambda *a, **k: iter(g.degree(*a, **k)),
+}
 
 
 def _mend_networkx(networkx: ModuleType) -> None:
@@ -150,18 +175,17 @@ def _mend_networkx(networkx: ModuleType) -> None:
 
         return property(get)
 
-    graph = networkx.Graph
-    graph.node = given("node", lambda g: g.nodes)
-    graph.nodes_iter = given("nodes_iter", lambda g: lambda *a, **k: iter(g.nodes(*a, **k)))
-    graph.edges_iter = given("edges_iter", lambda g: lambda *a, **k: iter(g.edges(*a, **k)))
-    graph.neighbors_iter = given("neighbors_iter", lambda g: lambda n: iter(g.neighbors(n)))
-    graph.degree_iter = given("degree_iter", lambda g: lambda *a, **k: iter(g.degree(*a, **k)))
+    for name, function in _OF_GRAPHS.items():
+        setattr(networkx.Graph, name, given(name, function))
 
 
+# Package -> attributes of its objects that it had.
+MEMBERS: dict[str, tuple[str, ...]] = {"networkx": tuple(_OF_GRAPHS), "h5py": ("value", "fid")}
 MENDERS: dict[str, Callable[[ModuleType], None]] = {
     "yaml": _mend_yaml,
     "h5py": _mend_h5py,
     "networkx": _mend_networkx,
+    "scipy.sparse.linalg.eigen": _mend_eigen,
     "keras.utils.io_utils": _mend_io_utils,
     "keras.utils.conv_utils": _mend_conv_utils,
 }

@@ -124,7 +124,8 @@ def _bytes(package: Any, resource: str) -> bytes:
 
 def _get_distribution(dist: Any) -> Any:
     name = re.split(r"[\s<>=!~\[;]", str(dist))[0]
-    return SimpleNamespace(project_name=name, key=name.lower(), version=metadata.version(name))
+    version = metadata.version(name)
+    return SimpleNamespace(project_name=name, key=name.lower(), version=version, parsed_version=LooseVersion(version))
 
 
 def _iter_entry_points(group: str, name: str | None = None) -> Iterator[Any]:
@@ -180,8 +181,12 @@ MAKERS: dict[str, Callable[[], dict[str, Any]]] = {
     "imp": _imp,
     "xml.etree.cElementTree": _renamed("xml.etree.ElementTree"),
     "scipy.misc": dict,
+    "scipy.sparse.linalg.eigen": _renamed("scipy.sparse.linalg"),
+    "scipy.sparse.linalg.eigen.arpack": _renamed("scipy.sparse.linalg"),
     "scipy.ndimage.interpolation": _renamed("scipy.ndimage"),
     "scipy.ndimage.filters": _renamed("scipy.ndimage"),
     "scipy.ndimage.morphology": _renamed("scipy.ndimage"),
     "scipy.ndimage.measurements": _renamed("scipy.ndimage"),
+    "sklearn.externals.joblib": _renamed("joblib"),
+    "sklearn.externals.six": _renamed("six"),
 }

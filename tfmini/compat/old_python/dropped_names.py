@@ -30,11 +30,14 @@ NAMES: dict[str, dict[str, str]] = {
             "bool8=bool_ float_=float64 complex_=complex128 int0=intp uint0=uintp object0=object_ str0=str_ "
             "string_=bytes_ unicode_=str_ singlecomplex=complex64 cfloat=complex128 longfloat=longdouble "
             "clongfloat=clongdouble longcomplex=clongdouble Inf=inf Infinity=inf infty=inf PINF=inf NaN=nan "
-            "product=prod cumproduct=cumprod alltrue=all sometrue=any round_=round row_stack=vstack trapz=trapezoid",
+            "product=prod cumproduct=cumprod alltrue=all sometrue=any round_=round row_stack=vstack trapz=trapezoid "
+            "mat=asmatrix rank=ndim",
         ),
         **_same(_HERE, "NINF PZERO NZERO asscalar asfarray in1d msort typeDict sctypes"),
         **_same("numpy.exceptions", "VisibleDeprecationWarning ComplexWarning AxisError RankWarning TooHardError"),
     },
+    "numpy.lib": _same("numpy", "pad"),
+    "PIL.Image": _same("PIL.Image", "ANTIALIAS=LANCZOS LINEAR=BILINEAR CUBIC=BICUBIC"),
     "scipy": {
         **_same("numpy", "interp"),
         **_same(
@@ -51,6 +54,7 @@ NAMES: dict[str, dict[str, str]] = {
         **_same("scipy.special", "logsumexp factorial comb"),
         **_same("scipy.datasets", "face ascent"),
     },
+    "scipy.ndimage": _same(_HERE, "imread"),
     "scipy.signal": _same(
         "scipy.signal.windows",
         "barthann bartlett blackman blackmanharris bohman boxcar chebwin cosine exponential flattop gaussian "

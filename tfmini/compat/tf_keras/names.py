@@ -19,10 +19,10 @@ _MOVED = {
 
 
 def find(namespace: str, name: str) -> Any:
-    """A name below ``tf.keras``.
+    """A name below ``tf.keras``, or ``keras`` in ``tf.contrib``, which is the same.
 
     Args:
-      namespace: ``keras`` or one below it, such as ``keras.utils``.
+      namespace: ``keras`` or one below it, such as ``keras.utils``; or ``contrib``.
 
     Raises:
       AttributeError: Keras has no such name, or is not installed; its message has the remedy.
@@ -31,7 +31,7 @@ def find(namespace: str, name: str) -> Any:
         owner: Any = library()
     except ImportError as error:
         raise AttributeError(f"module 'tfmini.{namespace}' has no attribute {name!r}: {error}", name=name) from None
-    for part in [*namespace.split(".")[1:], name]:
+    for part in f"{namespace}.{name}".removeprefix("contrib.").split(".")[1:]:
         if not hasattr(owner, part):
             raise AttributeError(
                 f"module 'tfmini.{namespace}' has no attribute {name!r}: tf.keras is made of Keras 2.3, which has none",

@@ -165,10 +165,11 @@ def _edit_distance_kernel(
 ) -> Any:
     if len(a_shape) != len(b_shape):
         refuse(f"Expected hypothesis and truth to have the same rank, got {len(a_shape)} and {len(b_shape)}")
-    for what, indices, shape in (("hypothesis", a, a_shape), ("truth", b, b_shape)):
-        if indices.size and ((indices < 0) | (indices >= shape)).any():
-            refuse(f"{what} indices are out of bounds of {shape.tolist()}")
     sizes = np.maximum(a_shape, b_shape)[:-1].tolist()
+    for what, indices in (("hypothesis", a), ("truth", b)):
+        groups = indices[:, :-1]  # as in TensorFlow, sequences may be longer than their shape says
+        if groups.size and ((groups < 0) | (groups >= sizes)).any():
+            refuse(f"{what} indices are out of bounds of {sizes}")
     check_room(sizes, 4)
     out = np.zeros(sizes, np.float32)
     guesses, truths = _sequences(a, a_values), _sequences(b, b_values)
