@@ -172,10 +172,11 @@ def numbers() -> dict[str, float]:
 
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
-    # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store.
-    "files": 545,
+    # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
+    # growing tables, migrate.
+    "files": 570,
     "files under 100 lines": 100,
-    "lines without generated files": 159_000,  # (128,000)
+    "lines without generated files": 170_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
