@@ -217,9 +217,11 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn",
     },
     "contrib.seq2seq": {
-        "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention LuongAttention hardmax tile_batch",
+        "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention BahdanauMonotonicAttention LuongAttention LuongMonotonicAttention hardmax monotonic_attention safe_cumprod tile_batch",
+        "layers.contrib.beam_search": "BeamSearchDecoder BeamSearchDecoderOutput BeamSearchDecoderState FinalBeamSearchDecoderOutput",
         "layers.contrib.decoders": "BasicDecoder BasicDecoderOutput CustomHelper Decoder GreedyEmbeddingHelper Helper InferenceHelper SampleEmbeddingHelper ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper TrainingHelper dynamic_decode",
         "layers.contrib.losses": "sequence_loss",
+        "ops.array.gather": "gather_tree",
     },
     "contrib.signal": {
         "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",

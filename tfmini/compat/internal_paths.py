@@ -204,6 +204,9 @@ _CONTRIB = {
         "rnn.python.ops.core_rnn_cell rnn.python.ops.core_rnn_cell_impl rnn.python.ops.rnn_cell"
     ),
     "tf.contrib.seq2seq :layers.contrib.attention :compat.layers_names": "seq2seq.python.ops.attention_wrapper",
+    "tf.contrib.seq2seq :layers.contrib.beam_search": (
+        "seq2seq.python.ops.beam_search_decoder seq2seq.python.ops.beam_search_ops"
+    ),
     "tf.contrib.seq2seq :layers.contrib.decoders :compat.layers_names": (
         "seq2seq.python.ops.basic_decoder seq2seq.python.ops.decoder seq2seq.python.ops.helper"
     ),
