@@ -374,8 +374,6 @@ def alternative(dotted: str) -> str | None:
         return _nearest(_NAMES, dotted) or alternative(dotted[len("compat.v2.") :])
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
-    if dotted.startswith("linalg.LinearOperator"):
-        return _MATRIX_WAY
     return _nearest(_NAMES, dotted)
 
 

@@ -415,6 +415,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.normalization": "BatchNormalization batch_normalization",
     },
     "linalg": {
+        "layers.diagonal_operators": "LinearOperatorDiag LinearOperatorHouseholder LinearOperatorIdentity LinearOperatorScaledIdentity LinearOperatorZeros",
+        "layers.linear_operators": "LinearOperator LinearOperatorAdjoint LinearOperatorComposition LinearOperatorFullMatrix LinearOperatorInversion LinearOperatorLowerTriangular",
+        "layers.structured_operators": "LinearOperatorBlockDiag LinearOperatorCirculant LinearOperatorCirculant2D LinearOperatorCirculant3D LinearOperatorKronecker LinearOperatorLowRankUpdate LinearOperatorToeplitz",
         "ops.array.diagonals": "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part",
         "ops.array.layout": "matrix_transpose transpose=matrix_transpose",
         "ops.decompositions": "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd",

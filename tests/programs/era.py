@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 ANSWERS = Path(__file__).parent / "era.json"
-PARTS = ("era_seq2seq",)  # modules with more programs
+PARTS = ("era_operators", "era_seq2seq")  # modules with more programs
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}
 
@@ -64,7 +64,7 @@ def run(tf: Any, fetches: Any, feeds: Any = None) -> Any:
         return session.run(fetches, feeds)
 
 
-def _of(answer: Callable[[], Any]) -> Any:
+def outcome(answer: Callable[[], Any]) -> Any:
     """The answer, or the class of the error."""
     try:
         return answer()
@@ -160,7 +160,7 @@ def assign_to_slices(tf: Any) -> Any:
         after(lambda v: tf.cond(yes(), lambda: tf.assign(v[1:], [5.0, 6.0]), lambda: v + 0.0)),
         after(lambda v: tf.cond(no(), lambda: v[0].assign(9.0), lambda: v[1].assign(8.0))),
         after(lambda v: tf.cond(yes(), lambda: inner(v), lambda: v + 0.0)),
-        after(outer_slice), after(in_loop), _of(lambda: after(lambda v: tf.assign(tf.exp(v)[0], 1.0))),
+        after(outer_slice), after(in_loop), outcome(lambda: after(lambda v: tf.assign(tf.exp(v)[0], 1.0))),
     ]  # fmt: skip
 
 
@@ -216,7 +216,7 @@ def ints_beyond_the_type(tf: Any) -> Any:
             lambda: tf.zeros([], dtype) + value, lambda: tf.convert_to_tensor([[value]], dtype),
             lambda: tf.fill([2], tf.constant(value, dtype)),
         ]  # fmt: skip
-        return [_of(lambda way=way: run(tf, way())) for way in ways]  # type: ignore[misc]
+        return [outcome(lambda way=way: run(tf, way())) for way in ways]  # type: ignore[misc]
 
     # 1.15 has no sum of these types.
     names = ["{} {}".format(value if abs(value) < 2**80 else "huge", kind) for value, kind in pairs]
@@ -228,7 +228,7 @@ def elements_of_generators(tf: Any) -> Any:
     def of(item: Any, types: Any) -> Any:
         with tf.Graph().as_default():
             element = tf.data.Dataset.from_generator(lambda: iter([item]), types).make_one_shot_iterator().get_next()
-            return _of(lambda: run(tf, element))
+            return outcome(lambda: run(tf, element))
 
     many = [(1.7, tf.int32), (np.float64(1.7), tf.int32), ("5", tf.int32), ("1.5", tf.float32), (True, tf.float32),
             (1, tf.bool), (None, tf.float32), ([1, None], tf.float32), (300, tf.uint8), (-1, tf.uint8),
@@ -499,7 +499,7 @@ def fused_rnns(tf: Any) -> Any:
         names,
         [outputs.shape.as_list() for outputs, _ in found],
         run(tf, [found, slopes]),
-        [_of(lambda: rnn.LSTMBlockFusedCell(4)(x))],
+        [outcome(lambda: rnn.LSTMBlockFusedCell(4)(x))],
     )
 
 
