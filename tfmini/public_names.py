@@ -135,6 +135,20 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
     },
+    "contrib.distributions": {
+        "layers.contrib.bijectors": "softplus_inverse",
+        "layers.contrib.discrete_distributions": "Binomial Deterministic DirichletMultinomial ExpRelaxedOneHotCategorical Geometric NegativeBinomial OneHotCategorical Poisson VectorDeterministic",
+        "layers.contrib.distributions": "BetaWithSoftplusConcentration Cauchy Chi2 Chi2WithAbsDf ExponentialWithSoftplusRate GammaWithSoftplusConcentrationRate HalfNormal InverseGamma InverseGammaWithSoftplusConcentrationRate LaplaceWithSoftplusScale Logistic NormalWithSoftplusScale StudentTWithAbsDfSoftplusScale matrix_diag_transform percentile reduce_weighted_logsumexp tridiag",
+        "layers.contrib.mixtures": "BatchReshape Independent Mixture MixtureSameFamily QuantizedDistribution",
+        "layers.contrib.transformed_distributions": "Kumaraswamy MultivariateNormalDiag MultivariateNormalDiagPlusLowRank MultivariateNormalDiagWithSoftplusScale MultivariateNormalFullCovariance MultivariateNormalTriL RelaxedBernoulli RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorExponentialDiag VectorLaplaceDiag",
+        "layers.contrib.vector_bijectors": "fill_triangular fill_triangular_inverse",
+        "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
+        "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
+    },
+    "contrib.distributions.bijectors": {
+        "layers.contrib.bijectors": "AbsoluteValue AffineScalar Bijector ConditionalBijector Exp Gumbel Identity=IdentityMap Kumaraswamy=KumaraswamyMap PowerTransform Sigmoid SinhArcsinh=SinhArcsinhMap Softplus Softsign Square",
+        "layers.contrib.vector_bijectors": "Affine AffineLinearOperator Chain CholeskyOuterProduct FillTriangular Inline Invert MatrixInverseTriL Ordered Permute Reshape ScaleTriL SoftmaxCentered TransformDiagonal",
+    },
     "contrib.estimator": {
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
@@ -315,6 +329,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
     },
     "distributions": {
+        "layers.contrib.discrete_distributions": "DirichletMultinomial",
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
         "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
     },

@@ -574,7 +574,8 @@ class LinearOperatorToeplitz(Own):
         wide = pad(x, [*[[0, 0]] * (x.shape.ndims - 2), [0, size - 1], [0, 0]])
         found = LinearOperatorCirculant(spectrum, spectrum.dtype).matmul(_complex(wide))[..., :size, :]
         found.set_shape(found.shape[:-2].concatenate([self.range_dimension.value, x.shape.as_list()[-1]]))
-        return cast(found, self.dtype)
+        result: Tensor = cast(found, self.dtype)
+        return result
 
     def _diag_part(self) -> Tensor:
         row, col = self._both()
