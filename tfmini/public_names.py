@@ -221,7 +221,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math.search": "nth_element",
     },
     "contrib.opt": {
-        "train.optimizers.contrib_optimizers": "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+        "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+        "train.replicas.averaging": "DropStaleGradientOptimizer MovingAverageOptimizer",
+        "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
     },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",

@@ -521,6 +521,7 @@ def optimizers_of_contrib(tf: Any) -> Any:
 
     made = {
         "nadam": lambda: opt.NadamOptimizer(0.1), "adam w": lambda: opt.AdamWOptimizer(0.01, 0.1),
+        "ada max": lambda: opt.AdaMaxOptimizer(0.1),
         "momentum w": lambda: opt.MomentumWOptimizer(0.01, 0.1, 0.9), "lazy adam": lambda: opt.LazyAdamOptimizer(0.1),
         "sgd w": lambda: opt.extend_with_decoupled_weight_decay(tf.train.GradientDescentOptimizer)(
             weight_decay=0.01, learning_rate=0.1),
@@ -529,7 +530,8 @@ def optimizers_of_contrib(tf: Any) -> Any:
     kinds = {name: ((False, True), (True, True)) if name[-1] == "w" else ((False, False), (True, False), (False, True),
              (True, True)) for name in made}  # fmt: skip
     results = {name: [after(make, *kind) for kind in kinds[name]] for name, make in made.items()}
-    return results, after(made["adam w"], False, True, decay_var_list=[])
+    averaged = after(lambda: opt.MovingAverageOptimizer(tf.train.GradientDescentOptimizer(0.1), 0.5), False, True)
+    return results, after(made["adam w"], False, True, decay_var_list=[]), averaged
 
 
 def _write(tf: Any, names: list[str]) -> None:

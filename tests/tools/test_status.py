@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -114,7 +115,13 @@ def in_a_terminal(command: list[str]) -> tuple[str, int]:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (ROWS, 80))
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+    # What a shell starts in the background ignores Ctrl-C. The command must not inherit that from these tests.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with (
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, preexec_fn=listen) as process,
+        contextlib.ExitStack() as at_end,
+    ):
+        at_end.callback(process.kill)  # it waits for somebody to read if this test is given up
         os.close(theirs)
         text, is_told = b"", False
         with contextlib.suppress(OSError):  # the terminal has no other end any more

@@ -443,9 +443,12 @@ class Traits(TypedDict, total=False):
     raw_names: Mapping[str, str]
 
 
+_found: Callable[[dict[str, OpType], str], OpType | None] = dict.get  # imports nothing
+
+
 def trait_of(op_type: str, trait: str) -> Any:
     """Returns the value of an op's trait, None where it does not have it."""
-    handle = OPS.get(op_type)
+    handle = _found(OPS, op_type) or OPS.get(op_type)
     return None if handle is None else handle.traits.get(trait)
 
 
@@ -456,7 +459,9 @@ class OpsWith(Set[str]):
         self._trait, self._values = trait, values
 
     def __contains__(self, op_type: object) -> bool:
-        value = trait_of(op_type, self._trait)  # type: ignore[arg-type]
+        # Written out: the first step of a large graph asks this a million times.
+        handle = _found(OPS, op_type) or OPS.get(op_type)  # type: ignore[arg-type, call-overload]
+        value = None if handle is None else handle.traits.get(self._trait)
         return value is not None and (not self._values or value in self._values)
 
     def __iter__(self) -> Iterator[str]:

@@ -131,9 +131,13 @@ def _begun(node: Node, part: Nodes) -> Node:
 
 def _needs(part: Nodes, bits: dict[str, int], paths: dict[str, FramePath], late: int) -> dict[str, int]:
     needs = dict.fromkeys(part, 0)
-    while _sweep(part, bits, needs) or paths and _close_loops(part, paths, needs, late):
-        pass
-    return needs
+    next_ops = {op for op in {node.op for node in part.values()} if op in NEXT_OPS}
+    come_round = [name for name, node in part.items() if node.op in next_ops]
+    while True:
+        before = [needs[name] for name in come_round]
+        _sweep(part, bits, needs)
+        if before == [needs[name] for name in come_round] and not _close_loops(part, paths, needs, late):
+            return needs
 
 
 def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int], late: int) -> bool:
@@ -157,12 +161,7 @@ def _close_loops(part: Nodes, paths: dict[str, FramePath], needs: dict[str, int]
     return changed
 
 
-def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> bool:
-    """Updates ``needs`` in place, in one pass; returns whether the set of a NextIteration has changed."""
-    came_round = False
+def _sweep(part: Nodes, bits: dict[str, int], needs: dict[str, int]) -> None:
+    """Updates ``needs`` in place, in one pass."""
     for name, node in part.items():
-        mask = joined(node, needs, bits.get(name, 0) | needs[name])  # keeps what `_close_loops` has added
-        if mask != needs[name]:
-            came_round |= node.op in NEXT_OPS
-            needs[name] = mask
-    return came_round
+        needs[name] = joined(node, needs, bits.get(name, 0) | needs[name])  # keeps what `_close_loops` has added

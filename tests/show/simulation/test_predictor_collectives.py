@@ -11,6 +11,7 @@ import tfmini as tf
 from tests.show.simulation.profiles import plain
 from tfmini.devices import task_of_device
 from tfmini.placement.task_graph import Route
+from tfmini.show.simulation.modelled_kernels import MOST_RANKS
 from tfmini.show.simulation.prediction import Prediction, Topology
 from tfmini.show.simulation.predictor import StepModel, tasks_of
 
@@ -71,3 +72,28 @@ def test_the_ring_passes_each_nic_once_if_tasks_of_a_host_are_neighbours() -> No
     near, far = (_predicted(found, 4, "1Gbit", hosts) for hosts in ("aabb", "abab"))
     assert sum(near.nbytes.values()) == sum(far.nbytes.values()) == 4 * 3 * 6_000_000
     assert far.step_s - near.step_s == pytest.approx(wire_s, rel=0.05)  # two tasks send through each NIC
+
+
+@pytest.mark.parametrize("workers", [4, MOST_RANKS + 1])
+def test_a_ring_goes_on_beside_back_propagation(workers: int) -> None:
+    """The gradient of the last layer travels while that of the first is computed, in another thread of each task."""
+    with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0"):
+        first, last = tf.get_variable("first", [1000]), tf.get_variable("last", [1_000_000])
+        loss = tf.reduce_sum(last)
+        gradient = tf.fill([1_000_000], loss)
+        back = tf.fill([1000], tf.negative(loss, name="back"))
+        descent: Any = tf.train.GradientDescentOptimizer(0.1)
+        descent.compute_gradients = lambda *args, **kwargs: [(gradient, last), (back, first)]
+        train = tf.train.AllReduceOptimizer(descent, workers, 0, bucket_bytes=1 << 20).minimize(loss)
+    found = tf.inspect(graph, ps=0, workers=workers, fetches=train)
+
+    def step_s(back_s: float) -> float:
+        profile = replace(plain(), ops={"back": back_s})
+        machine = replace(profile.machine, cores=4, threads=4)
+        tasks = tasks_of(found)
+        cluster = Topology(dict(zip(tasks, tasks)), dict.fromkeys(tasks, machine), profile.local, profile.link("1Gbit"))
+        return StepModel(found, cluster, profile, workers=workers, steps=3).predict().step_s
+
+    wire_s = 2 * (workers - 1) / workers * 4_000_000 / 125e6
+    assert wire_s < step_s(0.0) < 1.2 * wire_s
+    assert step_s(0.5 * wire_s) < 1.05 * step_s(0.0)

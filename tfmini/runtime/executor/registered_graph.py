@@ -367,7 +367,9 @@ class Effect:
 
 def effects_of(nodes: Sequence[Node]) -> tuple[Effect, ...]:
     """The effects of a partition, in its order."""
-    found = [(node, action) for node in nodes for ops, action in _ACTIONS if node.op in ops and node.inputs]
+    # A partition has many nodes of few types.
+    actions = {op: [action for ops, action in _ACTIONS if op in ops] for op in {node.op for node in nodes}}
+    found = [(node, action) for node in nodes for action in actions[node.op] if node.inputs]
     if not found:
         return ()
     by_name = {node.name: node for node in nodes}

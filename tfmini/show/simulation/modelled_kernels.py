@@ -395,12 +395,12 @@ class CollectiveKernels:
             host.call_later(link.latency_s, _finish, host, wait, value, cpu_s)
 
     def _exchange(self, members: list[_Member]) -> None:
-        """Sends the bytes of a ring; its slowest link, the latencies of all steps and the CPU time make its time."""
+        """Sends the bytes of a ring while the CPUs copy them, piece by piece; then the latencies of all steps pass."""
         network = self._network
         nbytes = members[0][2].nbytes
         tasks = sorted((host.name for host, _, _ in members), key=task_order)
         ways = list(flows("all-reduce", nbytes, len(tasks)))
-        left = len(ways)
+        left = len(ways) + len(members)
         cpu_s, latency_s = dict.fromkeys(tasks, 0.0), 0.0
         network.under_way += 1  # so that nobody takes the steps for stuck
 
@@ -413,7 +413,12 @@ class CollectiveKernels:
             network.work += 1
             delay_s = (serial_steps("all-reduce", nbytes, len(tasks)) - 1) * latency_s
             for host, wait, value in members:
-                host.call_later(delay_s, _finish, host, wait, value, cpu_s[host.name])
+                host.call_later(delay_s, wait.done, value)
+
+        def copies(host: TimedHost) -> None:
+            assert host.recording is not None
+            host.recording.charge(cpu_s[host.name], "collective")
+            host.recording.then(lambda cause: arrived())
 
         for flow in ways:
             source, target, size = tasks[flow.source], tasks[flow.target], flow.nbytes or 0
@@ -422,6 +427,8 @@ class CollectiveKernels:
             cpu_s[target] += flow.messages * link.receive_s + size * link.copy_s_per_byte
             latency_s = max(latency_s, link.latency_s)
             network.nics.send(source, target, size, arrived, flow.messages)
+        for host, _, _ in members:
+            host.call_soon(copies, host)
 
 
 def _finish(host: TimedHost, wait: Any, value: TensorLike, cpu_s: float) -> None:

@@ -333,17 +333,22 @@ class TimedConnection(SimulatedConnection):
         other._under_way += 1
         network.under_way += counts
         network.work += counts
-        message = _Message(partial(self._leave, other, list(parts), nbytes, label, counts))
-        self._unsent.append(message)
+        leave = partial(self._leave, other, list(parts), nbytes, label, counts)
+        # In a task with several threads, an earlier message may still wait for the work before it, and a receiver
+        # counts on the order. Pieces of collectives have tags instead: they go on beside back-propagation.
+        if kind is not CollectiveData:
+            message = _Message(leave)
+            self._unsent.append(message)
+            leave = partial(self._ready, message)
         if host.recording is None:
-            self._ready(message, None)
+            leave(None)
             return
         part_s = host.machine.part_s if kind is RunGraph else 0.0
         host.recording.charge(part_s + link.send_s + link.copy_s(nbytes), f"sends {label}")
-        host.recording.then(partial(self._ready, message))
+        host.recording.then(leave)
 
     def _ready(self, message: _Message, cause: Event | None) -> None:
-        """The work before a message has been done. Of a task with several threads, an earlier one may still wait."""
+        """The work before a message has been done: it leaves, and those behind it whose work has been done."""
         message.cause, message.is_ready = cause, True
         while self._unsent and self._unsent[0].is_ready:
             first = self._unsent.popleft()

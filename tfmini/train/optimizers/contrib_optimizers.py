@@ -1,4 +1,4 @@
-"""``tf.contrib.opt``: Adam with Nesterov momentum, Adam of the touched rows alone, decoupled weight decay."""
+"""``tf.contrib.opt``: relatives of Adam, and decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
 from tfmini.ops import control
+from tfmini.ops import training as training_ops
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
+from tfmini.ops.math.elementwise import maximum
 from tfmini.ops.math.sums import clip_by_global_norm
+from tfmini.ops.math.unary import abs as absolute
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.base import Variable
 from tfmini.train.optimizers.fused_optimizer import AdamOptimizer, MomentumOptimizer
@@ -88,6 +91,49 @@ class LazyAdamOptimizer(_RowwiseAdam):
         slot = self.get_slot(var, name)
         new = beta * gather(slot, indices) + rows
         return _scattered("Update", slot, indices, new, self._use_locking), new
+
+
+@export("tf.contrib.opt.AdaMaxOptimizer")
+class AdaMaxOptimizer(AdamOptimizer):
+    """Adam by the largest gradient (``tf.contrib.opt.AdaMaxOptimizer``); a sparse gradient changes only its rows.
+
+    v is the largest of the decayed v and |gradient|, and var -= learning_rate / (1 - beta1^t) * m / (v + epsilon).
+    See `AdamOptimizer` for the arguments.
+    """
+
+    _ops = training_ops.ada_max
+    _powers = {"beta1_power": "beta1"}
+
+    def __init__(
+        self,
+        learning_rate: TensorLike = 0.001,
+        beta1: TensorLike = 0.9,
+        beta2: TensorLike = 0.999,
+        epsilon: TensorLike = 1e-8,
+        use_locking: bool = False,
+        name: str = "AdaMax",
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
+
+    def _get_beta_accumulators(self) -> Any:
+        return self._power("beta1_power")
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Operation:
+        return self._resource_apply_sparse(grad.values, var, grad.indices)
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Operation:
+        dtype = handle.dtype.base_dtype
+        power = cast(convert_to_tensor(self._get_beta_accumulators()), dtype)
+        rate, beta1, beta2, epsilon = (cast(t, dtype) for t in self._tensors.values())
+        m, v = self.get_slot(handle, "m"), self.get_slot(handle, "v")
+        m_rows = beta1 * gather(m, indices) + grad * (1 - beta1)
+        v_rows = maximum(beta2 * gather(v, indices), absolute(grad))
+        step = rate / (1 - power) * (m_rows / (v_rows + epsilon))
+        return control.group(
+            _scattered("Sub", handle, indices, step, self._use_locking),
+            _scattered("Update", m, indices, m_rows, self._use_locking),
+            _scattered("Update", v, indices, v_rows, self._use_locking),
+        )
 
 
 # ---- decoupled weight decay ----------------------------------------------------------------------------------------

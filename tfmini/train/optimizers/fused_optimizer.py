@@ -518,6 +518,7 @@ class AdamOptimizer(FusedUpdates, Optimizer):
     _ops = training_ops.adam
     _slot_inputs = {"m": "m", "v": "v"}
     _tensor_inputs = {"lr": "learning_rate", "beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon"}
+    _powers: Mapping[str, str] = {"beta1_power": "beta1", "beta2_power": "beta2"}  # variable -> what it is a power of
 
     def __init__(
         self,
@@ -531,23 +532,22 @@ class AdamOptimizer(FusedUpdates, Optimizer):
         hyper = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
         super().__init__(use_locking, name, hyper)
 
-    def _get_beta_accumulators(self) -> tuple[Any, Any]:
-        graph = get_default_graph()
-        return (
-            self._get_non_slot_variable("beta1_power", graph=graph),
-            self._get_non_slot_variable("beta2_power", graph=graph),
-        )
+    def _get_beta_accumulators(self) -> Any:
+        return self._power("beta1_power"), self._power("beta2_power")
+
+    def _power(self, name: str) -> Any:
+        """The variable of a power of a beta."""
+        return self._get_non_slot_variable(name, graph=get_default_graph())
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         # The first variable by name is the same on every worker, whatever the order of the gradients.
         first = min(var_list, key=lambda v: v.name)
-        for power, beta in (("beta1_power", "beta1"), ("beta2_power", "beta2")):
+        for power, beta in self._powers.items():
             self._create_non_slot_variable(self._call_if_callable(self._hyper[beta]), power, first)
         super()._create_slots(var_list)
 
     def _operands(self, var: Variable) -> dict[str, Any]:
-        beta1_power, beta2_power = self._get_beta_accumulators()
-        powers = {"beta1_power": convert_to_tensor(beta1_power), "beta2_power": convert_to_tensor(beta2_power)}
+        powers = {name: convert_to_tensor(self._power(name)) for name in self._powers}
         return {**self._slot_inputs, **powers, **super()._operands(var)}
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Operation:
@@ -585,11 +585,11 @@ class AdamOptimizer(FusedUpdates, Optimizer):
             return scatter_add(slot, rows)
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
-        with control_dependencies(update_ops):
-            beta1_power, beta2_power = self._get_beta_accumulators()
-            with colocate_with(beta1_power):
-                powers = [
-                    power.assign(power * self._tensors[beta], use_locking=self._use_locking, read_value=False)
-                    for power, beta in ((beta1_power, "beta1"), (beta2_power, "beta2"))
-                ]
+        with control_dependencies(update_ops), colocate_with(self._power("beta1_power")):
+            powers = [
+                self._power(name).assign(
+                    self._power(name) * self._tensors[beta], use_locking=self._use_locking, read_value=False
+                )
+                for name, beta in self._powers.items()
+            ]
         return control.group(*update_ops, *powers, name=name_scope)
