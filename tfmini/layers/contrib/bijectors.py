@@ -97,16 +97,16 @@ class Bijector:
 
     # ---- what a subclass defines ----------------------------------------------------------------
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         raise NotImplementedError("forward not implemented.")
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         raise NotImplementedError("inverse not implemented.")
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         raise NotImplementedError("forward_log_det_jacobian not implemented.")
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         raise NotImplementedError("inverse_log_det_jacobian not implemented.")
 
     def _forward_event_shape(self, input_shape: TensorShape) -> Any:
@@ -289,16 +289,16 @@ class IdentityMap(_OfNumbers):
     def __init__(self, validate_args: bool = False, name: str = "identity") -> None:
         super().__init__(validate_args, name, constant=True)
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return x
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return y
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         return zeros([], x.dtype)
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         return zeros([], y.dtype)
 
 
@@ -321,16 +321,16 @@ class PowerTransform(_OfNumbers):
         """The exponent's reciprocal."""
         return self._power
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return exp(log1p(x * self._power) / self._power) if self._power else exp(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return expm1(log(y) * self._power) / self._power if self._power else log(y)
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         return (self._power - 1.0) * log(y)
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         return (1.0 / self._power - 1.0) * log1p(x * self._power) if self._power else identity(x)
 
 
@@ -361,22 +361,22 @@ class Softplus(_OfNumbers):
         """How wide the bend is, or None."""
         return self._softness
 
-    def _part(self, x: Any) -> Any:
+    def _part(self, x: Tensor) -> Any:
         return x if self._softness is None else x / cast(self._softness, x.dtype)
 
-    def _whole(self, x: Any) -> Any:
+    def _whole(self, x: Tensor) -> Any:
         return x if self._softness is None else x * cast(self._softness, x.dtype)
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return self._whole(softplus(self._part(x)))
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return self._whole(softplus_inverse(self._part(y)))
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         return -log(-expm1(-self._part(y)))
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         return -softplus(-self._part(x))
 
 
@@ -402,15 +402,15 @@ class AffineScalar(_OfNumbers):
         """The factor, or None."""
         return self._scale
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         y = identity(x) if self._scale is None else x * self._scale
         return y if self._shift is None else y + self._shift
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         x = identity(y) if self._shift is None else y - self._shift
         return x if self._scale is None else x / self._scale
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         return zeros([], x.dtype) if self._scale is None else log(abs(self._scale))
 
 
@@ -437,16 +437,16 @@ class Gumbel(_OfTwo):
     ) -> None:
         super().__init__({"loc": loc, "scale": scale}, validate_args, name)
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return exp(-exp(-(x - self.loc) / self.scale))
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return self.loc - self.scale * log(-log(y))
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         return log(self.scale / (-log(y) * y))
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         z = (x - self.loc) / self.scale
         return -z - exp(-z) - log(self.scale)
 
@@ -464,13 +464,13 @@ class KumaraswamyMap(_OfTwo):
     ) -> None:  # fmt: skip
         super().__init__({"concentration1": concentration1, "concentration0": concentration0}, validate_args, name)
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return exp(log1p(-exp(log1p(-x) / self.concentration0)) / self.concentration1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return 1.0 - (1.0 - y**self.concentration1) ** self.concentration0
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         a, b = self.concentration1, self.concentration0
         return log(a) + log(b) + (a - 1.0) * log(y) + (b - 1.0) * log1p(-(y**a))
 
@@ -489,16 +489,16 @@ class SinhArcsinhMap(_OfTwo):
         tail = 1.0 if tailweight is None else tailweight
         super().__init__({"skewness": 0.0 if skewness is None else skewness, "tailweight": tail}, validate_args, name)
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: Tensor) -> Any:
         return sinh((asinh(x) + self.skewness) * self.tailweight)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return sinh(asinh(y) / self.tailweight - self.skewness)
 
-    def _inverse_log_det_jacobian(self, y: Any) -> Any:
+    def _inverse_log_det_jacobian(self, y: Tensor) -> Any:
         turned = asinh(y) / self.tailweight - self.skewness
         return log(cosh(turned) / self.tailweight / sqrt(square(y) + 1.0))
 
-    def _forward_log_det_jacobian(self, x: Any) -> Any:
+    def _forward_log_det_jacobian(self, x: Tensor) -> Any:
         turned = (asinh(x) + self.skewness) * self.tailweight
         return log(cosh(turned) * self.tailweight / sqrt(square(x) + 1.0))
