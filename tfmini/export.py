@@ -19,7 +19,6 @@ _Definition = TypeVar("_Definition")
 # Public namespaces that have the names of another one as well.
 ALIASES = {
     "app.flags": "flags",
-    "contrib.distributions": "distributions",
     "contrib.slim.losses": "contrib.losses",
     "contrib.slim.metrics": "contrib.metrics",
     "contrib.slim.utils": "contrib.layers.utils",

@@ -30,7 +30,6 @@ _NAMES = {
     "contrib.learn.RunConfig": "tf.estimator.RunConfig",
     "contrib.learn.learn_runner": "tf.estimator.train_and_evaluate",
     "contrib.learn.run_config": "tf.estimator.RunConfig",
-    "contrib.seq2seq.BeamSearchDecoder": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper",
     "contrib.bayesflow": "formulas in ops",
     "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",
     "contrib.image": "tf.image, or scipy.ndimage in a tf.py_func",
@@ -84,7 +83,6 @@ _NAMES = {
     "contrib.mixed_precision": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
     "contrib.periodic_resample": "tf.space_to_depth, tf.depth_to_space and tf.reshape",
     "contrib.rnn": "the cells of tf.nn.rnn_cell with tf.nn.dynamic_rnn, and tf.contrib.rnn.LSTMBlockFusedCell",
-    "contrib.seq2seq": "tf.contrib.seq2seq.BasicDecoder with GreedyEmbeddingHelper, and LuongAttention",
     "contrib.slim.queues": "tf.train.start_queue_runners with a tf.train.Coordinator",
     "contrib.training.bucket_by_sequence_length": "tf.data.experimental.bucket_by_sequence_length",
     "data.experimental.get_structure": "the output_types and output_shapes of a tf.data.Dataset",
@@ -388,8 +386,6 @@ def alternative(dotted: str) -> str | None:
         return _nearest(_NAMES, dotted) or alternative(dotted[len("compat.v2.") :])
     if dotted.startswith("raw_ops."):
         return next((way for pattern, way in _RAW_OPS if re.search(pattern, dotted[len("raw_ops.") :])), None)
-    if dotted.startswith("linalg.LinearOperator"):
-        return _MATRIX_WAY
     return _nearest(_NAMES, dotted) or _nearest(_NAMES, _canonical(dotted))
 
 

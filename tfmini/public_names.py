@@ -139,6 +139,20 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
     },
+    "contrib.distributions": {
+        "layers.contrib.bijectors": "softplus_inverse",
+        "layers.contrib.discrete_distributions": "Binomial Deterministic DirichletMultinomial ExpRelaxedOneHotCategorical Geometric NegativeBinomial OneHotCategorical Poisson VectorDeterministic",
+        "layers.contrib.distributions": "BetaWithSoftplusConcentration Cauchy Chi2 Chi2WithAbsDf ExponentialWithSoftplusRate GammaWithSoftplusConcentrationRate HalfNormal InverseGamma InverseGammaWithSoftplusConcentrationRate LaplaceWithSoftplusScale Logistic NormalWithSoftplusScale StudentTWithAbsDfSoftplusScale matrix_diag_transform percentile reduce_weighted_logsumexp tridiag",
+        "layers.contrib.mixtures": "BatchReshape Independent Mixture MixtureSameFamily QuantizedDistribution",
+        "layers.contrib.transformed_distributions": "Kumaraswamy MultivariateNormalDiag MultivariateNormalDiagPlusLowRank MultivariateNormalDiagWithSoftplusScale MultivariateNormalFullCovariance MultivariateNormalTriL RelaxedBernoulli RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorExponentialDiag VectorLaplaceDiag",
+        "layers.contrib.vector_bijectors": "fill_triangular fill_triangular_inverse",
+        "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
+        "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
+    },
+    "contrib.distributions.bijectors": {
+        "layers.contrib.bijectors": "AbsoluteValue AffineScalar Bijector ConditionalBijector Exp Gumbel Identity=IdentityMap Kumaraswamy=KumaraswamyMap PowerTransform Sigmoid SinhArcsinh=SinhArcsinhMap Softplus Softsign Square",
+        "layers.contrib.vector_bijectors": "Affine AffineLinearOperator Chain CholeskyOuterProduct FillTriangular Inline Invert MatrixInverseTriL Ordered Permute Reshape ScaleTriL SoftmaxCentered TransformDiagonal",
+    },
     "contrib.estimator": {
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
@@ -227,9 +241,11 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn",
     },
     "contrib.seq2seq": {
-        "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention LuongAttention hardmax tile_batch",
+        "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention BahdanauMonotonicAttention LuongAttention LuongMonotonicAttention hardmax monotonic_attention safe_cumprod tile_batch",
+        "layers.contrib.beam_search": "BeamSearchDecoder BeamSearchDecoderOutput BeamSearchDecoderState FinalBeamSearchDecoderOutput",
         "layers.contrib.decoders": "BasicDecoder BasicDecoderOutput CustomHelper Decoder GreedyEmbeddingHelper Helper InferenceHelper SampleEmbeddingHelper ScheduledEmbeddingTrainingHelper ScheduledOutputTrainingHelper TrainingHelper dynamic_decode",
         "layers.contrib.losses": "sequence_loss",
+        "ops.array.gather": "gather_tree",
     },
     "contrib.signal": {
         "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
@@ -323,6 +339,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
     },
     "distributions": {
+        "layers.contrib.discrete_distributions": "DirichletMultinomial",
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
         "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
     },
@@ -423,6 +440,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.normalization": "BatchNormalization batch_normalization",
     },
     "linalg": {
+        "layers.diagonal_operators": "LinearOperatorDiag LinearOperatorHouseholder LinearOperatorIdentity LinearOperatorScaledIdentity LinearOperatorZeros",
+        "layers.linear_operators": "LinearOperator LinearOperatorAdjoint LinearOperatorComposition LinearOperatorFullMatrix LinearOperatorInversion LinearOperatorLowerTriangular",
+        "layers.structured_operators": "LinearOperatorBlockDiag LinearOperatorCirculant LinearOperatorCirculant2D LinearOperatorCirculant3D LinearOperatorKronecker LinearOperatorLowRankUpdate LinearOperatorToeplitz",
         "ops.array.diagonals": "band_part=matrix_band_part diag=matrix_diag diag_part=matrix_diag_part eye set_diag=matrix_set_diag tensor_diag=diag tensor_diag_part=diag_part",
         "ops.array.layout": "matrix_transpose transpose=matrix_transpose",
         "ops.decompositions": "cholesky cholesky_solve eigh=self_adjoint_eig eigvalsh=self_adjoint_eigvals lu qr svd",

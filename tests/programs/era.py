@@ -17,25 +17,29 @@ from typing import Any
 import numpy as np
 
 ANSWERS = Path(__file__).parent / "era.json"
+PARTS = ("era_distributions", "era_operators", "era_seq2seq")  # modules with more programs
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}
 
 
 def programs() -> dict[str, Callable[[Any], Any]]:
     """All programs by their names."""
+    for part in PARTS:
+        importlib.import_module("tests.programs." + part)
     return dict(_programs)
 
 
 def answers(tf: Any, names: list[str]) -> dict[str, Any]:
     """What the programs answer, as lists, numbers and texts."""
-    found = {}
+    found, known = {}, programs()
     for name in names:
         with tf.Graph().as_default():
-            found[name] = _plain(_programs[name](tf))
+            found[name] = _plain(known[name](tf))
     return found
 
 
-def _program(function: Any) -> Any:
+def program(function: Any) -> Any:
+    """Makes a function one of the programs."""
     _programs[function.__name__] = function
     return function
 
@@ -54,13 +58,13 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def _run(tf: Any, fetches: Any, feeds: Any = None) -> Any:
+def run(tf: Any, fetches: Any, feeds: Any = None) -> Any:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         return session.run(fetches, feeds)
 
 
-def _of(answer: Callable[[], Any]) -> Any:
+def outcome(answer: Callable[[], Any]) -> Any:
     """The answer, or the class of the error."""
     try:
         return answer()
@@ -72,7 +76,7 @@ def _module(path: str) -> Any:
     return importlib.import_module("tensorflow." + path)
 
 
-@_program
+@program
 def overridden_compute_gradients(tf: Any) -> Any:
     seen = []
 
@@ -88,10 +92,10 @@ def overridden_compute_gradients(tf: Any) -> Any:
     step = Mine(0.1).minimize(v * v)
     with tf.control_dependencies([step]):
         after = v.read_value()
-    return seen, _run(tf, after)
+    return seen, run(tf, after)
 
 
-@_program
+@program
 def bases_of_optimizers(tf: Any) -> Any:
     names = (
         "Adadelta Adagrad AdagradDA Adam Ftrl GradientDescent Momentum ProximalAdagrad ProximalGradientDescent RMSProp"
@@ -101,14 +105,14 @@ def bases_of_optimizers(tf: Any) -> Any:
             for name, kind in found.items()}  # fmt: skip
 
 
-@_program
+@program
 def names_in_the_dict_of_modules(tf: Any) -> Any:
     names = {"logging": "INFO set_verbosity", "nn": "relu conv2d", "train": "AdamOptimizer Saver", "layers": "dense",
              "losses": "log_loss", "flags": "FLAGS", "initializers": "zeros", "data": "Dataset"}  # fmt: skip
     return {space: [name in vars(getattr(tf, space)) for name in text.split()] for space, text in names.items()}
 
 
-@_program
+@program
 def custom_getter(tf: Any) -> Any:
     seen = []
 
@@ -128,11 +132,11 @@ def custom_getter(tf: Any) -> Any:
     return seen, sorted(v.name for v in tf.trainable_variables())
 
 
-@_program
+@program
 def assign_to_slices(tf: Any) -> Any:
     def after(change: Callable[[Any], Any], feeds: Any = None) -> Any:
         with tf.Graph().as_default():
-            return _run(tf, change(tf.Variable([1.0, 2.0, 3.0])), feeds)
+            return run(tf, change(tf.Variable([1.0, 2.0, 3.0])), feeds)
 
     yes, no = (lambda: tf.constant(True)), (lambda: tf.constant(False))
 
@@ -156,24 +160,24 @@ def assign_to_slices(tf: Any) -> Any:
         after(lambda v: tf.cond(yes(), lambda: tf.assign(v[1:], [5.0, 6.0]), lambda: v + 0.0)),
         after(lambda v: tf.cond(no(), lambda: v[0].assign(9.0), lambda: v[1].assign(8.0))),
         after(lambda v: tf.cond(yes(), lambda: inner(v), lambda: v + 0.0)),
-        after(outer_slice), after(in_loop), _of(lambda: after(lambda v: tf.assign(tf.exp(v)[0], 1.0))),
+        after(outer_slice), after(in_loop), outcome(lambda: after(lambda v: tf.assign(tf.exp(v)[0], 1.0))),
     ]  # fmt: skip
 
 
-@_program
+@program
 def noise_shapes(tf: Any) -> Any:
     x, some = tf.ones([2, 3, 4]), tf.placeholder_with_default(np.ones((2, 3, 4), np.float32), [None, 3, None])
     shapes = [
         lambda t: [tf.shape(t)[0], 1, 4], lambda t: (2, 1, tf.Dimension(4)), lambda t: np.array([2, 1, 4], np.uint8),
         lambda t: tf.shape(t), lambda t: [1, 1], lambda t: [tf.constant(2, tf.int64), 1, 4],
     ]  # fmt: skip
-    plain = [_run(tf, tf.nn.dropout(t, 0.5, noise_shape=shape(t))).shape for t in (x, some) for shape in shapes]
+    plain = [run(tf, tf.nn.dropout(t, 0.5, noise_shape=shape(t))).shape for t in (x, some) for shape in shapes]
     with_none = [(None, 1, None), [None, tf.constant(1), 4]]
-    layers = [_run(tf, tf.layers.dropout(t, 0.5, shape, training=True)).shape for t in (x, some) for shape in with_none]
-    return plain, layers, _run(tf, tf.nn.dropout(x, 0.5, noise_shape=(None, 1, None))).shape
+    layers = [run(tf, tf.layers.dropout(t, 0.5, shape, training=True)).shape for t in (x, some) for shape in with_none]
+    return plain, layers, run(tf, tf.nn.dropout(x, 0.5, noise_shape=(None, 1, None))).shape
 
 
-@_program
+@program
 def sizes_of_every_integer_type(tf: Any) -> Any:
     def of(sizes: Any) -> Any:
         a, b, zero = sizes[0], sizes[1], sizes[0] - sizes[0]
@@ -198,7 +202,7 @@ def sizes_of_every_integer_type(tf: Any) -> Any:
     ]
 
 
-@_program
+@program
 def ints_beyond_the_type(tf: Any) -> Any:
     pairs = [(300, "uint8"), (-1, "uint8"), (200, "int8"), (70000, "int16"), (-1, "uint16"), (2**31, "int32"),
              (-(2**31) - 1, "int32"), (2**32 + 5, "int32"), (-1, "uint32"), (-1, "uint64"), (2**63, "uint64"),
@@ -212,19 +216,19 @@ def ints_beyond_the_type(tf: Any) -> Any:
             lambda: tf.zeros([], dtype) + value, lambda: tf.convert_to_tensor([[value]], dtype),
             lambda: tf.fill([2], tf.constant(value, dtype)),
         ]  # fmt: skip
-        return [_of(lambda way=way: _run(tf, way())) for way in ways]  # type: ignore[misc]
+        return [outcome(lambda way=way: run(tf, way())) for way in ways]  # type: ignore[misc]
 
     # 1.15 has no sum of these types.
     names = ["{} {}".format(value if abs(value) < 2**80 else "huge", kind) for value, kind in pairs]
     return {name: of(*pair)[: 2 if pair[1][:2] == "ui" else 5] for name, pair in zip(names, pairs)}
 
 
-@_program
+@program
 def elements_of_generators(tf: Any) -> Any:
     def of(item: Any, types: Any) -> Any:
         with tf.Graph().as_default():
             element = tf.data.Dataset.from_generator(lambda: iter([item]), types).make_one_shot_iterator().get_next()
-            return _of(lambda: _run(tf, element))
+            return outcome(lambda: run(tf, element))
 
     many = [(1.7, tf.int32), (np.float64(1.7), tf.int32), ("5", tf.int32), ("1.5", tf.float32), (True, tf.float32),
             (1, tf.bool), (None, tf.float32), ([1, None], tf.float32), (300, tf.uint8), (-1, tf.uint8),
@@ -234,7 +238,7 @@ def elements_of_generators(tf: Any) -> Any:
     return [of(item, types) for item, types in many]
 
 
-@_program
+@program
 def gradients_of_broadcasts(tf: Any) -> Any:
     def chain(tensor: Any) -> list[str]:
         found: list[str] = []
@@ -252,7 +256,7 @@ def gradients_of_broadcasts(tf: Any) -> Any:
     return {name: [of(getattr(tf, name), x, y) for x, y in shapes] for name in ("add", "subtract")}
 
 
-@_program
+@program
 def defun_of_a_variable(tf: Any) -> Any:
     function = _module("python.framework.function")
     v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
@@ -273,11 +277,11 @@ def defun_of_a_variable(tf: Any) -> Any:
     return (
         seen[0],
         y.dtype,
-        _run(tf, [y, tf.gradients(y, v)[0], z, tf.gradients(z, v)[0], twice(tf.constant([3.0, 4.0]))]),
+        run(tf, [y, tf.gradients(y, v)[0], z, tf.gradients(z, v)[0], twice(tf.constant([3.0, 4.0]))]),
     )
 
 
-@_program
+@program
 def gradients_inside_vectorized_map(tf: Any) -> Any:
     rows = tf.constant(np.arange(6, dtype=np.float32).reshape(3, 2))
     w = tf.get_variable("w", initializer=np.float32([[2.0, 3.0], [1.0, 1.0]]))
@@ -288,19 +292,19 @@ def gradients_inside_vectorized_map(tf: Any) -> Any:
     x = tf.constant([1.0, 2.0, 3.0])
     y = x**2
     jacobian = tf.vectorized_map(lambda i: tf.gradients(tf.gather(y, i), x)[0], tf.range(3))
-    return _run(tf, [tf.vectorized_map(per_row, rows), jacobian])
+    return run(tf, [tf.vectorized_map(per_row, rows), jacobian])
 
 
-@_program
+@program
 def jacobians(tf: Any) -> Any:
     parallel = _module("python.ops.parallel_for.gradients")
     x, w = tf.constant([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]), tf.constant([[0.1, 0.2], [0.3, 0.4]])
     y = tf.tanh(tf.matmul(x, w))
     loops = [parallel.jacobian(y, [x, w], use_pfor=False), parallel.batch_jacobian(y, x, use_pfor=False)]
-    return _run(tf, [parallel.jacobian(y, w), parallel.batch_jacobian(y, x), loops])
+    return run(tf, [parallel.jacobian(y, w), parallel.batch_jacobian(y, x), loops])
 
 
-@_program
+@program
 def functions_and_modules_of_one_name(tf: Any) -> Any:
     ops = _module("contrib.framework.python.ops")
     before = [type(getattr(ops, name)).__name__ for name in ("arg_scope", "add_arg_scope", "variables")]
@@ -313,7 +317,7 @@ def functions_and_modules_of_one_name(tf: Any) -> Any:
     )
 
 
-@_program
+@program
 def deprecated_summaries(tf: Any) -> Any:
     old = tf.contrib.deprecated
     old.scalar_summary(["a", "b"], [1.0, 2.0])
@@ -321,11 +325,11 @@ def deprecated_summaries(tf: Any) -> Any:
     old.image_summary("d", tf.zeros([2, 2, 2, 1]), max_images=1)
     old.audio_summary("e", tf.zeros([1, 4]), 8000)
     names = [tensor.name for tensor in tf.get_collection(tf.GraphKeys.SUMMARIES)]
-    merged = tf.Summary.FromString(_run(tf, old.merge_all_summaries()))
+    merged = tf.Summary.FromString(run(tf, old.merge_all_summaries()))
     return names, [(value.tag, value.simple_value) for value in merged.value]
 
 
-@_program
+@program
 def names_that_ask_for_the_context(tf: Any) -> Any:
     context, tfe = _module("python.eager.context"), _module("contrib.eager.python.tfe")
     with tf.name_scope("a"), tf.name_scope("b"):
@@ -345,7 +349,7 @@ def names_that_ask_for_the_context(tf: Any) -> Any:
     )
 
 
-@_program
+@program
 def edited_graphs(tf: Any) -> Any:
     ge = tf.contrib.graph_editor
     x, v = tf.placeholder_with_default([1.0, 2.0], [2], name="x"), tf.Variable([3.0, 4.0], name="v")
@@ -366,7 +370,7 @@ def edited_graphs(tf: Any) -> Any:
     view = ge.sgv(a.op, b.op)
     copied, info = ge.copy_with_input_replacements(view, {x: tf.constant([10.0, 20.0])}, dst_scope="copy")
     replaced = ge.graph_replace(c, {a: tf.zeros([2])})
-    before = _run(tf, [c, info.transformed(b), replaced])
+    before = run(tf, [c, info.transformed(b), replaced])
     with tf.Graph().as_default() as other:
         ge.copy(ge.sgv("^s/|^x|^v", graph=x.graph), other, "moved")
     y = tf.constant([0.0, 1.0])
@@ -376,10 +380,10 @@ def edited_graphs(tf: Any) -> Any:
     ge.remove_control_inputs(b.op, [y.op])
     io = [sorted(t.name for t in ts) for ts in (view.inputs, view.outputs, copied.outputs)]
     moved = [op.name for op in other.get_operations() if "s/" in op.name]
-    return walks, io, before, changed, after, _run(tf, c), sorted(moved), len(b.op.control_inputs)
+    return walks, io, before, changed, after, run(tf, c), sorted(moved), len(b.op.control_inputs)
 
 
-@_program
+@program
 def spectrograms(tf: Any) -> Any:
     signal = tf.contrib.signal
     x = tf.constant(np.sin(np.arange(50, dtype=np.float32)).reshape(2, 25))
@@ -401,11 +405,11 @@ def spectrograms(tf: Any) -> Any:
     cepstra = signal.mfccs_from_log_mel_spectrograms(tf.log(tf.tensordot(tf.abs(signal.stft(x, 16, 8)), mel, 1) + 0.1))
     slope = tf.gradients(tf.reduce_sum(tf.abs(spectrum) ** 2), x)[0]
     padded = tf.abs(signal.stft(some, 6, 3, pad_end=True))
-    values = _run(tf, [frames, windows, cosines, mel, cepstra, slope, tf.abs(spectrum), inverse, padded])
+    values = run(tf, [frames, windows, cosines, mel, cepstra, slope, tf.abs(spectrum), inverse, padded])
     return values, [t.shape.as_list() for t in (*frames[:3], frames[5], spectrum)]
 
 
-@_program
+@program
 def names_of_version_2(tf: Any) -> Any:
     v2 = importlib.import_module("tensorflow.compat.v2")
     listed = {
@@ -436,10 +440,10 @@ def names_of_version_2(tf: Any) -> Any:
         v2.nn.moments(x, [0], None, True), v2.cast(x, v2.int32), v2.squeeze(x[:1], [0]),
         v2.nn.dropout(x, 0.0), v2.strings.substr(["abc"], 1, 2), v2.shape(x, v2.int64), v2.math.in_top_k([1, 2], x, 2),
     ]  # fmt: skip
-    return parameters, _run(tf, values)
+    return parameters, run(tf, values)
 
 
-@_program
+@program
 def feature_columns(tf: Any) -> Any:
     fc, v2 = tf.feature_column, _module("python.feature_column.feature_column_v2")
     i, j = fc.categorical_column_with_identity("i", 4, default_value=0), fc.categorical_column_with_identity("j", 4)
@@ -475,7 +479,7 @@ def feature_columns(tf: Any) -> Any:
     return made_of, kinds, shapes, counts, specs, same, names, values, [c.name for c in shared]
 
 
-@_program
+@program
 def fused_rnns(tf: Any) -> Any:
     rnn = tf.contrib.rnn
     x = tf.constant(np.sin(np.arange(30)).reshape(5, 2, 3), tf.float32)
@@ -494,12 +498,12 @@ def fused_rnns(tf: Any) -> Any:
     return (
         names,
         [outputs.shape.as_list() for outputs, _ in found],
-        _run(tf, [found, slopes]),
-        [_of(lambda: rnn.LSTMBlockFusedCell(4)(x))],
+        run(tf, [found, slopes]),
+        [outcome(lambda: rnn.LSTMBlockFusedCell(4)(x))],
     )
 
 
-@_program
+@program
 def optimizers_of_contrib(tf: Any) -> Any:
     opt = tf.contrib.opt
 
@@ -530,11 +534,17 @@ def optimizers_of_contrib(tf: Any) -> Any:
     return results, after(made["adam w"], False, True, decay_var_list=[]), averaged
 
 
-if __name__ == "__main__":
-    import tensorflow
-
-    found = answers(tensorflow, sys.argv[1:] or list(_programs))
-    kept = json.loads(ANSWERS.read_text()) if sys.argv[1:] and ANSWERS.exists() else {}
+def _write(tf: Any, names: list[str]) -> None:
+    found = answers(tf, names or list(programs()))
+    kept = json.loads(ANSWERS.read_text()) if names and ANSWERS.exists() else {}
     kept.update(found)
     lines = [json.dumps(name) + ": " + json.dumps(kept[name]) for name in sorted(kept)]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    import tensorflow
+
+    from tests.programs import era  # the parts register their programs there, not in `__main__`
+
+    era._write(tensorflow, sys.argv[1:])

@@ -23,7 +23,14 @@ _OPS = {
     ),
     "tf.image": "image_ops image_ops_impl",
     "tf.initializers": "init_ops_v2",
-    "tf.linalg": "linalg.linalg linalg_impl",
+    "tf.linalg": (
+        "linalg.linalg linalg.linear_operator linalg.linear_operator_adjoint linalg.linear_operator_block_diag "
+        "linalg.linear_operator_circulant linalg.linear_operator_composition linalg.linear_operator_diag "
+        "linalg.linear_operator_full_matrix linalg.linear_operator_identity linalg.linear_operator_inversion "
+        "linalg.linear_operator_kronecker linalg.linear_operator_low_rank_update "
+        "linalg.linear_operator_lower_triangular linalg_impl"
+    ),
+    ":layers.linear_operators": "linalg.linear_operator_util",
     "tf.losses": "losses losses.losses losses.losses_impl losses.util",
     "tf.manip": "manip_ops",
     "tf.metrics": "metrics",
@@ -204,6 +211,9 @@ _CONTRIB = {
         "rnn.python.ops.core_rnn_cell rnn.python.ops.core_rnn_cell_impl rnn.python.ops.rnn_cell"
     ),
     "tf.contrib.seq2seq :layers.contrib.attention :compat.layers_names": "seq2seq.python.ops.attention_wrapper",
+    "tf.contrib.seq2seq :layers.contrib.beam_search": (
+        "seq2seq.python.ops.beam_search_decoder seq2seq.python.ops.beam_search_ops"
+    ),
     "tf.contrib.seq2seq :layers.contrib.decoders :compat.layers_names": (
         "seq2seq.python.ops.basic_decoder seq2seq.python.ops.decoder seq2seq.python.ops.helper"
     ),

@@ -29,12 +29,12 @@ from tfmini.ops.nn.cross_entropy import log_softmax, sigmoid_cross_entropy_with_
 from tfmini.ops.random_functions import multinomial, random_gamma, random_uniform
 
 
-def _given(logits: TensorLike | None, probs: TensorLike | None) -> None:
+def one_of(logits: TensorLike | None, probs: TensorLike | None) -> None:
     if (logits is None) == (probs is None):
         raise ValueError("Must pass probs or logits, but not both.")
 
 
-@export("tf.distributions.Bernoulli")
+@export("tf.distributions.Bernoulli", "tf.contrib.distributions.Bernoulli")
 class Bernoulli(Distribution):
     """0 or 1 (``tf.distributions.Bernoulli``).
 
@@ -48,7 +48,7 @@ class Bernoulli(Distribution):
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Bernoulli",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
-        _given(logits, probs)
+        one_of(logits, probs)
         if probs is None:
             self.logits = convert_to_tensor(logits, preferred_dtype=dtypes.float32, name="logits")
             self.probs = sigmoid(self.logits)
@@ -87,11 +87,11 @@ class Bernoulli(Distribution):
         return cast(less(0.5, self.probs), self.dtype)
 
 
-class _Classes(Distribution):
+class Classes(Distribution):
     def __init__(
         self, logits: TensorLike | None, probs: TensorLike | None, dtype: DTypeLike | None, parameters: dict[str, Any]
     ) -> None:
-        _given(logits, probs)
+        one_of(logits, probs)
         if probs is None:
             self.logits = convert_to_tensor(logits, preferred_dtype=dtypes.float32, name="logits")
             self.probs = softmax(self.logits)
@@ -119,8 +119,8 @@ class _Classes(Distribution):
         return -reduce_sum(log_softmax(self.logits) * softmax(self.logits), -1)
 
 
-@export("tf.distributions.Categorical")
-class Categorical(_Classes):
+@export("tf.distributions.Categorical", "tf.contrib.distributions.Categorical")
+class Categorical(Classes):
     """A class number (``tf.distributions.Categorical``).
 
     Args:
@@ -154,8 +154,8 @@ class Categorical(_Classes):
         return cast(argmax(self.logits, -1), self.dtype)
 
 
-@export("tf.distributions.Multinomial")
-class Multinomial(_Classes):
+@export("tf.distributions.Multinomial", "tf.contrib.distributions.Multinomial")
+class Multinomial(Classes):
     """The counts of classes in several draws (``tf.distributions.Multinomial``).
 
     Args:
@@ -224,7 +224,7 @@ def _categorical_divergence(a: Categorical, b: Categorical) -> Any:
 # ---- The Dirichlet distribution of ``tf.distributions`` ------------------------------------------------------------
 
 
-@export("tf.distributions.Dirichlet")
+@export("tf.distributions.Dirichlet", "tf.contrib.distributions.Dirichlet")
 class Dirichlet(Distribution):
     """The Dirichlet distribution (``tf.distributions.Dirichlet``).
 

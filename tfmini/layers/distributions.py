@@ -28,7 +28,7 @@ from tfmini.ops.random_functions import random_gamma, random_normal, random_unif
 from tfmini.shapes import TensorShape
 
 
-@export("tf.distributions.ReparameterizationType")
+@export("tf.distributions.ReparameterizationType", "tf.contrib.distributions.ReparameterizationType")
 class ReparameterizationType:
     """Whether gradients flow through samples (``tf.distributions.ReparameterizationType``)."""
 
@@ -43,7 +43,7 @@ FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
 
 
-@export("tf.distributions.Distribution")
+@export("tf.distributions.Distribution", "tf.contrib.distributions.Distribution")
 class Distribution:
     """A batch of distributions (``tf.distributions.Distribution``).
 
@@ -274,7 +274,7 @@ def filled(value: Any, *parameters: TensorLike) -> Any:
 _divergences: dict[tuple[type, type], Callable[..., Any]] = {}
 
 
-@export("tf.distributions.RegisterKL")
+@export("tf.distributions.RegisterKL", "tf.contrib.distributions.RegisterKL")
 class RegisterKL:
     """Decorates the function of the divergence between two classes (``tf.distributions.RegisterKL``)."""
 
@@ -291,7 +291,7 @@ class RegisterKL:
         return kl_fn
 
 
-@export("tf.distributions.kl_divergence")
+@export("tf.distributions.kl_divergence", "tf.contrib.distributions.kl_divergence")
 def kl_divergence(
     distribution_a: Distribution, distribution_b: Distribution, allow_nan_stats: bool = True, name: str | None = None
 ) -> Any:
@@ -311,13 +311,13 @@ def kl_divergence(
     )
 
 
-export_names("tf.distributions", "FULLY_REPARAMETERIZED NOT_REPARAMETERIZED")
+export_names("tf.distributions tf.contrib.distributions", "FULLY_REPARAMETERIZED NOT_REPARAMETERIZED")
 
 
 # ---- Continuous distributions of scalars of ``tf.distributions`` ---------------------------------------------------
 
 
-class _Scalar(Distribution):
+class ScalarDistribution(Distribution):
     """Distributions of scalars with parameters that broadcast."""
 
     def __init__(self, parameters: dict[str, Any], *tensors: Tensor) -> None:
@@ -343,7 +343,7 @@ class _Scalar(Distribution):
         return concat([[n], self.batch_shape_tensor()], 0)
 
 
-def _pair(first: TensorLike, second: TensorLike, names: tuple[str, str]) -> tuple[Any, Any]:
+def pair(first: TensorLike, second: TensorLike, names: tuple[str, str]) -> tuple[Any, Any]:
     one = convert_to_tensor(first, preferred_dtype="float32", name=names[0])
     return one, convert_to_tensor(second, one.dtype, name=names[1])
 
@@ -363,8 +363,8 @@ def _log_normal_cdf(z: Tensor) -> Any:
     return where(less(z, low), tail, where(less(z, high), middle, -_normal_cdf(-z)))
 
 
-@export("tf.distributions.Normal")
-class Normal(_Scalar):
+@export("tf.distributions.Normal", "tf.contrib.distributions.Normal")
+class Normal(ScalarDistribution):
     """The normal distribution (``tf.distributions.Normal``).
 
     Args:
@@ -380,7 +380,7 @@ class Normal(_Scalar):
         name: str = "Normal",
     ) -> None:
         parameters = dict(locals())
-        self.loc, self.scale = _pair(loc, scale, ("loc", "scale"))
+        self.loc, self.scale = pair(loc, scale, ("loc", "scale"))
         super().__init__(parameters, self.loc, self.scale)
 
     def _z(self, x: Tensor) -> Any:
@@ -410,8 +410,8 @@ class Normal(_Scalar):
         return filled(self.scale, self.loc)
 
 
-@export("tf.distributions.Uniform")
-class Uniform(_Scalar):
+@export("tf.distributions.Uniform", "tf.contrib.distributions.Uniform")
+class Uniform(ScalarDistribution):
     """The uniform distribution in ``[low, high)`` (``tf.distributions.Uniform``)."""
 
     def __init__(
@@ -419,7 +419,7 @@ class Uniform(_Scalar):
         name: str = "Uniform",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
-        self.low, self.high = _pair(low, high, ("low", "high"))
+        self.low, self.high = pair(low, high, ("low", "high"))
         super().__init__(parameters, self.low, self.high)
 
     def range(self, name: str = "range") -> Any:
@@ -448,8 +448,8 @@ class Uniform(_Scalar):
         return square(self.range()) / 12.0
 
 
-@export("tf.distributions.Laplace")
-class Laplace(_Scalar):
+@export("tf.distributions.Laplace", "tf.contrib.distributions.Laplace")
+class Laplace(ScalarDistribution):
     """The Laplace distribution (``tf.distributions.Laplace``)."""
 
     def __init__(
@@ -461,7 +461,7 @@ class Laplace(_Scalar):
         name: str = "Laplace",
     ) -> None:
         parameters = dict(locals())
-        self.loc, self.scale = _pair(loc, scale, ("loc", "scale"))
+        self.loc, self.scale = pair(loc, scale, ("loc", "scale"))
         super().__init__(parameters, self.loc, self.scale)
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
@@ -500,8 +500,8 @@ def _log_laplace_cdf(z: Tensor) -> Any:
     return where(less(z, 0.0), z - math.log(2.0), log1p(-0.5 * exp(-abs(z))))
 
 
-@export("tf.distributions.Gamma")
-class Gamma(_Scalar):
+@export("tf.distributions.Gamma", "tf.contrib.distributions.Gamma")
+class Gamma(ScalarDistribution):
     """The gamma distribution (``tf.distributions.Gamma``)."""
 
     def __init__(
@@ -509,7 +509,7 @@ class Gamma(_Scalar):
         name: str = "Gamma",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
-        self.concentration, self.rate = _pair(concentration, rate, ("concentration", "rate"))
+        self.concentration, self.rate = pair(concentration, rate, ("concentration", "rate"))
         super().__init__(parameters, self.concentration, self.rate)
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
@@ -537,7 +537,7 @@ class Gamma(_Scalar):
         return where(less(0.0, found), found, math.nan * ones_like(found))
 
 
-@export("tf.distributions.Exponential")
+@export("tf.distributions.Exponential", "tf.contrib.distributions.Exponential")
 class Exponential(Gamma):
     """The exponential distribution (``tf.distributions.Exponential``)."""
 
@@ -554,8 +554,8 @@ class Exponential(Gamma):
         return -log(u) / self.rate
 
 
-@export("tf.distributions.Beta")
-class Beta(_Scalar):
+@export("tf.distributions.Beta", "tf.contrib.distributions.Beta")
+class Beta(ScalarDistribution):
     """The beta distribution (``tf.distributions.Beta``)."""
 
     def __init__(
@@ -563,7 +563,7 @@ class Beta(_Scalar):
         allow_nan_stats: bool = True, name: str = "Beta",
     ) -> None:  # fmt: skip
         parameters = dict(locals())
-        self.concentration1, self.concentration0 = _pair(concentration1, concentration0, ("a", "b"))
+        self.concentration1, self.concentration0 = pair(concentration1, concentration0, ("a", "b"))
         self.total_concentration = self.concentration1 + self.concentration0
         super().__init__(parameters, self.concentration1, self.concentration0)
 
@@ -599,8 +599,8 @@ class Beta(_Scalar):
         return where(less(1.0, least), found, math.nan * ones_like(found))
 
 
-@export("tf.distributions.StudentT")
-class StudentT(_Scalar):
+@export("tf.distributions.StudentT", "tf.contrib.distributions.StudentT")
+class StudentT(ScalarDistribution):
     """Student's t distribution (``tf.distributions.StudentT``)."""
 
     def __init__(

@@ -244,4 +244,7 @@ Empty(shape=[2, 3], dtype=float32)
 OURS = r"""
 # Removed from TensorFlow's graphs in version 23 of their format.
 feed(PlaceholderV2(dtype=float32, shape=[2]), [1.5, 2.0])
+# An op of tf.contrib.seq2seq.
+GatherTree(step_ids=i32([[[1, 2]], [[3, 4]]]), parent_ids=i32([[[0, 0]], [[1, 0]]]), 
+  max_sequence_lengths=[2], end_token=9)
 """

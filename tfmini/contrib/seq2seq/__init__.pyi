@@ -4,9 +4,19 @@ from tfmini.layers.contrib.attention import (
     AttentionWrapper as AttentionWrapper,
     AttentionWrapperState as AttentionWrapperState,
     BahdanauAttention as BahdanauAttention,
+    BahdanauMonotonicAttention as BahdanauMonotonicAttention,
     LuongAttention as LuongAttention,
+    LuongMonotonicAttention as LuongMonotonicAttention,
     hardmax as hardmax,
+    monotonic_attention as monotonic_attention,
+    safe_cumprod as safe_cumprod,
     tile_batch as tile_batch,
+)
+from tfmini.layers.contrib.beam_search import (
+    BeamSearchDecoder as BeamSearchDecoder,
+    BeamSearchDecoderOutput as BeamSearchDecoderOutput,
+    BeamSearchDecoderState as BeamSearchDecoderState,
+    FinalBeamSearchDecoderOutput as FinalBeamSearchDecoderOutput,
 )
 from tfmini.layers.contrib.decoders import (
     BasicDecoder as BasicDecoder,
@@ -25,26 +35,38 @@ from tfmini.layers.contrib.decoders import (
 from tfmini.layers.contrib.losses import (
     sequence_loss as sequence_loss,
 )
+from tfmini.ops.array.gather import (
+    gather_tree as gather_tree,
+)
 
 __all__ = [
     "AttentionMechanism",
     "AttentionWrapper",
     "AttentionWrapperState",
     "BahdanauAttention",
+    "BahdanauMonotonicAttention",
     "BasicDecoder",
     "BasicDecoderOutput",
+    "BeamSearchDecoder",
+    "BeamSearchDecoderOutput",
+    "BeamSearchDecoderState",
     "CustomHelper",
     "Decoder",
+    "FinalBeamSearchDecoderOutput",
     "GreedyEmbeddingHelper",
     "Helper",
     "InferenceHelper",
     "LuongAttention",
+    "LuongMonotonicAttention",
     "SampleEmbeddingHelper",
     "ScheduledEmbeddingTrainingHelper",
     "ScheduledOutputTrainingHelper",
     "TrainingHelper",
     "dynamic_decode",
+    "gather_tree",
     "hardmax",
+    "monotonic_attention",
+    "safe_cumprod",
     "sequence_loss",
     "tile_batch",
 ]

@@ -7,6 +7,8 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
@@ -17,18 +19,22 @@ from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer
 from tfmini.layers.core import Dense
 from tfmini.layers.rnn_cells import RNNCell
-from tfmini.ops.array.filling import fill, zeros
+from tfmini.ops.array.filling import fill, ones_like, zeros, zeros_like
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.layout import tile
+from tfmini.ops.array.layout import tile, transpose
 from tfmini.ops.array.partition import one_hot, sequence_mask, where
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.functional import scan
 from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.math.comparison import greater
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reductions import argmax, reduce_sum
-from tfmini.ops.math.unary import rsqrt, square, tanh
+from tfmini.ops.math.reductions import argmax, cumprod, cumsum, reduce_sum
+from tfmini.ops.math.sums import clip_by_value
+from tfmini.ops.math.unary import exp, log, rsqrt, sigmoid, square, tanh
 from tfmini.ops.nn.cross_entropy import softmax
+from tfmini.ops.random_functions import random_normal
 from tfmini.ops.variables.initializers import Constant, Zeros
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.shapes import TensorShape
@@ -130,6 +136,12 @@ class _BaseAttentionMechanism(AttentionMechanism):
     def _score(self, query: TensorLike) -> Any:
         raise NotImplementedError
 
+    _scope = ""
+
+    def _scored(self, query: TensorLike) -> Any:
+        """The score, inside the mechanism's variable scope."""
+        raise NotImplementedError
+
 
 def _of_score(probability_fn: Callable[..., Any] | None) -> Callable[[Any, Any], Any]:
     return lambda score, _: (probability_fn or softmax)(score)
@@ -147,27 +159,33 @@ class LuongAttention(_BaseAttentionMechanism):
     def __init__(
         self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None, scale: bool = False,
         probability_fn: Callable[..., Any] | None = None, score_mask_value: TensorLike | None = None,
-        dtype: DTypeLike | None = None, name: str = "LuongAttention",
+        dtype: DTypeLike | None = None, custom_key_value_fn: Callable[..., Any] | None = None,
+        name: str = "LuongAttention",
     ) -> None:  # fmt: skip
         layer = Dense(num_units, name="memory_layer", use_bias=False, dtype=dtype or dtypes.float32)
         super().__init__(
             None, memory, _of_score(probability_fn), memory_sequence_length, layer, score_mask_value=score_mask_value,
-            name=name,
+            custom_key_value_fn=custom_key_value_fn, name=name,
         )  # fmt: skip
         self._scale = scale
 
+    _scope = "luong_attention"
+
     def _score(self, query: Any) -> Any:
-        with variable_scope(None, "luong_attention", [query]):
-            if query.shape.as_list()[-1] != self._keys.shape.as_list()[-1]:
-                raise ValueError(
-                    "Incompatible or unknown inner dimensions between query and keys. Query has units:"
-                    f" {query.shape[-1]}. Keys have units: {self._keys.shape[-1]}. Perhaps you need to set num_units"
-                    " to the keys' dimension."
-                )
-            score = squeeze(matmul(expand_dims(query, 1), self._keys, transpose_b=True), [1])
-            if self._scale:
-                score = get_variable("attention_g", [], query.dtype, initializer=Constant(1.0)) * score
-            return score
+        with variable_scope(None, self._scope, [query]):
+            return self._scored(query)
+
+    def _scored(self, query: Any) -> Any:
+        if query.shape.as_list()[-1] != self._keys.shape.as_list()[-1]:
+            raise ValueError(
+                "Incompatible or unknown inner dimensions between query and keys. Query has units:"
+                f" {query.shape[-1]}. Keys have units: {self._keys.shape[-1]}. Perhaps you need to set num_units"
+                " to the keys' dimension."
+            )
+        score = squeeze(matmul(expand_dims(query, 1), self._keys, transpose_b=True), [1])
+        if self._scale:
+            score = get_variable("attention_g", [], query.dtype, initializer=Constant(1.0)) * score
+        return score
 
 
 @export("tf.contrib.seq2seq.BahdanauAttention")
@@ -182,26 +200,156 @@ class BahdanauAttention(_BaseAttentionMechanism):
     def __init__(
         self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None,
         normalize: bool = False, probability_fn: Callable[..., Any] | None = None,
-        score_mask_value: TensorLike | None = None, dtype: DTypeLike | None = None, name: str = "BahdanauAttention",
+        score_mask_value: TensorLike | None = None, dtype: DTypeLike | None = None,
+        custom_key_value_fn: Callable[..., Any] | None = None, name: str = "BahdanauAttention",
     ) -> None:  # fmt: skip
         dtype = dtype or dtypes.float32
         query_layer = Dense(num_units, name="query_layer", use_bias=False, dtype=dtype)
         layer = Dense(num_units, name="memory_layer", use_bias=False, dtype=dtype)
         super().__init__(
             query_layer, memory, _of_score(probability_fn), memory_sequence_length, layer,
-            score_mask_value=score_mask_value, name=name,
+            score_mask_value=score_mask_value, custom_key_value_fn=custom_key_value_fn, name=name,
         )  # fmt: skip
         self._num_units, self._normalize = num_units, normalize
 
+    _scope = "bahdanau_attention"
+
     def _score(self, query: TensorLike) -> Any:
-        with variable_scope(None, "bahdanau_attention", [query]):
-            query = expand_dims(self.query_layer(query), 1)
-            v = get_variable("attention_v", [self._num_units], query.dtype)
-            if not self._normalize:
-                return reduce_sum(v * tanh(self._keys + query), [2])
-            g = get_variable("attention_g", [], query.dtype, initializer=Constant(math.sqrt(1.0 / self._num_units)))
-            b = get_variable("attention_b", [self._num_units], query.dtype, initializer=Zeros())
-            return reduce_sum(g * v * rsqrt(reduce_sum(square(v))) * tanh(self._keys + query + b), [2])
+        with variable_scope(None, self._scope, [query]):
+            return self._scored(query)
+
+    def _scored(self, query: TensorLike) -> Any:
+        query = expand_dims(self.query_layer(query), 1)
+        v = get_variable("attention_v", [self._num_units], query.dtype)
+        if not self._normalize:
+            return reduce_sum(v * tanh(self._keys + query), [2])
+        g = get_variable("attention_g", [], query.dtype, initializer=Constant(math.sqrt(1.0 / self._num_units)))
+        b = get_variable("attention_b", [self._num_units], query.dtype, initializer=Zeros())
+        return reduce_sum(g * v * rsqrt(reduce_sum(square(v))) * tanh(self._keys + query + b), [2])
+
+
+# ---- Monotonic attention ---------------------------------------------------------------------------------------------
+
+
+@export("tf.contrib.seq2seq.safe_cumprod")
+def safe_cumprod(x: TensorLike, *args: Any, **kwargs: Any) -> Any:
+    """The cumulative product of numbers in [0, 1], by sums of logarithms (``tf.contrib.seq2seq.safe_cumprod``).
+
+    Args:
+      args, kwargs: those of ``tf.cumsum``.
+    """
+    with name_scope(None, "SafeCumprod", [x]):
+        x = convert_to_tensor(x, name="x")
+        least = float(np.finfo(x.dtype.as_numpy_dtype).tiny)
+        return exp(cumsum(log(clip_by_value(x, least, 1)), *args, **kwargs))
+
+
+@export("tf.contrib.seq2seq.monotonic_attention")
+def monotonic_attention(p_choose_i: TensorLike, previous_attention: TensorLike, mode: str) -> Any:
+    """Attention that only moves forward in the memory (``tf.contrib.seq2seq.monotonic_attention``).
+
+    Args:
+      p_choose_i: ``[batch, steps]``, the probability of stopping at each step of the memory.
+      previous_attention: ``[batch, steps]``, the last step's attention.
+      mode: "recursive" (exact, one step after the other), "parallel" (fast, less exact where probabilities are near
+        0 or 1) or "hard" (``p_choose_i`` is 0 or 1).
+
+    Returns:
+      the attention, ``[batch, steps]``.
+
+    Raises:
+      ValueError: ``mode`` is another.
+    """
+    p_choose_i = convert_to_tensor(p_choose_i, name="p_choose_i")
+    previous_attention = convert_to_tensor(previous_attention, name="previous_attention")
+    if mode == "parallel":
+        passing = safe_cumprod(1 - p_choose_i, axis=1, exclusive=True)
+        return p_choose_i * passing * cumsum(previous_attention / clip_by_value(passing, 1e-10, 1.0), axis=1)
+    if mode == "hard":
+        p_choose_i *= cumsum(previous_attention, axis=1)
+        return p_choose_i * cumprod(1 - p_choose_i, axis=1, exclusive=True)
+    if mode != "recursive":
+        raise ValueError("mode must be 'recursive', 'parallel', or 'hard'.")
+    passed = concat([ones_like(p_choose_i[:, :1]), 1 - p_choose_i[:, :-1]], 1)
+    arriving = scan(
+        lambda before, step: step[0] * before + step[1], (transpose(passed), transpose(previous_attention)),
+        zeros_like(p_choose_i[:, 0]),
+    )  # fmt: skip
+    return p_choose_i * transpose(arriving)
+
+
+class _Monotonic(_BaseAttentionMechanism):
+    """Mixed into a mechanism: its score, with a bias, is the probability of stopping at a step of the memory."""
+
+    def _make_monotonic(self, noise: float, seed: int | None, bias: float, mode: str) -> None:
+        self._bias = bias
+
+        def alignments(score: Tensor, previous: Any) -> Any:
+            if noise > 0:
+                score += noise * random_normal(shape_of(score), dtype=score.dtype, seed=seed)
+            chosen = cast(greater(score, 0), score.dtype) if mode == "hard" else sigmoid(score)
+            return monotonic_attention(chosen, previous, mode)
+
+        self._unmasked_probability_fn = alignments
+
+    def _score(self, query: Any) -> Any:
+        with variable_scope(None, self._scope, [query]):
+            score = self._scored(query)
+            return score + get_variable("attention_score_bias", [], score.dtype, initializer=Constant(self._bias))
+
+    def initial_alignments(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
+        """All attention at the first step of the memory."""
+        return one_hot(zeros([batch_size], dtypes.int32), self._alignments_size, dtype=dtype)
+
+
+@export("tf.contrib.seq2seq.LuongMonotonicAttention")
+class LuongMonotonicAttention(_Monotonic, LuongAttention):
+    """Monotonic attention with multiplicative scores (``tf.contrib.seq2seq.LuongMonotonicAttention``).
+
+    Args:
+      sigmoid_noise, sigmoid_noise_seed: the deviation of noise on the scores, which makes training choose; its seed.
+      score_bias_init: the first value of the scores' bias.
+      mode: see `monotonic_attention`.
+    """
+
+    _scope = "luong_monotonic_attention"
+
+    def __init__(
+        self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None, scale: bool = False,
+        score_mask_value: TensorLike | None = None, sigmoid_noise: float = 0.0, sigmoid_noise_seed: int | None = None,
+        score_bias_init: float = 0.0, mode: str = "parallel", dtype: DTypeLike | None = None,
+        name: str = "LuongMonotonicAttention",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_units, memory, memory_sequence_length, scale, score_mask_value=score_mask_value, dtype=dtype, name=name
+        )
+        self._make_monotonic(sigmoid_noise, sigmoid_noise_seed, score_bias_init, mode)
+
+
+@export("tf.contrib.seq2seq.BahdanauMonotonicAttention")
+class BahdanauMonotonicAttention(_Monotonic, BahdanauAttention):
+    """Monotonic attention with additive scores (``tf.contrib.seq2seq.BahdanauMonotonicAttention``).
+
+    Args:
+      normalize: as of `BahdanauAttention`; the others are those of `LuongMonotonicAttention`.
+    """
+
+    _scope = "bahdanau_monotonic_attention"
+
+    def __init__(
+        self, num_units: int, memory: TensorLike, memory_sequence_length: TensorLike | None = None,
+        normalize: bool = False, score_mask_value: TensorLike | None = None, sigmoid_noise: float = 0.0,
+        sigmoid_noise_seed: int | None = None, score_bias_init: float = 0.0, mode: str = "parallel",
+        dtype: DTypeLike | None = None, name: str = "BahdanauMonotonicAttention",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_units, memory, memory_sequence_length, normalize, score_mask_value=score_mask_value, dtype=dtype,
+            name=name,
+        )  # fmt: skip
+        self._make_monotonic(sigmoid_noise, sigmoid_noise_seed, score_bias_init, mode)
+
+
+# ---- The cell that attends -------------------------------------------------------------------------------------------
 
 
 @export("tf.contrib.seq2seq.AttentionWrapperState")
@@ -230,14 +378,16 @@ class AttentionWrapper(RNNCell):
       output_attention: whether the output is the attention, or the cell's output.
       initial_cell_state: replaces the zeros in `zero_state`.
       attention_layer: a layer or a list of them, instead of ``attention_layer_size``.
+      attention_fn: from (mechanism, the cell's output, the mechanism's state, layer) to (attention, alignments, state).
     """
 
     def __init__(
         self, cell: RNNCell, attention_mechanism: Any, attention_layer_size: int | Sequence[int] | None = None,
         alignment_history: bool = False, cell_input_fn: Callable[..., Any] | None = None, output_attention: bool = True,
         initial_cell_state: object = None, name: str | None = None, attention_layer: Layer | None = None,
+        attention_fn: Callable[..., tuple[Any, Any, Any]] | None = None, dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(name=name)
+        super().__init__(name=name, dtype=dtype)
         self._cell = cell
         self._is_multi = isinstance(attention_mechanism, (list, tuple))
         self._mechanisms = list(attention_mechanism) if self._is_multi else [attention_mechanism]
@@ -247,6 +397,7 @@ class AttentionWrapper(RNNCell):
         self._layers = self._attention_layers(attention_layer_size, attention_layer)
         self._keeps_history, self._output_attention = alignment_history, output_attention
         self._cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
+        self._attention_fn = attention_fn or _attend
         self._initial_cell_state = initial_cell_state
         if initial_cell_state is not None:
             self._initial_cell_state = nest.map_structure(identity, initial_cell_state)
@@ -314,9 +465,8 @@ class AttentionWrapper(RNNCell):
         history = list(state.alignment_history) if self._is_multi else [state.alignment_history]
         attentions, alignments, states = [], [], []
         for mechanism, layer, previous in zip(self._mechanisms, self._layers, before):
-            found, after = mechanism(output, state=previous)
-            context = squeeze(matmul(expand_dims(found, 1), mechanism.values), [1])
-            attentions.append(context if layer is None else layer(concat([output, context], 1)))
+            attention, found, after = self._attention_fn(mechanism, output, previous, layer)
+            attentions.append(attention)
             alignments.append(found)
             states.append(after)
         if self._keeps_history:
@@ -327,6 +477,13 @@ class AttentionWrapper(RNNCell):
             self._structured(history) if self._keeps_history else (), self._structured(states),
         )  # fmt: skip
         return attention if self._output_attention else output, after_all
+
+
+def _attend(mechanism: Any, output: Tensor, state: object, layer: Layer | None) -> tuple[Any, Any, Any]:
+    """(attention, alignments, next state) of a mechanism."""
+    alignments, after = mechanism(output, state=state)
+    context = squeeze(matmul(expand_dims(alignments, 1), mechanism.values), [1])
+    return context if layer is None else layer(concat([output, context], 1)), alignments, after
 
 
 @export("tf.contrib.seq2seq.hardmax")

@@ -360,7 +360,7 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         scheduling_seed: int | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(inputs, sequence_length, time_major, name)
-        self._embed = _embedder(embedding)
+        self._embed = embedder(embedding)
         self._probability = convert_to_tensor(sampling_probability, name="sampling_probability")
         self._seed, self._scheduling_seed = seed, scheduling_seed
 
@@ -430,7 +430,7 @@ class GreedyEmbeddingHelper(Helper):
     def __init__(
         self, embedding: TensorLike | Callable[..., Any], start_tokens: TensorLike, end_token: TensorLike
     ) -> None:
-        self._embed = _embedder(embedding)
+        self._embed = embedder(embedding)
         self._start_tokens = convert_to_tensor(start_tokens, dtypes.int32, name="start_tokens")
         self._end_token = convert_to_tensor(end_token, dtypes.int32, name="end_token")
         if self._start_tokens.shape.ndims != 1:
@@ -510,5 +510,5 @@ class InferenceHelper(Helper):
         return self._end_fn(sample_ids), inputs, state
 
 
-def _embedder(embedding: TensorLike | Callable[..., Any]) -> Callable[[Any], Any]:
+def embedder(embedding: TensorLike | Callable[..., Any]) -> Callable[[Any], Any]:
     return embedding if callable(embedding) else lambda ids: embedding_lookup(embedding, ids)

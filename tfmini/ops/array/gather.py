@@ -464,6 +464,53 @@ def _empty(shape: Array, *, dtype: dtypes.DType, init: bool) -> Any:
     return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)
 
 
+# ---- Paths through the beams of a search: ``GatherTree`` ------------------------------------------------------------
+
+_gather_tree = op(
+    "GatherTree(step_ids: T, parent_ids: T, max_sequence_lengths: int32, end_token: T) -> beams: T; T: {int32}",
+    shape=same_shape,
+    differentiable=False,
+)
+
+
+@_gather_tree.kernel("CPU")
+def _gather_tree_kernel(step_ids: Array, parent_ids: Array, lengths: Array, end_token: Array) -> Array:
+    if step_ids.ndim != 3 or parent_ids.shape != step_ids.shape:
+        refuse(f"step_ids must be a 3-tensor and parent_ids as large, saw {step_ids.shape} and {parent_ids.shape}")
+    steps, batch, width = step_ids.shape
+    if lengths.shape != (batch,) or end_token.ndim:
+        refuse(f"max_sequence_lengths must be a vector of {batch} and end_token a scalar, saw {lengths.shape}")
+    beams = np.full_like(step_ids, end_token)
+    ends, rows = np.minimum(lengths, steps), np.arange(batch)[:, None]
+    beam = np.broadcast_to(np.arange(width), (batch, width))
+    for step in range(steps - 1, -1, -1):
+        inside = (ends > step)[:, None]
+        if ((beam < 0) | (beam >= width))[inside[:, 0]].any():
+            refuse(f"Saw invalid parent id in step {step + 1}: parents are beams, 0 to {width - 1}")
+        at = np.where(inside, beam, 0)
+        beams[step] = np.where(inside, step_ids[step, rows, at], end_token)
+        beam = np.where(inside, parent_ids[step, rows, at], beam)
+    ended = np.maximum.accumulate(beams == end_token, axis=0) if steps else np.zeros_like(beams, bool)
+    return np.where(ended, end_token, beams)
+
+
+@export("tf.contrib.seq2seq.gather_tree")
+def gather_tree(
+    step_ids: TensorLike, parent_ids: TensorLike, max_sequence_lengths: TensorLike, end_token: TensorLike,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The ids on the path to each final beam (``tf.contrib.seq2seq.gather_tree``).
+
+    Args:
+      step_ids, parent_ids: int32 ``[steps, batch, beams]``: the ids of each step, and the beam that each extends.
+      max_sequence_lengths: int32 ``[batch]``; what lies beyond is ``end_token``, as is all that follows one.
+
+    Returns:
+      int32 ``[steps, batch, beams]``.
+    """
+    return _gather_tree(step_ids, parent_ids, max_sequence_lengths, end_token, name=name)
+
+
 # ---- The row updates that old scripts import from ``tensorflow.python.ops.inplace_ops`` ----------------------------
 
 
