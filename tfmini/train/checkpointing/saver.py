@@ -337,7 +337,8 @@ class Saver:
         the first checkpoint of this Saver, after a restart of its task, and when that is smaller.
 
         Args:
-          sess, save_path, global_step, **kwargs: as for `save`.
+          sess, save_path, global_step: as for `save`.
+          **kwargs: the others of `save`.
 
         Returns:
           As `save`.
