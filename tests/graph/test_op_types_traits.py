@@ -62,6 +62,7 @@ _LISTS_BY_INTENT = {
     "collectives/schedules.py": "merge_op names a function, not an op",
     "train/replicas/elastic.py": "as above",
     "estimator/evaluation.py": "an input that comes from an iterator ends",
+    "layers/contrib/bijectors.py": "bijectors, some of which are called as ops are",
 }
 
 
