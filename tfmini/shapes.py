@@ -508,6 +508,20 @@ def unknown_shape(ndims: int | None = None) -> TensorShape:
     return TensorShape(None if ndims is None else [None] * ndims)
 
 
+def known_rank(shape: TensorShape, of: str) -> int:
+    """The number of axes of a shape.
+
+    Args:
+      of: what has the shape, for the error.
+
+    Raises:
+      ValueError: it is unknown.
+    """
+    if shape.ndims is None:
+        raise ValueError(f"The number of axes of {of} must be known; give the placeholder that it comes from a shape.")
+    return shape.ndims
+
+
 def scalar() -> TensorShape:
     return TensorShape([])
 

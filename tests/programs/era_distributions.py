@@ -208,3 +208,19 @@ def transformed_distributions(tf: Any) -> Any:
     found["vectors"] = _answers(tf, vectors, [0.1, 0.2, 0.3])
     found["quantized"] = _answers(tf, ds.QuantizedDistribution(ds.Normal(2.0 * TWO, SCALES), -1.0, 3.0), [[0.0], [1.0]])
     return found
+
+
+@program
+def jacobians_where_the_rank_is_unknown(tf: Any) -> Any:
+    """One that is constant counts the axes of an event when it runs."""
+    bijectors = tf.contrib.distributions.bijectors
+    found = []
+    for bijector in (bijectors.Identity(), bijectors.AffineScalar(scale=2.0), bijectors.Exp()):
+        for event_ndims in (0, 1, 2):
+            x = tf.placeholder_with_default(np.abs(TWO) + 0.5, None)
+            slopes = (
+                bijector.forward_log_det_jacobian(x, event_ndims),
+                bijector.inverse_log_det_jacobian(x, event_ndims),
+            )
+            found.append(run(tf, slopes))
+    return found

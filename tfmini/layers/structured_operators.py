@@ -45,7 +45,7 @@ from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_mean, reduce_prod, reduce_sum
 from tfmini.ops.math.special import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
 from tfmini.ops.math.unary import abs, log, real
-from tfmini.shapes import TensorShape
+from tfmini.shapes import TensorShape, known_rank
 
 
 @export("tf.linalg.LinearOperatorBlockDiag")
@@ -406,15 +406,14 @@ class _Circulant(Own):
     def _in_blocks(self, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         """Applies a function of Fourier transforms to the columns of ``x``."""
         static = x.shape
-        assert static.ndims is not None
-        swap = [*range(static.ndims - 2), static.ndims - 1, static.ndims - 2]
+        rank = known_rank(static, "the matrices")
+        swap = [*range(rank - 2), rank - 1, rank - 2]
         columns = transpose(_complex(x), swap)
         blocks = reshape(columns, concat([shape_of(columns)[:-1], self.block_shape_tensor()], 0))
         found = self._transformed(change(self._transformed(blocks)), inverse=True)
         lead = shape_of(found)[: -self._depth]
         flat = reshape(found, concat([lead, [-1]], 0))
-        assert flat.shape.ndims is not None
-        n = flat.shape.ndims
+        n = known_rank(flat.shape, "the matrices")
         result = cast(transpose(flat, [*range(n - 2), n - 1, n - 2]), self.dtype)
         batch = broadcast_static_shape(static[:-2], self.batch_shape)
         result.set_shape(batch.concatenate([self.range_dimension.value, static.as_list()[-1]]))
@@ -570,8 +569,7 @@ class LinearOperatorToeplitz(Own):
         size = self.domain_dimension_tensor()
         # A part of a circulant matrix of twice the size, less one.
         spectrum = fft(_complex(concat([col, reverse(row[..., 1:], [-1])], -1)))
-        assert x.shape.ndims is not None
-        wide = pad(x, [*[[0, 0]] * (x.shape.ndims - 2), [0, size - 1], [0, 0]])
+        wide = pad(x, [*[[0, 0]] * (known_rank(x.shape, "the matrices") - 2), [0, size - 1], [0, 0]])
         found = LinearOperatorCirculant(spectrum, spectrum.dtype).matmul(_complex(wide))[..., :size, :]
         found.set_shape(found.shape[:-2].concatenate([self.range_dimension.value, x.shape.as_list()[-1]]))
         result: Tensor = cast(found, self.dtype)

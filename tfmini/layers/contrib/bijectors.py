@@ -206,8 +206,7 @@ class Bijector:
         found = convert_to_tensor(found, at.dtype) if sign > 0 else -convert_to_tensor(found, at.dtype)
         axes = [-1 - i for i in range(event_ndims - least)]
         if self._is_constant:
-            assert at.shape.ndims is not None
-            rank = at.shape.ndims
+            rank = shape_of(shape_of(at))[0] if at.shape.ndims is None else at.shape.ndims
             found = found * ones(shape_of(at)[rank - event_ndims : rank - least], found.dtype)
         return reduce_sum(found, axes) if axes else found
 

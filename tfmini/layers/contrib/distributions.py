@@ -57,6 +57,7 @@ from tfmini.ops.math.unary import (
 from tfmini.ops.math.unary import round as rounded
 from tfmini.ops.nn.activation import softplus
 from tfmini.ops.random_functions import random_gamma, random_normal, random_uniform
+from tfmini.shapes import known_rank
 
 
 def tensor_of(value: TensorLike, name: str) -> Tensor:
@@ -388,7 +389,7 @@ def percentile(
     if interpolation not in ("lower", "higher", "nearest"):
         raise ValueError(f"Argument 'interpolation' must be in ('lower', 'higher', 'nearest'). Found {interpolation}")
     x = convert_to_tensor(x, name="x")
-    rank = x.shape.ndims or 0
+    rank = known_rank(x.shape, "the values")
     axes = list(range(rank)) if axis is None else [a % rank for a in ([axis] if isinstance(axis, int) else axis)]
     rest = [a for a in range(rank) if a not in axes]
     sizes = shape_of(x)

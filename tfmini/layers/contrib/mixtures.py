@@ -28,7 +28,7 @@ from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_logsumexp, reduce_sum
 from tfmini.ops.math.unary import ceil, exp, floor, square
 from tfmini.ops.nn.cross_entropy import log_softmax, softmax
-from tfmini.shapes import TensorShape
+from tfmini.shapes import TensorShape, known_rank
 
 
 @export("tf.contrib.distributions.Independent")
@@ -47,7 +47,9 @@ class Independent(Distribution):
         parameters = dict(locals())
         self.distribution = distribution
         if reinterpreted_batch_ndims is None:
-            reinterpreted_batch_ndims = max((distribution.batch_shape.ndims or 0) - 1, 0)
+            reinterpreted_batch_ndims = max(
+                known_rank(distribution.batch_shape, f"the batch of {distribution.name}") - 1, 0
+            )
         self.reinterpreted_batch_ndims = int(reinterpreted_batch_ndims)
         super().__init__(
             distribution.dtype, distribution.reparameterization_type, validate_args, distribution.allow_nan_stats,
@@ -55,7 +57,8 @@ class Independent(Distribution):
         )  # fmt: skip
 
     def _cut(self) -> int:
-        return int(self.distribution.batch_shape.ndims or 0) - self.reinterpreted_batch_ndims
+        rank = known_rank(self.distribution.batch_shape, f"the batch of {self.distribution.name}")
+        return rank - self.reinterpreted_batch_ndims
 
     def _batch_shape(self) -> Any:
         return self.distribution.batch_shape[: self._cut()]
@@ -118,7 +121,7 @@ class _Mixed(Distribution):
 
     @property
     def _event_rank(self) -> int:
-        return int(self._component.event_shape.ndims or 0)
+        return known_rank(self._component.event_shape, f"an event of {self._component.name}")
 
     def _chosen(self, n: Any, seed: int | None, samples: Any) -> Any:
         """Of samples ``[n, …, classes, *event]``, those of the classes that are drawn."""
@@ -357,20 +360,19 @@ class BatchReshape(Independent):
 
     def _turned(self, x: Any, tail: Any) -> Any:
         """``[…, *old batch, *tail]`` in the new shape."""
-        old = int(self.distribution.batch_shape.ndims or 0)
-        lead = x.shape.ndims - old - tail
+        old = known_rank(self.distribution.batch_shape, f"the batch of {self.distribution.name}")
+        lead = known_rank(x.shape, "the value") - old - tail
         return reshape(x, concat([shape_of(x)[:lead], self.batch_shape_tensor(), shape_of(x)[lead + old :]], 0))
 
     @property
     def _tail(self) -> int:
-        return int(self.event_shape.ndims or 0)
+        return known_rank(self.event_shape, f"an event of {self.name}")
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         return self._turned(self.distribution.sample(reshape(n, [1]), seed), self._tail)
 
     def _log_prob(self, x: Tensor) -> Any:
-        assert x.shape.ndims is not None
-        lead = max(x.shape.ndims - len(self._sizes) - self._tail, 0)
+        lead = max(known_rank(x.shape, "the value") - len(self._sizes) - self._tail, 0)
         back = concat([self.distribution.batch_shape_tensor(), self.event_shape_tensor()], 0)
         whole = x + zeros(concat([self.batch_shape_tensor(), self.event_shape_tensor()], 0), x.dtype)
         inner = reshape(whole, concat([shape_of(whole)[:lead], back], 0))

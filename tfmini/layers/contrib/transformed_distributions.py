@@ -41,7 +41,7 @@ from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_logsumexp, reduce_prod, reduce_sum
 from tfmini.ops.math.unary import digamma, exp, lgamma, log, log1p, sigmoid, square
 from tfmini.ops.nn.activation import softplus
-from tfmini.shapes import TensorShape
+from tfmini.shapes import TensorShape, known_rank
 
 
 @export("tf.contrib.distributions.TransformedDistribution")
@@ -106,7 +106,7 @@ class TransformedDistribution(Distribution):
 
     @property
     def _rank(self) -> int:
-        return int(self.event_shape.ndims or 0)
+        return known_rank(self.event_shape, f"an event of {self.name}")
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         more = [part for part in (self._own_batch, self._own_event) if part is not None]
@@ -121,7 +121,9 @@ class TransformedDistribution(Distribution):
         found = density(x)
         if self._own_event is None:
             return found
-        return reduce_sum(found, [-1 - i for i in range(int(self._base_event().ndims or 0))])
+        return reduce_sum(
+            found, [-1 - i for i in range(known_rank(self._base_event(), f"an event of {self._distribution.name}"))]
+        )
 
     def _log_prob(self, y: Tensor) -> Any:
         x = self._bijector.inverse(y)
