@@ -227,8 +227,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.opt": {
         "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
-        "train.replicas.averaging": "DropStaleGradientOptimizer MovingAverageOptimizer",
         "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
+        "train.replicas.wrappers": "DropStaleGradientOptimizer MovingAverageOptimizer",
     },
     "contrib.predictor": {
         "estimator.predictor": "from_estimator from_saved_model",

@@ -9,7 +9,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.linear_operators import LinearOperator, Own, both_hints, given, in_batch
+from tfmini.layers.linear_operators import LibraryOperator, LinearOperator, both_hints, given, in_batch
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
 from tfmini.ops.array.filling import ones, zeros
@@ -26,7 +26,7 @@ from tfmini.shapes import TensorShape
 
 
 @export("tf.linalg.LinearOperatorDiag")
-class LinearOperatorDiag(Own):
+class LinearOperatorDiag(LibraryOperator):
     """The operator of a diagonal matrix (``tf.linalg.LinearOperatorDiag``).
 
     Args:
@@ -108,7 +108,7 @@ class LinearOperatorDiag(Own):
 # ---- operators of a size -------------------------------------------------------------------------------------------
 
 
-class _OfSize(Own):
+class _OfSize(LibraryOperator):
     """An operator of which the sizes are given."""
 
     def __init__(self, rows: Any, columns: Any, batch: Any, tensors: Any, dtype: Any, hints: dict[str, Any]) -> None:
@@ -338,7 +338,7 @@ class LinearOperatorZeros(_OfSize):
 
 
 @export("tf.linalg.LinearOperatorHouseholder")
-class LinearOperatorHouseholder(Own):
+class LinearOperatorHouseholder(LibraryOperator):
     """The operator of reflections (``tf.linalg.LinearOperatorHouseholder``).
 
     Args:

@@ -310,8 +310,13 @@ class LinearOperator(OperatorFacts):
 # ---- operators of one tensor ---------------------------------------------------------------------------------------
 
 
-class Own(LinearOperator):
-    """An operator of this library: `_times` and `_into` need not know of adjoint arguments."""
+class LibraryOperator(LinearOperator):
+    """Base class of tfmini's operators: their `_times` and `_into` need not know of adjoint arguments.
+
+    Args:
+      tensors: those that it is made of.
+      hints: the ``locals()`` of the subclass's ``__init__``. What it assigns to ``is_square`` or another hint counts.
+    """
 
     def __init__(self, tensors: Sequence[Any], dtype: DTypeLike, hints: dict[str, Any]) -> None:
         given = {key: hints[key] for key in _HINTS if key in hints}
@@ -347,7 +352,7 @@ def given(tensor: TensorLike, name: str) -> Tensor:
 
 
 @export("tf.linalg.LinearOperatorFullMatrix")
-class LinearOperatorFullMatrix(Own):
+class LinearOperatorFullMatrix(LibraryOperator):
     """The operator of a matrix (``tf.linalg.LinearOperatorFullMatrix``).
 
     Args:
@@ -375,7 +380,7 @@ class LinearOperatorFullMatrix(Own):
 
 
 @export("tf.linalg.LinearOperatorLowerTriangular")
-class LinearOperatorLowerTriangular(Own):
+class LinearOperatorLowerTriangular(LibraryOperator):
     """The operator of a triangular matrix (``tf.linalg.LinearOperatorLowerTriangular``).
 
     Args:
@@ -457,7 +462,7 @@ def batch_of(operators: Sequence[LinearOperator]) -> Tensor:
     return functools.reduce(broadcast_dynamic_shape, [one.batch_shape_tensor() for one in operators])
 
 
-class OfSeveral(Own):
+class OfSeveral(LibraryOperator):
     """An operator made of a list of operators; what holds of all of them holds of it, as `_kept` says."""
 
     _sign = ""
@@ -540,7 +545,7 @@ class LinearOperatorComposition(OfSeveral):
         return found
 
 
-class _OfOne(Own):
+class _OfOne(LibraryOperator):
     """An operator made of one other."""
 
     def __init__(self, operator: LinearOperator, suffix: str, hints: dict[str, Any]) -> None:

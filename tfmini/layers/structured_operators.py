@@ -12,9 +12,9 @@ from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.layers.diagonal_operators import LinearOperatorDiag, LinearOperatorIdentity
 from tfmini.layers.linear_operators import (
+    LibraryOperator,
     LinearOperator,
     OfSeveral,
-    Own,
     batch_of,
     cholesky_solve_with_broadcast,
     given,
@@ -217,7 +217,7 @@ class LinearOperatorKronecker(OfSeveral):
 
 
 @export("tf.linalg.LinearOperatorLowRankUpdate")
-class LinearOperatorLowRankUpdate(Own):
+class LinearOperatorLowRankUpdate(LibraryOperator):
     """``L + U D V^H``, an operator and a matrix of low rank (``tf.linalg.LinearOperatorLowRankUpdate``).
 
     Args:
@@ -340,7 +340,7 @@ class LinearOperatorLowRankUpdate(Own):
 _TRANSFORMS = {1: (fft, ifft), 2: (fft2d, ifft2d), 3: (fft3d, ifft3d)}
 
 
-class _Circulant(Own):
+class _Circulant(LibraryOperator):
     """Matrices that the Fourier transform makes diagonal: convolutions of ``block_depth`` dimensions."""
 
     _depth = 1
@@ -522,7 +522,7 @@ class LinearOperatorCirculant3D(_Circulant):
 
 
 @export("tf.linalg.LinearOperatorToeplitz")
-class LinearOperatorToeplitz(Own):
+class LinearOperatorToeplitz(LibraryOperator):
     """Matrices with constant diagonals (``tf.linalg.LinearOperatorToeplitz``).
 
     Args:

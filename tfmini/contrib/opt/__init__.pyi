@@ -9,15 +9,15 @@ from tfmini.train.optimizers.contrib_optimizers import (
     clip_gradients_by_global_norm as clip_gradients_by_global_norm,
     extend_with_decoupled_weight_decay as extend_with_decoupled_weight_decay,
 )
-from tfmini.train.replicas.averaging import (
-    DropStaleGradientOptimizer as DropStaleGradientOptimizer,
-    MovingAverageOptimizer as MovingAverageOptimizer,
-)
 from tfmini.train.replicas.local_models import (
     ElasticAverageCustomGetter as ElasticAverageCustomGetter,
     ElasticAverageOptimizer as ElasticAverageOptimizer,
     ModelAverageCustomGetter as ModelAverageCustomGetter,
     ModelAverageOptimizer as ModelAverageOptimizer,
+)
+from tfmini.train.replicas.wrappers import (
+    DropStaleGradientOptimizer as DropStaleGradientOptimizer,
+    MovingAverageOptimizer as MovingAverageOptimizer,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Bijectors of ``tf.contrib.distributions``: invertible functions that know how they stretch space."""
+"""Bijectors of ``tf.contrib.distributions``: the base class, and invertible functions of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributions of ``tf.contrib.distributions`` that are made of others: by bijectors, as mixtures, in other shapes."""
+"""Distributions of ``tf.contrib.distributions`` that bijectors make of others, and multivariate normal ones."""
 
 from __future__ import annotations
 

@@ -30,15 +30,13 @@ from tfmini.ops.queues.queues import FIFOQueue
 from tfmini.ops.variables.functions import (
     Variable,
     global_variables,
-    global_variables_initializer,
-    local_variables_initializer,
     trainable_variables,
 )
 from tfmini.ops.variables.scope import get_variable
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
-from tfmini.train.replicas.averaging import exchanged_saver
+from tfmini.train.replicas.wrappers import exchanged_saver
 from tfmini.train.session_run_hook import SessionRunHook
 
 _CENTER, _LOCAL_CENTER = "global_center_variable", "local_center_variable"
@@ -180,8 +178,6 @@ class _InitHook(SessionRunHook):
         self._init_op: Any = None
 
     def begin(self) -> None:
-        local_variables_initializer()
-        global_variables_initializer()
         self._init_op = self._make_init_op()
 
     def after_create_session(self, session: Any, coord: Any) -> None:

@@ -1,4 +1,4 @@
-"""Optimizers of ``tf.contrib.opt`` around others: averages of variables, and gradients that come too late."""
+"""Optimizers of ``tf.contrib.opt`` around another one: averages of variables, gradients that come too late."""
 
 from __future__ import annotations
 
