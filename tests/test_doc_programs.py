@@ -27,6 +27,7 @@ w, global_step = tf.Variable(2.0), tf.train.get_or_create_global_step()
 loss, num_workers, rank = w * w, 1, 0
 opt = tf.train.MomentumOptimizer(0.1, 0.9)
 """,
+    "consistency.md": "",
     "estimators.md": "",
     "growing-tables.md": "",
     "keras.md": """
@@ -63,7 +64,7 @@ def test_every_page_with_a_program_is_tested() -> None:
 @pytest.mark.parametrize("page", BEFORE)
 def test_the_program_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = "".join([BEFORE[page], *programs(ROOT / "docs" / "guides" / page)]).replace("/tmp/run", str(tmp_path))
+    text = "".join([BEFORE[page], *programs(next((ROOT / "docs").rglob(page)))]).replace("/tmp/run", str(tmp_path))
     internals.install()  # as in `tfmini run`
     try:
         with tf.train.Server.create_local_server() as server:

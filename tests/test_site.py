@@ -77,7 +77,7 @@ def test_differences_from_tensorflow_are_marked_at_the_names_that_differ() -> No
     told = {row for entry in found for row in entry.differs}
     rows = [(names, here, why) for names, here, why in entries.rows_of_differences() if any("tf." in n for n in names)]
     absent = [names for names, here, why in rows if (here, why) not in told and "refused" not in here]
-    assert absent == [("tf.contrib.seq2seq",)]  # what that namespace lacks
+    assert absent == []
 
 
 def test_the_docstring_of_an_argument_keeps_all_its_lines() -> None:

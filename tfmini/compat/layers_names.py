@@ -66,6 +66,9 @@ def transpose_batch_time(x: TensorLike) -> Any:
     return _batch_major(convert_to_tensor(x))
 
 
+_transpose_batch_time = transpose_batch_time  # its private name
+
+
 def assert_like_rnncell(cell_name: str, cell: Any) -> None:
     """Raises TypeError for an object that is no cell."""
     check_cell(cell, cell_name)

@@ -84,7 +84,11 @@ def test_a_graph_that_needs_soft_placement_is_reported(folder: Path) -> None:
 def test_the_transfers_of_a_partitioned_embedding_have_roles(folder: Path, kind: int) -> None:
     found = roles(folder, f"embedding_{kind}")
     assert {role for role, _ in found} == {
-        *(f"{what} emb/part_{i}" for what in ("rows of", "ids for", "gradient of") for i in range(8)),
+        *(
+            f"{what} emb/part_{i}"
+            for what in ("rows of", "ids for", "gradient of", "ids of the gradient of")
+            for i in range(8)
+        ),
         "variable read",
         "gradient of W",
     }

@@ -192,8 +192,14 @@ def _of_module(owner: ModuleType, name: str, path: str) -> object:
     return Absent(path, told)
 
 
+_GENERAL = internals.nearest("no.such.path")
+
+
 def _says_what_to_use(told: str) -> int:
-    return ("use " in told or "public name is" in told) * 2 + (": " in told or ". " in told)
+    """How well an error says it: a remedy, then a reason; least where it has nothing but general advice."""
+    if told.endswith(_GENERAL):
+        return 0
+    return ("use " in told or "public name is" in told) * 2 + (": " in told or ". " in told) + 1
 
 
 def _plain(owner: type, name: str) -> str:
