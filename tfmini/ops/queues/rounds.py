@@ -163,6 +163,7 @@ class RoundsState(WaitingState):
             if generation != self.generation or self._tokens.get(worker) != token:
                 return
             del self._tokens[worker]
+            self._counted.pop(token, None)
             self._left.add(worker)
             if len(self._left) == self.workers:
                 self._begin()
@@ -204,6 +205,7 @@ class RoundsState(WaitingState):
         """Notes an arrival of this round, and decides the round if it is the last one needed."""
         self._refuse_other_arrays(arrival)
         self._arrived[arrival.push.worker] = arrival
+        # All but the backup workers; fewer when more have left than that. Not 0: a round has a gradient.
         if len(self._arrived) < max(1, min(self.workers - self.backup, self.workers - len(self._left))):
             return
         self._members = {worker: each.push.member for worker, each in self._arrived.items()}

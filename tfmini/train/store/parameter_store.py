@@ -13,6 +13,9 @@ a cluster that declare a name mean the same array. An array, or a part of a larg
 that follows from its name, so that stores which declare in another order agree. Each part has an optimizer of its own:
 what an optimizer keeps for all its variables, such as Adam's powers of beta, counts the updates of that part, and no
 parameter server waits for another one.
+
+Where workers wait for each other, state on the tasks decides: `tfmini/ops/queues/rounds.py` for synchronous updates,
+`tfmini/ops/queues/clocks.py` for bounded staleness and barriers. `tfmini/train/store/pace.py` has the steps on them.
 """
 
 from __future__ import annotations
