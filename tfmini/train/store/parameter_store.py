@@ -243,7 +243,7 @@ class ParameterStore:
     ) -> Sequence[Any]:
         """The values of the parts of all ``pulled`` (array, ids)."""
         if pushes and self._rounds is not None:
-            return self._rounds.take_part(call, feeds)
+            return self._rounds.take_part(self.session, call, feeds)
         values: Sequence[Any] = call(*feeds)[1]
         return values
 
