@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.ops.fake_wait import FakeWait
 from tfmini.data.pipeline import TURN, FunctionSource, Reading, compiled
 from tfmini.data.stages import Batch, Shard
+from tfmini.graph.op_types import kernel_for
+from tfmini.ops.queues.queue_state import QueueState
 from tfmini.runtime.resources import ResourceManager
 
 MANY, MORE = 1 << 62, 1 << 60
@@ -101,3 +104,19 @@ def test_a_name_in_place_of_a_function_is_refused() -> None:
     body: Any = "somebody's"
     with pytest.raises(tf.errors.InvalidArgumentError, match='has no function "somebody\'s"'):
         compiled(body, ResourceManager("c"), [])
+
+
+def test_an_error_that_comes_with_the_end_of_the_reading_is_no_element() -> None:
+    """A stage waits for an element of a queue; in one moment the queue is closed and the step of the reader ends."""
+    requests, elements = (QueueState(name, -1, [tf.int64], [()]) for name in ("requests", "elements"))
+
+    class Ending(Reading):
+        def check(self) -> None:
+            elements.close(FakeWait(), cancel_pending_enqueues=True)
+            raise tf.errors.CancelledError(None, None, "the step has ended")
+
+    kernel = kernel_for("_QueueDataset", "CPU")
+    assert kernel is not None
+    stage = kernel.function(requests, elements).open(Ending(None))
+    with pytest.raises(StopIteration):
+        next(stage)

@@ -218,10 +218,9 @@ class _Answer:
             while not self._came.wait(_LOOK_S):  # the end of a step that runs as a function tells no thread
                 self._reading.check()
         except BaseException:
-            if not self.done(_GIVEN_UP):
-                return self._given[0]  # it came at the same time
-            self._cancel()
-            raise
+            if self.done(_GIVEN_UP):
+                self._cancel()
+                raise  # else the answer came at the same time
         if isinstance(self._given[0], errors.OpError):
             raise self._given[0]
         return self._given[0]

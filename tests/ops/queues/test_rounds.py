@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 
 from tests.ops.fake_wait import PENDING, FakeWait
 from tfmini import dtypes, errors
-from tfmini.ops.queues.rounds import Push, RoundGradients, RoundsState
+from tfmini.ops.queues.rounds import DECIDED, FIRST, VOID, Push, RoundGradients, RoundsState
 
 
 def entered(rounds: RoundsState, worker: int) -> Push:
@@ -107,6 +111,21 @@ def test_pushes_of_other_arrays_are_refused() -> None:
     assert not first.is_pending
 
 
+def test_an_attempt_that_was_taken_back_is_in_no_round() -> None:
+    rounds = RoundsState("r", 2, backup=0)
+    mine, other = entered(rounds, 0), entered(rounds, 1)
+    waiting = arrive(rounds, mine)
+    assert rounds.take_back(mine) == rounds.take_back(mine) == VOID  # the answer may have been lost
+    with pytest.raises(errors.AbortedError, match="was taken back"):
+        _ = waiting.value
+    assert arrive(rounds, other).is_pending
+    with pytest.raises(errors.AbortedError, match="was taken back"):
+        _ = arrive(rounds, mine).value  # which was on its way
+    again = mine._replace(attempt=1, earlier=VOID)
+    assert members(arrive(rounds, again)) == (0, [[mine.token, 1], [other.token, 0]])
+    assert rounds.take_back(again) == DECIDED
+
+
 # ---- one task --------------------------------------------------------------------------------
 
 
@@ -196,3 +215,97 @@ def test_a_newer_generation_drops_what_an_earlier_one_has_left() -> None:
     gradients.begin("d", [dtypes.float64], True)
     gradients.end()
     assert not gradients.kept
+
+
+def test_an_attempt_takes_the_place_of_void_ones_of_its_worker_only() -> None:
+    gradients = filled()
+    gradients.put(PUSHES[1]._replace(attempt=2, earlier=VOID), [np.ones(2)])
+    assert gradients.kept[5, 0].keys() == {(10, 1), (11, 2)}
+    gradients.put(PUSHES[0]._replace(attempt=2, earlier=DECIDED), [np.ones(2)])
+    assert gradients.kept[5, 0].keys() == {(10, 1), (11, 2)}  # which one of it counts, this worker does not know
+
+
+@dataclass
+class Worker:
+    """The client's part of the protocol, as in `tfmini.train.store.pace`, with failures.
+
+    Attributes:
+      push: of its latest attempt.
+      has_failed: whether the worker has given that one up.
+      orphans: arrivals of attempts that it has given up, whose steps go on.
+      unsent: tasks that the gradients of such attempts reach late.
+    """
+
+    push: Push
+    wait: FakeWait | None = None
+    has_failed: bool = False
+    orphans: list[FakeWait] = field(default_factory=list)
+    unsent: list[tuple[RoundGradients, Push]] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_random_histories_no_attempt_that_counts_is_dropped_and_few_are_kept(seed: int) -> None:
+    """Steps fail before, while and after their round is decided, and go on after they were given up."""
+    rng = random.Random(seed)
+    rounds = RoundsState("r", 3, backup=seed % 2)
+    tasks = [RoundGradients(f"t{i}") for i in range(2)]
+    workers = [Worker(entered(rounds, index)) for index in range(3)]
+    applied: Counter[int] = Counter()
+
+    def apply(wait: FakeWait) -> int:
+        (generation, number), found = wait.value
+        for task in tasks if len(found) else []:
+            leader = FakeWait()
+            task.lead(leader, (generation, number), [(token, attempt) for token, attempt in found.tolist()])
+            leads, hold = leader.value  # or AbortedError: an attempt that counts is not here
+            if leads:
+                (total,) = task.begin("d", [dtypes.float32], False)
+                assert (total <= 1).all() and total.sum() == len(found)
+                task.end()
+                hold.release()
+                applied[number] += 1
+        rounds.settle(generation, number)
+        return int(number)
+
+    def begin(worker: Worker) -> None:
+        if worker.has_failed:
+            worker.push = worker.push._replace(earlier=rounds.take_back(worker.push))
+        worker.push = worker.push._replace(attempt=worker.push.attempt + 1)
+        worker.has_failed = False
+        reached = tasks if rng.random() < 0.8 else tasks[:1]
+        for task in reached:
+            task.put(worker.push, [np.eye(3, dtype=np.float32)[worker.push.worker]])
+        if len(reached) < 2:  # it is given up before it has arrived
+            worker.unsent.append((tasks[1], worker.push))
+            worker.has_failed = True
+        else:
+            worker.wait = arrive(rounds, worker.push)
+
+    def give_up(worker: Worker) -> None:
+        assert worker.wait is not None
+        if worker.wait.is_pending and rng.random() < 0.5:
+            worker.wait.end_step()
+        else:
+            worker.orphans.append(worker.wait)
+        worker.wait, worker.has_failed = None, True
+
+    for _ in range(600):
+        worker, chance = rng.choice(workers), rng.random()
+        if worker.wait is None:
+            begin(worker)
+        elif chance < 0.35:
+            give_up(worker)
+        elif not worker.wait.is_pending:
+            ended, mine = apply(worker.wait), worker.push.round
+            worker.push = worker.push._replace(round=ended + 1, earlier=FIRST if ended >= mine else VOID)
+            worker.wait = None
+        if chance < 0.2 and worker.unsent:
+            task, push = worker.unsent.pop(0)
+            task.put(push, [np.eye(3, dtype=np.float32)[push.worker]])
+        if chance > 0.9 and worker.orphans and not worker.orphans[0].is_pending:
+            orphan = worker.orphans.pop(0)
+            if not isinstance(orphan.answers[0], errors.OpError):
+                apply(orphan)
+        late = sum(len(each.unsent) for each in workers)
+        assert all(len(kept) <= 9 + late for task in tasks for kept in task.kept.values())
+    assert rounds.round > 20 and set(applied.values()) == {2} and len(applied) >= rounds.round - 1

@@ -102,16 +102,17 @@ def test_a_renewed_lease_does_not_end() -> None:
 def test_a_waiting_taker_gets_the_work_when_a_lease_ends_without_another_event() -> None:
     queue = WorkQueueState("q", Settings((b"x",), 1, False, 0, 50))
     take(queue, A)
-    came = threading.Event()
+    came, threads = threading.Event(), []
 
     class Told(FakeWait):
         def done(self, result: Any = None) -> bool:
+            threads.append(threading.current_thread().name)
             came.set()
             return super().done(result)
 
     waiting = Told()
     queue.take(waiting, B, False)
-    assert came.wait(30) and work(waiting) == b"x"
+    assert came.wait(30) and work(waiting) == b"x" and threads == ["tfmini-leases"]
 
 
 def test_works_of_a_session_that_ends_are_for_others() -> None:
@@ -155,6 +156,20 @@ def test_a_checkpoint_has_what_is_not_acknowledged() -> None:
     for wrong in (made(works=3), made(works=4, shuffle=True)):
         with pytest.raises(errors.FailedPreconditionError, match="has another work queue"):
             wrong.restore(left, added)
+
+
+def test_a_restored_queue_with_fewer_epochs_ends_after_the_works_of_the_checkpoint() -> None:
+    queue = made(works=2, epochs=5)
+    for _ in range(7):
+        take(queue, WorkTaker("before"), acknowledges=True)  # each has its work on lease
+    restored = made(works=2, epochs=3)
+    restored.restore(*queue.save())
+    assert restored.left == 8  # seven on lease, and the other work of the fourth epoch
+    found = [work(take(restored, A, acknowledges=True)) for _ in range(8)]
+    assert Counter(found) == {b"0": 4, b"1": 4} and restored.left == 1
+    with pytest.raises(errors.OutOfRangeError):
+        _ = take(restored, A, acknowledges=True).value
+    assert restored.left == 0
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -105,14 +105,15 @@ c = _Clocks(workers=2); _ClockEnter(handle=c, worker=1); _ClockTick(handle=c, wo
 # Rounds of synchronous updates.
 r = _Rounds(workers=1, backup=0); t = _RoundsEnter(handle=r, worker=0); _RoundsLate(handle=r);
     k = Slice(input=t, begin=[2], size=[1]); g = Slice(input=t, begin=[0], size=[2]);
-    p = ConcatV2(values=[g, i64([0]), k, i64([1])], axis=0); a = _RoundsArrive(handle=r, push=p, what='w');
+    _RoundsTakeBack(handle=r, push=ConcatV2(values=[g, i64([0]), k, i64([0, 0])], axis=0));
+    p = ConcatV2(values=[g, i64([0]), k, i64([1, 1])], axis=0); a = _RoundsArrive(handle=r, push=p, what='w');
     a[1]; _RoundsSettle(handle=r, round=i64([5, 0])); _RoundsLeave(handle=r, ticket=i64([5, 0, 1]))
-h = _RoundGradients(); _RoundPut(handle=h, push=i64([5, 0, 0, 1, 1]), gradients=[f32(2), i64([0]), f32(1, 2)]);
+h = _RoundGradients(); _RoundPut(handle=h, push=i64([5, 0, 0, 1, 1, 0]), gradients=[f32(2), i64([0]), f32(1, 2)]);
     l = _RoundLead(handle=h, round=i64([5, 0]), members=i64([[1, 1]]));
     _RoundBegin(handle=h, hold=l[1], types=[float32, int64, float32], forms='dir');
-    _RoundPut(handle=h, push=i64([5, 1, 0, 1, 1]), gradients=[f32(2)]);
+    _RoundPut(handle=h, push=i64([5, 1, 0, 1, 1, 0]), gradients=[f32(2)]);
     l = _RoundLead(handle=h, round=i64([5, 1]), members=i64([[1, 1]])); _RoundEnd(handle=h, hold=l[1]);
-    _RoundPut(handle=h, push=i64([5, 2, 0, 1, 1]), gradients=[i64([2])]);
+    _RoundPut(handle=h, push=i64([5, 2, 0, 1, 1, 0]), gradients=[i64([2])]);
     l = _RoundLead(handle=h, round=i64([5, 2]), members=i64([[1, 1]]));
     _RoundBegin(handle=h, hold=l[1], types=[int64], forms='d', mean=False)
 # A queue of works.

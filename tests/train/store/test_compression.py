@@ -90,6 +90,39 @@ def test_a_push_that_failed_leaves_no_trace() -> None:
             assert found[1] == pytest.approx([1.0, 0.3, 0.001], abs=1e-4)
 
 
+@pytest.mark.parametrize("way", ["fp16", "int8", "topk:0.5"])
+def test_a_number_that_is_not_finite_is_gone_when_values_are_set_again(way: str, tmp_path: Path) -> None:
+    with tf.ParameterStore(compression=way) as store, np.errstate(invalid="ignore"):
+        store.declare("w", [4])
+        store.push({"w": np.ones(4)})
+        path = store.save(str(tmp_path / "model"))
+        for bad in (np.nan, np.inf, -np.inf):
+            store.push({"w": [1, bad, 1, 1]})
+            store.assign({"w": np.zeros(4)})
+            found = [store.push_pull({"w": np.ones(4)})["w"] for _ in range(4)]
+            np.testing.assert_allclose(found[-1], 4, atol=2.1)
+            store.push({"w": [1, bad, 1, 1]})
+            store.restore(path)
+            assert np.isfinite(store.push_pull({"w": np.ones(4)})["w"]).all()
+
+
+@pytest.mark.parametrize("set_anew", ["assign", "restore"])
+def test_values_that_are_set_begin_without_what_earlier_gradients_lacked(set_anew: str, tmp_path: Path) -> None:
+    with tf.ParameterStore(compression="topk:0.5") as store:
+        for name in ("w", "other"):
+            store.declare(name, [2])
+        path = store.save(str(tmp_path / "model"))
+        store.push({"w": [3, 1], "other": [3, 1]})
+        if set_anew == "assign":
+            store.assign({"w": np.zeros(2)})
+        else:
+            store.restore(path)
+        for _ in range(2):
+            store.push({"w": np.zeros(2), "other": np.zeros(2)})
+        assert store.pull("w").tolist() == [0, 0]
+        assert store.pull("other").tolist() == ([3, 1] if set_anew == "assign" else [0, 0])
+
+
 _SCRIPT = """
 import numpy as np
 import tfmini as tf

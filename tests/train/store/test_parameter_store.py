@@ -13,6 +13,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.launch.local_cluster import ProcessCluster
+from tfmini.ops.queues.rounds import Push, RoundGradients
 
 WORKERS = 3
 LATE_S = 60.0
@@ -416,6 +417,28 @@ def test_a_round_without_a_worker_ends_at_its_deadline_and_can_be_repeated(fresh
             thread.start()
             assert first.push_pull({"n": 2})["n"] == 3 * (turn + 1)  # what was given up is in no round
             thread.join(LATE_S)
+
+
+def test_a_push_that_is_made_again_and_again_leaves_no_gradients_of_failed_attempts(
+    fresh: tf.LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puts: list[tuple[RoundGradients, Push]] = []
+    put = RoundGradients.put
+
+    def noted(state: RoundGradients, push: Push, gradients: list[Any]) -> None:
+        put(state, push, gradients)
+        puts.append((state, push))
+
+    monkeypatch.setattr(RoundGradients, "put", noted)
+    first, second = (tf.ParameterStore(task, staleness=0, workers=2, timeout_s=1.0) for task in fresh.tasks[:2])
+    with first:
+        first.declare("w", [4])
+        for _ in range(3):
+            with pytest.raises(tf.errors.DeadlineExceededError):
+                first.push({"w": np.ones(4)})
+        assert len(puts) == 3 and all(len(state.kept[push.key]) == 1 for state, push in puts)
+        second.close()
+        assert first.push_pull({"w": np.ones(4)})["w"].tolist() == [1] * 4
 
 
 def test_a_worker_that_begins_again_replaces_its_earlier_life(fresh: tf.LocalCluster) -> None:

@@ -14,6 +14,9 @@ What can go wrong, and what follows:
   have run. It fails once, and the next round goes on. (The ops of an update are one segment of a program, which no end
   of a step cuts.)
 * A task with variables is restarted: it has lost the gradients of a round and the application fails once.
+* A push fails, and its worker makes it again: it asks the `RoundsState` to take the failed attempts back. Then either
+  none of them will ever count, and the next one drops their gradients; or the round is decided, perhaps with one of
+  them, and the next one leaves none. So the tasks keep no more gradients however often a push fails.
 * The task with the `RoundsState` is restarted: a new generation begins, and nothing of the earlier ones counts.
 """
 
@@ -51,6 +54,7 @@ rounds_arrive = state_op(
     what: string""",
     [(2,), (None, 2)],
 )  # fmt: skip
+rounds_take_back = state_op("_RoundsTakeBack(handle: resource, push: int64) -> earlier: int64", [()])
 rounds_settle = state_op("_RoundsSettle(handle: resource, round: int64)", [])
 rounds_late = state_op("_RoundsLate(handle: resource) -> late: int64", [(None,)])
 
@@ -76,16 +80,23 @@ round_end = state_op("_RoundEnd(handle: resource, hold: variant)", [])
 DENSE, IDS = "d", "i"
 SPARSE = f"{IDS}r"
 Member = tuple[int, int]  # token, attempt
+# What an attempt of a push knows of the ones before it: there are none; none of them will ever count; the round is
+# decided, so that this one does not count, and one of those before may.
+FIRST, VOID, DECIDED = 0, 1, 2
 
 
 class Push(NamedTuple):
-    """Which push it is: of which life of which worker, and which attempt."""
+    """Which push it is: of which life of which worker, and which attempt.
+
+    ``earlier`` says what has become of the attempts before this one: FIRST, VOID or DECIDED.
+    """
 
     generation: int
     round: int
     worker: int
     token: int
     attempt: int
+    earlier: int = FIRST
 
     @property
     def key(self) -> tuple[int, int]:
@@ -141,6 +152,7 @@ class RoundsState(WaitingState):
         self._what = ""  # the arrays of the round before
         self._is_settled = True  # the round before is applied everywhere
         self._counted: dict[int, int] = {}  # token -> the latest round that has a gradient of it
+        self._void: dict[int, int] = {}  # token -> the latest attempt that was taken back
 
     def enter(self, worker: int) -> tuple[int, int, int]:
         """A worker begins, or begins again after a failure: its earlier life counts no more.
@@ -149,7 +161,7 @@ class RoundsState(WaitingState):
           (generation, round, token), which all its calls bring.
         """
         with self.lock:
-            self._counted.pop(self._tokens.get(worker, 0), None)
+            self._forget_life(self._tokens.get(worker, 0))
             token = self._tokens[worker] = secrets.randbits(62)
             self._left.discard(worker)
             self._arrived.pop(worker, None)
@@ -163,10 +175,15 @@ class RoundsState(WaitingState):
             if generation != self.generation or self._tokens.get(worker) != token:
                 return
             del self._tokens[worker]
+            self._forget_life(token)
             self._left.add(worker)
             if len(self._left) == self.workers:
                 self._begin()
         self.changed()
+
+    def _forget_life(self, token: int) -> None:
+        self._counted.pop(token, None)
+        self._void.pop(token, None)
 
     def check(self, push: Push) -> None:
         """Refuses a push of another generation or of an earlier life of a worker.
@@ -190,6 +207,32 @@ class RoundsState(WaitingState):
         """All gradients of a push are on their tasks. Answers when its round is decided."""
         self.submit(self.lines[0], _Arrival(wait, self, push, what))
 
+    def take_back(self, push: Push) -> int:
+        """An attempt has failed at its worker. It and those before it count no more, unless its round is decided.
+
+        Its arrival may still wait, or be on its way: it is refused.
+
+        Returns:
+          VOID or DECIDED.
+
+        Raises:
+          AbortedError: as `check`.
+        """
+        with self.lock:
+            self.check(push)
+            if push.round < self.round:
+                return DECIDED
+            self._void[push.token] = push.attempt
+            arrival = self._arrived.get(push.worker)
+            if arrival is not None and self.is_void(arrival.push):
+                del self._arrived[push.worker]
+        self.changed()  # which fails the arrival
+        return VOID
+
+    def is_void(self, push: Push) -> bool:
+        """Whether an attempt was taken back."""
+        return push.attempt <= self._void.get(push.token, -1)
+
     def answer(self) -> tuple[Any, ...]:
         """What an arrival learns: the latest round, and whose gradients to apply if that is not done yet."""
         members = [] if self._is_settled else [self._members[worker] for worker in sorted(self._members)]
@@ -204,6 +247,7 @@ class RoundsState(WaitingState):
         """Notes an arrival of this round, and decides the round if it is the last one needed."""
         self._refuse_other_arrays(arrival)
         self._arrived[arrival.push.worker] = arrival
+        # All but the backup workers; fewer when more have left than that. Not 0: a round has a gradient.
         if len(self._arrived) < max(1, min(self.workers - self.backup, self.workers - len(self._left))):
             return
         self._members = {worker: each.push.member for worker, each in self._arrived.items()}
@@ -274,6 +318,8 @@ class _Arrival(Attempt):
     def advance(self) -> int:
         state = self.state
         state.check(self.push)
+        if state.is_void(self.push):
+            raise errors.AbortedError.of("This attempt of a push was taken back, for another one is made.")
         if self.push.round > state.round:
             refuse(f'round {self.push.round} is not the next one of "{state.name}": that is {state.round}')
         if not state.can_answer(self.what):
@@ -326,6 +372,11 @@ def _arrive(wait: Wait, state: RoundsState, push: Array, *, what: bytes) -> None
     state.arrive(wait, _push(push), what.decode())
 
 
+@rounds_take_back.kernel("CPU")
+def _take_back(state: RoundsState, push: Array) -> Any:
+    return np.int64(state.take_back(_push(push)))
+
+
 @rounds_settle.kernel("CPU")
 def _settle(state: RoundsState, round: Array) -> tuple[()]:  # noqa: A002 - the op's input
     generation, number = _ints("round", round, 2)
@@ -360,11 +411,17 @@ class RoundGradients(WaitingState):
         self._cut: tuple[int, int] | None = None
 
     def put(self, push: Push, gradients: list[Array]) -> None:
-        """Keeps the gradients of a push; drops them if the round is over here."""
-        kept = own_all(gradients)
+        """Keeps the gradients of a push in place of those of its void attempts; drops them if they do not count."""
+        if push.earlier == DECIDED:
+            return
+        own = own_all(gradients)
         with self.lock:
             if push.key > self.done:
-                self.kept.setdefault(push.key, {})[push.member] = kept
+                kept = self.kept.setdefault(push.key, {})
+                if push.earlier == VOID:
+                    for member in [each for each in kept if each[0] == push.token and each[1] < push.attempt]:
+                        del kept[member]
+                kept[push.member] = own
 
     def lead(self, wait: Wait, key: tuple[int, int], members: list[Member]) -> None:
         """Answers with (True, a hold) the step that is to apply a round, and the others when that is done."""

@@ -1,6 +1,7 @@
-"""Shards of work: a queue that hands each one to one worker, and takes back those of dead and slow workers.
+"""The state of a work queue on its task, and the ops on it: leases, acknowledgements, epochs.
 
-Not in TensorFlow; DeepRec has a class of this name. A `WorkQueueState` on one task has the works of all epochs. Who
+`tf.WorkQueue`, which users see, is in `tfmini.train.store.work_queue`. Not in TensorFlow; DeepRec has a class of this
+name. A `WorkQueueState` on one task has the works of all epochs. Who
 takes a work has it on lease. The queue hands it to another taker when the lease has run out or the session of its
 taker has ended, unless it was acknowledged before: an acknowledged work is never handed out again. So every work is
 handed out at least once, and acknowledged exactly once.
@@ -151,7 +152,7 @@ class WorkQueueState(WaitingState):
     def _fill(self) -> None:
         """Queues the works of the next epoch, if there are none."""
         count = len(self.settings.works) + len(self._added)
-        if self._queued or not count or self._epochs == self.settings.num_epochs != 0:
+        if self._queued or not count or 0 < self.settings.num_epochs <= self._epochs:  # a checkpoint may be further
             return
         order = np.arange(count)
         if self.settings.shuffle:
@@ -165,7 +166,7 @@ class WorkQueueState(WaitingState):
         if not self.settings.num_epochs:
             return -1
         count = len(self.settings.works) + len(self._added)
-        to_come = (self.settings.num_epochs - self._epochs) * count
+        to_come = max(0, self.settings.num_epochs - self._epochs) * count
         return len(self._queued) + len(self._leased) + to_come
 
     # ---- leases ---------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ class WorkQueueState(WaitingState):
             if not self.takers or until == float("inf") or self._timer is not None:
                 return
             self._timer = threading.Timer(max(0.0, until - self._clock()), self._look)
-            self._timer.daemon = True
+            self._timer.name, self._timer.daemon = "tfmini-leases", True
             self._timer.start()
 
     def _look(self) -> None:

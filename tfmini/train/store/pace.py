@@ -18,7 +18,9 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.queues.clocks import clock_enter, clock_leave, clock_reach, clock_tick, clock_wait, clocks
 from tfmini.ops.queues.rounds import (
     DENSE,
+    FIRST,
     SPARSE,
+    VOID,
     Push,
     round_begin,
     round_end,
@@ -31,6 +33,7 @@ from tfmini.ops.queues.rounds import (
     rounds_late,
     rounds_leave,
     rounds_settle,
+    rounds_take_back,
 )
 from tfmini.runtime.client.session import Session
 from tfmini.train.store.arrays import ROWS, ArrayPart, Pushed
@@ -97,9 +100,12 @@ class Rounds:
             self._ticket = placeholder(int64, [3], "ticket")
             self.leave: Operation = rounds_leave(handle, self._ticket, name="leave")
             self.late: Tensor = rounds_late(handle, name="late")
+            self._failed = placeholder(int64, [len(Push._fields)], "failed")
+            self._earlier: Tensor = rounds_take_back(handle, self._failed, name="take_back")
         self.push = placeholder(int64, [len(Push._fields)], "round")
         self._gradients: dict[str, Tensor] = {}  # task -> its gradients
         self._mine = Push(0, 0, worker, 0, 0)
+        self._has_failed = False  # whether nobody knows if the latest attempt counts
 
     def begin(self, ticket: Any) -> None:
         """Begins the part of this worker, with what ``enter`` gave it."""
@@ -154,16 +160,27 @@ class Rounds:
 
             return cond(leads, apply, no_op).op  # type: ignore[no-any-return]
 
-    def take_part(self, call: Callable[..., Any], feeds: Sequence[Any]) -> Sequence[Any]:
+    def take_part(self, session: Session, call: Callable[..., Any], feeds: Sequence[Any]) -> Sequence[Any]:
         """Makes a push, and returns the values that the call reads. A push that failed may be made again."""
         with self._turn:
-            while True:
-                self._mine = self._mine._replace(attempt=self._mine.attempt + 1)
-                _, values, latest = call(*feeds, np.array(self._mine, np.int64))
-                ended, mine = int(latest[1]), self._mine.round
-                self._mine = self._mine._replace(round=ended + 1)
-                if ended >= mine:  # else this step has applied the round before, which was left
-                    return values  # type: ignore[no-any-return]
+            if self._has_failed:
+                earlier = session.run(self._earlier, {self._failed: self._mine})
+                self._mine = self._mine._replace(earlier=int(earlier))
+            self._has_failed = True  # until an answer comes; Ctrl-C counts, too
+            values = self._push(call, feeds)
+            self._has_failed = False
+            return values
+
+    def _push(self, call: Callable[..., Any], feeds: Sequence[Any]) -> Sequence[Any]:
+        while True:
+            self._mine = self._mine._replace(attempt=self._mine.attempt + 1)
+            _, values, latest = call(*feeds, np.array(self._mine, np.int64))
+            ended, mine = int(latest[1]), self._mine.round
+            if ended >= mine:
+                self._mine = self._mine._replace(round=ended + 1, earlier=FIRST)
+                return values  # type: ignore[no-any-return]
+            # This step has applied the round before, which was left. Its gradients were in no round.
+            self._mine = self._mine._replace(round=ended + 1, earlier=VOID)
 
 
 def _taken(part: ArrayPart, form: str, values: Any) -> Any:

@@ -13,6 +13,9 @@ a cluster that declare a name mean the same array. An array, or a part of a larg
 that follows from its name, so that stores which declare in another order agree. Each part has an optimizer of its own:
 what an optimizer keeps for all its variables, such as Adam's powers of beta, counts the updates of that part, and no
 parameter server waits for another one.
+
+Where workers wait for each other, state on the tasks decides: `tfmini/ops/queues/rounds.py` for synchronous updates,
+`tfmini/ops/queues/clocks.py` for bounded staleness and barriers. `tfmini/train/store/pace.py` has the steps on them.
 """
 
 from __future__ import annotations
@@ -127,7 +130,7 @@ class ParameterStore:
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
         self._compression = compression_of(compression)
-        self._lacks: dict[str, Array] = {}  # of each array what compressed gradients have not sent
+        self._lacks: dict[str, Array] = {}  # of each array what compressed gradients have not sent; by `_in_turn`
         self._in_turn = threading.Lock() if compression else nullcontext()  # one push has what the one before lacks
         self._lock = threading.RLock()  # held while ops are added
         self._arrays: dict[str, DeclaredArray] = {}
@@ -240,7 +243,7 @@ class ParameterStore:
     ) -> Sequence[Any]:
         """The values of the parts of all ``pulled`` (array, ids)."""
         if pushes and self._rounds is not None:
-            return self._rounds.take_part(call, feeds)
+            return self._rounds.take_part(self.session, call, feeds)
         values: Sequence[Any] = call(*feeds)[1]
         return values
 
@@ -420,16 +423,14 @@ class ParameterStore:
 
     def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
         lacks: dict[str, Array] = {}  # of this push
+        # In the order of names, so that another order is no other call.
+        given = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
+        pulled = [
+            (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
+            for name, array in self._sorted(wanted)
+        ]
+        pushed = [self._compressed(*each, lacks) for each in given]
         with self._lock:
-            # In the order of names, so that another order is no other call.
-            pushed = [
-                self._compressed(array, *array.checked(gradients[name]), lacks)
-                for name, array in self._sorted(gradients)
-            ]
-            pulled = [
-                (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
-                for name, array in self._sorted(wanted)
-            ]
             call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
@@ -494,7 +495,7 @@ class ParameterStore:
             self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, name="push"))
 
     def assign(self, values: Mapping[str, Array]) -> None:
-        """Sets arrays; what their optimizers keep stays.
+        """Sets arrays; what their optimizers keep stays. What compressed gradients of this store lack is dropped.
 
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
@@ -506,7 +507,14 @@ class ParameterStore:
             parts = [part for array in arrays for part in array.parts]
             pieces = [piece for array, (form, value) in arrays.items() for piece in array.split(form, value)]
             ops = [part.assigned for part in parts]
-        self.session.run(ops, {part.whole: piece for part, piece in zip(parts, pieces)})
+        with self._in_turn:
+            self.session.run(ops, {part.whole: piece for part, piece in zip(parts, pieces)})
+            self._drop_lacks(values)
+
+    def _drop_lacks(self, names: Iterable[str]) -> None:
+        """Forgets what gradients for values that are gone have not sent. The caller has the turn."""
+        for name in names:
+            self._lacks.pop(name, None)
 
     def places(self, name: str) -> list[str]:
         """The device names of the tasks that hold the parts of an array, in order of its rows."""
@@ -576,17 +584,19 @@ class ParameterStore:
     def restore(self, path: str) -> None:
         """Reads a checkpoint that `save` has written, or a graph's with the same names.
 
-        What the checkpoint lacks, such as the slots of another optimizer, stays as it is.
+        What the checkpoint lacks, such as the slots of another optimizer, stays as it is. What compressed gradients of
+        this store lack is dropped.
 
         Raises:
           NotFoundError: there is none, or it lacks an array.
         """
         stored = load_checkpoint(path).get_variable_to_shape_map()
-        with self._building():
+        with self._in_turn, self._building():
             if missing := sorted(self._arrays.keys() - stored.keys()):
                 raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
             for names in filter(None, self._restored(stored)):
                 Saver(names, max_to_keep=None).restore(self.session, path)
+            self._drop_lacks(self._arrays)
 
     def _saved(self) -> dict[str, Any]:
         """Name in a checkpoint -> variable, the parts of an array, or shards of data."""

@@ -1,4 +1,4 @@
-"""`WorkQueue`: shards of data that workers take from one queue, and `Shards`, the same for programs without a graph.
+"""What users see of work queues: `WorkQueue` in graphs, and `Shards`, the same for programs without a graph.
 
 ::
 
@@ -6,8 +6,8 @@
     dataset = tf.data.TextLineDataset(queue.input_dataset())
 
 A fast worker takes more shards than a slow one. A shard whose worker has died or is too slow goes to another worker;
-one that was acknowledged is never handed out again (`tfmini.ops.queues.work_queue`). What is left is a part of each
-checkpoint.
+one that was acknowledged is never handed out again. What is left is a part of each checkpoint. The state of a queue,
+on its task, is `tfmini.ops.queues.work_queue`.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class WorkQueue(SaveableObject):
         Returns:
           a string scalar, or an int64 vector: the first row, and the one after the last.
 
+        It does so also if the step that has taken a work has failed: who must not lose that work takes `lease`.
         The op fails with OutOfRangeError when all works are acknowledged. It waits while the works that are left are on
         lease.
         """
