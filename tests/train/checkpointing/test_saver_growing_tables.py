@@ -119,6 +119,24 @@ def test_a_save_over_its_own_base_is_whole(tmp_path: Path) -> None:
     assert tf.train.load_variable(path, "t/part_0-base") == b""
 
 
+@pytest.mark.parametrize("is_incremental", [True, False])
+def test_a_base_that_was_replaced_is_noticed(tmp_path: Path, is_incremental: bool) -> None:
+    model = started()
+    model.saver.save(model.session, str(tmp_path / "m"))
+    model.run(2)
+    path = model.saver.incremental_save(model.session, str(tmp_path / "m-day1"))
+    model.run(2)
+    with model.graph.as_default():
+        saver = model.saver if is_incremental else tf.train.Saver()
+    replaced = saver.save(model.session, str(tmp_path / "m"))
+    newest = model.content()
+    other = Model()
+    with pytest.raises(tf.errors.DataLossError, match=r"/m-day1 holds the changes of t/part_. since .*/m, but"):
+        other.saver.restore(other.session, path)
+    other.saver.restore(other.session, replaced)
+    check_same(other.content(), newest)
+
+
 def test_a_restored_table_is_saved_whole(tmp_path: Path) -> None:
     """What a Saver knows of the changes belongs to the content that was replaced."""
     model = started()
