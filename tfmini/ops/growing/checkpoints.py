@@ -165,14 +165,20 @@ def bases(prefix: str) -> Iterator[str]:
     while pending:
         here = pending.pop()
         try:
-            reader = open_checkpoint(here)
-            stored = [name for name in reader.names() if name.endswith("-base")]
-            names = {np.asarray(reader.read(name), object).item() for name in stored}
-        except (errors.OpError, AttributeError):
+            names = _bases(open_checkpoint(here))
+        except errors.OpError:
             continue
-        for name in names - {b""}:
-            base = os.path.join(os.path.dirname(here), name.decode())
+        for name in names:
+            base = os.path.join(os.path.dirname(here), name)
             if base not in seen:
                 seen.add(base)
                 pending.append(base)
                 yield base
+
+
+def _bases(reader: BundleReader) -> set[str]:
+    """The bases that the tables of a checkpoint name. A variable may be called ``…-base``, too."""
+    tables = [name.removesuffix("-base") for name in reader.names() if name.endswith("-base")]
+    values = [np.asarray(reader.read(f"{table}-base"), object) for table in tables if f"{table}-keys" in reader]
+    found = [value.item() for value in values if value.size == 1]
+    return {name.decode() for name in found if isinstance(name, bytes) and name}
