@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tfmini.numerics.id_rows import IdRows
+from tfmini.numerics import id_rows
+from tfmini.numerics.id_rows import IdIndex, IdRows
 
 PATTERNS = {
     "neighbours": lambda n: np.arange(n) - n // 2,
@@ -43,3 +46,67 @@ def test_nothing_is_found_in_nothing() -> None:
     rows.keep(np.empty(0, np.int64))
     assert rows.add(np.array([0])).tolist() == [1]
     assert rows.index.find(np.array([0, 1])).tolist() == [1, 0]
+
+
+class ShortMemory:
+    """Lets one of the next calls that take memory fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = -1
+        for owner, name in ((id_rows, "_resize"), (IdIndex, "_chain")):
+            monkeypatch.setattr(owner, name, self.counted(getattr(owner, name)))
+
+    def counted(self, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+            return function(*arguments)
+
+        return call
+
+
+def check(rows: IdRows, ids: np.ndarray[Any, Any]) -> None:
+    np.testing.assert_array_equal(rows.index.ids(), ids)
+    np.testing.assert_array_equal(rows.index.find(ids), np.arange(1, len(ids) + 1))
+    np.testing.assert_array_equal(rows.all("n"), ids)
+    assert (rows.all("filled") == 0.5).all()
+    assert np.count_nonzero(rows.index.find(np.arange(1000, 3000))) == len(ids)
+
+
+@pytest.mark.parametrize("failure", range(1, 8))
+def test_rows_stay_right_when_memory_ends(monkeypatch: pytest.MonkeyPatch, failure: int) -> None:
+    monkeypatch.setattr(id_rows, "_PASS", 100)
+    rows, ids = IdRows(), np.arange(1000, 1060)
+    rows.add_column("n", (), np.int64)
+    rows.add_column("filled", (2,), np.float32, 0.5)
+    rows.columns["n"][rows.add(ids)] = ids
+    memory = ShortMemory(monkeypatch)
+    memory.left = failure
+    new = np.arange(1060, 1300)
+    with pytest.raises(MemoryError):
+        rows.add(new)
+    check(rows, ids)
+    rows.columns["n"][rows.add(new)] = new
+    ids = np.append(ids, new)
+    check(rows, ids)
+    kept = np.arange(50, 290) + 1
+    memory.left = (failure - 1) % 3 + 1
+    with pytest.raises(MemoryError):
+        rows.keep(kept)
+    check(rows, ids)
+    rows.keep(kept)
+    check(rows, ids[50:290])
+
+
+def test_the_memory_can_be_asked_while_columns_come() -> None:
+    rows = IdRows()
+
+    class Column:
+        @property
+        def nbytes(self) -> int:
+            rows.columns["late"] = np.zeros(3)
+            return 1
+
+    rows.columns["first"] = Column()  # type: ignore[assignment]
+    assert rows.nbytes == rows.index.nbytes + 1

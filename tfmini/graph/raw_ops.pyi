@@ -435,6 +435,7 @@ class _KvResourceDump(NamedTuple):
     step: Tensor
     base: Tensor
     mark: Tensor
+    base_mark: Tensor
 def KvResourceDump(resource: Value, since: Value, base_name: Value, *, dtype: Value, name: str | None = None) -> _KvResourceDump: ...
 def KvResourceEvict(resource: Value, global_step: Value, *, name: str | None = None) -> Tensor: ...
 class _KvResourceExport(NamedTuple):

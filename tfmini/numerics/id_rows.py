@@ -44,7 +44,7 @@ class IdIndex:
     @property
     def capacity(self) -> int:
         """The number of places in memory, the unused place 0 included."""
-        return len(self._ids)
+        return min(len(self._ids), len(self._next))  # they differ when memory was short
 
     @property
     def nbytes(self) -> int:
@@ -68,27 +68,36 @@ class IdIndex:
             left, wanted, at = left[wrong], wanted[wrong], at[wrong]
         return places
 
+    # Memory may end anywhere. What is known stays right then: all that takes memory comes before the change.
+
+    def reserve(self, count: int) -> None:
+        """Takes the memory for so many more ids."""
+        size = self.size + count
+        if size >= self.capacity:
+            self._resize(size + 1 + max(_FIRST, size // _SPARE))
+
     def add(self, ids: Array) -> Array:
         """Gives places to distinct ids that have none: int64 of shape [n]."""
-        first, self.size = self.size + 1, self.size + len(ids)
-        if self.size >= self.capacity:
-            rows = self.size + 1 + max(_FIRST, self.size // _SPARE)
-            self._resize(rows)
-        self._ids[first : self.size + 1] = ids
-        if self.size > 1.5 * len(self._heads):
-            self._chain_all()
+        self.reserve(len(ids))
+        first, size = self.size + 1, self.size + len(ids)
+        places = np.arange(first, size + 1)
+        self._ids[first : size + 1] = ids
+        if size > 1.5 * len(self._heads):
+            self._chain_all(self._ids[1 : size + 1])
         else:
             self._chain(ids, first)
-        return np.arange(first, self.size + 1)
+        self.size = size
+        return places
 
     def keep(self, chosen: Array) -> None:
         """Forgets the ids that are not at the places ``chosen``, which are ascending; the others move together."""
-        self._ids[1 : len(chosen) + 1] = self._ids[chosen]
-        self.size = len(chosen)
+        ids = self._ids[chosen]
+        self._chain_all(ids)
+        self._ids[1 : len(ids) + 1] = ids
+        self.size = len(ids)
         rows = self.size + 1 + max(_FIRST, self.size // _SPARE)
         if rows < self.capacity:
             self._resize(rows)
-        self._chain_all()
 
     def _resize(self, rows: int) -> None:
         _resize(self._ids, rows)
@@ -121,11 +130,17 @@ class IdIndex:
         begins = np.flatnonzero(is_first)
         self._heads[chains[begins]] = places[begins]
 
-    def _chain_all(self) -> None:
-        self._bits = max(6, (self.size - 1).bit_length())
-        self._heads = np.zeros(1 << self._bits, np.int32)
-        for first in range(1, self.size + 1, _PASS):  # by parts, for the arrays that this takes
-            self._chain(self._ids[first : min(first + _PASS, self.size + 1)], first)
+    def _chain_all(self, ids: Array) -> None:
+        """Makes the chains anew, for ids whose places are 1, 2, …"""
+        before = self._bits, self._heads, self._next
+        try:
+            self._bits = max(6, (len(ids) - 1).bit_length())
+            self._heads, self._next = np.zeros(1 << self._bits, np.int32), np.zeros(len(self._next), np.int32)
+            for start in range(0, len(ids), _PASS):  # by parts, for the arrays that this takes
+                self._chain(ids[start : start + _PASS], start + 1)
+        except MemoryError:
+            self._bits, self._heads, self._next = before
+            raise
 
 
 class IdRows:
@@ -147,8 +162,8 @@ class IdRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory in bytes."""
-        return self.index.nbytes + sum(column.nbytes for column in self.columns.values())
+        """The memory in bytes. Any thread may ask, while another adds columns."""
+        return self.index.nbytes + sum(column.nbytes for column in list(self.columns.values()))
 
     def add_column(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, fill: float = 0) -> None:
         """Adds a column, filled in all rows, also in those that come later."""
@@ -165,19 +180,22 @@ class IdRows:
 
     def add(self, ids: Array) -> Array:
         """Adds rows for distinct unknown ids; returns their places."""
-        places = self.index.add(ids)
+        self.index.reserve(len(ids))
+        first = len(self) + 1
         for name, column in self.columns.items():
             if len(column) < self.index.capacity:
                 _resize(column, self.index.capacity)
-            column[places] = self.fills[name]
-        return places
+            column[first : first + len(ids)] = self.fills[name]
+        return self.index.add(ids)
 
     def keep(self, chosen: Array) -> None:
         """Drops the rows that are not at the ascending places ``chosen``. All places change."""
+        most = min(len(chosen), _PASS)
+        moved = [np.empty((most, *column.shape[1:]), column.dtype) for column in self.columns.values()]
         self.index.keep(chosen)
-        for column in self.columns.values():
+        for column, rows in zip(self.columns.values(), moved):
             for target, part in _parts(chosen):
-                column[target] = column[part]
+                column[target] = column.take(part, 0, rows[: len(part)], "clip")
             if len(column) > self.index.capacity:
                 _resize(column, self.index.capacity)
 

@@ -30,6 +30,7 @@ def saved_table(tmp, op):
         "slot_fills": np.zeros(0, np.float32), "removed": none, "keys_filtered": none, "freqs_filtered": none,
         "step": np.int64(3),
         "base": np.array(b"", object),
+        "mark": np.array([-1, -1]), "base_mark": np.array([-1, -1]),
     }  # fmt: skip
     names = [f"t-{name}" for name in tensors]
     path = tmp + "/table"

@@ -13,6 +13,8 @@ import pytest
 
 import tfmini as tf
 from tfmini.checkpoint import files
+from tfmini.ops.growing.checkpoints import bases
+from tfmini.runtime.process import current_process
 
 
 class Model:
@@ -63,8 +65,8 @@ def test_every_checkpoint_of_a_chain_restores_exactly_in_any_parts(tmp_path: Pat
         save = model.saver.incremental_save if turn % 4 else model.saver.save
         path = save(model.session, str(tmp_path / "m"), model.step)
         expected[path] = model.content()
-    bases = [tf.train.load_variable(path, "t/part_0-base").decode() for path in expected]
-    assert bases == ["", "m-5", "m-7", "m-9", "", "m-13"]
+    names = [tf.train.load_variable(path, "t/part_0-base").decode() for path in expected]
+    assert names == ["", "m-5", "m-7", "m-9", "", "m-13"]
     for path, content in expected.items():
         for parts in (1, 2, 3):
             other = Model(parts)
@@ -112,11 +114,70 @@ def test_bases_stay_as_long_as_they_are_needed(tmp_path: Path) -> None:
     assert kept == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [5, 6]]
 
 
+def test_a_preserved_checkpoint_keeps_its_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = current_process()
+    monkeypatch.setattr(type(clock), "wall_time", lambda _: float(3600 * hour))
+    hour = 0
+    model = started(max_to_keep=1, keep_checkpoint_every_n_hours=1.5)
+    content = []
+    for hour in range(4):
+        model.run()
+        save = model.saver.incremental_save if hour in (1, 2) else model.saver.save
+        save(model.session, str(tmp_path / "m"), hour)
+        content.append(model.content())
+    model.saver.save(model.session, str(tmp_path / "m"), 4)
+    assert sorted(path.stem for path in tmp_path.glob("*.index")) == ["m-0", "m-1", "m-2", "m-4"]
+    other = Model()
+    other.saver.restore(other.session, str(tmp_path / "m-2"))
+    check_same(other.content(), content[2])
+
+
+def test_a_base_that_is_saved_anew_is_kept(tmp_path: Path) -> None:
+    model = started(max_to_keep=1)
+    model.saver.save(model.session, str(tmp_path / "m"), 0)
+    model.saver.incremental_save(model.session, str(tmp_path / "m"), 1)
+    model.saver.save(model.session, str(tmp_path / "m"), 0)
+    assert [path.stem for path in tmp_path.glob("*.index")] == ["m-0"]
+
+
+@pytest.mark.parametrize("name", ["knowledge", "rows"])
+@pytest.mark.parametrize("value", [[1.0, 2.0, 3.0], 1.0, "text", ["a", "b"]])
+def test_a_variable_may_be_called_a_base(tmp_path: Path, name: str, value: Any) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_embedding_variable("t", 2)
+        tf.get_variable(f"{name}-base", initializer=tf.constant(value))
+        if name == "rows" and not isinstance(value, str):
+            tf.get_variable("rows-keys", [])
+        saver = tf.train.Saver(max_to_keep=1, incremental_save_restore=True)
+        session.run(tf.global_variables_initializer())
+        saver.save(session, str(tmp_path / "k"), 0)
+        path = saver.incremental_save(session, str(tmp_path / "k"), 1)
+        assert list(bases(path)) == [str(tmp_path / "k-0")]
+
+
 def test_a_save_over_its_own_base_is_whole(tmp_path: Path) -> None:
     model = started()
     for _ in range(2):
         path = model.saver.incremental_save(model.session, str(tmp_path / "m"))
     assert tf.train.load_variable(path, "t/part_0-base") == b""
+
+
+@pytest.mark.parametrize("is_incremental", [True, False])
+def test_a_base_that_was_replaced_is_noticed(tmp_path: Path, is_incremental: bool) -> None:
+    model = started()
+    model.saver.save(model.session, str(tmp_path / "m"))
+    model.run(2)
+    path = model.saver.incremental_save(model.session, str(tmp_path / "m-day1"))
+    model.run(2)
+    with model.graph.as_default():
+        saver = model.saver if is_incremental else tf.train.Saver()
+    replaced = saver.save(model.session, str(tmp_path / "m"))
+    newest = model.content()
+    other = Model()
+    with pytest.raises(tf.errors.DataLossError, match=r"/m-day1 holds the changes of t/part_. since .*/m, but"):
+        other.saver.restore(other.session, path)
+    other.saver.restore(other.session, replaced)
+    check_same(other.content(), newest)
 
 
 def test_a_restored_table_is_saved_whole(tmp_path: Path) -> None:
@@ -194,11 +255,11 @@ def test_a_monitored_session_saves_changes_between_whole_checkpoints(tmp_path: P
         ) as session:
             for turn in range(6):
                 session.run(train, {ids: [turn, turn + 1]})
-        bases = {}
+        found = {}
         for index in sorted(tmp_path.glob("*.index")):
             path = str(index.with_suffix(""))
-            bases[path.rpartition("-")[2]] = tf.train.load_variable(path, "t-base").decode()
-        assert bases == {
+            found[path.rpartition("-")[2]] = tf.train.load_variable(path, "t-base").decode()
+        assert found == {
             "0": "", "1": "model.ckpt-0", "2": "model.ckpt-1", "3": "model.ckpt-2", "4": "",
             "5": "model.ckpt-4", "6": "",  # the last one is whole
         }  # fmt: skip

@@ -61,6 +61,40 @@ def test_a_checkpoint_goes_from_a_store_to_a_graph_and_on(tmp_path: Path) -> Non
         np.testing.assert_array_equal(table.pull([1, 2]), rows)
 
 
+def adam_table(store: tf.ParameterStore) -> tf.EmbeddingTable:
+    return tf.EmbeddingTable(store, "t", 2, init=tf.zeros_initializer())
+
+
+def push_some(table: tf.EmbeddingTable, times: int) -> None:
+    for _ in range(times):
+        table.push([1, 2, 4], [[1, -1], [0.5, 2], [-3, 0.1]])
+
+
+def test_adam_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """Its powers of beta are in the checkpoint, too, whatever the numbers of parts, and graphs find them."""
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        table = adam_table(store)
+        table.pull([1, 2, 4])
+        push_some(table, 10)
+        path = table.save(str(tmp_path / "m"))
+        push_some(table, 10)
+        expected = table.pull([1, 2, 4])
+    adam = tf.train.AdamOptimizer(0.1)
+    with tf.LocalCluster(ps=2, workers=1) as cluster, tf.ParameterStore(cluster, adam) as store:
+        table = adam_table(store)
+        table.restore(path)
+        path = table.save(str(tmp_path / "n"))
+        push_some(table, 10)
+        np.testing.assert_array_equal(table.pull([1, 2, 4]), expected)
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows = tf.nn.embedding_lookup(tf.get_embedding_variable("t", 2), tf.constant([1], tf.int64))
+        adam = tf.train.AdamOptimizer(0.1)
+        adam.minimize(tf.reduce_sum(rows))
+        tf.train.Saver().restore(session, path)
+        powers = session.run(adam.variables())
+        np.testing.assert_allclose(powers, [0.9**11, 0.999**11], rtol=1e-5)
+
+
 def test_errors() -> None:
     with tf.ParameterStore() as store:
         table = tf.EmbeddingTable(store, "t", 2)

@@ -221,8 +221,9 @@ class GrowingTableState:
         if capacity := self.settings.capacity:
             room = self._make_room(len(ids), capacity, found)
             ids, before = ids[:room], before if before is None else before[:room]
+        rows = self._initial(ids)  # first, for memory may end
         places = self._rows.add(ids)
-        self._rows.columns[VALUES][places] = self._initial(ids)
+        self._rows.columns[VALUES][places] = rows
         if self._counts and before is not None:
             self._rows.columns[FREQS][places] = before
         if VERSIONS in self._rows.columns:

@@ -109,6 +109,7 @@ class Saver:
         self._filename = filename
         self._last_checkpoints: list[tuple[str, float]] = []  # (prefix, time), oldest first
         self._checkpoints_to_be_deleted: list[tuple[str, float]] = []
+        self._bases_of_preserved: set[str] = set()
         self._written: set[str] = set()  # prefixes; others come from a state file
         self._next_checkpoint_time = math.inf
         self._of_objects: Saver | None = None
@@ -242,26 +243,39 @@ class Saver:
         if not self.saver_def.max_to_keep:
             return
         self._last_checkpoints = [kept for kept in self._last_checkpoints if kept[0] != path]
+        # A base that has waited for its removal, and whose files are new ones now, is kept as such.
+        self._checkpoints_to_be_deleted = [old for old in self._checkpoints_to_be_deleted if old[0] != path]
         self._last_checkpoints.append((path, current_process().wall_time()))
         self._written.add(path)
         if len(self._last_checkpoints) > self.saver_def.max_to_keep:
             self._checkpoints_to_be_deleted.append(self._last_checkpoints.pop(0))
 
     def _delete_old(self, directory: str, meta_graph_suffix: str) -> None:
-        """Removes the excess checkpoints but those to which kept ones only add."""
-        if not self._checkpoints_to_be_deleted:
+        """Removes the excess checkpoints but those to preserve, and those to which kept or preserved ones only add."""
+        excess = self._checkpoints_to_be_deleted
+        if not excess:
             return
-        needed = {base for kept in self.last_checkpoints for base in bases(kept)} if self._is_incremental else set()
-        excess = [old for old in self._checkpoints_to_be_deleted if old[0] not in needed]
-        self._checkpoints_to_be_deleted = [old for old in self._checkpoints_to_be_deleted if old[0] in needed]
-        for path, made in excess:
-            self._delete(path, made, directory, meta_graph_suffix)
+        needed = self._bases_of_preserved | self._bases_of(self.last_checkpoints)
+        goes = [path for path, made in excess if path not in needed and not self._preserves(path, made)]
+        needed |= self._bases_of_preserved  # also of those that are preserved from now on
+        self._checkpoints_to_be_deleted = [old for old in excess if old[0] in needed]
+        for path in goes:
+            if path not in needed:
+                self._delete(path, directory, meta_graph_suffix)
 
-    def _delete(self, path: str, made: float, directory: str, meta_graph_suffix: str) -> None:
-        """Removes a checkpoint, unless it is the next one to preserve."""
-        if made > self._next_checkpoint_time:
-            self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
-            return
+    def _bases_of(self, paths: Sequence[str]) -> set[str]:
+        return {base for path in paths for base in bases(path)} if self._is_incremental else set()
+
+    def _preserves(self, path: str, made: float) -> bool:
+        """Whether an excess checkpoint is the next one to preserve."""
+        if made <= self._next_checkpoint_time:
+            return False
+        self._next_checkpoint_time += self.saver_def.keep_checkpoint_every_n_hours * 3600
+        self._bases_of_preserved |= self._bases_of([path])
+        return True
+
+    def _delete(self, path: str, directory: str, meta_graph_suffix: str) -> None:
+        """Removes a checkpoint that this Saver may remove."""
         if path not in self._written and not graph_files.is_removable(path, directory):
             return
         self._written.discard(path)

@@ -28,6 +28,8 @@ from tfmini.ops.array.identity import placeholder
 from tfmini.ops.growing import ops
 from tfmini.ops.growing.options import EmbeddingVariableOption
 from tfmini.ops.growing.variable import EmbeddingVariable, get_embedding_variable
+from tfmini.ops.variables.base import Variable
+from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.store.arrays import alone
 from tfmini.train.store.parameter_store import ParameterStore
@@ -53,6 +55,10 @@ class _Part:
         if self.optimizer is None:
             return self.variable.scatter_rows("add", self.ids, self.rows, False, None)
         return self.optimizer.apply_gradients([(IndexedSlices(self.rows, self.ids), self.variable)])
+
+    def scalars(self) -> dict[str, Variable]:
+        """What the optimizer keeps beside the slots, by the names that a graph gives it."""
+        return {} if self.optimizer is None else dict(self.optimizer._named_non_slot_variables())
 
 
 @export("tf.EmbeddingTable")
@@ -90,7 +96,8 @@ class EmbeddingTable:
                     partitioner=lambda **_: [len(store.tasks), 1],
                 )  # fmt: skip
             self._parts = [_Part(part, store) for part in ([table] if len(store.tasks) == 1 else table)]
-            self._saver = Saver([table], max_to_keep=None)
+            self._table = {name: table}
+            self._saver = Saver({**self._table, **self._parts[0].scalars()}, max_to_keep=None)
             kept = [v for part in self._parts if part.optimizer is not None for v in part.optimizer.variables()]
             store.session.run([part.first for part in self._parts])
             if kept:
@@ -150,12 +157,24 @@ class EmbeddingTable:
         return np.concatenate([keys for keys, _ in found]), np.concatenate([rows for _, rows in found])
 
     def save(self, path: str) -> str:
-        """Writes a checkpoint of the table, with the slots, which a `tf.train.Saver` can restore; returns its path."""
+        """Writes a checkpoint of the table, with the slots, which a `tf.train.Saver` can restore; returns its path.
+
+        What the optimizer keeps beside them, such as Adam's ``beta1_power``, has the name that graphs give it. Each
+        push changes it in all parts alike, so that of one part is enough.
+        """
         return str(self._saver.save(self._store.session, path, write_meta_graph=False))
 
     def restore(self, path: str) -> None:
-        """Reads a checkpoint with a table of this name, in any number of parts."""
-        self._saver.restore(self._store.session, path)
+        """Reads a checkpoint with a table of this name, in any number of parts.
+
+        What the checkpoint lacks of the optimizer stays as it is.
+        """
+        with self._store._building():
+            Saver(self._table, max_to_keep=None).restore(self._store.session, path)
+            stored = load_checkpoint(path).get_variable_to_shape_map()
+            for part in self._parts:
+                if found := {name: variable for name, variable in part.scalars().items() if name in stored}:
+                    Saver(found, max_to_keep=None).restore(self._store.session, path)
 
     def __repr__(self) -> str:
         return f"table '{self.name}' ({self._dtype.name}, rows of {self.dim})"
