@@ -11,7 +11,7 @@ import pytest
 
 from tests.ops.fake_wait import FakeWait
 from tfmini import errors
-from tfmini.ops.queues.work_queue import Settings, Ticket, WorkQueueState, WorkTaker
+from tfmini.ops.queues.work_queue import ShardSettings, Ticket, WorkQueueState, WorkTaker
 
 
 class _Clock:
@@ -26,7 +26,7 @@ def made(
 ) -> WorkQueueState:
     texts = tuple(b"%d" % i for i in range(works))
     clock = _Clock()
-    queue = WorkQueueState("q", Settings(texts, epochs, shuffle, 7, int(lease_s * 1e3)), clock)
+    queue = WorkQueueState("q", ShardSettings(texts, epochs, shuffle, 7, int(lease_s * 1e3)), clock)
     queue.test_clock = clock  # type: ignore[attr-defined]
     return queue
 
@@ -100,7 +100,7 @@ def test_a_renewed_lease_does_not_end() -> None:
 
 
 def test_a_waiting_taker_gets_the_work_when_a_lease_ends_without_another_event() -> None:
-    queue = WorkQueueState("q", Settings((b"x",), 1, False, 0, 50))
+    queue = WorkQueueState("q", ShardSettings((b"x",), 1, False, 0, 50))
     take(queue, A)
     came, threads = threading.Event(), []
 

@@ -67,7 +67,7 @@ class Ticket(NamedTuple):
         return self.epoch, self.number
 
 
-class Settings(NamedTuple):
+class ShardSettings(NamedTuple):
     """What all who use a queue must agree about."""
 
     works: tuple[bytes, ...]
@@ -102,14 +102,14 @@ class WorkQueueState(WaitingState):
 
     Args:
       name: of the object.
-      settings: see `Settings`.
+      settings: see `ShardSettings`.
       clock: tells the seconds; for tests.
 
     Attributes:
       is_begun: whether somebody has begun or restored it, or taken a work.
     """
 
-    def __init__(self, name: str, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, settings: ShardSettings, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(1)
         (self.takers,) = self.lines
         self.name, self.settings, self._clock = name, settings, clock
@@ -329,7 +329,7 @@ class _Take(Attempt):
             self.state.hand_back(self.ticket)
 
 
-def _text(settings: Settings) -> str:
+def _text(settings: ShardSettings) -> str:
     works = f"{len(settings.works)} works (checksum {zlib.crc32(repr(settings.works).encode()):08x})"
     return ", ".join([works, *(f"{name}={value}" for name, value in settings._asdict().items() if name != "works")])
 
@@ -339,7 +339,7 @@ def _find(
     resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, works: list[bytes],
     num_epochs: int, shuffle: bool, seed: int, lease_ms: int,
 ) -> WorkQueueState:  # fmt: skip
-    settings = Settings(tuple(works), num_epochs, shuffle, seed, lease_ms)
+    settings = ShardSettings(tuple(works), num_epochs, shuffle, seed, lease_ms)
     found = find_or_create(
         resources, container, shared_name, node, "work queue", lambda name: WorkQueueState(name, settings)
     )
