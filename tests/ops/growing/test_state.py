@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,6 +122,51 @@ def test_a_mark_of_another_table_gives_all() -> None:
     mark = other.dump(np.zeros(2, np.int64)).mark
     assert len(found.dump(mark).keys) == 5
     assert not found.dump(UNMARKED).is_change
+
+
+def test_counts_of_lookups_stop_at_their_largest_number() -> None:
+    found = table(capacity=4)
+    found.lookup(np.arange(4), insert=True)
+    most = 2**31 - 1
+    content = found.content()
+    saved = content._replace(freqs=np.array([most - 1, 2**40, 7, 8]))
+    found.load([saved], content.filtered, content.filtered_freqs, np.zeros((1, 2), np.float32), np.float32(0))
+    for _ in range(2):
+        found.lookup(np.array([0, 0, 0, 1, 2]), insert=True)
+    assert found.content().freqs.tolist() == [most, most, 9, 8]
+    found.lookup(np.array([9]), insert=True)
+    assert found.content().keys.tolist() == [0, 1, 2, 9]  # the one that was looked up least has gone
+
+
+@pytest.mark.parametrize("tracks", [False, True])
+def test_a_whole_table_is_copied_by_slices(monkeypatch: pytest.MonkeyPatch, tracks: bool) -> None:
+    """A list of places would take twice as long, and all lookups wait meanwhile."""
+    asked = []
+
+    class Watched(np.ndarray):  # type: ignore[type-arg]
+        def __getitem__(self, key: Any) -> Any:
+            asked.append(type(key))
+            return super().__getitem__(key)
+
+    columns: list[Any] = []
+    add_column = IdRows.add_column
+
+    def add(rows: IdRows, name: str, *arguments: Any) -> None:
+        add_column(rows, name, *arguments)
+        rows.columns[name] = rows.columns[name].view(Watched)
+        columns.append(rows.columns[name])
+
+    monkeypatch.setattr(IdRows, "add_column", add)
+    found = table(steps_to_live=4, filter_freq=1)
+    ids = np.arange(5)
+    found.lookup(ids, insert=True)
+    found.update(lambda *_: None, {"a": 0.5}, ids, np.zeros((5, 2), np.float32), [], 1)
+    asked.clear()
+    content = found.dump(np.zeros(2, np.int64) if tracks else UNMARKED)
+    assert set(asked) == {slice}
+    assert content.keys.tolist() == [0, 1, 2, 3, 4] and content.slots.shape == (5, 1, 2)
+    parts = [content.values, content.slots, content.freqs, content.versions]
+    assert not any(np.shares_memory(part, column) for part in parts for column in columns)
 
 
 def test_errors_name_the_table() -> None:

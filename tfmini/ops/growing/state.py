@@ -25,9 +25,11 @@ from tfmini.ops.growing.admission import Admission
 VALUES, FREQS, VERSIONS, EPOCHS, SLOT = "values", "freqs", "versions", "epochs", "slot "
 UNMARKED = np.full(2, -1, np.int64)
 _LAST_EPOCH = 255  # of a column of uint8
+_MOST = np.iinfo(np.int32).max  # lookups that are counted of a row
 _SLACK = 16  # a table at its capacity loses one row of so many at once, since each removal chains all rows anew
 
 
+# A new field also goes into `_SETTINGS` of `ops.py`, as an attr of handles, and into the defaults of `options.py`.
 class Settings(NamedTuple):
     """How a table behaves; the attrs of its handle have the same names.
 
@@ -188,7 +190,7 @@ class GrowingTableState:
 
         Args:
           insert: whether unknown ids are counted, and get a row if they are admitted. Otherwise they have the row that
-            they would get, and nothing changes.
+            they would get (with a filter, the row of ids that are not admitted), and nothing changes.
         """
         flat = np.ascontiguousarray(ids, np.int64).ravel()
         with self.lock:
@@ -198,13 +200,19 @@ class GrowingTableState:
                 self._admit(flat[places == 0], places)
                 places = self._rows.index.find(flat)
             if insert and self._counts:
-                np.add.at(self._rows.columns[FREQS], places, 1)
-                self._touch(places)
+                self._count(places)
             found: Array = self._rows.columns[VALUES].take(places, axis=0, mode="clip")
             if not insert and self._admission is None and not places.all():
                 unknown = np.flatnonzero(places == 0)
                 found[unknown] = self._initial(flat[unknown])
         return found.reshape(*np.shape(ids), self.width)
+
+    def _count(self, places: Array) -> None:
+        freqs = self._rows.columns[FREQS]
+        np.add.at(freqs, places, 1)
+        if freqs.take(places, mode="clip").min(initial=0) < 0:  # it has wrapped
+            freqs[places[freqs[places] < 0]] = _MOST
+        self._touch(places)
 
     def _admit(self, unknown: Array, found: Array) -> None:
         """Makes rows for those of the unknown ids that are admitted.
@@ -225,7 +233,7 @@ class GrowingTableState:
         places = self._rows.add(ids)
         self._rows.columns[VALUES][places] = rows
         if self._counts and before is not None:
-            self._rows.columns[FREQS][places] = before
+            self._rows.columns[FREQS][places] = np.minimum(before, _MOST)
         if VERSIONS in self._rows.columns:
             self._rows.columns[VERSIONS][places] = self._step
         self._touch(places)
@@ -362,7 +370,7 @@ class GrowingTableState:
             self._check()
             self._evict(self._step)
             is_change = bool(self._incarnation and since[0] == self._incarnation and since[1] >= self._complete_since)
-            places = np.arange(1, len(self._rows) + 1)
+            places: Array | None = None
             removed: Array = np.empty(0, np.int64)
             if is_change:
                 places = np.flatnonzero(self._rows.columns[EPOCHS][: len(self._rows) + 1] > since[1])
@@ -375,8 +383,7 @@ class GrowingTableState:
         """All that the table holds."""
         with self.lock:
             self._check()
-            places, none = np.arange(1, len(self._rows) + 1), np.empty(0, np.int64)
-            return self._content(places, none, UNMARKED, False)
+            return self._content(None, np.empty(0, np.int64), UNMARKED, False)
 
     def _removed_after(self, epoch: int) -> Array:
         gone = np.concatenate([np.empty(0, np.int64), *(ids for at, ids in self._removed if at > epoch)])
@@ -393,18 +400,26 @@ class GrowingTableState:
         self._epoch += 1
         return mark
 
-    def _content(self, places: Array, removed: Array, mark: Array, is_change: bool) -> Content:
+    def _content(self, places: Array | None, removed: Array, mark: Array, is_change: bool) -> Content:
+        """Copies of the rows at some places, or of all rows."""
         columns = self._rows.columns
+        keys = self._rows.index.ids()
+        chosen: Any = slice(1, len(keys) + 1)  # no list of places: half the time, while all lookups wait
+        if places is not None:
+            keys, chosen = keys[places - 1], places
         names = [name for name in columns if name.startswith(SLOT)]
-        slots = np.empty((len(places), len(names), self.width), self.dtype.numpy)
+        slots = np.empty((len(keys), len(names), self.width), self.dtype.numpy)
         for number, name in enumerate(names):
-            slots[:, number] = columns[name][places]
+            slots[:, number] = columns[name][chosen]
+        values = columns[VALUES][chosen]
+        if places is None:
+            values = values.copy()
         empty = np.empty(0, np.int64)
-        freqs, versions = (columns[n][places].astype(np.int64) if n in columns else empty for n in (FREQS, VERSIONS))
+        freqs, versions = (columns[n][chosen].astype(np.int64) if n in columns else empty for n in (FREQS, VERSIONS))
         fills = np.array([self._rows.fills[name] for name in names], np.float32)
         filtered = (empty, empty) if self._admission is None else self._admission.export()
         return Content(
-            keys=self._rows.index.ids()[places - 1], values=columns[VALUES][places], freqs=freqs, versions=versions,
+            keys=keys, values=values, freqs=freqs, versions=versions,
             slots=slots, slot_names=[name.removeprefix(SLOT) for name in names], slot_fills=fills, removed=removed,
             filtered=filtered[0], filtered_freqs=filtered[1], step=np.int64(self._step), mark=mark, is_change=is_change,
         )  # fmt: skip
@@ -449,7 +464,7 @@ class GrowingTableState:
         columns[VALUES][places] = content.values
         for number, name in enumerate(content.slot_names):
             columns[SLOT + name][places] = content.slots[:, number]
-        for name, numbers in ((FREQS, content.freqs), (VERSIONS, content.versions)):
+        for name, numbers in ((FREQS, np.minimum(content.freqs, _MOST)), (VERSIONS, content.versions)):
             if name in columns and len(numbers):
                 columns[name][places] = numbers
         self._step = max(self._step, int(content.step))

@@ -115,7 +115,7 @@ class EmbeddingVariable(Variable):
     def read_only(self) -> EmbeddingVariable:
         """The same table, whose lookups neither count ids nor make rows, as for an evaluation.
 
-        An id that has no row gives the one that it would get.
+        An id that has no row gives the one that it would get; with a filter, the row of ids that are not admitted.
         """
         found = copy.copy(self)
         found._inserts = False
