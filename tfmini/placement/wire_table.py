@@ -78,15 +78,19 @@ class Transfer:
         return f"{self.role} if its branch is taken" if self.is_conditional and not self.control else self.role
 
 
-def beyond_sum(rows: Sequence[Transfer]) -> str:
+def sum_note(rows: Sequence[Transfer]) -> str:
     """What to write behind the sum of the bytes: it has no unknown sizes, and one iteration of each loop."""
+    return (" + ?" if any(row.bytes is None for row in rows) else "") + how_often(rows)
+
+
+def how_often(rows: Sequence[Transfer]) -> str:
+    """What to write behind a sum of bytes about loops and branches; "" where all are sent once in a step."""
     sized = [row for row in rows if row.bytes != 0]
-    unknown = " + ?" if any(row.bytes is None for row in sized) else ""
     if any(row.loop for row in sized):
-        return unknown + (" an iteration" if all(row.loop for row in sized) else " with one iteration")
+        return " an iteration" if all(row.loop for row in sized) else " with one iteration"
     if any(row.is_conditional for row in sized):
-        return unknown + (" if taken" if len(sized) == 1 else " at most")
-    return unknown
+        return " if taken" if len(sized) == 1 else " at most"
+    return ""
 
 
 def transfers(partitions: Partitions, shapes: Mapping[Endpoint, RawShape] | None = None) -> list[Transfer]:
@@ -184,7 +188,7 @@ def _total(rows: Sequence[Transfer]) -> str:
     messages = len({(row.src, row.dst, row.group) for row in rows if row.route not in (Route.FED, Route.FETCHED)})
     unknown = sum(row.bytes is None for row in rows)
     text = f"{_count(len(rows), 'transfer')} in {_count(messages, 'message')}, {known:,} B"
-    text += beyond_sum([row for row in rows if row.bytes])
+    text += how_often([row for row in rows if row.bytes])
     return text + (f" and {unknown} of unknown size" if unknown else "")
 
 
@@ -201,7 +205,7 @@ class _Wiring:
     Attributes:
       nodes: by name.
       uses: name -> the nodes that take its outputs.
-      beyond: a send -> its receive.
+      receive_of: a send -> its receive.
       fed: the node of a fed value -> the tensor.
       frames: the loops around each node that is in one.
     """
@@ -213,7 +217,7 @@ class _Wiring:
         for node in self.nodes.values():
             for source, _ in node.inputs:
                 self.uses.setdefault(source, []).append(node)
-        self.beyond = {pair.send: pair.recv for pair in partitions.pairs}
+        self.receive_of = {pair.send: pair.recv for pair in partitions.pairs}
         step = partitions.step.nodes
         self.frames: Mapping[str, FramePath] = frame_paths(step) if has_flow(step) else {}
 
@@ -333,7 +337,7 @@ def _downstream(pair: Pair, wiring: _Wiring, anything: bool) -> Iterator[tuple[N
         yield from reached
         front = []
         for node, _ in reached:
-            name = wiring.beyond.get(node.name, node.name)
+            name = wiring.receive_of.get(node.name, node.name)
             if name not in seen and (anything or node.op == SEND or any(node.op in ops for ops in _ON_THE_WAY)):
                 seen.add(name)
                 front.append(name)

@@ -16,7 +16,7 @@ from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
 from tfmini.placement.partition import Partitions, to_networkx
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer, beyond_sum
+from tfmini.placement.wire_table import Transfer, sum_note
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
 
@@ -457,7 +457,7 @@ def overview(found: Inspection) -> Overview:
         into.setdefault(transfer.dst, []).append(transfer)
     loads = tuple(_load(d, out.get(d.device, ()), into.get(d.device, ())) for d in found.devices)
     links = found.links()
-    beyond = {link: beyond_sum(rows) for link, rows in links.items() if not all(t.control for t in rows)}
+    beyond = {link: sum_note(rows) for link, rows in links.items() if not all(t.control for t in rows)}
     return Overview(loads, {link: _known(rows) for link, rows in links.items()}, beyond)
 
 
@@ -468,7 +468,7 @@ def _known(rows: Sequence[Transfer]) -> int:
 def _load(d: DeviceSummary, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Load:
     return Load(
         d.device, len(d.ops), _known(sends), _known(receives), d.state_bytes or 0, d.flops or 0,
-        beyond_sum(sends), beyond_sum(receives),
+        sum_note(sends), sum_note(receives),
     )  # fmt: skip
 
 

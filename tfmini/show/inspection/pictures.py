@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfmini.devices import parse
-from tfmini.placement.wire_table import Transfer, beyond_sum
+from tfmini.placement.wire_table import Transfer, sum_note
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.drawing import Arrow, Picture, Sample, Tile, colour_of
 from tfmini.show.inspection.findings import Inspection, Load, fold_label, headline, overview
@@ -290,7 +290,7 @@ def _group(found: Inspection, shown: Condensed, device: str, group: str) -> Tile
 
 def _size(rows: list[Transfer]) -> str:
     sizes = [t.bytes for t in rows if not t.control]
-    return "? B" if None in sizes else f"{sum(size or 0 for size in sizes):,} B{beyond_sum(rows)}"
+    return "? B" if None in sizes else f"{sum(size or 0 for size in sizes):,} B{sum_note(rows)}"
 
 
 def _clipped(text: str, most: int) -> str:

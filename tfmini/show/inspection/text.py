@@ -11,7 +11,7 @@ from rich.text import Text
 from tfmini.graph.op_types import ENTER_OPS
 from tfmini.placement.decision import COLOCATED, DEFAULT, EXPLICIT, IGNORED, REFERENCE, SET_APART, SOFT_PLACEMENT
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer, beyond_sum
+from tfmini.placement.wire_table import Transfer, how_often
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.findings import (
@@ -111,8 +111,7 @@ def _measured_task(found: Inspection, device: str) -> list[str]:
 
 def _bytes(rows: Sequence[Transfer], unit: str = "") -> str:
     unknown = sum(t.bytes is None for t in rows)
-    beyond = beyond_sum(rows).removeprefix(" + ?")
-    return f"{sum(t.bytes or 0 for t in rows):,}" + (f" + {unknown} ?" if unknown else "") + unit + beyond
+    return f"{sum(t.bytes or 0 for t in rows):,}" + (f" + {unknown} ?" if unknown else "") + unit + how_often(rows)
 
 
 def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
@@ -231,7 +230,7 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     table = Rows.of("", "from", "to", "-message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
-        table.add_row(str(number), src, dst, m.text, _of_size(m).strip(" ()").removesuffix(" B"))
+        table.add_row(str(number), src, dst, m.text, _size(m))
     return Group(table, *_hidden(messages, full))
 
 
@@ -241,8 +240,13 @@ def _hidden(messages: Sequence[StepMessage], full: bool) -> list[Text]:
 
 
 def _of_size(message: StepMessage) -> str:
-    """Of tensors alone: the client's request and its answer have other sizes."""
-    return f" ({_number(message.bytes)} B)" if message.transfers and message.bytes != 0 else ""
+    size = _size(message)
+    return f" ({size} B)" if size else ""
+
+
+def _size(message: StepMessage) -> str:
+    """The bytes of tensors alone: the client's request and its answer have other sizes."""
+    return _number(message.bytes) if message.transfers and message.bytes != 0 else ""
 
 
 def _lint(found: Inspection, full: bool) -> RenderableType:
