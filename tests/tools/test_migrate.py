@@ -84,6 +84,15 @@ def test_a_program_that_was_fixed_runs(program: Path) -> None:
     assert (program / "train.py.orig").read_text() == OLD
 
 
+def test_the_text_of_the_author_is_kept_when_more_is_fixed_later(program: Path) -> None:
+    script = program / "train.py"
+    migrate("--fix", script)
+    script.write_text(script.read_text() + "print 'more'\n")
+    migrate("--fix", script)
+    assert "print('more')" in script.read_text()
+    assert (program / "train.py.orig").read_text() == OLD
+
+
 def test_what_cannot_be_rewritten_stays(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text("print 'a'\ndef f(:\n")

@@ -193,7 +193,7 @@ def _places(count: int) -> str:
 
 
 def _fix(reports: Sequence[Report]) -> None:
-    """Rewrites the sources that have Python 2 in them; the former text stays beside each, as NAME.py.orig."""
+    """Rewrites the sources that have Python 2 in them; the text before the first time stays in NAME.py.orig."""
     for report in reports:
         if not any(finding.fixer for finding in report.findings):
             continue
@@ -202,7 +202,9 @@ def _fix(reports: Sequence[Report]) -> None:
         if after is None:
             click.echo(f"tfmini: {report.path} stays as it is: it cannot be parsed as Python 2.", err=True)
         elif after != before:
-            report.path.with_name(report.path.name + ".orig").write_bytes(report.path.read_bytes())
+            kept = report.path.with_name(report.path.name + ".orig")
+            if not kept.exists():
+                kept.write_bytes(report.path.read_bytes())
             report.path.write_text(after, encoding="utf-8")
             click.echo(f"tfmini: rewrote {report.path}; the former text is in {report.path.name}.orig.", err=True)
 

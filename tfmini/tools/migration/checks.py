@@ -185,7 +185,7 @@ def _members(found: Found, project: Project) -> Iterator[Obstacle]:
 
 @cache
 def _is_there(name: str) -> bool:
-    """Whether arrays have an attribute that newer ones lack."""
+    """Whether the arrays of the numpy that is installed still have an attribute that newer ones lack."""
     return hasattr(np.ndarray, name)
 
 
@@ -227,7 +227,7 @@ def _call(use: Use, call: ast.Call) -> Iterator[Obstacle]:
             yield finding
             return
     root = path.partition(".")[0]
-    if root in known.OF_TENSORFLOW or root in ("numpy", "scipy") or path in ("builtins.sorted",):
+    if root in known.OF_TENSORFLOW or root in ("numpy", "scipy") or path == "builtins.sorted":  # which took cmp=
         misfit = _misfit(path, call)
         if misfit:
             yield Obstacle(use.line, f"{use.text}(...)", misfit, "signature")
