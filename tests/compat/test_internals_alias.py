@@ -97,6 +97,15 @@ def test_errors_for_missing_names_have_an_alternative(code: str, told: str) -> N
         exec(code)
 
 
+@pytest.mark.parametrize(
+    ("room", "told"), [("xla", "use a graph of ops and a tf.Session"), ("runtime", "Look for a public name")]
+)
+def test_a_package_of_tfmini_is_no_public_name(room: str, told: str) -> None:
+    importlib.import_module(f"tfmini.{room}")
+    with pytest.raises(ImportError, match=told):
+        exec(f"import tensorflow.{room}")
+
+
 def test_private_paths_of_data_and_columns() -> None:
     from tensorflow.python.feature_column import feature_column  # type: ignore[import-not-found]
     from tensorflow.python.keras.datasets import mnist  # type: ignore[import-not-found]

@@ -168,9 +168,15 @@ def nearest(dotted: str) -> str:
     last = dotted.rpartition(".")[2]
     for namespace in ("", "nn", "train", "math", "contrib.framework"):
         owner = sys.modules.get(f"{_ROOT}.{namespace}" if namespace else _ROOT)
-        if owner is not None and last in dir(owner):
-            return f"The public name is tf.{namespace + '.' if namespace else ''}{last}."
+        path = f"{namespace}.{last}" if namespace else last
+        if owner is not None and last in dir(owner) and not _is_room(owner, path):
+            return f"The public name is tf.{path}."
     return unsupported(dotted) or "Look for a public name (tf.…) that does the same."
+
+
+def _is_room(owner: ModuleType, path: str) -> bool:
+    """Whether a name of a namespace is no public one, but a package of tfmini that has been imported."""
+    return isinstance(vars(owner).get(path.rpartition(".")[2]), ModuleType) and path not in public_namespaces()
 
 
 # ---- Makes ``import tensorflow`` import tfmini, in this process only -----------------------------------------------
@@ -282,16 +288,18 @@ def _absent(fullname: str, dotted: str) -> str:
     if way:
         return f"No module named {fullname!r}: {way}"
     parent, _, last = plain.rpartition(".")
-    try:
-        getattr(sys.modules[f"{TARGET}.{parent}" if parent else TARGET], last)
-    except AttributeError as error:
-        return f"No module named {fullname!r}: {str(error).partition(': ')[2] or error}"
-    except KeyError:  # the parent is a private path or missing, too
+    owner = sys.modules.get(f"{TARGET}.{parent}" if parent else TARGET)
+    if owner is None or _is_room(owner, plain):  # the parent is a private path or missing, too
         from tfmini.out_of_scope import alternative  # imported for errors only
 
         instead = alternative(plain)
         if instead is not None:
-            return f"No module named {fullname!r}: tf.{plain} is out of tfmini's scope; use {instead} instead"
+            return f"No module named {fullname!r}: tf.{plain} is out of tfmini's scope; use {instead}"
+    else:
+        try:
+            getattr(owner, last)
+        except AttributeError as error:
+            return f"No module named {fullname!r}: {str(error).partition(': ')[2] or error}"
     return f"No module named {fullname!r}: tfmini has no module for this part of TensorFlow. {nearest(plain)}"
 
 
