@@ -135,6 +135,28 @@ def test_an_error_in_the_chiefs_thread_reaches_a_session_without_a_server() -> N
             thread.join(LIMIT_S)
 
 
+def test_an_error_in_the_chiefs_thread_after_the_chiefs_join_is_no_stray_exception() -> None:
+    """Another worker may end the run between the chief's last step and the end of its thread's update."""
+    with tf.Session() as session:
+        optimizer, train, _ = Team(1, rate="check").build(0)
+        session.run([tf.global_variables_initializer()])
+        session.run(optimizer.chief_init_op)
+        coord, stray = tf.train.Coordinator(), list[Any]()
+        updates = optimizer.get_chief_queue_runner().create_threads(session, coord, daemon=True)
+        coord.request_stop()
+        coord.join()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading, "excepthook", stray.append)
+            for thread in updates:
+                thread.start()
+            with pytest.raises(tf.errors.UnknownError, match="(?s)the updates, has failed.*the rate : Tensor had"):
+                for _ in range(5):
+                    session.run(train)
+            for thread in updates:
+                thread.join(LIMIT_S)
+        assert stray == []
+
+
 @pytest.mark.parametrize("bad", [0, 1])
 def test_an_exception_of_a_script_ends_the_run_of_the_others(bad: int) -> None:
     def body(session: Any, task: int) -> None:

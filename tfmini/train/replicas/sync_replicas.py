@@ -344,6 +344,13 @@ class _Unjoined:
         """False: the workers, also the chief's own step, wait for updates until the end of the run or the session."""
         return False
 
+    def request_stop(self, ex: BaseException) -> None:
+        """Stops the chief with the error of its thread; after the join nobody is left to raise it, so it is logged."""
+        try:
+            self._coord.request_stop(ex)
+        except Exception as late:  # noqa: BLE001 - what was reported itself, raised since the coordinator has joined
+            _log.info("The updates have failed after the chief's end: %s", late)
+
 
 class _ChiefQueueRunner(QueueRunner):
     """The thread that makes the updates. Its queue is one that nobody waits for; all wait for tokens."""
