@@ -38,7 +38,9 @@ from models import batch, mlp
 
 import tfmini as tf
 
-ASLEEP, KERNELS = "asleep", "kernels"
+ASLEEP, KERNELS, WRITE = "asleep", "kernels", "write"
+PREEMPTED = "preempted"
+"""A thread that has written, and whose processor the peer has got that it has woken."""
 # layer -> (module of tfmini, class or "", function) whose time it is; a layer that is drawn darker calls the others
 LAYERS = {
     "session": [("runtime.client.session", "BaseSession", "run")],
@@ -54,13 +56,14 @@ LAYERS = {
     "decode": [("rpc.link", "", "decode")],
     "copy": [("rpc.lane_memory", "LaneMemory", "share")],
     "lane": [("rpc.lane_connection", "LaneConnection", "send"), ("rpc.lane_connection", "LaneConnection", "_on_ready")],
-    "write": [("rpc.send_queue", "SendQueue", "write")],
+    WRITE: [("rpc.send_queue", "SendQueue", "write")],
     "loop": [("rpc.reactor", "Reactor", "_dispatch")],
     ASLEEP: [("rpc.reactor", "Reactor", "_wait")],
 }
 COLOURS = {
     KERNELS: "#2a7", "copy": "#c33", "session": "#15a", "master": "#37c", "worker": "#59d", "messages": "#86b",
-    "encode": "#a7d", "decode": "#c9f", "lane": "#d82", "write": "#fb4", "loop": "#999", ASLEEP: "#eee",
+    "encode": "#a7d", "decode": "#c9f", "lane": "#d82", WRITE: "#fb4", "loop": "#999", PREEMPTED: "#ccc",
+    ASLEEP: "#eee",
 }  # fmt: skip
 Event = tuple[int, int, str]
 """When (ns), in which thread, and the layer that begins; "" where one ends."""
@@ -79,6 +82,8 @@ class Recorder:
     def timed(self, layer: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function with a stamp at its begin and its end."""
         now = time.perf_counter_ns
+        if layer == WRITE:
+            return self._timed_write(function)
 
         def wrapper(*args: Any, **options: Any) -> Any:
             events = self.events
@@ -89,6 +94,24 @@ class Recorder:
                 return function(*args, **options)
             finally:
                 events.append((now(), get_ident(), ""))
+
+        return wrapper
+
+    def _timed_write(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same; what the write took of the processor came first, and wakes the peer at its end."""
+        now, own = time.perf_counter_ns, time.thread_time_ns
+
+        def wrapper(*args: Any) -> Any:
+            events = self.events
+            if events is None:
+                return function(*args)
+            begin, used = now(), own()
+            try:
+                return function(*args)
+            finally:
+                end, thread = now(), get_ident()
+                middle = min(end, begin + own() - used)
+                events += [(begin, thread, WRITE), (middle, thread, ""), (middle, thread, PREEMPTED), (end, thread, "")]
 
         return wrapper
 
@@ -359,9 +382,9 @@ def by_worker_and_ps(steps: list[Step]) -> dict[str, float]:
     """The mean microseconds during which both processes work, one of them does, or neither."""
     sums: collections.Counter[str] = collections.Counter()
     for step in steps:
-        worker = sum(b - a for a, b, _ in step.worker)
-        ps = sum(b - a for a, b, _ in step.ps)
-        both = sum(max(0, min(b, d) - max(a, c)) for a, b, _ in step.worker for c, d, _ in step.ps)
+        ours, theirs = ([(a, b) for a, b, layer in found if layer != PREEMPTED] for found in (step.worker, step.ps))
+        worker, ps = sum(b - a for a, b in ours), sum(b - a for a, b in theirs)
+        both = sum(max(0, min(b, d) - max(a, c)) for a, b in ours for c, d in theirs)
         sums["only the worker works"] += worker - both
         sums["only the ps works"] += ps - both
         sums["both work"] += both
