@@ -23,6 +23,7 @@ from tfmini.show.status.explanation import (
     culprit_head,
     culprit_parts,
     hop_text,
+    job_of,
 )
 from tfmini.show.status.explanation import short as why_short
 from tfmini.show.status.gather import per_second, size
@@ -58,11 +59,6 @@ def state_of(task: TaskSnapshot) -> str:
     """The state of a task, or `WAITS`."""
     waits = any(wait.since_s >= LONG_S for wait in task.waits if wait.kind != COMPUTES)
     return WAITS if waits and task.state == OK else task.state
-
-
-def job_of(task: str) -> str:
-    """The job of a full task name."""
-    return short(task).partition("/")[0]
 
 
 def fold(tasks: Sequence[TaskSnapshot], rates: Mapping[str, float], alone: Collection[str] = ()) -> list[Box]:
