@@ -103,7 +103,7 @@ def advice(reason: str | None, graph: Graph, task: str) -> str:
         return ""
     if any(op.type in _COLLECTIVES for op in graph.get_operations()):
         return (
-            f". This graph has collectives, and the variable {names[0]} lies on this task, {task}: each rank initialises"
+            f". The variable {names[0]} lies on this task, {task}, and the graph has collectives: each rank initialises"
             " its own variables, so make the session of every rank with is_chief=True"
         )
     return (
