@@ -108,7 +108,7 @@ def simulate(
 
 
 def _warn_of_unknown_sizes(found: Inspection) -> None:
-    """Warns of tensors of the step alone: a script has others, such as those of the report of uninitialised variables."""
+    """Warns of tensors of the step alone: others are in any graph, as those that report uninitialised variables."""
     step = found.partitions.step.nodes
     sizes = {name: shape for (name, _), shape in found.shapes.items() if name in step}
     unknown = [name for name, shape in sizes.items() if shape is None or None in shape]
@@ -208,7 +208,8 @@ class Comparison:
         measured_s, steps = self.measured.step_s, self.measured.steps
         return (
             f"a step was predicted to take {1e3 * self.predicted_s:.3f} ms, and took {1e3 * measured_s:.3f} ms"
-            f" (median of {steps}): the prediction is off by {self.error:+.0%}{self.note and '. '}{self.note.rstrip('.')}"
+            f" (median of {steps}): the prediction is off by {self.error:+.0%}"
+            f"{self.note and '. '}{self.note.rstrip('.')}"
         )
 
 

@@ -30,7 +30,6 @@ from tfmini.show.inspection.trace import (
     WIRE,
     Span,
     StepTrace,
-    covered,
     milliseconds,
     packed_stats,
 )
@@ -317,8 +316,9 @@ def trace_page_data(trace: StepTrace) -> dict[str, Any]:
 
 
 def _bar(trace: StepTrace, bar: _Bar) -> dict[str, Any]:
+    waits = bar.first.kind == OP and not bar.first.computes  # the colour says so
     return {
-        "kind": bar.first.kind, "title": bar.title, "start": _since_start(trace, bar.first),
+        "kind": WAIT if waits else bar.first.kind, "title": bar.title, "start": _since_start(trace, bar.first),
         "duration": round(bar.first.duration, 3),
         "facts": {key: value for key, value in bar.arguments().items() if key != "device"},
     }  # fmt: skip
@@ -385,16 +385,23 @@ def _ways(trace: StepTrace) -> Iterator[tuple[Span, Span, Span]]:
         yield from zip(*members)
 
 
+def _awaited(span: Span) -> str:
+    """What a wait was for; of many tensors the first: ``dense/kernel/read and 2 more from ps/0``."""
+    names, separator, sender = span.name.rpartition(" from ")
+    first, *more = (names or span.name).split(", ")
+    others = f" and {len(more)} more" if more else ""
+    return f"{first}{others}{separator and f' from {short(sender)}'}"
+
+
 def sentences(trace: StepTrace) -> list[str]:
     """What is worth knowing at first sight: the duration, the longest wait, what was sent."""
     found = [f"The step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed."]
-    waits = {task: [s for s in trace.of_kind(WAIT) if s.task == task] for task in trace.tasks}
-    for task, spans in sorted(waits.items()):
+    for task in trace.tasks:
+        spans = trace.waits_of(task)
         if spans:
             longest = max(spans, key=lambda span: span.duration)
-            total = milliseconds(covered(spans, trace.start, trace.end))
-            what = f"longest for {longest.name} ({milliseconds(longest.duration)} ms)"
-            found.append(f"{short(task)} waited {total} ms in all, {what}.")
+            what = f"longest for {_awaited(longest)} ({milliseconds(longest.duration)} ms)"
+            found.append(f"{short(task)} waited {milliseconds(trace.waited(task))} ms in all, {what}.")
     sent = sum(span.bytes for span in trace.of_kind(WIRE))
     if sent:
         found.append(f"Tensors between tasks: {sent:,} B.")

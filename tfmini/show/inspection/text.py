@@ -26,7 +26,7 @@ from tfmini.show.inspection.findings import (
 )
 from tfmini.show.inspection.lint import balance
 from tfmini.show.inspection.trace import milliseconds
-from tfmini.terminal import IfWide, Rows, console, plain
+from tfmini.terminal import IfWide, Rows, as_text, plain
 
 _SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
@@ -48,12 +48,7 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
     """`view` as plain text."""
-    shown = console(
-        width=width, no_color=True, legacy_windows=False, force_terminal=False, force_jupyter=False
-    )  # fmt: skip
-    with shown.capture() as capture:
-        shown.print(view(found, name, full=full, ops=ops))
-    return capture.get()
+    return as_text(view(found, name, full=full, ops=ops), width)
 
 
 def _number(value: int | None) -> str:

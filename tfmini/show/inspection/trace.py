@@ -160,6 +160,24 @@ class StepTrace:
         work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE))]
         return covered(work, self.start, self.end)
 
+    def waits_of(self, task: str) -> list[Span]:
+        """When a task had no op ready to run, and its ops that last as long as they wait for other tasks."""
+        return [s for s in self.spans if s.task == task and (s.kind == WAIT or s.kind == OP and not s.computes)]
+
+    def waited(self, task: str) -> float:
+        """Microseconds in which a task did nothing but wait."""
+        work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE, DISPATCH))]
+        both = covered([*work, *self.waits_of(task)], self.start, self.end)
+        return both - covered(work, self.start, self.end)
+
+    def received(self, task: str) -> tuple[int, bool]:
+        """(the bytes that a task has received, whether it has received more from ranks that are not in the trace)."""
+        came = [s for s in self.spans if s.kind == WIRE and s.task == task]
+        exchanged = self.of_kind(EXCHANGE)
+        came += [s for s in exchanged if task_of_device(s.peer) == task]
+        others = {task_of_device(s.peer) for s in exchanged if s.task == task}
+        return sum(s.bytes for s in came), not others <= set(self.tasks)
+
     def clocks_to_json(self) -> dict[str, Any]:
         """The alignment of the tasks' clocks."""
         return {task: {"correction_us": fit.correction, "error_us": fit.error} for task, fit in self.clocks.items()}
@@ -328,12 +346,14 @@ def _tasks(trace: StepTrace) -> Rows:
         mine = [span for span in trace.spans if span.task == task]
         times = [
             milliseconds(covered([s for s in mine if chosen(s)], trace.start, trace.end))
-            for chosen in (_computes, _is(SEND), _is(WAIT), _is(DISPATCH))
+            for chosen in (_computes, _is(SEND), _is(DISPATCH))
         ]
+        times.insert(2, milliseconds(trace.waited(task)))
         sent = sum(span.bytes for span in mine if span.kind in (SEND, EXCHANGE))
-        received = sum(span.bytes for span in mine if span.kind == WIRE)
+        received, has_more = trace.received(task)
         ops = sum(span.kind == OP for span in mine)
-        table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", f"{received:,}", _clock(trace, task))
+        came = f"{received:,}{' + ?' if has_more else ''}"
+        table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", came, _clock(trace, task))
     return table
 
 
