@@ -146,6 +146,28 @@ def test_messages_come_after_those_that_they_wait_for() -> None:
         assert asks < texts.index(f"rows of {part}") < texts.index(f"gradient of {part}")
 
 
+def test_a_message_that_waits_for_a_collective_comes_after_it() -> None:
+    with tf.device("/job:worker/task:0"):
+        total = tf.collective_ops.all_reduce(tf.ones([300_000]), 3, 1, 1, "Add", "Id")
+        with tf.device("/job:ps/task:0"):
+            done = tf.reduce_sum(total)
+    found = inspect(fetches=done.op.name, ps=1, workers=3)
+    messages = found.messages()
+    texts = [message.text for message in messages]
+    assert texts.index("tensor") > max(i for i, text in enumerate(texts) if text == "all-reduce")
+    assert [message.count for message in messages if message.text == "all-reduce"] == [4, 4, 4]
+    assert "all-reduce (1,600,000 B in 4 messages)" in show(found, "step")
+    assert "all links: 4 in 13 message(s)" in show(found, "wire")
+
+
+def test_a_long_list_of_feeds_is_cut() -> None:
+    with tf.device("/job:worker/task:0"):
+        total = tf.add_n([tf.placeholder(tf.float32, [], name=f"x{i}") for i in range(9)])
+    first, *_, last = inspect(fetches=total, workers=1).messages()
+    assert first.text == "run AddN:0 with x0:0, x1:0, x2:0, x3:0 and 5 more"
+    assert last.text == "the answer, with AddN:0"
+
+
 def test_what_has_an_unknown_size_is_no_order_without_bytes() -> None:
     with tf.device("/job:worker/task:0"):
         value = tf.placeholder(tf.float32, [None], name="value") * 2.0

@@ -152,7 +152,7 @@ def test_collectives_are_in_all_views() -> None:
     tasks = show(found, "tasks").splitlines()
     assert [line.split()[-2:] for line in tasks[1:5]] == [["240,000", "240,000"]] * 4
     assert "4 in 24 message(s), 960,000 B" in show(found, "wire")
-    assert show(found, "step").count("all-reduce of W (240,000 B)") == 4
+    assert show(found, "step").count("all-reduce of W (240,000 B in 6 messages)") == 4
 
 
 def test_a_graph_of_a_thousand_ops_fits_a_screen() -> None:

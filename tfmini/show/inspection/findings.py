@@ -64,13 +64,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class StepMessage:
-    """One message of a step. ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown."""
+    """One message of a step, or those of a collective from one task to another.
+
+    ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown; ``count``: of messages.
+    """
 
     src: str
     dst: str
     text: str
     bytes: int | None = 0
     transfers: tuple[Transfer, ...] = ()
+    count: int = 1
 
 
 @dataclass(repr=False)
@@ -153,49 +157,52 @@ class Inspection:
         """The messages of one step in a possible order, from the client's request to its reply."""
         master = task_of_device(self.master)
         others = [task for task in self.partitions.tasks if task != master]
-        fed = ", ".join(self.feeds) or "no feeds"
-        found = [StepMessage("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
+        run = f"run {_first([*self.fetches, *self.targets])} with {_first(self.feeds) or 'no feeds'}"
+        found = [StepMessage("client", master, run, None)]
         for task in others:
             values = self._of(Route.FED, task, incoming=True)
             found.append(StepMessage(master, task, _with("RunGraph", values), _size(values), values))
-        found += self._pushed() + self._exchanged()
+        found += self._between()
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
             found.append(StepMessage(task, master, _with("done", values), _size(values), values))
-        return [*found, StepMessage(master, "client", f"values of {', '.join(self.fetches) or 'nothing'}", None)]
+        values = f"the answer, with {_first(self.fetches)}" if self.fetches else "the answer, without values"
+        return [*found, StepMessage(master, "client", values, None)]
 
     def _of(self, route: Route, task: str, incoming: bool) -> tuple[Transfer, ...]:
         return tuple(
             t for t in self.transfers if t.route is route and task_of_device(t.dst if incoming else t.src) == task
         )
 
-    def _pushed(self) -> list[StepMessage]:
+    def _between(self) -> list[StepMessage]:
+        """What tasks push to each other, and what ranks of collectives send, each after the messages it waits for."""
         groups: dict[tuple[str, str, int], list[Transfer]] = {}
         for transfer in self.transfers:
-            if transfer.route is Route.SENT:
+            if transfer.route in (Route.SENT, Route.EXCHANGED):
                 key = (transfer.src, transfer.dst, transfer.group)
                 # A message is sent when its last tensor is ready, so it moves to the end of the order.
                 groups[key] = [*groups.pop(key, []), transfer]
-        behind = self._messages_before()
-        ordered = sorted(groups.values(), key=lambda group: max(behind[t.producer] for t in group))
-        return _message_of_each(ordered)
+        before = self._messages_before()
+        depth = {key: max(before.get(t.producer, 0) for t in group) for key, group in groups.items()}
+        for _, _, number in groups:
+            if number < 0:  # a collective, whose value comes after its messages; other ranks' ops are in other graphs
+                together = [key for key in groups if key[2] == number]
+                depth |= dict.fromkeys(
+                    together, max(before.get(t.producer, 0) for k in together for t in groups[k]) - 1
+                )
+        return _message_of_each(groups[key] for key in sorted(groups, key=lambda key: depth[key]))
 
     def _messages_before(self) -> dict[str, int]:
-        """Op -> how many messages, each of which waits for the one before it, must have come before it runs."""
+        """Op -> how many messages, each of which waits for the one before it, come before it has its value."""
         device_of = {name: device for device, part in self.partitions.parts.items() for name in part}
         sent = {(t.producer, t.dst) for t in self.transfers if t.route is Route.SENT}
+        exchanged = {t.producer for t in self.transfers if t.route is Route.EXCHANGED}
         found: dict[str, int] = {}
         for name, node in self.partitions.step.nodes.items():  # a loop's way back comes before what it leads to
             needs = [source for source in (*(s for s, _ in node.inputs), *node.controls) if source in found]
-            found[name] = max((found[s] + ((s, device_of[name]) in sent) for s in needs), default=0)
+            came = max((found[s] + ((s, device_of[name]) in sent) for s in needs), default=0)
+            found[name] = came + (name in exchanged)
         return found
-
-    def _exchanged(self) -> list[StepMessage]:
-        links: dict[tuple[str, str], list[Transfer]] = {}
-        for transfer in self.transfers:
-            if transfer.route is Route.EXCHANGED:
-                links.setdefault((transfer.src, transfer.dst), []).append(transfer)
-        return _message_of_each(links.values())
 
     def _repr_html_(self) -> str:
         """The page of `tfmini inspect --html`, for notebooks."""
@@ -234,12 +241,21 @@ class Inspection:
 def _message_of_each(groups: Iterable[Sequence[Transfer]]) -> list[StepMessage]:
     """Returns one message per group of transfers from one task to another."""
     return [
-        StepMessage(task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t)) for t in groups
-    ]
+        StepMessage(
+            task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t),
+            max(transfer.messages for transfer in t),
+        )
+        for t in groups
+    ]  # fmt: skip
 
 
 def _with(text: str, values: Sequence[Transfer]) -> str:
     return f"{text} with {', '.join(t.tensor for t in values)}" if values else text
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _roles(members: Sequence[Transfer]) -> str:
@@ -358,8 +374,7 @@ class Load:
 
 def headline(found: Inspection) -> str:
     """One line: the size of the graph, the ops that run, and the client's task."""
-    wanted = [*found.fetches, *found.targets]
-    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+    run = _first([*found.fetches, *found.targets])
     return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
 
 
@@ -655,7 +670,8 @@ def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | Non
     source, index = node.inputs[0] if node.inputs else (node.name, 0)
     return Transfer(
         tensor=f"{source}:{index}", src=src, dst=dst, dtype=node.attrs["T"], shape=c.shape, bytes=nbytes,
-        control=False, role=c.role, group=-1 - number, route=Route.EXCHANGED, messages=messages,
+        control=False, role=f"acknowledgement of a {c.role}" if nbytes == 0 else c.role, group=-1 - number,
+        route=Route.EXCHANGED, messages=messages,
         producer=sender.name if sender is not None else "",
         consumers=(receiver.name,) if receiver is not None else (),
         key=f"collective {node.attrs['group_key']}:{node.attrs['instance_key']}",

@@ -106,7 +106,7 @@ def _data(found: Inspection) -> dict[str, Any]:
         "texts": list(texts),
         "transfers": [_transfer(t) for t in found.transfers],
         "messages": [
-            {"from": short(m.src), "to": short(m.dst), "text": m.text, "bytes": m.bytes,
+            {"from": short(m.src), "to": short(m.dst), "text": m.text, "bytes": m.bytes, "count": m.count,
              "transfers": [index[id(t)] for t in m.transfers]}
             for m in found.messages()
         ],

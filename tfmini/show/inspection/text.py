@@ -225,7 +225,8 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     table = Rows.of("", "from", "to", "-message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
-        table.add_row(str(number), src, dst, m.text, _size(m))
+        count = f" in {m.count} messages" if m.count > 1 else ""
+        table.add_row(str(number), src, dst, f"{m.text}{count}", _size(m))
     return Group(table, *_hidden(messages, full))
 
 
@@ -236,7 +237,9 @@ def _hidden(messages: Sequence[StepMessage], full: bool) -> list[Text]:
 
 def _of_size(message: StepMessage) -> str:
     size = _size(message)
-    return f" ({size} B)" if size else ""
+    count = f"in {message.count} messages" if message.count > 1 else ""
+    told = " ".join(filter(None, [size and f"{size} B", count]))
+    return f" ({told})" if told else ""
 
 
 def _size(message: StepMessage) -> str:
