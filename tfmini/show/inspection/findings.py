@@ -434,13 +434,17 @@ class Overview:
     def sentences(self) -> list[str]:
         """What is worth knowing at first sight."""
         found = [f"{overload_text(load, factor)}." for load, factor in self.overloaded[:3]]
+        if len(self.overloaded) > 3:
+            others = [short(load.device) for load, _ in self.overloaded[3:]]
+            found.append(f"{_first(others)} {'are' if len(others) > 1 else 'is'} overloaded, too.")
         if self.busiest_link is not None:
             src, dst = self.busiest_link
             nbytes, more = self.links[src, dst], self.beyond.get((src, dst), "")
             others = sum(other == nbytes for other in self.links.values()) - 1
             as_many = f" ({others} other{'s have' if others > 1 else ' has'} as many)" if others else ""
+            known = " by the sizes that are known" if any("?" in note for note in self.beyond.values()) else ""
             if nbytes:
-                found.append(f"The busiest link is {short(src)} → {short(dst)}: {nbytes:,} B{more}{as_many}.")
+                found.append(f"The busiest link{known} is {short(src)} → {short(dst)}: {nbytes:,} B{more}{as_many}.")
         idle = len(self.loads) - len(self.busy)
         if idle:
             found.append(f"{idle} task{'s have' if idle > 1 else ' has'} no part in this client's step.")

@@ -114,7 +114,8 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
         return plain("no transfers between devices")
     links = found.links()
     more = "" if full else "   (--full: also keys, producers and consumers)"
-    total = plain(f"all links: {_total(found.transfers)}{more}")
+    sent = "".join(f"; {nbytes} B were sent" for nbytes in _measured_bytes(found, found.transfers))
+    total = plain(f"all links: {_total(found.transfers)}{sent}{more}")
     if not full and 3 * len(links) > rows:
         return Group(_link_table(links, rows), total)
     each = 10**9 if full else max(1, rows // len(links) - 3)
@@ -145,16 +146,23 @@ def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: 
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
+    each += len(ranked) == each + 1  # the line that says "1 more" has room for it
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
         times = _measured_transfer(found, t)
         table.add_row(f"  {t.tensor}", t.purpose, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
-        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes(rest))
+        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes(rest), *_measured_bytes(found, rest))
     if controls:
-        table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
+        table.add_row(
+            f"  {len(controls)} control edge(s)", "order only", "", "", "0", *_measured_bytes(found, controls)
+        )
     return table
+
+
+def _measured_bytes(found: Inspection, rows: Sequence[Transfer]) -> list[str]:
+    return [] if found.measured is None else [f"{found.measured.bytes_of(rows):,}"]
 
 
 def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
