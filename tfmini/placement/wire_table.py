@@ -38,8 +38,8 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: its purpose: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``condition``, ``control edge``, ``tensor``,
-        for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
+        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``condition``, ``control edge``,
+        ``tensor``, for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the number of its message on the link.
       route: how it travels.
       producer: the op that computes it.

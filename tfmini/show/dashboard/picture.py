@@ -168,7 +168,7 @@ class Shown:
 
 _CHARTS = (
     Chart(measures.STEPS, "steps per second", "/s"),
-    Chart(measures.BYTES, "bytes sent per second", "B/s"),
+    Chart(measures.BYTES, "bytes sent to tasks per second", "B/s"),
     Chart(measures.COLLECTIVES, "bytes sent in collectives per second", "B/s"),
     Chart(measures.STALENESS, "staleness of asynchronous updates", ""),
     Chart(measures.QUEUE, "elements in queues", ""),
