@@ -16,7 +16,7 @@ from tfmini.placement.task_graph import Route
 from tfmini.rpc import codec, link, messages, peer
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import overview
-from tfmini.show.inspection.pictures import picture_of_tasks
+from tfmini.show.inspection.pictures import picture, picture_of_tasks
 from tfmini.show.inspection.text import show
 from tfmini.show.inspection.trace import StepTrace
 
@@ -178,7 +178,8 @@ def test_what_has_an_unknown_size_is_no_order_without_bytes() -> None:
         tf.no_op("later")
     found = inspect(fetches=[out.op.name, "later"], ps=2, workers=1)
     lines = {(line.source, line.target): line for line in picture_of_tasks(found, folded=False).wires}
-    assert (lines["worker/0", "ps/0"].kind, lines["worker/0", "ps/0"].label) == ("wire", "? B")
+    assert (lines["worker/0", "ps/0"].kind, lines["worker/0", "ps/0"].label) == ("wire unknown", "? B")
+    assert "dotted, ?" in picture_of_tasks(found, folded=False).svg()
     assert (lines["ps/0", "ps/1"].kind, lines["ps/0", "ps/1"].label) == ("order", "")
     assert "sends 0 B + ?" in picture_of_tasks(found, folded=False).svg()
     assert "tensor (? B)" in show(found, "step")
@@ -212,3 +213,15 @@ def test_what_is_not_listed_is_in_the_sums_that_were_measured() -> None:
     sent = sum(span.bytes for span in StepTrace.of(metadata.step_stats).of_kind("wire"))
     assert f"; {sent:,} B were sent" in wire.splitlines()[-1]
     assert "The busiest link by the sizes that are known is" in "".join(overview(found).sentences())
+
+
+def test_the_width_of_a_line_does_not_say_that_a_few_bytes_are_the_most() -> None:
+    """The lines of 8 B were the thickest, beside the rows of a table, whose number is unknown."""
+    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+        ids = tf.placeholder(tf.int64, [16], name="ids")
+        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(2))
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    wires = [line for line in picture(inspect(fetches=train, ps=2, workers=1)).wires if line.kind.startswith("wire")]
+    shares = {kind: {line.share for line in wires if line.kind == kind} for kind in ("wire", "wire unknown")}
+    assert max(shares["wire"]) < min(shares["wire unknown"])
