@@ -200,3 +200,16 @@ def test_a_wait_for_many_tensors_is_told_in_a_few_words() -> None:
     assert sentences(StepTrace([wait], {}, 0.0, 10.0))[1].endswith(
         "longest for w/read and 2 more from ps/0 (0.004 ms)."
     )
+
+
+def test_a_trace_is_read_from_what_a_run_has_recorded_and_written_again(tmp_path: Path) -> None:
+    metadata = tf.RunMetadata(step_stats=stats_of_a_step())
+    trace = tf.StepTrace.of(metadata)
+    assert len(trace.spans) == len(tf.StepTrace.of(metadata.step_stats).spans) and tf.StepTrace.of(trace) is trace
+    assert "the step took 0.100 ms" in trace.text(width=100)
+    trace.save(tmp_path / "timeline.json")
+    assert tf.StepTrace.of(str(tmp_path / "timeline.json")).spans == trace.spans
+    trace.save(tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    with pytest.raises(ValueError, match=r"can be written as .json, .html, by the ending of its name"):
+        trace.save(tmp_path / "timeline.txt")

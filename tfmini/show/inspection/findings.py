@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from json import dumps
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tfmini.collectives.costs import flows
 from tfmini.devices import parse, task_of_device
 from tfmini.dtypes import DType
+from tfmini.export import export
 from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes
 from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
@@ -77,9 +80,12 @@ class StepMessage:
     count: int = 1
 
 
+@export("tf.Inspection")
 @dataclass(repr=False)
 class Inspection:
-    """One step of a graph on a cluster: its placement, partitions and transfers.
+    """One step of a graph on a cluster, as ``tf.inspect`` returns it: its placement, partitions and transfers.
+
+    As the last value of a notebook's cell it shows itself as a page.
 
     Attributes:
       nodes: the whole graph.
@@ -114,6 +120,34 @@ class Inspection:
     def __repr__(self) -> str:
         """Short: a prompt and a notebook show it."""
         return f"<Inspection: {headline(self)}>"
+
+    def text(self, view: str = "summary", *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
+        """A table of `tfmini inspect --view`: ``summary``, ``tasks``, ``wire``, ``why``, ``step`` or ``lint``.
+
+        Args:
+          full: all rows, not only those that fit on a screen.
+          ops: for ``why``: only these.
+          width: characters of a line.
+        """
+        from tfmini.show.inspection.text import show
+
+        return show(self, view, full=full, ops=ops, width=width)
+
+    def overview(self) -> Overview:
+        """What each task sends, receives, holds and computes, which tasks are alike, and what stands out."""
+        return overview(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the page (``.html``), the picture (``.svg``), the graph (``.dot``) or all findings (``.json``).
+
+        Raises:
+          ValueError: the name of the file has another ending.
+        """
+        from tfmini.show.inspection import pages, pictures
+
+        json = dumps(self.to_json(), indent=1)
+        forms = {".html": pages.page, ".svg": pictures.svg, ".dot": pictures.dot, ".json": lambda _: json}
+        pages.save_as(path, self, forms)
 
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, the most direct one first.
@@ -166,8 +200,8 @@ class Inspection:
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
             found.append(StepMessage(task, master, _with("done", values), _size(values), values))
-        values = f"the answer, with {_first(self.fetches)}" if self.fetches else "the answer, without values"
-        return [*found, StepMessage(master, "client", values, None)]
+        answer = f"the answer, with {_first(self.fetches)}" if self.fetches else "the answer, without values"
+        return [*found, StepMessage(master, "client", answer, None)]
 
     def _of(self, route: Route, task: str, incoming: bool) -> tuple[Transfer, ...]:
         return tuple(
@@ -269,64 +303,6 @@ def _roles(members: Sequence[Transfer]) -> str:
 def _size(members: Sequence[Transfer]) -> int | None:
     sizes = [t.bytes for t in members]
     return None if None in sizes else sum(size or 0 for size in sizes)
-
-
-# ---- Compares two inspections: ops, devices and transfers ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The differences from one inspection to another.
-
-    Attributes:
-      added, removed: ops.
-      moved: ops with their old and new device.
-      new_transfers, gone_transfers: (tensor, source, destination).
-    """
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    moved: tuple[tuple[str, str, str], ...]
-    new_transfers: tuple[tuple[str, str, str], ...]
-    gone_transfers: tuple[tuple[str, str, str], ...]
-
-    def lines(self) -> list[str]:
-        """One line per change, with short names of devices."""
-        lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
-        lines += [f"~ {name}: {short(old)} -> {short(new)}" for name, old, new in self.moved]
-        lines += [f"+ wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.new_transfers]
-        lines += [f"- wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.gone_transfers]
-        return lines
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines()) or "no difference"
-
-
-def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
-    """Compares two placements of a graph, or two graphs; each is an inspection or the result of its ``to_json``.
-
-    Raises:
-      ValueError: a mapping is no inspection.
-    """
-    old, was = _read(before)
-    new, now = _read(after)
-    return Difference(
-        tuple(name for name in new if name not in old),
-        tuple(name for name in old if name not in new),
-        tuple((n, old[n], new[n]) for n in old if n in new and old[n] != new[n]),
-        tuple(sorted(now - was)),
-        tuple(sorted(was - now)),
-    )
-
-
-def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
-    """Returns op -> device, and the transfers."""
-    data = found.to_json() if isinstance(found, Inspection) else found
-    try:
-        devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
-        return devices, {(str(t["tensor"]), str(t["src"]), str(t["dst"])) for t in data["transfers"]}
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("not the output of tfmini inspect --json: it has no placement and transfers.") from None
 
 
 # ---- overview ----------------------------------------
@@ -435,8 +411,8 @@ class Overview:
         """What is worth knowing at first sight."""
         found = [f"{overload_text(load, factor)}." for load, factor in self.overloaded[:3]]
         if len(self.overloaded) > 3:
-            others = [short(load.device) for load, _ in self.overloaded[3:]]
-            found.append(f"{_first(others)} {'are' if len(others) > 1 else 'is'} overloaded, too.")
+            rest = [short(load.device) for load, _ in self.overloaded[3:]]
+            found.append(f"{_first(rest)} {'are' if len(rest) > 1 else 'is'} overloaded, too.")
         if self.busiest_link is not None:
             src, dst = self.busiest_link
             nbytes, more = self.links[src, dst], self.beyond.get((src, dst), "")

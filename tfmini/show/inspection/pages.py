@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
 
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
@@ -35,6 +37,7 @@ from tfmini.show.inspection.trace import (
 )
 from tfmini.train.timeline import ChromeTrace
 
+_Shown = TypeVar("_Shown")
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
 _SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "lines.js", "view.js", "heat.js", "tasks.js", "page.js")
@@ -82,6 +85,14 @@ def _file(name: str) -> str:
     package, _, name = name.rpartition(":")
     text = resources.files(f"tfmini.show.{package or 'inspection'}").joinpath("page", name).read_text()
     return f"/*\n{text}\n*/" if name.endswith(".txt") else text
+
+
+def save_as(path: str | PathLike[str], shown: _Shown, forms: Mapping[str, Callable[[_Shown], str]]) -> None:
+    """Writes a file in the form that its ending names; raises ValueError for another one."""
+    make = forms.get(Path(path).suffix)
+    if make is None:
+        raise ValueError(f"{path} can be written as {', '.join(forms)}, by the ending of its name.")
+    Path(path).write_text(make(shown))
 
 
 class _Numbered(dict[str, int]):

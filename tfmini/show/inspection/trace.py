@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.console import Group, RenderableType
 
 from tfmini import errors
 from tfmini.devices import task_of_device
+from tfmini.export import export
 from tfmini.graph import node
 from tfmini.graph.op_types import ops_with
 from tfmini.numerics.images import inflate
@@ -22,7 +24,7 @@ from tfmini.placement.wire_table import Transfer
 from tfmini.runtime import trace as labels
 from tfmini.runtime.trace import edge_number_and_producer
 from tfmini.show.inspection.clusters import short
-from tfmini.terminal import Rows, plain
+from tfmini.terminal import Rows, as_text, plain
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP, EXCHANGE = "control", "task", "step", "exchange"
@@ -91,9 +93,12 @@ class ClockFit:
     error: float
 
 
+@export("tf.StepTrace")
 @dataclass(repr=False)
 class StepTrace:
-    """A traced step, made by `StepTrace.of` or `read_trace`.
+    """What a traced step did on all tasks, made by `StepTrace.of`.
+
+    As the last value of a notebook's cell it shows itself as a timeline.
 
     Attributes:
       spans: in order of their starts.
@@ -109,12 +114,21 @@ class StepTrace:
     stats: Any = field(repr=False, default=None)
 
     @classmethod
-    def of(cls, step_stats: Any) -> StepTrace:
-        """Reads a StepStats message of tfmini or TensorFlow.
+    def of(cls, traced: Any) -> StepTrace:
+        """Reads what ``session.run`` has recorded with ``trace_level=FULL_TRACE``.
+
+        Args:
+          traced: the RunMetadata of the run or its StepStats, of tfmini or TensorFlow; a `StepTrace`; or the path of a
+            RunMetadata, or of a timeline of `tfmini trace` or `save`.
 
         Raises:
-          ValueError: it has no entries.
+          ValueError: it has no entries, or the file is something else.
         """
+        if isinstance(traced, (str, PathLike)):
+            return read_trace(traced)
+        if isinstance(traced, StepTrace):
+            return traced
+        step_stats = getattr(traced, "step_stats", traced)
         spans: list[Span] = []
         clocks: dict[str, ClockFit] = {}
         for device in step_stats.dev_stats:
@@ -133,6 +147,20 @@ class StepTrace:
     def __repr__(self) -> str:
         """Short: a prompt and a notebook show it."""
         return f"<StepTrace: {self.duration / 1000:.3f} ms, {len(self.tasks)} tasks, {len(self.spans):,} spans>"
+
+    def text(self, width: int = 120) -> str:
+        """The tables of `tfmini trace`: the work of each task, and the longest ops and transfers."""
+        return as_text(summary(self), width)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the timeline for ui.perfetto.dev and `of` (``.json``), or as a page (``.html``).
+
+        Raises:
+          ValueError: the name of the file has another ending.
+        """
+        from tfmini.show.inspection.pages import save_as, timeline, trace_page
+
+        save_as(path, self, {".json": timeline, ".html": trace_page})
 
     @property
     def duration(self) -> float:
@@ -200,7 +228,7 @@ def covered(spans: Iterable[Span], start: float, end: float) -> float:
     return total
 
 
-def read_trace(path: str | Path) -> StepTrace:
+def read_trace(path: str | PathLike[str]) -> StepTrace:
     """Reads a timeline of `tfmini trace`, or the bytes of a RunMetadata of tfmini or TensorFlow.
 
     Raises:
