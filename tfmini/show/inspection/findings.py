@@ -649,7 +649,8 @@ def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | Non
     node, sender, receiver = c.node, c.ops.get(src), c.ops.get(dst)
     source, index = node.inputs[0] if node.inputs else (node.name, 0)
     return Transfer(
-        tensor=f"{source}:{index}", src=src, dst=dst, dtype=node.attrs["T"], shape=c.shape, bytes=nbytes,
+        tensor=f"{source}:{index}", src=src, dst=dst, dtype=node.attrs["T"], bytes=nbytes,
+        shape=(0,) if nbytes == 0 else c.shape,
         control=False, role=f"acknowledgement of a {c.role}" if nbytes == 0 else c.role, group=-1 - number,
         route=Route.EXCHANGED, messages=messages,
         producer=sender.name if sender is not None else "",
