@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tfmini import dtypes
 from tfmini.graph.liveness import FramePath, frame_paths, has_flow
 from tfmini.graph.node import SEND, Endpoint, Node
-from tfmini.graph.op_types import EXIT_OPS, OPS, VARIABLE_OPS, ops_with
+from tfmini.graph.op_types import EXIT_OPS, OPS, SWITCH_OPS, VARIABLE_OPS, ops_with
 from tfmini.graph.prune import endpoint_name
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import Pair, Route
@@ -38,8 +38,8 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: its purpose: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``control edge``, ``tensor``,
-        for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
+        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``condition``, ``control edge``,
+        ``tensor``, for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the number of its message on the link.
       route: how it travels.
       producer: the op that computes it.
@@ -236,6 +236,13 @@ def _role_of(pair: Pair, wiring: _Wiring) -> str:
     return next(filter(None, (rule(pair, source, wiring) for rule in _RULES)), "tensor")
 
 
+def _condition(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    """Finds what decides whether a loop goes on, or which branch of a conditional is taken."""
+    uses = wiring.uses.get(pair.recv, ())
+    decides = any(node.op in SWITCH_OPS and node.inputs[1][0] == pair.recv for node in uses)
+    return "condition" if decides or source.op == "LoopCond" else ""
+
+
 def _updated_shape(wiring: _Wiring, users: list[Node], role: str) -> RawShape:
     """Returns the shape of the variable that a dense gradient updates, None if it is not known."""
     if not role.startswith("gradient of"):
@@ -264,6 +271,8 @@ def _variable_read(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _rows(pair: Pair, source: Node, wiring: _Wiring) -> str:
     """Finds rows that an op looks up in a variable on the variable's own device, as for embeddings."""
+    while source.op in _FORWARDS and source.inputs:
+        source = wiring.nodes[source.inputs[0][0]]  # on the same device
     holder = _holder(source, wiring) if source.op in _LOOKS_UP else ""
     return f"rows of {holder}" if holder else ""
 
@@ -353,4 +362,4 @@ def _updated(node: Node, wiring: _Wiring) -> str:
 
 
 _Rule = Callable[[Pair, Node, _Wiring], str]  # what is sent, and the node that makes it
-_RULES: tuple[_Rule, ...] = (_global_step, _token, _variable_read, _rows, _ids, _update)
+_RULES: tuple[_Rule, ...] = (_condition, _global_step, _token, _variable_read, _rows, _ids, _update)
