@@ -131,6 +131,10 @@ from tfmini.train.queue_runners import (
 from tfmini.train.replicas.all_reduce import (
     AllReduceOptimizer as AllReduceOptimizer,
 )
+from tfmini.train.replicas.local_sgd import (
+    DiLoCoOptimizer as DiLoCoOptimizer,
+    LocalSGDOptimizer as LocalSGDOptimizer,
+)
 from tfmini.train.replicas.sync_replicas import (
     SyncReplicasOptimizer as SyncReplicasOptimizer,
 )
@@ -193,6 +197,7 @@ __all__ = [
     "ClusterDef",
     "ClusterSpec",
     "Coordinator",
+    "DiLoCoOptimizer",
     "Example",
     "ExponentialMovingAverage",
     "Feature",
@@ -207,6 +212,7 @@ __all__ = [
     "GradientDescentOptimizer",
     "Int64List",
     "JobDef",
+    "LocalSGDOptimizer",
     "LoggingTensorHook",
     "LooperThread",
     "MomentumOptimizer",

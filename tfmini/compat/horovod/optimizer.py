@@ -10,6 +10,7 @@ from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
@@ -22,6 +23,7 @@ from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.placement.wire_table import EVERY_STEPS
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.replicas.all_reduce import AllReduceOptimizer
 from tfmini.train.replicas.elastic import Ranks
@@ -253,7 +255,8 @@ class LocalGradientAggregation:
 
     def _communicated(self, sums: list[Any], variables: list[Any]) -> list[Tensor]:
         """The reduced sums, or their means over the steps."""
-        reduced = self._reduce([total.read_value() for total in sums], variables)
+        with get_default_graph()._attr_scope({EVERY_STEPS: self._passes}):
+            reduced = self._reduce([total.read_value() for total in sums], variables)
         return [identity(value / self._passes if self._mean else value) for value in reduced]
 
     def apply_gradients(self, pairs: Sequence[GradAndVar], apply: Callable[[], Operation], step: Any) -> Operation:
