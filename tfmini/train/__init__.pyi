@@ -131,6 +131,9 @@ from tfmini.train.queue_runners import (
 from tfmini.train.replicas.all_reduce import (
     AllReduceOptimizer as AllReduceOptimizer,
 )
+from tfmini.train.replicas.compressed import (
+    CompressedGradientOptimizer as CompressedGradientOptimizer,
+)
 from tfmini.train.replicas.local_sgd import (
     DiLoCoOptimizer as DiLoCoOptimizer,
     LocalSGDOptimizer as LocalSGDOptimizer,
@@ -196,6 +199,7 @@ __all__ = [
     "ChiefSessionCreator",
     "ClusterDef",
     "ClusterSpec",
+    "CompressedGradientOptimizer",
     "Coordinator",
     "DiLoCoOptimizer",
     "Example",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tfmini.compat.horovod.compression import Compression, Compressor
+from tfmini.compat.horovod.compression import Compression, Compressor, FeedbackCompressor
 from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -38,7 +38,12 @@ class _Distributed(AllReduceOptimizer):
         self, opt: Optimizer, name: str, use_locking: bool, compression: type[Compressor], as_dense: bool, op: ReduceOp,
         predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
     ) -> None:  # fmt: skip
-        super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name)
+        has_feedback = isinstance(compression, type) and issubclass(compression, FeedbackCompressor)
+        super().__init__(
+            opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name,
+            compression=compression.text if has_feedback else None,
+        )  # fmt: skip
+        compression = Compression.none if has_feedback else compression
         self._compression, self._sparse_as_dense = compression, as_dense
         self._predivide, self._groups, self._scale_local = predivide, groups, scale_local
         self._local_variables: list[Any] = []
@@ -156,7 +161,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
       name: default: ``Distributed`` and the optimizer's class.
       use_locking: passed on.
       device_dense, device_sparse: ignored.
-      compression: from `Compression`.
+      compression: from `Compression`. What ``int8`` and ``topk`` need is in local variables.
       sparse_as_dense: reduce sparse gradients as dense ones.
       backward_passes_per_step: the workers reduce and apply the sum of the gradients of so many steps; the steps
         between change no variable. The sums are in local variables.

@@ -32,6 +32,7 @@ from tfmini.placement.wire_table import EVERY_STEPS
 from tfmini.train.optimizers.fused_optimizer import MomentumOptimizer
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer, increment_op
 from tfmini.train.replicas.all_reduce import BUCKET_BYTES, AllReduceOptimizer
+from tfmini.train.replicas.compressed import ErrorFeedback
 
 _RATE, _MOMENTUM = 0.7, 0.9  # of the outer optimizer in the paper on DiLoCo (arXiv:2311.08105)
 _STEPS, _ANCHOR = "local_sgd_steps", "anchor"
@@ -135,9 +136,10 @@ class DiLoCoOptimizer(LocalSGDOptimizer):
       period: the steps from one meeting to the next.
       outer: the outer optimizer; default: Nesterov momentum of 0.9 with a learning rate of 0.7.
       use_locking, name: as in `Optimizer`.
+      compression: of what a worker has moved, as in `AllReduceOptimizer`.
 
     Raises:
-      ValueError: as `LocalSGDOptimizer`.
+      ValueError: as `LocalSGDOptimizer`; or there is no such compression.
     """
 
     def __init__(
@@ -153,11 +155,13 @@ class DiLoCoOptimizer(LocalSGDOptimizer):
         use_locking: bool = False,
         name: str | None = None,
         least_workers: int = 0,
+        compression: str | None = None,
     ) -> None:
         name = name or f"DiLoCo{opt.get_name()}"
         super().__init__(
             opt, num_workers, rank, period, group_key, bucket_bytes, device, use_locking, name, least_workers
         )  # fmt: skip
+        self._feedback = ErrorFeedback(compression, name)
         self._outer = outer or MomentumOptimizer(_RATE, _MOMENTUM, name=f"{name}Outer", use_nesterov=True)
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:

@@ -23,8 +23,8 @@ from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import Initializer
 from tfmini.ops.variables.store import PartitionInfo
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
+from tfmini.train.optimizers.compression import GradientCompression
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.store.compression import GradientCompression
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float

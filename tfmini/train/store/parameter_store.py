@@ -51,6 +51,7 @@ from tfmini.runtime.process import address_of_target, server_at
 from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.optimizers.compression import compression_of
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.store.arrays import (
     COMPRESSED,
@@ -71,7 +72,6 @@ from tfmini.train.store.arrays import (
     optimizer_text,
     set_initial,
 )
-from tfmini.train.store.compression import compression_of
 from tfmini.train.store.pace import Clocks, Meeting, Rounds
 from tfmini.train.store.work_queue import Shards, WorkQueue
 
