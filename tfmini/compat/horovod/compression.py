@@ -61,6 +61,13 @@ class FeedbackCompressor(Compressor):
         )
 
 
+def feedback_of(compression: type[Compressor]) -> str | None:
+    """The ``text`` of a compressor with error feedback."""
+    if isinstance(compression, type) and issubclass(compression, FeedbackCompressor):
+        return compression.text
+    return None
+
+
 class Compression:
     """The available compressors; ``int8`` and ``topk`` are tfmini's own, for `DistributedOptimizer`."""
 

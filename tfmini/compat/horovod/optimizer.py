@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tfmini.compat.horovod.compression import Compression, Compressor, FeedbackCompressor
+from tfmini.compat.horovod.compression import Compression, Compressor, feedback_of
 from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -38,12 +38,12 @@ class _Distributed(AllReduceOptimizer):
         self, opt: Optimizer, name: str, use_locking: bool, compression: type[Compressor], as_dense: bool, op: ReduceOp,
         predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
     ) -> None:  # fmt: skip
-        has_feedback = isinstance(compression, type) and issubclass(compression, FeedbackCompressor)
+        own = feedback_of(compression)
         super().__init__(
             opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name,
-            compression=compression.text if has_feedback else None,
+            compression=own,
         )  # fmt: skip
-        compression = Compression.none if has_feedback else compression
+        compression = Compression.none if own else compression
         self._compression, self._sparse_as_dense = compression, as_dense
         self._predivide, self._groups, self._scale_local = predivide, groups, scale_local
         self._local_variables: list[Any] = []
