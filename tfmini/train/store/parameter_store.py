@@ -72,7 +72,7 @@ from tfmini.train.store.arrays import (
     optimizer_text,
     set_initial,
 )
-from tfmini.train.store.pace import Clocks, Meeting, Rounds
+from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds
 from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
@@ -142,6 +142,7 @@ class ParameterStore:
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
         self._shards: dict[str, Shards] = {}
+        self._leaving = Leaving()
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
         config = protos.ConfigProto(device_filters=["/job:ps"])
@@ -417,6 +418,7 @@ class ParameterStore:
 
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
+        self._leaving.check()
         wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
         with self._in_turn if gradients else nullcontext():
             return self._step(gradients, names, wanted)
@@ -543,6 +545,7 @@ class ParameterStore:
           ValueError: this store does not know the workers, or they have no ps in common.
         """
         self._needs_workers()
+        self._leaving.check()
         assert self._meeting is not None
         self._meeting.wait(self.session)
 
@@ -561,7 +564,7 @@ class ParameterStore:
             if name in self._shards or name in self._added:
                 raise ValueError(f"This store has something else by the name of '{name}'.")
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
-                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings))
+                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
             self._saver = None
             return self._shards[name]
 
@@ -646,12 +649,14 @@ class ParameterStore:
             self.session.close()
 
     def __enter__(self) -> Self:
+        self._leaving.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with nullcontext() if error is None else suppress(errors.OpError):  # which would hide the error of the block
+        hidden = nullcontext() if error is None else suppress(errors.OpError)  # or they would hide the block's error
+        with self._leaving.ending(error is None), hidden:
             self.close()
 
     def __repr__(self) -> str:
