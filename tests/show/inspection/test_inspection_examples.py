@@ -28,6 +28,7 @@ RUNS = {
     "digits_allreduce.py": (0, 2, ["--steps=2"]),
     "digits_local.py": (0, 2, ["--steps=2", "--period=2"]),
     "digits_numpy.py": (2, 2, ["--epochs=1"]),
+    "factors_numpy.py": (2, 2, []),
     "wide_and_deep.py": (2, 2, ["--steps=3"]),
     "word_count.py": (1, 2, ["--epochs=1"]),
 }
