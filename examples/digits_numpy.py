@@ -25,8 +25,8 @@ def train(store, worker, epochs, batch=50, shares=False):
     values = store.pull()
     for rows in (shared if shares else chosen)(store, worker, len(images), epochs, batch):
         x, error = images[rows], softmax(images[rows], values)
-        error[np.arange(batch), labels[rows]] -= 1
-        values = store.push_pull({"w": x.T @ error / batch, "b": error.mean(0)})
+        error[np.arange(len(x)), labels[rows]] -= 1
+        values = store.push_pull({"w": x.T @ error / len(x), "b": error.mean(0)})
     store.barrier()  # the test is of what all have learnt
     return np.mean(softmax(test_images, store.pull()).argmax(1) == test_labels)
 
