@@ -62,6 +62,7 @@ from tfmini.train.store.arrays import (
     DeclaredArray,
     Gradient,
     Init,
+    KeptTable,
     Names,
     Pulled,
     Pushed,
@@ -142,6 +143,7 @@ class ParameterStore:
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
         self._shards: dict[str, Shards] = {}
+        self._tables: dict[str, KeptTable] = {}  # that grow
         self._leaving = Leaving()
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
@@ -571,7 +573,7 @@ class ParameterStore:
     # ---- checkpoints ----------------------------------------------------------------------------
 
     def save(self, path: str, step: int | None = None) -> str:
-        """Writes a checkpoint of all arrays and of what their optimizers keep, and returns its path.
+        """Writes a checkpoint of all arrays and tables and of what their optimizers keep, and returns its path.
 
         A `tf.train.Saver` of a graph with the same names can restore it. Where each part has its own scalar of
         something, such as Adam's ``beta1_power``, the checkpoint also has that of the first part under the array's
@@ -591,7 +593,7 @@ class ParameterStore:
         this store lack is dropped.
 
         Raises:
-          NotFoundError: there is none, or it lacks an array.
+          NotFoundError: there is none, or it lacks an array or a table.
         """
         stored = load_checkpoint(path).get_variable_to_shape_map()
         with self._in_turn, self._building():
@@ -599,6 +601,8 @@ class ParameterStore:
                 raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
             for names in filter(None, self._restored(stored)):
                 Saver(names, max_to_keep=None).restore(self.session, path)
+            for table in self._tables.values():
+                table.restore(path)
             self._drop_lacks(self._arrays)
 
     def _saved(self) -> dict[str, Any]:
@@ -612,19 +616,24 @@ class ParameterStore:
                         found[variable.op.name] = variable
                     else:
                         found.setdefault(info.full_name, []).append(variable)
+        for table in self._tables.values():
+            found.update(table.saved())
         return found
 
     def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
         named = {_scalar_name(array, name): variable for array, name, variable in firsts}
-        for _, name, variable in firsts:
+        of_tables = [each for table in self._tables.values() for each in table.scalars().items()]
+        for name, variable in [*(each[1:] for each in firsts), *of_tables]:
             named.setdefault(name, variable)
         return {name: Copy(identity(variable), name) for name, variable in named.items()}
 
     def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The variables that a checkpoint with these names has values for, under each name at most one."""
-        yield {name: variable for name, variable in self._saved().items() if name in stored}
+        names_of_tables = {name for table in self._tables.values() for name in table.saved()}  # they restore themselves
+        saved = {name: v for name, v in self._saved().items() if name not in names_of_tables}
+        yield {name: variable for name, variable in saved.items() if name in stored}
         for array in self._arrays.values():
             for part in array.parts:
                 lacking = [(name, v) for name, v in part.scalars() if v.op.name not in stored]
