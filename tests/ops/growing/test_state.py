@@ -58,7 +58,7 @@ def test_what_changes_between_the_pieces_of_a_dump_is_in_the_next_one(variant: S
 
     found.lock = Interrupted()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state, "_PIECE", 2)
+        patch.setattr(state, "PIECE", 2)
         work(40)
         for _ in range(4):
             dump(interrupt=True)
@@ -68,7 +68,7 @@ def test_what_changes_between_the_pieces_of_a_dump_is_in_the_next_one(variant: S
 
 
 def test_a_dump_begins_anew_when_the_table_is_replaced_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "_PIECE", 2)
+    monkeypatch.setattr(state, "PIECE", 2)
     found, other = table(), table()
     found.lookup(np.arange(9), insert=True), other.lookup(np.arange(20, 25), insert=True)
     content = other.content()

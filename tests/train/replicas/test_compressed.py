@@ -30,9 +30,9 @@ def _model(optimizer: Any, step: Any = None) -> tuple[Any, Any, Any]:
     half = tf.get_variable("half", [4], tf.float64, initializer=tf.zeros_initializer(), use_resource=True)
     table = tf.get_variable("table", [10, 2], initializer=tf.zeros_initializer())
     gradient = tf.placeholder(tf.float32, [ROWS, 3])
-    rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([3]))
-    pairs = [(gradient, w), (tf.cast(gradient[:4, 0], tf.float64), half), (rows, table)]
-    return gradient, optimizer.apply_gradients(pairs, global_step=step), [w, half, table]
+    loss = tf.reduce_sum(w * gradient) + tf.reduce_sum(tf.gather(table, [3]))
+    loss += tf.cast(tf.reduce_sum(half * tf.cast(gradient[:4, 0], tf.float64)), tf.float32)
+    return gradient, optimizer.minimize(loss, step), [w, half, table]
 
 
 def _check(found: list[Any], expected: Any, pushes: int) -> None:
@@ -98,8 +98,7 @@ def _ranks(way: str, mean: bool, bucket_bytes: int) -> list[Any]:
             optimizer = tf.train.AllReduceOptimizer(
                 tf.train.GradientDescentOptimizer(1.0), 2, rank, mean=mean, bucket_bytes=bucket_bytes, compression=way
             )
-            # The rule is that gradients are reduced when they are computed.
-            gradient, update, variables = _model(_Reducing(optimizer))
+            gradient, update, variables = _model(optimizer)
             hooks = [optimizer.make_session_run_hook()]
             with tf.train.MonitoredTrainingSession(servers[rank].target, hooks=hooks) as session:
                 for each in (*PUSHED[rank], *np.zeros((REST, ROWS, 3))):
@@ -114,18 +113,6 @@ def _ranks(way: str, mean: bool, bucket_bytes: int) -> list[Any]:
     for server in servers:
         server.stop()
     return [results[rank] for rank in range(2)]
-
-
-class _Reducing:
-    """Applies given gradients as `AllReduceOptimizer.minimize` applies those of a loss."""
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-
-    def apply_gradients(self, pairs: Any, global_step: Any) -> Any:
-        inner = self._optimizer._opt
-        inner.compute_gradients = lambda: pairs
-        return self._optimizer.apply_gradients(self._optimizer.compute_gradients(), global_step)
 
 
 @pytest.mark.parametrize(

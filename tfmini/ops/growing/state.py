@@ -25,7 +25,7 @@ from tfmini.ops.growing.admission import Admission
 VALUES, FREQS, VERSIONS, EPOCHS, SLOT = "values", "freqs", "versions", "epochs", "slot "
 UNMARKED = np.full(2, -1, np.int64)
 NOTHING = np.empty(0, np.int64), np.empty(0, np.int64)
-_PIECE = 1 << 15  # rows that are copied at once while all others wait
+PIECE = 1 << 15  # rows that are copied at once while all others wait
 _LAST_EPOCH = 255  # of a column of uint8
 _MOST = np.iinfo(np.int32).max  # lookups that are counted of a row
 _SLACK = 16  # a table at its capacity loses one row of so many at once, since each removal chains all rows anew
@@ -133,7 +133,7 @@ class RowCopies:
         Args:
           have_moved: whether rows were removed since the beginning, so that others are at other places.
         """
-        first, end = self._done, min(self._done + _PIECE, len(self._keys))
+        first, end = self._done, min(self._done + PIECE, len(self._keys))
         ids, chosen = self._keys[first:end], self._chosen(first, end)
         if have_moved:
             chosen = self.rows.index.find(ids)
