@@ -630,6 +630,8 @@ NAMES: dict[str, dict[str, str]] = {
         "train.optimizers.optimizer": "Optimizer",
         "train.queue_runners": "QueueRunner add_queue_runner start_queue_runners",
         "train.replicas.all_reduce": "AllReduceOptimizer",
+        "train.replicas.compressed": "CompressedGradientOptimizer",
+        "train.replicas.local_sgd": "DiLoCoOptimizer LocalSGDOptimizer",
         "train.replicas.sync_replicas": "SyncReplicasOptimizer",
         "train.saving_hooks": "CheckpointSaverHook CheckpointSaverListener ProfilerHook SummarySaverHook",
         "train.session_run_hook": "SecondOrStepTimer SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",

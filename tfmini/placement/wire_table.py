@@ -25,6 +25,10 @@ _GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "
 # Ops between a gradient and the op that applies it: sums and means over replicas, clipping, slices.
 _ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
 _FAR = 6
+COMPRESSED = "gradients_compressed"
+"""The name scope of the ops that compress gradients."""
+EVERY_STEPS = "_every_steps"
+"""The attr of ops that run once in so many steps, in a branch that depends on a counter."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Transfer:
       messages: the number of messages that a collective sends for it; otherwise 1.
       loop: the while loop that sends it in each iteration; "" outside of loops.
       is_conditional: whether it carries a value only if the step takes its branch, and else an empty mark.
+      period: the branch is taken once in so many steps; 0: that is not known.
     """
 
     tensor: str
@@ -69,13 +74,26 @@ class Transfer:
     messages: int = 1
     loop: str = ""
     is_conditional: bool = False
+    period: int = 0
 
     @property
     def purpose(self) -> str:
         """The role, and how often or when in a step."""
         if self.loop:
             return f"{self.role} in each iteration of {self.loop}"
-        return f"{self.role} if its branch is taken" if self.is_conditional and not self.control else self.role
+        if not self.is_conditional or self.control:
+            return self.role
+        return f"{self.role} {_once_in(self.period) if self.period else 'if its branch is taken'}"
+
+
+def _once_in(period: int) -> str:
+    return f"once in {period} steps"
+
+
+def period_of(node: Node) -> int:
+    """A node runs once in so many steps; 0: that is not known."""
+    period = node.attrs.get(EVERY_STEPS, 0)
+    return period if isinstance(period, int) else 0
 
 
 def sum_note(rows: Sequence[Transfer]) -> str:
@@ -89,6 +107,9 @@ def how_often(rows: Sequence[Transfer]) -> str:
     if any(row.loop for row in sized):
         return " an iteration" if all(row.loop for row in sized) else " with one iteration"
     if any(row.is_conditional for row in sized):
+        periods = {row.period for row in sized}
+        if len(periods) == 1 and (period := periods.pop()):
+            return f" {_once_in(period)}"
         return " if taken" if len(sized) == 1 else " at most"
     return ""
 
@@ -129,6 +150,7 @@ def _transfer(pair: Pair, wiring: _Wiring, shapes: Mapping[Endpoint, RawShape]) 
         recv=pair.recv,
         loop=wiring.loop_of(pair.source[0]),
         is_conditional=pair.may_be_dead,
+        period=period_of(wiring.nodes[name]) if pair.may_be_dead and name in wiring.nodes else 0,
     )
 
 
@@ -309,6 +331,8 @@ def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _part(pair: Pair, name: str) -> str:
     """What a value is of a gradient, by the input that it reaches: a sparse one has values, ids and a shape."""
+    if COMPRESSED in pair.source[0].split("/"):  # the largest numbers have places, and bytes are integers, too
+        return "ids of the " if pair.dtype == dtypes.int32 else ""
     if name in ("indices", "gradient_indices"):
         return "ids of the "
     return "shape of the " if name == "gradient_shape" or pair.dtype.is_integer else ""

@@ -14,12 +14,13 @@ from tfmini.collectives.costs import flows
 from tfmini.devices import parse, task_of_device
 from tfmini.dtypes import DType
 from tfmini.export import export
+from tfmini.graph.liveness import has_flow, uncertain_values
 from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes
 from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
 from tfmini.placement.partition import Partitions, to_networkx
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer, sum_note
+from tfmini.placement.wire_table import Transfer, period_of, sum_note
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
 
@@ -618,10 +619,13 @@ def exchanges(found: Inspection) -> list[Transfer]:
                 instance = node.attrs["group_key"], node.attrs["instance_key"]
                 groups.setdefault(instance, {})[summary.device] = node
     rows: list[Transfer] = []
+    step = found.partitions.step.nodes
+    is_uncertain = uncertain_values(step) if groups and has_flow(step) else lambda endpoint: False
     for number, ops in enumerate(groups.values()):
         collective = _collective(found, ops)
+        may_not_run = is_uncertain((collective.node.name, -1))
         for src, dst, nbytes, messages in _traffic(collective):
-            rows.append(_transfer(collective, number, src, dst, nbytes, messages))
+            rows.append(_transfer(collective, number, src, dst, nbytes, messages, may_not_run))
     return rows
 
 
@@ -645,7 +649,9 @@ def is_source(node: Node) -> bool:
     return node.op == "CollectiveBcastSend" or bool(node.attrs.get("is_source"))
 
 
-def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | None, messages: int) -> Transfer:
+def _transfer(
+    c: _Collective, number: int, src: str, dst: str, nbytes: int | None, messages: int, is_conditional: bool
+) -> Transfer:  # fmt: skip
     node, sender, receiver = c.node, c.ops.get(src), c.ops.get(dst)
     source, index = node.inputs[0] if node.inputs else (node.name, 0)
     return Transfer(
@@ -656,4 +662,5 @@ def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | Non
         producer=sender.name if sender is not None else "",
         consumers=(receiver.name,) if receiver is not None else (),
         key=f"collective {node.attrs['group_key']}:{node.attrs['instance_key']}",
+        is_conditional=is_conditional, period=period_of(node) if is_conditional else 0,
     )  # fmt: skip
