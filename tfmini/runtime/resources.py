@@ -6,7 +6,7 @@ container of a device is called after its job: ``ps``, ``worker``, ``localhost``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from tfmini import errors
@@ -24,6 +24,9 @@ class ResourceManager:
 
     ``generation`` grows whenever something is deleted: programs that hold on to resources look
     them up again when it has changed. ``session`` is part of the names of state that is not shared.
+
+    Attributes:
+      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.moved` fills it.
     """
 
     session = ""
@@ -31,6 +34,8 @@ class ResourceManager:
     def __init__(self, default_container: str) -> None:
         self.default_container = default_container
         self.generation = 0
+        self.moved: dict[_Key, Any] = {}
+        self._staged: dict[int, dict[_Key, Any]] = {}
         self._containers: dict[str, dict[_Key, Any]] = {}
         self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
 
@@ -41,8 +46,11 @@ class ResourceManager:
         """The resource of that kind and name, made by ``create`` when it is absent."""
         key = (kind, name.decode() if isinstance(name, bytes) else name)
         with self._lock:
-            named = self._containers.setdefault(self._container(container), {})
+            label = self._container(container)
+            named = self._containers.setdefault(label, {})
             if key not in named:
+                if self.moved and kind == "variable" and (label, key[1]) in self.moved:
+                    raise errors.AbortedError.of(self.moved[label, key[1]].text(key[1]))
                 named[key] = create()
             return named[key]  # type: ignore[no-any-return]
 
@@ -69,6 +77,8 @@ class ResourceManager:
     def clear(self, containers: Iterable[str]) -> None:
         """Drops whole containers (`Session.reset`); none given: the default one."""
         wanted = [self._container(container) for container in list(containers) or [self.default_container]]
+        with self._lock:
+            self.moved = {key: place for key, place in self.moved.items() if key[0] not in wanted}
         _forget(self._take((), wanted))
 
     def _take(self, keys: Iterable[tuple[str, _Key]], containers: Iterable[str] = ()) -> list[Any]:
@@ -79,6 +89,28 @@ class ResourceManager:
                 found += self._containers.pop(container, {}).values()
             self.generation += 1
         return [resource for resource in found if resource is not None]
+
+    # ---- variables that move --------------------------------------------------------------
+
+    def stage(self, move: int, container: str, name: str, state: Any) -> None:
+        """Keeps a variable that comes from another task, where no step finds it yet."""
+        with self._lock:
+            self._staged.setdefault(move, {})[self._container(container), name] = state
+
+    def unstage(self, move: int, keep: bool) -> None:
+        """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""
+        with self._lock:
+            staged = self._staged.pop(move, {})
+            for (container, name), state in staged.items() if keep else ():
+                self._containers.setdefault(container, {})["variable", name] = state
+                self.moved.pop((container, name), None)
+            self.generation += bool(staged)
+
+    def note_moved(self, places: Mapping[_Key, Any]) -> None:
+        """Notes where variables are from now on. Their states stay, to tell who still has them."""
+        with self._lock:
+            self.moved |= places
+            self.generation += 1
 
     def for_session(self, session: str) -> SessionResources:
         """These resources as a session sees them: its own state beside the shared state."""

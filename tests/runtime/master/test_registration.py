@@ -49,7 +49,7 @@ class World:
             handle="s",
             options=options,
             in_process=True,
-            incarnation_on={THERE: 3}.get,
+            is_open_on=lambda peer, task: task == THERE,
             open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]

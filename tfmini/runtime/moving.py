@@ -1,0 +1,396 @@
+"""Variables that move from one task to another while a job runs: the task that has them drives the move.
+
+1. The masters of its sessions hold the steps that use the variables (`runtime.master.holding`), and say which others
+   are colocated with them. Graphs that are to be registered here wait.
+2. The values are copied to the new tasks, where no step finds them yet (`ResourceManager.stage`).
+3. **The move happens in one moment, here**: if no variable has been changed since it was copied, all of them become
+   tombstones (`ops.variables.state.move_away`). Otherwise nothing has happened.
+4. The new tasks let steps use them. If this task cannot tell them, the masters do when they learn of the move.
+5. The masters go on. A graph that still names a tombstone is refused, and its session follows the variables
+   (`runtime.master.following`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.devices import parse
+from tfmini.memory import check_room
+from tfmini.ops.variables.state import VariableState, move_away
+from tfmini.rpc import messages as m
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import FanOut, fan_out, first_error
+from tfmini.runtime.master.following import VariableGroup, closed_under
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.resources import ResourceManager, SessionOwners
+from tfmini.runtime.worker.moved import NewPlace, VariableKey
+from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
+
+_LEASE_S = 30.0  # for so long steps wait at most when this task dies in the middle
+_COPY_S = 20.0  # how long the new tasks may take; less than the lease
+_MESSAGE_BYTES = 64 << 20
+_GRACE_S = 2.0  # a master says better than this task which steps it waits for
+
+Ask = Callable[[Callable[[Outcome[list[VariableGroup]]], None]], Any]
+
+
+def moving_handlers(worker: Worker, master: Master, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+    service = MovingService(worker, master, owners)
+    return {
+        m.MoveVariables: service.move_variables,
+        m.ListVariables: service.list_variables,
+        m.HoldSteps: service.hold_steps,
+        m.ReleaseSteps: service.release_steps,
+        m.StoreVariables: service.store_variables,
+        m.SettleVariables: service.settle_variables,
+    }
+
+
+class MovingService:
+    """The answers of a task to the messages of moves."""
+
+    def __init__(self, worker: Worker, master: Master, owners: SessionOwners) -> None:
+        self.worker, self.master, self._owners = worker, master, owners
+
+    # ---- the task that has the variables ------------------------------------------------------
+
+    def move_variables(self, peer: Peer, request: m.MoveVariables, respond: Responder) -> None:
+        """Begins a move."""
+        wanted = {(str(container), str(name)): str(task) for container, name, task in request.variables}
+        for task, address in request.tasks:
+            if task not in self.master.addresses():
+                self.master.set_address(str(task), str(address))
+        try:
+            VariableMove(self, wanted, request.rest, request.patience_ms / 1000, respond).begin()
+        except errors.OpError as error:
+            respond(error)
+
+    def list_variables(self, peer: Peer, request: m.ListVariables, respond: Responder) -> None:
+        """Says what is here, and what must stay together."""
+        departures = self.worker.departures
+
+        def told(outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
+            groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
+            held = [[*key, state.extent()[1]] for key, state in departures.variables().items()]
+            others = tuple(departures.others())
+            wire = [group.to_wire() for group in groups]
+            respond(m.ListVariablesReply(held, wire, others, departures.forwarding().to_wire()))
+
+        fan_out(self.ask_masters(0, set(), False, 0.0, _GRACE_S), told)
+
+    def ask_masters(
+        self, move: int, keys: Iterable[VariableKey], whole: bool, lease_s: float, patience_s: float
+    ) -> dict[str, Ask]:
+        """How to ask each master that has a session here for a hold on its steps; `StepHolds.hold` has the arguments.
+
+        Raises:
+          UnavailableError: a master is not connected now.
+        """
+        task = self.worker.task
+        own = partial(self.master.holds.hold, move, task, list(keys), whole, lease_s, patience_s)
+        request = m.HoldSteps(
+            move, task, [list(key) for key in keys], whole, round(lease_s * 1000), round(patience_s * 1000)
+        )
+        limit_s = patience_s + _GRACE_S
+        others = {str(peer.identity): partial(_ask_master, peer, request, limit_s) for peer in self.masters()}
+        return {"": own, **others}
+
+    def masters(self) -> list[Peer]:
+        """The connections to the other tasks whose masters have sessions here.
+
+        Raises:
+          UnavailableError: one of them is not connected now.
+        """
+        found: dict[Any, Peer] = {}
+        for handle, session in list(self.worker.sessions.items()):
+            if handle in self.master.sessions or isinstance(session.resources, ResourceManager):
+                continue
+            peers = self._owners.peers_of(handle)
+            if not peers and (owner := self._owners.owner_of(handle)):
+                raise errors.UnavailableError.of(
+                    f"{owner} has a session on {self.worker.task}, and is not connected now."
+                )
+            for peer in peers[:1]:
+                found.setdefault(peer.identity, peer)
+        return list(found.values())
+
+    # ---- a master -----------------------------------------------------------------------------
+
+    def hold_steps(self, peer: Peer, request: m.HoldSteps, respond: Responder) -> None:
+        """Holds steps of this task's sessions."""
+
+        def held(outcome: Outcome[list[VariableGroup]]) -> None:
+            if isinstance(outcome, errors.OpError):
+                respond(outcome)
+            else:
+                respond(m.HoldStepsReply([group.to_wire() for group in outcome]))
+
+        keys = [(str(container), str(name)) for container, name in request.variables]
+        lease_s, patience_s = request.lease_ms / 1000, request.patience_ms / 1000
+        self.master.holds.hold(request.move, request.task, keys, request.whole, lease_s, patience_s, held)
+
+    def release_steps(self, peer: Peer, request: m.ReleaseSteps, respond: None) -> None:
+        """Ends a hold."""
+        self.master.holds.release(request.move, request.changed)
+
+    # ---- the task that gets the variables -----------------------------------------------------
+
+    def store_variables(self, peer: Peer, request: m.StoreVariables, respond: Responder) -> None:
+        """Takes in variables; copying them takes long."""
+        if not self.worker.threads.run_in_pool(self._store, request, respond):
+            respond(errors.shutting_down(self.worker.task))
+
+    def _store(self, request: m.StoreVariables, respond: Responder) -> None:
+        try:
+            values = iter(request.values)
+            for container, name, dtype, shape, has_value, text in request.variables:
+                static = None if shape is None else tuple(shape)
+                state = VariableState(name, dtype, static, container=container, message=text)
+                if has_value:
+                    value = next(values)
+                    check_room(value.shape, value.itemsize)
+                    state.assign(value, False)
+                self.worker.resources.stage(request.move, container, name, state)
+            respond(m.Acknowledged())
+        except errors.OpError as error:
+            respond(error)
+        except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the other task wait
+            respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
+
+    def settle_variables(self, peer: Peer, request: m.SettleVariables, respond: Responder) -> None:
+        """Lets steps use them, or drops them."""
+        self.worker.resources.unstage(request.move, request.keep)
+        respond(m.Acknowledged())
+
+
+def _ask_master(
+    peer: Peer, request: m.HoldSteps, timeout_s: float, answered: Callable[[Outcome[list[VariableGroup]]], None]
+) -> None:
+    def told(answer: Any) -> None:
+        if not isinstance(answer, errors.OpError):
+            answer = [
+                VariableGroup((), frozenset((str(c), str(n)) for c, n in keys), tuple(map(str, fixed)))
+                for keys, fixed in answer.groups
+            ]
+        answered(answer)
+
+    peer.call(request, told, timeout_s)
+
+
+class VariableMove:
+    """One attempt of a task to give variables away; see the module.
+
+    Args:
+      wanted: variable -> the task that is to have it.
+      rest: see `m.MoveVariables`.
+      patience_s: how long to wait for steps that run.
+
+    Raises:
+      OpError: it is refused.
+    """
+
+    def __init__(
+        self,
+        service: MovingService,
+        wanted: Mapping[VariableKey, str],
+        rest: str,
+        patience_s: float,
+        respond: Responder,
+    ) -> None:
+        self._service, self._worker, self._master = service, service.worker, service.master
+        self._wanted, self._rest, self._patience_s, self._respond = dict(wanted), rest, patience_s, respond
+        self._number = self._worker.process.randbits(62) | 1
+        self._held: dict[VariableState, Any] = {}
+        self._targets: dict[str, Peer] = {}
+        self._incarnations: dict[str, int] = {}
+        self._holders: list[Peer] = []
+        self._began = 0.0
+        self._has_moved = False
+        self._check()
+
+    def _check(self) -> None:
+        departures, own = self._worker.departures, self._worker.task
+        here = departures.variables()
+        if departures.gate is not None:
+            raise errors.UnavailableError.of(f"Other variables of {own} are moving.")
+        for key in self._wanted:
+            if key not in here:
+                there = departures.forwarding().moved.get(key)
+                where = f"; it is on {there.task}" if there is not None else ""
+                raise errors.NotFoundError.of(f"{own} has no variable {key[1]} (container {key[0]}){where}.")
+        for task in {*self._wanted.values(), *([self._rest] if self._rest else ())}:
+            if task == own or parse(task).job != parse(own).job:
+                raise errors.InvalidArgumentError.of(
+                    f"{own} gives variables to other tasks of its job only, not to {task}."
+                )
+            self._targets[task] = self._master.peer(task)
+        fixed = (
+            departures.others()
+            if self._rest
+            else [key[1] for key in self._wanted if type(here[key]) is not VariableState]
+        )
+        if fixed:
+            raise _cannot_move(own, fixed)
+
+    def begin(self) -> None:
+        """Holds the steps, and goes on when none runs."""
+        self._began = self._worker.now()
+        self._worker.departures.gate = []
+        self._hold()
+
+    def _hold(self) -> None:
+        try:
+            keys, whole = set(self._wanted), bool(self._rest)
+            self._holders = self._service.masters()
+            calls = self._service.ask_masters(self._number, keys, whole, _LEASE_S, self._patience_s)
+        except errors.OpError as error:
+            self._end(error)
+            return
+        FanOut(calls, self._quiet, until_error=True).begin()
+
+    def _quiet(self, outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
+        """No step runs that uses the variables: takes in what is colocated with them, and copies."""
+        try:
+            error = first_error(outcomes)
+            if error is not None:
+                raise error
+            groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
+            if self._complete(groups):
+                self._hold()  # further variables, whose steps run
+                return
+            self._copy()
+        except errors.OpError as failure:
+            self._end(failure)
+
+    def _complete(self, groups: Sequence[VariableGroup]) -> bool:
+        """Adds all that is colocated with a variable that moves; returns whether there was any."""
+        fixed = [name for group in groups if not group.keys.isdisjoint(self._wanted) for name in group.fixed]
+        if fixed:
+            raise _cannot_move(self._worker.task, fixed)
+        before = len(self._wanted)
+        for key, task in list(self._wanted.items()):
+            for other in closed_under([key], groups):
+                if self._wanted.setdefault(other, task) != task:
+                    text = (
+                        f"{key[1]} and {other[1]} are colocated, so they cannot go to {task} and {self._wanted[other]}."
+                    )
+                    raise errors.InvalidArgumentError.of(text)
+        return len(self._wanted) > before
+
+    # ---- the copies ---------------------------------------------------------------------------
+
+    def _copy(self) -> None:
+        here = self._worker.departures.variables()
+        states = {key: here[key] for key in self._wanted if key in here}
+        if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
+            raise _cannot_move(self._worker.task, fixed)
+        self._held = {state: state.held() for state in states.values()}
+        calls = {}
+        for task, peer in self._targets.items():
+            own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
+            calls[task] = partial(self._send, peer, list(self._messages(own)))
+        wait = FanOut(calls, self._copied, until_error=True)
+        wait.begin()
+        late = errors.DeadlineExceededError.of(f"The variables could not be copied within {_COPY_S:g} s.")
+        wait.limit(self._worker.reactor, _COPY_S, lambda: late)
+
+    def _messages(self, states: Sequence[tuple[VariableKey, VariableState]]) -> Iterable[m.StoreVariables]:
+        """Messages of about `_MESSAGE_BYTES` each, and at least one."""
+        rows: list[list[Any]] = []
+        values: list[Any] = []
+        size = 0
+        for (container, name), state in states:
+            value = self._held[state]
+            rows.append([
+                container, name, state.dtype, None if state.shape is None else list(state.shape), value is not None,
+                state.uninitialized_message,
+            ])  # fmt: skip
+            if value is not None:
+                values.append(value)
+                size += value.nbytes
+            if size >= _MESSAGE_BYTES:
+                yield m.StoreVariables(self._number, rows, tuple(values))
+                rows, values, size = [], [], 0
+        yield m.StoreVariables(self._number, rows, tuple(values))
+
+    def _send(self, peer: Peer, messages: list[m.StoreVariables], answered: Callable[[Any], None]) -> None:
+        """Sends one message after the other to a task, all of them to the same process."""
+
+        def stored(answer: Any) -> None:
+            self._incarnations.setdefault(peer.task, peer.incarnation)
+            if isinstance(answer, errors.OpError) or not messages:
+                answered(answer)
+            else:
+                peer.call(messages.pop(0), stored, incarnation=self._incarnations[peer.task])
+
+        peer.call(messages.pop(0), stored, _COPY_S, wait_for_ready=True)
+
+    def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        error = first_error(outcomes) or self._depart()
+        if error is not None:
+            self._end(error)
+            return
+        # The targets may be cut off at this very moment; the masters tell them then.
+        calls = {task: partial(self._settle, peer, True) for task, peer in self._targets.items()}
+        fan_out(calls, lambda settled: self._end(first_error(settled)))
+
+    def _depart(self) -> errors.OpError | None:
+        """The moment of the move."""
+        addresses = self._master.addresses()
+        places = {
+            key: NewPlace(task, addresses[task], self._incarnations[task], self._number)
+            for key, task in self._wanted.items()
+        }
+        texts = {state: places[key].text(key[1]) for key, state in self._worker.departures.variables().items()
+                 if state in self._held}  # fmt: skip
+        changed = move_away(self._held, texts)
+        self._held = {}
+        if changed:
+            names = ", ".join(sorted(state.name for state in changed)[:5])
+            return errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
+        self._has_moved = True
+        self._worker.resources.note_moved(places)
+        if self._rest:
+            rest = NewPlace(self._rest, addresses[self._rest], self._incarnations[self._rest], self._number)
+            self._worker.departures.rest = rest
+        return None
+
+    def _settle(self, peer: Peer, keep: bool, answered: Callable[[Any], None]) -> None:
+        incarnation = self._incarnations.get(peer.task)
+        peer.call(m.SettleVariables(self._number, keep), answered, _GRACE_S, incarnation, wait_for_ready=True)
+
+    def _end(self, error: errors.OpError | None) -> None:
+        """Lets everybody go on, and answers."""
+        self._held = {}
+        if not self._has_moved:
+            for task in self._incarnations:
+                self._settle(self._targets[task], False, lambda _: None)
+        self._master.holds.release(self._number, self._has_moved)
+        release = m.ReleaseSteps(self._number, self._has_moved)
+        for peer in self._holders:
+            peer.send(release)
+        departures = self._worker.departures
+        waiting, departures.gate = departures.gate, None
+        for admit in waiting or ():
+            admit()
+        if error is not None and not self._has_moved:
+            self._respond(error)
+            return
+        moved = [[*key, task] for key, task in sorted(self._wanted.items())]
+        self._respond(m.MoveVariablesReply(moved, round((self._worker.now() - self._began) * 1000)))
+
+
+def _cannot_move(task: str, what: Sequence[str]) -> errors.OpError:
+    shown = ", ".join(sorted(what)[:8]) + (f" and {len(what) - 8} more" if len(what) > 8 else "")
+    return errors.FailedPreconditionError.of(
+        f"{task} has state that cannot move: {shown}. Only variables move; queues, accumulators, tables, iterators and"
+        " the variables of devices that compile stay where they are."
+    )
