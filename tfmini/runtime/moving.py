@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _LEASE_S = 30.0  # for so long steps wait at most when this task dies in the middle
 _COPY_S = 20.0  # how long the new tasks may take; less than the lease
+_REACH_S = 10.0
 _MESSAGE_BYTES = 64 << 20
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
 
@@ -89,11 +90,7 @@ class MovingService:
     def ask_masters(
         self, move: int, keys: Iterable[VariableKey], whole: bool, lease_s: float, patience_s: float
     ) -> dict[str, Ask]:
-        """How to ask each master that has a session here for a hold on its steps; `StepHolds.hold` has the arguments.
-
-        Raises:
-          UnavailableError: a master is not connected now.
-        """
+        """How to ask each master that has a session here to hold its steps; `StepHolds.hold` has the arguments."""
         task = self.worker.task
         own = partial(self.master.holds.hold, move, task, list(keys), whole, lease_s, patience_s)
         request = m.HoldSteps(
@@ -106,19 +103,14 @@ class MovingService:
     def masters(self) -> list[Peer]:
         """The connections to the other tasks whose masters have sessions here.
 
-        Raises:
-          UnavailableError: one of them is not connected now.
+        One that is not connected now has probably died. If not, its steps that use what has moved fail with
+        AbortedError, as those fail that the loss of the connection has cut off.
         """
         found: dict[Any, Peer] = {}
         for handle, session in list(self.worker.sessions.items()):
             if handle in self.master.sessions or isinstance(session.resources, ResourceManager):
                 continue
-            peers = self._owners.peers_of(handle)
-            if not peers and (owner := self._owners.owner_of(handle)):
-                raise errors.UnavailableError.of(
-                    f"{owner} has a session on {self.worker.task}, and is not connected now."
-                )
-            for peer in peers[:1]:
+            for peer in self._owners.peers_of(handle)[:1]:
                 found.setdefault(peer.identity, peer)
         return list(found.values())
 
@@ -150,6 +142,8 @@ class MovingService:
 
     def _store(self, request: m.StoreVariables, respond: Responder) -> None:
         try:
+            if self.worker.departures.rest is not None:
+                raise errors.FailedPreconditionError.of(f"{self.worker.task} is drained, and takes no variables.")
             values = iter(request.values)
             for container, name, dtype, shape, has_value, text in request.variables:
                 static = None if shape is None else tuple(shape)
@@ -175,6 +169,9 @@ def _ask_master(
     peer: Peer, request: m.HoldSteps, timeout_s: float, answered: Callable[[Outcome[list[VariableGroup]]], None]
 ) -> None:
     def told(answer: Any) -> None:
+        if isinstance(answer, errors.UnavailableError):  # see `MovingService.masters`
+            answered([])
+            return
         if not isinstance(answer, errors.OpError):
             answer = [
                 VariableGroup((), frozenset((str(c), str(n)) for c, n in keys), tuple(map(str, fixed)))
@@ -183,6 +180,10 @@ def _ask_master(
         answered(answer)
 
     peer.call(request, told, timeout_s)
+
+
+def _ask_status(peer: Peer, answered: Callable[[Any], None]) -> None:
+    peer.call(m.GetStatus(), answered, _REACH_S, wait_for_ready=True)
 
 
 class VariableMove:
@@ -220,7 +221,7 @@ class VariableMove:
         departures, own = self._worker.departures, self._worker.task
         here = departures.variables()
         if departures.gate is not None:
-            raise errors.UnavailableError.of(f"Other variables of {own} are moving.")
+            raise errors.AbortedError.of(f"Other variables of {own} are moving.")
         for key in self._wanted:
             if key not in here:
                 there = departures.forwarding().moved.get(key)
@@ -242,19 +243,24 @@ class VariableMove:
 
     def begin(self) -> None:
         """Holds the steps, and goes on when none runs."""
-        self._began = self._worker.now()
         self._worker.departures.gate = []
+        calls = {task: partial(_ask_status, peer) for task, peer in self._targets.items()}
+        FanOut(calls, self._reached, until_error=True).begin()
+
+    def _reached(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        """The new tasks are there, so nobody waits for them from now on."""
+        error = first_error(outcomes)
+        if error is not None:
+            self._end(error)
+            return
+        self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
+        self._began = self._worker.now()
         self._hold()
 
     def _hold(self) -> None:
-        try:
-            keys, whole = set(self._wanted), bool(self._rest)
-            self._holders = self._service.masters()
-            calls = self._service.ask_masters(self._number, keys, whole, _LEASE_S, self._patience_s)
-        except errors.OpError as error:
-            self._end(error)
-            return
-        FanOut(calls, self._quiet, until_error=True).begin()
+        self._holders = self._service.masters()
+        asked = self._service.ask_masters(self._number, set(self._wanted), bool(self._rest), _LEASE_S, self._patience_s)
+        FanOut(asked, self._quiet, until_error=True).begin()
 
     def _quiet(self, outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
         """No step runs that uses the variables: takes in what is colocated with them, and copies."""
@@ -325,13 +331,12 @@ class VariableMove:
         """Sends one message after the other to a task, all of them to the same process."""
 
         def stored(answer: Any) -> None:
-            self._incarnations.setdefault(peer.task, peer.incarnation)
             if isinstance(answer, errors.OpError) or not messages:
                 answered(answer)
             else:
-                peer.call(messages.pop(0), stored, incarnation=self._incarnations[peer.task])
+                peer.call(messages.pop(0), stored, _COPY_S, self._incarnations[peer.task])
 
-        peer.call(messages.pop(0), stored, _COPY_S, wait_for_ready=True)
+        stored(None)
 
     def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes) or self._depart()

@@ -88,13 +88,14 @@ class VariableMover:
         self._tasks |= tasks
 
     def holdings(self, tasks: Iterable[str]) -> dict[str, Holding]:
-        """The variables of tasks.
+        """The variables of tasks, in their order.
 
         Raises:
           OpError: a task does not answer.
         """
         asked = {task: (self._peer(task), m.ListVariables()) for task in tasks}
-        return {task: _holding(task, answer) for task, answer in _answers(self._endpoint, asked, _ANSWER_S).items()}
+        answers = _answers(self._endpoint, asked, _ANSWER_S)
+        return {task: _holding(task, answers[task]) for task in asked}
 
     def move(self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0) -> Moved:
         """Moves variables, with all that is colocated with them.
@@ -185,8 +186,8 @@ def move_variables(target: str, places: Mapping[str, str], timeout_s: float = 60
     """Moves variables of a running cluster from task to task, while its sessions go on.
 
     No step begins that uses one of them while they move; those that run end first. What is colocated with a variable,
-    such as the slots of an optimizer, moves with it. Each session goes on without an error, with the variables where they
-    are then; one that is opened later finds them, too.
+    such as the slots of an optimizer, moves with it. Each session goes on without an error, with the variables where
+    they are then; one that is opened later finds them, too.
 
     Args:
       target: of any server of the cluster.

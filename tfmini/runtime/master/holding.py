@@ -30,8 +30,8 @@ class _Hold:
       timers: of the lease and of the patience.
     """
 
-    def __init__(self, move: int, uses: Callable[[Plan], bool], answered: OnHeld) -> None:
-        self.move, self.uses = move, uses
+    def __init__(self, move: int, task: str, uses: Callable[[Plan], bool], answered: OnHeld) -> None:
+        self.move, self.task, self.uses = move, task, uses
         self._answered, self._once = answered, Once()
         self.timers: list[Any] = []
 
@@ -89,11 +89,11 @@ class StepHolds:
             return
         before = self._hold
         if before is not None and before.move != move:
-            answered(errors.UnavailableError.of(f"Other variables are moving, and {self._task} holds steps for them."))
+            answered(errors.AbortedError.of(f"Other variables are moving, and {self._task} holds steps for them."))
             return
         if before is not None:
             before.stop()
-        hold = self._hold = _Hold(move, partial(plan_uses, task=task, keys=found, whole=whole), answered)
+        hold = self._hold = _Hold(move, task, partial(plan_uses, task=task, keys=found, whole=whole), answered)
         self._groups = groups
         for session in self._sessions():
             session.hold(hold.uses)
@@ -112,6 +112,12 @@ class StepHolds:
         hold = self._hold
         if hold is not None and not hold.is_quiet and not self._running():
             hold.answer(self._groups)
+
+    def task_lost(self, task: str) -> None:
+        """The task is gone that held the steps: nobody else would end the hold before its lease is over."""
+        hold = self._hold
+        if hold is not None and hold.task == task and task != self._task:
+            self.release(hold.move, True)
 
     def _running(self) -> list[Any]:
         return [step for session in self._sessions() for step in session.halted_steps()]

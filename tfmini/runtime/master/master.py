@@ -135,6 +135,7 @@ class Master(ClusterView):
         """A task can no longer be reached: steps may wait for tensors that it has sent."""
         for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
             step.task_lost(peer, why)
+        self.holds.task_lost(peer.task)
 
     def task_returned(self, peer: Peer) -> None:
         """A task has connected, perhaps another process than before."""

@@ -40,7 +40,7 @@ from tfmini.runtime.master.registration import (
 )
 from tfmini.runtime.master.step import OnDone, Step, StepCounts, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.worker.moved import NewPlace, VariablesMoved
+from tfmini.runtime.worker.moved import Forwarding, NewPlace, VariablesMoved
 from tfmini.text import printable
 
 _log = logging.getLogger("tfmini.runtime")
@@ -223,6 +223,8 @@ class MasterSession:
         self.counts = StepCounts()
         self._graph_lock = lock("session graph")  # guards the nodes and their placement
         self.followed: dict[str, int] = {}
+        self._told: dict[str, Forwarding] = {}  # what these tasks have told, the latest last
+        self._asked: dict[str, str] = {}  # the placement as if nothing had moved; kept from the first move on
         self._follows: collections.Counter[_PlanKey] = collections.Counter()  # of each plan that is being made
         self._had_plans = False
         self.on_halted_over: Callable[[], None] = lambda: None
@@ -315,12 +317,17 @@ class MasterSession:
             devices,
             default_device=self.cluster.default_device,
             soft_placement=self.options.allow_soft_placement,
-            assigned=self.placement,
+            assigned=self._asked or self.placement,
             hidden=[d.name for d in self.cluster.devices(()) if d not in devices] if filters else (),
         )
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
-        self.placement.update({name: d.device for name, d in new.items()})
+        chosen = {name: d.device for name, d in new.items()}
+        if self._told:
+            self._asked.update(chosen)
+            self._place_moved({**self.nodes, **nodes})
+        else:
+            self.placement.update(chosen)
 
     def _log_placement(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -433,14 +440,33 @@ class MasterSession:
                 f"{told.message} A session with a cluster of its own (ConfigProto.cluster_def) cannot follow them."
             )
         with self._graph_lock:
-            devices, places = relocated(self.nodes, self.placement, told.source, told.forwarding)
-            self.placement.update(devices)
-            for name, device in devices.items():
-                self.decisions[name] = Decision(device, (moved_from(told.source), *self.decisions[name].reasons[-1:]))
+            self._asked = self._asked or dict(self.placement)
+            self._told.pop(told.source, None)
+            self._told[told.source] = told.forwarding
+            places = self._place_moved(self.nodes)
         self.followed[told.source] = told.incarnation
         for new in places:
             if new.task not in self.cluster.addresses():
                 self.cluster.set_address(new.task, new.address)
+        return places
+
+    def _place_moved(self, nodes: Nodes) -> set[NewPlace]:
+        """Finds out where nodes are by what was told, from their places as if nothing had moved.
+
+        What was told later counts more. Where that is not right, a task will tell again.
+
+        Returns:
+          The places to which the latest telling leads.
+        """
+        placement, places = dict(self._asked), set[NewPlace]()
+        for source, forwarding in self._told.items():
+            devices, places = relocated(nodes, placement, source, forwarding)
+            placement |= devices
+            for name, device in devices.items():
+                if name in self.decisions:
+                    reasons = moved_from(source), *self.decisions[name].reasons[-1:]
+                    self.decisions[name] = Decision(device, reasons)
+        self.placement = placement
         return places
 
     def _settle(self, place: NewPlace, answered: Callable[[Outcome[Any]], None]) -> None:
