@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -281,14 +281,14 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(tf.global_variables_initializer())
             session.run(both)
-            stage, staged_names = cluster.server.worker.resources.stage, list[str]()
+            stage, staged_names = cluster.server.worker.resources.staged, list[str]()
 
-            def staged(move: int, container: str, name: str, state: object) -> None:
+            def staged(move: int, container: str, name: str, create: Callable[[], object]) -> object:
                 staged_names.append(name)
                 cluster.kill("ps", 0)
-                stage(move, container, name, state)
+                return stage(move, container, name, create)
 
-            monkeypatch.setattr(cluster.server.worker.resources, "stage", staged)
+            monkeypatch.setattr(cluster.server.worker.resources, "staged", staged)
             with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
                 tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
             with pytest.raises(tf.errors.UnavailableError):

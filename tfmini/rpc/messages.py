@@ -545,7 +545,8 @@ class ReleaseSteps(Message):
 class StoreVariables(Message):
     """Variables on their way to the receiver, which keeps them apart from those that steps use.
 
-    ``variables``: container, name, dtype, static shape, whether it has a value, and the text of the error without one.
+    ``variables``: container, name, dtype, static shape, the text of the error without a value, the shape of its value
+    or None without one, and the position of the first of its numbers that are here. What comes again replaces it.
     """
 
     move: int

@@ -2,7 +2,7 @@
 
 1. The masters of its sessions hold the steps that use the variables (`runtime.master.holding`), and say which others
    are colocated with them. Graphs that are to be registered here wait.
-2. The values are copied to the new tasks, where no step finds them yet (`ResourceManager.stage`).
+2. The values are copied to the new tasks, where no step finds them yet (`ResourceManager.staged`).
 3. **The move happens in one moment, here**: if no variable has been changed since it was copied, all of them become
    tombstones (`ops.variables.state.move_away`). Otherwise nothing has happened.
 4. The new tasks let steps use them. If this task cannot tell them, the masters do when they learn of the move.
@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.devices import parse
-from tfmini.memory import check_room
+from tfmini.locks import lock
 from tfmini.ops.variables.state import VariableState, move_away
 from tfmini.rpc import messages as m
 from tfmini.rpc.calls import Outcome
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _LEASE_S = 30.0  # for so long steps wait at most when this task dies in the middle
 _COPY_S = 20.0  # how long the new tasks may take; less than the lease
 _REACH_S = 10.0
-_MESSAGE_BYTES = 64 << 20
+_REHEARSAL_S = 120.0
+_MESSAGE_BYTES = 32 << 20
+_AT_ONCE = 2  # messages on their way to a task
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
 
 Ask = Callable[[Callable[[Outcome[list[VariableGroup]]], None]], Any]
@@ -145,19 +147,23 @@ class MovingService:
             if self.worker.departures.rest is not None:
                 raise errors.FailedPreconditionError.of(f"{self.worker.task} is drained, and takes no variables.")
             values = iter(request.values)
-            for container, name, dtype, shape, has_value, text in request.variables:
-                static = None if shape is None else tuple(shape)
-                state = VariableState(name, dtype, static, container=container, message=text)
-                if has_value:
-                    value = next(values)
-                    check_room(value.shape, value.itemsize)
-                    state.assign(value, False)
-                self.worker.resources.stage(request.move, container, name, state)
+            for row in request.variables:
+                self._take_in(request.move, row, values)
             respond(m.Acknowledged())
         except errors.OpError as error:
             respond(error)
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the other task wait
             respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
+
+    def _take_in(self, move: int, row: Sequence[Any], values: Iterator[Any]) -> None:
+        container, name, dtype, static, text, shape, start = row
+        static = None if static is None else tuple(static)
+        make = partial(VariableState, name, dtype, static, container=container, message=text)
+        state = self.worker.resources.staged(move, container, name, make)
+        if shape is None:
+            state.clear()
+        else:
+            state.fill(tuple(shape), start, next(values))
 
     def settle_variables(self, peer: Peer, request: m.SettleVariables, respond: Responder) -> None:
         """Lets steps use them, or drops them."""
@@ -254,8 +260,7 @@ class VariableMove:
             self._end(error)
             return
         self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
-        self._began = self._worker.now()
-        self._hold()
+        self._rehearse()
 
     def _hold(self) -> None:
         self._holders = self._service.masters()
@@ -293,50 +298,88 @@ class VariableMove:
 
     # ---- the copies ---------------------------------------------------------------------------
 
+    def _rehearse(self) -> None:
+        """Copies while steps run, so that the copies that count find their memory: new memory is slow to get."""
+        here = self._worker.departures.variables()
+        states = {key: here[key] for key in self._wanted if key in here}
+        self._send_all(states, VariableState.held, _REHEARSAL_S, self._rehearsed)
+
+    def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        error = first_error(outcomes)
+        if error is not None:
+            self._end(error)
+            return
+        self._began = self._worker.now()
+        self._hold()
+
     def _copy(self) -> None:
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
         if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
             raise _cannot_move(self._worker.task, fixed)
         self._held = {state: state.held() for state in states.values()}
+        self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+
+    def _send_all(
+        self, states: Mapping[VariableKey, VariableState], value_of: Callable[[VariableState], Any], limit_s: float,
+        done: Callable[[dict[str, Outcome[Any]]], None],
+    ) -> None:  # fmt: skip
+        """Sends variables to their new tasks; each of these gets at least one message."""
         calls = {}
         for task, peer in self._targets.items():
             own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
-            calls[task] = partial(self._send, peer, list(self._messages(own)))
-        wait = FanOut(calls, self._copied, until_error=True)
+            calls[task] = partial(self._send, peer, self._messages(own, value_of))
+        wait = FanOut(calls, done, until_error=True)
+        late = errors.DeadlineExceededError.of(f"The variables could not be copied within {limit_s:g} s.")
         wait.begin()
-        late = errors.DeadlineExceededError.of(f"The variables could not be copied within {_COPY_S:g} s.")
-        wait.limit(self._worker.reactor, _COPY_S, lambda: late)
+        wait.limit(self._worker.reactor, limit_s, lambda: late)
 
-    def _messages(self, states: Sequence[tuple[VariableKey, VariableState]]) -> Iterable[m.StoreVariables]:
-        """Messages of about `_MESSAGE_BYTES` each, and at least one."""
+    def _messages(
+        self, states: Sequence[tuple[VariableKey, VariableState]], value_of: Callable[[VariableState], Any]
+    ) -> Iterator[m.StoreVariables]:
+        """Messages of about `_MESSAGE_BYTES` each; a large value is cut into several."""
         rows: list[list[Any]] = []
         values: list[Any] = []
         size = 0
         for (container, name), state in states:
-            value = self._held[state]
-            rows.append([
-                container, name, state.dtype, None if state.shape is None else list(state.shape), value is not None,
-                state.uninitialized_message,
-            ])  # fmt: skip
-            if value is not None:
-                values.append(value)
-                size += value.nbytes
-            if size >= _MESSAGE_BYTES:
-                yield m.StoreVariables(self._number, rows, tuple(values))
-                rows, values, size = [], [], 0
+            value = value_of(state)
+            static = None if state.shape is None else list(state.shape)
+            row = [container, name, state.dtype, static, state.uninitialized_message]
+            if value is None:
+                rows.append([*row, None, 0])
+                continue
+            flat = value.reshape(-1)
+            step = max(1, _MESSAGE_BYTES // value.itemsize)
+            for start in range(0, max(1, flat.size), step):
+                part = flat[start : start + step]
+                rows.append([*row, list(value.shape), start])
+                values.append(part)
+                size += part.nbytes
+                if size >= _MESSAGE_BYTES:
+                    yield m.StoreVariables(self._number, rows, tuple(values))
+                    rows, values, size = [], [], 0
         yield m.StoreVariables(self._number, rows, tuple(values))
 
-    def _send(self, peer: Peer, messages: list[m.StoreVariables], answered: Callable[[Any], None]) -> None:
-        """Sends one message after the other to a task, all of them to the same process."""
+    def _send(self, peer: Peer, messages: Iterator[m.StoreVariables], answered: Callable[[Any], None]) -> None:
+        """Sends messages to a task, two at a time: it takes in one while this task copies another."""
+        turn, under_way = lock("moving"), _AT_ONCE
+        failure: errors.OpError | None = None
 
         def stored(answer: Any) -> None:
-            if isinstance(answer, errors.OpError) or not messages:
-                answered(answer)
-            else:
-                peer.call(messages.pop(0), stored, _COPY_S, self._incarnations[peer.task])
+            nonlocal under_way, failure
+            with turn:
+                if isinstance(answer, errors.OpError):
+                    failure = failure or answer
+                message = None if failure is not None else next(messages, None)
+                under_way -= message is None
+                is_last = message is None and not under_way
+            if is_last:
+                answered(failure)
+            elif message is not None:
+                peer.call(message, stored, _COPY_S, self._incarnations[peer.task])
 
-        stored(None)
+        for _ in range(_AT_ONCE):
+            stored(None)
 
     def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes) or self._depart()

@@ -92,10 +92,11 @@ class ResourceManager:
 
     # ---- variables that move --------------------------------------------------------------
 
-    def stage(self, move: int, container: str, name: str, state: Any) -> None:
-        """Keeps a variable that comes from another task, where no step finds it yet."""
+    def staged(self, move: int, container: str, name: str, create: Callable[[], T]) -> T:
+        """A variable that comes from another task, where no step finds it yet; it is made when it comes first."""
         with self._lock:
-            self._staged.setdefault(move, {})[self._container(container), name] = state
+            found: T = self._staged.setdefault(move, {}).setdefault((self._container(container), name), create())
+            return found
 
     def unstage(self, move: int, keep: bool) -> None:
         """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""

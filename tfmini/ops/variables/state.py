@@ -25,6 +25,7 @@ from tfmini.graph.device_types import type_of
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.prune import traverse
+from tfmini.memory import check_room
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
@@ -152,6 +153,19 @@ class VariableState:
         """Makes the variable uninitialised."""
         with self.lock:
             self._value = None
+
+    def fill(self, shape: tuple[int, ...], start: int, part: Array) -> None:
+        """Writes a part of a value that no step can see yet.
+
+        Args:
+          shape: of the whole value.
+          part: the numbers from that position on, flat.
+        """
+        with self.lock:
+            if self._value is None or self._value.shape != shape:
+                check_room(shape, self.dtype.numpy.itemsize)
+                self._value = np.empty(shape, self.dtype.numpy)
+            self._value.reshape(-1)[start : start + part.size] = part.reshape(-1)
 
     def held(self) -> Any:
         """The array of the value, None without one. As long as the caller has it, each update makes another array."""
