@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,6 +13,7 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import Peer
+from tfmini.runtime.client.moving import VariableMover
 from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -256,6 +257,36 @@ def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
             fresh.run(add)
 
 
+def test_a_copy_that_a_restart_has_cut_off_replaces_nothing() -> None:
+    with ProcessCluster(ps=3, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add, target = tf.assign_add(v, 1), cluster.target("worker", 0)
+        with tf.Session(target) as session:
+            session.run(v.initializer)
+            session.run(add)
+            tf.move_variables(target, {"v": PS[1]})
+            session.run(add)
+        cluster.kill("ps", 0)  # with the only trace of where v is
+        cluster.start_task("ps", 0)
+        with tf.Session(target) as fresh:
+            fresh.run(v.initializer)
+            # Two tasks have a variable of that name, and both would have to give it away.
+            assert tf.move_variables(target, {"v": PS[2]}) == {"v": PS[2]}
+            assert fresh.run(add) == 1
+            assert cluster_variables(target) == {"v": [PS[2]]}
+
+
+def cluster_variables(target: str) -> dict[str, list[str]]:
+    """Name of each variable -> the tasks that have one."""
+    found: dict[str, list[str]] = {}
+    mover = VariableMover.at(target)
+    for task, holding in mover.holdings(task for task in mover.tasks() if "ps" in task).items():
+        for _, name in holding.sizes:
+            found.setdefault(name, []).append(task)
+    return found
+
+
 def test_a_worker_that_dies_while_its_steps_are_held_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     with ProcessCluster(ps=2, workers=2, local=("ps", 0)) as cluster:
         with tf.device("/job:ps/task:0"):
@@ -283,10 +314,10 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
             session.run(both)
             stage, staged_names = cluster.server.worker.resources.staged, list[str]()
 
-            def staged(move: int, container: str, name: str, create: Callable[[], object]) -> object:
+            def staged(move: int, container: str, name: str, *rest: object) -> object:
                 staged_names.append(name)
                 cluster.kill("ps", 0)
-                return stage(move, container, name, create)
+                return stage(move, container, name, *rest)
 
             monkeypatch.setattr(cluster.server.worker.resources, "staged", staged)
             with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):

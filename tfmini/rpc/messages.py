@@ -546,7 +546,8 @@ class StoreVariables(Message):
     """Variables on their way to the receiver, which keeps them apart from those that steps use.
 
     ``variables``: container, name, dtype, static shape, the text of the error without a value, the shape of its value
-    or None without one, and the position of the first of its numbers that are here. What comes again replaces it.
+    or None without one, the position of the first of its numbers that are here, and the tasks (with incarnations) that
+    it has come from. What comes again replaces it.
     """
 
     move: int

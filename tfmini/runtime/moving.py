@@ -139,15 +139,15 @@ class MovingService:
 
     def store_variables(self, peer: Peer, request: m.StoreVariables, respond: Responder) -> None:
         """Takes in variables; copying them takes long."""
-        if not self.worker.threads.run_in_pool(self._store, request, respond):
+        if not self.worker.threads.run_in_pool(self._store, peer, request, respond):
             respond(errors.shutting_down(self.worker.task))
 
-    def _store(self, request: m.StoreVariables, respond: Responder) -> None:
+    def _store(self, peer: Peer, request: m.StoreVariables, respond: Responder) -> None:
         try:
-            if self.worker.departures.rest is not None:
-                raise errors.FailedPreconditionError.of(f"{self.worker.task} is drained, and takes no variables.")
             values = iter(request.values)
             for row in request.variables:
+                key = str(row[0]), str(row[1])
+                self.worker.departures.check_room_for(key, peer.task, peer.incarnation)
                 self._take_in(request.move, row, values)
             respond(m.Acknowledged())
         except errors.OpError as error:
@@ -156,10 +156,11 @@ class MovingService:
             respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
 
     def _take_in(self, move: int, row: Sequence[Any], values: Iterator[Any]) -> None:
-        container, name, dtype, static, text, shape, start = row
+        container, name, dtype, static, text, shape, start, origins = row
         static = None if static is None else tuple(static)
         make = partial(VariableState, name, dtype, static, container=container, message=text)
-        state = self.worker.resources.staged(move, container, name, make)
+        chain = tuple((str(task), int(incarnation)) for task, incarnation in origins)
+        state = self.worker.resources.staged(move, container, name, make, chain)
         if shape is None:
             state.clear()
         else:
@@ -188,8 +189,8 @@ def _ask_master(
     peer.call(request, told, timeout_s)
 
 
-def _ask_status(peer: Peer, answered: Callable[[Any], None]) -> None:
-    peer.call(m.GetStatus(), answered, _REACH_S, wait_for_ready=True)
+def _ask_status(peer: Peer, is_needed: bool, answered: Callable[[Any], None]) -> None:
+    peer.call(m.GetStatus(), answered, _REACH_S if is_needed else _GRACE_S, wait_for_ready=is_needed)
 
 
 class VariableMove:
@@ -250,15 +251,26 @@ class VariableMove:
     def begin(self) -> None:
         """Holds the steps, and goes on when none runs."""
         self._worker.departures.gate = []
-        calls = {task: partial(_ask_status, peer) for task, peer in self._targets.items()}
-        FanOut(calls, self._reached, until_error=True).begin()
+        resources, own = self._worker.resources, self._worker.task
+        origins = {task for key in self._wanted for task, _ in resources.origins.get(key, ())} - {own}
+        asked = {task: self._master.peer(task) for task in origins if task in self._master.addresses()}
+        calls = {
+            task: partial(_ask_status, peer, task in self._targets) for task, peer in (asked | self._targets).items()
+        }
+        fan_out(calls, self._reached)
 
     def _reached(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
-        """The new tasks are there, so nobody waits for them from now on."""
-        error = first_error(outcomes)
+        """The new tasks are there, so nobody waits for them from now on. What nobody can find here does not move."""
+        error = first_error({task: outcomes[task] for task in self._targets})
         if error is not None:
             self._end(error)
             return
+        known = {
+            task: answer.incarnation for task, answer in outcomes.items() if not isinstance(answer, errors.OpError)
+        }
+        for key in list(self._wanted):
+            if self._worker.departures.forsake(key, known):
+                del self._wanted[key]
         self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
         self._rehearse()
 
@@ -345,14 +357,16 @@ class VariableMove:
             value = value_of(state)
             static = None if state.shape is None else list(state.shape)
             row = [container, name, state.dtype, static, state.uninitialized_message]
+            origins = self._worker.departures.origins_on((container, name), self._wanted[container, name])
+            chain = [list(origin) for origin in origins]
             if value is None:
-                rows.append([*row, None, 0])
+                rows.append([*row, None, 0, chain])
                 continue
             flat = value.reshape(-1)
             step = max(1, _MESSAGE_BYTES // value.itemsize)
             for start in range(0, max(1, flat.size), step):
                 part = flat[start : start + step]
-                rows.append([*row, list(value.shape), start])
+                rows.append([*row, list(value.shape), start, chain])
                 values.append(part)
                 size += part.nbytes
                 if size >= _MESSAGE_BYTES:

@@ -17,6 +17,8 @@ from tfmini.rpc.waiter import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str]
+Origins = tuple[tuple[str, int], ...]
+"""Tasks with their incarnations."""
 
 
 class ResourceManager:
@@ -27,6 +29,7 @@ class ResourceManager:
 
     Attributes:
       moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.moved` fills it.
+      origins: of variables that have come from other tasks: those tasks, with their incarnations, the first one first.
     """
 
     session = ""
@@ -35,7 +38,8 @@ class ResourceManager:
         self.default_container = default_container
         self.generation = 0
         self.moved: dict[_Key, Any] = {}
-        self._staged: dict[int, dict[_Key, Any]] = {}
+        self.origins: dict[_Key, Origins] = {}
+        self._staged: dict[int, dict[_Key, tuple[Any, Origins]]] = {}
         self._containers: dict[str, dict[_Key, Any]] = {}
         self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
 
@@ -92,25 +96,28 @@ class ResourceManager:
 
     # ---- variables that move --------------------------------------------------------------
 
-    def staged(self, move: int, container: str, name: str, create: Callable[[], T]) -> T:
+    def staged(self, move: int, container: str, name: str, create: Callable[[], T], origins: Origins = ()) -> T:
         """A variable that comes from another task, where no step finds it yet; it is made when it comes first."""
         with self._lock:
-            found: T = self._staged.setdefault(move, {}).setdefault((self._container(container), name), create())
+            found: T = self._staged.setdefault(move, {}).setdefault((container, name), (create(), origins))[0]
             return found
 
     def unstage(self, move: int, keep: bool) -> None:
         """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""
         with self._lock:
             staged = self._staged.pop(move, {})
-            for (container, name), state in staged.items() if keep else ():
+            for (container, name), (state, origins) in staged.items() if keep else ():
                 self._containers.setdefault(container, {})["variable", name] = state
                 self.moved.pop((container, name), None)
+                self.origins[container, name] = origins
             self.generation += bool(staged)
 
     def note_moved(self, places: Mapping[_Key, Any]) -> None:
         """Notes where variables are from now on. Their states stay, to tell who still has them."""
         with self._lock:
             self.moved |= places
+            for key in places:
+                self.origins.pop(key, None)
             self.generation += 1
 
     def for_session(self, session: str) -> SessionResources:

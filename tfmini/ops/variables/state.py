@@ -167,6 +167,11 @@ class VariableState:
                 self._value = np.empty(shape, self.dtype.numpy)
             self._value.reshape(-1)[start : start + part.size] = part.reshape(-1)
 
+    def give_up(self, text: str) -> None:
+        """Drops the value for good: whoever still has the variable gets AbortedError with this text."""
+        with self.lock:
+            self._value, self.moved = None, text
+
     def held(self) -> Any:
         """The array of the value, None without one. As long as the caller has it, each update makes another array."""
         with self.lock:

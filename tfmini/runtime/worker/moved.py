@@ -15,7 +15,7 @@ from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.ops.variables.state import VariableState
-from tfmini.runtime.resources import ResourceManager
+from tfmini.runtime.resources import Origins, ResourceManager
 
 VariableKey = tuple[str, str]
 """Container and name of a variable on its task."""
@@ -156,6 +156,46 @@ class Departures:
             for container, kind, name, state in self._resources.contents()
             if kind == "variable" and not state.moved
         }
+
+    def origins_on(self, key: VariableKey, target: str) -> Origins:
+        """The tasks that a variable will depend on when it has gone from here to another task.
+
+        A graph asks the first one of them, which tells of the second, and so on. One that gets back what it has had
+        before is asked itself.
+        """
+        chain = (*self._resources.origins.get(key, ()), (self._task, self._incarnation))
+        at = next((i for i, (task, _) in enumerate(chain) if task == target), len(chain))
+        return chain[:at]
+
+    def forsake(self, key: VariableKey, known: Mapping[str, int]) -> bool:
+        """Drops a variable whose origin has been restarted, so that no session can find it here; whether it was one.
+
+        Args:
+          known: task -> its incarnation now.
+        """
+        gone = [task for task, then in self._resources.origins.get(key, ()) if known.get(task, then) != then]
+        state = self.variables().get(key)
+        if not gone or state is None:
+            return False
+        state.give_up(f"The variable {key[1]} is lost, as {gone[0]}, from which it came, was restarted.")
+        self._resources.origins.pop(key, None)
+        self._resources.delete(key[0], "variable", key[1])
+        return True
+
+    def check_room_for(self, key: VariableKey, sender: str, incarnation: int) -> None:
+        """Refuses a variable that is here already, unless it came from an earlier incarnation of the sender.
+
+        Raises:
+          FailedPreconditionError: it is.
+        """
+        if self.rest is not None:
+            raise errors.FailedPreconditionError.of(f"{self._task} is drained, and takes no variables.")
+        state = self.variables().get(key)
+        if state is None or not state.is_initialized or self.forsake(key, {sender: incarnation}):
+            return
+        raise errors.FailedPreconditionError.of(
+            f"{self._task} has another variable {key[1]}, which the one of {sender} would replace."
+        )
 
     def others(self) -> list[str]:
         """What else is here and cannot move, such as ``queue input``."""
