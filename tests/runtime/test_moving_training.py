@@ -45,48 +45,44 @@ def test_a_monitored_session_saves_and_restores_what_has_moved(tmp_path: Path) -
 
 
 def test_synchronous_replicas_lose_no_update_while_their_variables_move() -> None:
-    rounds = 40
+    rounds, found, seen = 60, list[tuple[int, float]](), [0, 0]
     with ProcessCluster(ps=2, workers=2) as cluster:
-        with tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):
-            step = tf.train.get_or_create_global_step()
-            w = tf.get_variable("w", [4], initializer=tf.zeros_initializer())
-            optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 2)
-            train = optimizer.minimize(-tf.reduce_sum(w), global_step=step)
-        found: list[np.ndarray] = []
-        graph, seen = tf.get_default_graph(), [0, 0]
 
         def work(index: int) -> None:
-            with graph.as_default():
+            with tf.Graph().as_default(), tf.device(tf.train.replica_device_setter(cluster=cluster.spec)):
+                step = tf.train.get_or_create_global_step()
+                w = tf.get_variable("w", [4], initializer=tf.zeros_initializer())
+                optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(1.0), 2)
+                train = optimizer.minimize(-tf.reduce_sum(w), global_step=step)
+                first = w[0]
                 hooks = [optimizer.make_session_run_hook(index == 0), tf.train.StopAtStepHook(rounds)]
                 with tf.train.MonitoredTrainingSession(
                     cluster.target("worker", index), index == 0, hooks=hooks, save_summaries_steps=None
                 ) as session:
                     while not session.should_stop():
-                        found.append(session.run([train, step, w])[1:])
+                        session.run(train)
                         seen[index] += 1
+                        if index == 0 and not session.should_stop():
+                            found.append(tuple(float(x) for x in session.run([step, first])))
 
-        hooks = [threading.Thread(target=work, args=(index,)) for index in range(2)]
-        for thread in hooks:
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+        for thread in threads:
             thread.start()
         poll(lambda: seen[0] > 3, "training")
-        place = [next(i for i in range(2) if w.device == f"/job:ps/task:{i}")]
-        for _ in range(4):
-            place.append(1 - place[-1])
-            tf.move_variables(cluster.target("worker", 0), {"w": PS[place[-1]]})
-        for thread in hooks:
+        for place in (0, 1, 0):
+            tf.move_variables(cluster.target("worker", 0), {"w": PS[place]})
+        assert seen[0] < rounds
+        for thread in threads:
             thread.join()
-        # An update of two gradients of one each, for each step: none was lost, and none made twice.
-        for at, value in found:
-            assert float(value[0]) in (at - 1, at, at + 1)
-        with tf.Session(cluster.target("worker", 1)) as session:
-            at, value = session.run([step, w])
-            np.testing.assert_array_equal(value, [at] * 4)
+        # Each step is one update by the mean of two gradients of one: none was lost, and none made twice.
+        assert found and all(abs(at - value) <= 1 for at, value in found)
+        assert found[-1][1] >= rounds - 3
 
 
 def test_a_store_goes_on_while_its_arrays_move() -> None:
     with ProcessCluster(ps=2, workers=1) as cluster:
         target = cluster.target("worker", 0)
-        store = tf.ParameterStore(target, optimizer=tf.train.MomentumOptimizer(1.0, 0.0), ps=2)
+        store = tf.ParameterStore(target, tf.train.MomentumOptimizer(1.0, 0.0))
         with store:
             for name in ("a", "b", "c"):
                 store.declare(name, (8,), np.float32, np.zeros(8, np.float32))
