@@ -185,11 +185,7 @@ class ClusterRun:
         return next(each.text for each in instructions if isinstance(each, PrintNote))
 
     def add_ps(self, more: int) -> str:
-        """Lets ps join the run; returns what is done. Only they see themselves in the cluster: no graph places on them.
-
-        Raises:
-          ScaleError: that is impossible.
-        """
+        """Lets ps join the run, as `scale`. Only they see themselves in the cluster: no graph places anything on them."""
         if type(more) is not int or not self._started or not self.engine.adds_tasks:
             raise ScaleError("its tasks have no places yet, or its engine cannot start tasks later.")
         instructions = self.supervision.add_services(more)
@@ -241,9 +237,7 @@ class ClusterRun:
     def _spec(self, seen_by: TaskId | None = None) -> ClusterSpec:
         """The cluster of all tasks that are there or have been: a task that left keeps its number.
 
-        Args:
-          seen_by: without the ps that have joined, unless it is one of them. All tasks that build a graph must
-            spread its variables over the same ps, whenever they start.
+        Only those among ``seen_by`` see the ps that have joined: all graphs must spread variables over the same ps.
         """
         hidden = self._late_ps if seen_by is not None and seen_by not in self._late_ps else ()
         jobs: dict[str, dict[int, str]] = {}

@@ -28,16 +28,16 @@ _LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
-class Unit:
+class VariableUnit:
     """Variables that move together. ``size``: in bytes."""
 
     keys: tuple[VariableKey, ...]
     size: int
 
 
-def units_of(holding: Holding) -> list[Unit]:
+def units_of(holding: Holding) -> list[VariableUnit]:
     """What a task can give away, the largest first."""
-    left, found = dict(holding.sizes), list[Unit]()
+    left, found = dict(holding.sizes), list[VariableUnit]()
     for key in sorted(holding.sizes):
         if key not in left:
             continue
@@ -48,7 +48,7 @@ def units_of(holding: Holding) -> list[Unit]:
         here = tuple(sorted(each for each in keys if each in left))
         size = sum(left.pop(each) for each in here)
         if keys.isdisjoint(holding.fixed):
-            found.append(Unit(here, size))
+            found.append(VariableUnit(here, size))
     return sorted(found, key=lambda unit: (-unit.size, unit.keys))
 
 

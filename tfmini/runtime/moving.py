@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.devices import parse
-from tfmini.locks import lock
+from tfmini.locks import Guarded
 from tfmini.ops.variables.state import VariableState, move_away
 from tfmini.rpc import messages as m
 from tfmini.rpc.calls import Outcome
@@ -187,6 +187,22 @@ def _ask_master(
         answered(answer)
 
     peer.call(request, told, timeout_s)
+
+
+class _Outbox:
+    """The messages to a task that have not left. Pure, but for the locks of the variables whose values it takes."""
+
+    def __init__(self, messages: Iterator[m.StoreVariables]) -> None:
+        self._messages, self._under_way = messages, _AT_ONCE
+        self.failure: errors.OpError | None = None
+
+    def answered(self, answer: Any) -> tuple[m.StoreVariables | None, bool]:
+        """A message was answered, or (None) the first ones are to leave: returns the next one, or whether all is over."""
+        if isinstance(answer, errors.OpError):
+            self.failure = self.failure or answer
+        message = None if self.failure is not None else next(self._messages, None)
+        self._under_way -= message is None
+        return message, not self._under_way
 
 
 def _ask_status(peer: Peer, is_needed: bool, answered: Callable[[Any], None]) -> None:
@@ -376,21 +392,14 @@ class VariableMove:
 
     def _send(self, peer: Peer, messages: Iterator[m.StoreVariables], answered: Callable[[Any], None]) -> None:
         """Sends messages to a task, two at a time: it takes in one while this task copies another."""
-        turn, under_way = lock("moving"), _AT_ONCE
-        failure: errors.OpError | None = None
+        outbox = Guarded("moving", _Outbox(messages))
 
         def stored(answer: Any) -> None:
-            nonlocal under_way, failure
-            with turn:
-                if isinstance(answer, errors.OpError):
-                    failure = failure or answer
-                message = None if failure is not None else next(messages, None)
-                under_way -= message is None
-                is_last = message is None and not under_way
-            if is_last:
-                answered(failure)
-            elif message is not None:
+            message, is_over = outbox(_Outbox.answered, answer)
+            if message is not None:
                 peer.call(message, stored, _COPY_S, self._incarnations[peer.task])
+            elif is_over:
+                answered(outbox.state.failure)
 
         for _ in range(_AT_ONCE):
             stored(None)

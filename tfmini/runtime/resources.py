@@ -81,8 +81,6 @@ class ResourceManager:
     def clear(self, containers: Iterable[str]) -> None:
         """Drops whole containers (`Session.reset`); none given: the default one."""
         wanted = [self._container(container) for container in list(containers) or [self.default_container]]
-        with self._lock:
-            self.moved = {key: place for key, place in self.moved.items() if key[0] not in wanted}
         _forget(self._take((), wanted))
 
     def _take(self, keys: Iterable[tuple[str, _Key]], containers: Iterable[str] = ()) -> list[Any]:
@@ -91,6 +89,7 @@ class ResourceManager:
             found = [self._containers.get(where, {}).pop(key, None) for where, key in keys]
             for container in containers:
                 found += self._containers.pop(container, {}).values()
+                self.moved = {key: place for key, place in self.moved.items() if key[0] != container}
             self.generation += 1
         return [resource for resource in found if resource is not None]
 

@@ -267,8 +267,7 @@ class Step:
 
     def replan(self, plan: Plan) -> bool:
         """Goes on with another plan; only before the step has begun. False if it is over."""
-        with self._state.lock:
-            is_open = self._state.state.replan(plan)
+        is_open = self._state(StepState.replan, plan)
         if is_open:
             self.plan, self._is_held = plan, False
         return is_open
