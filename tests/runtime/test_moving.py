@@ -325,4 +325,4 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
             with pytest.raises(tf.errors.UnavailableError):
                 session.run(both)
             assert staged_names == ["v"]
-            assert session.run(w) == 1
+            assert session.run(w) in (1, 2)  # the step that failed may have made its part here

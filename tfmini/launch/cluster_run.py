@@ -185,7 +185,7 @@ class ClusterRun:
         return next(each.text for each in instructions if isinstance(each, PrintNote))
 
     def add_ps(self, more: int) -> str:
-        """Lets ps join the run, as `scale`. Only they see themselves in the cluster: no graph places anything on them."""
+        """Lets ps join the run, as `scale`. Only they see themselves in the cluster: no graph places on them."""
         if type(more) is not int or not self._started or not self.engine.adds_tasks:
             raise ScaleError("its tasks have no places yet, or its engine cannot start tasks later.")
         instructions = self.supervision.add_services(more)

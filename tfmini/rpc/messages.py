@@ -474,19 +474,14 @@ class LostTensors(Message):
 
 @message(kind=43, direction=MASTER, is_reply=True)
 class MoveVariablesReply(Message):
-    """``moved``: container, name and task of each variable that has moved. ``held_ms``: how long steps had to wait."""
-
     moved: Structure
     held_ms: int
 
 
 @message(kind=42, direction=MASTER, reply=MoveVariablesReply, retry=Retry.NEVER)
 class MoveVariables(Message):
-    """Asks a task to give variables to others, with all that is colocated with them, in ``patience_ms``.
-
-    ``variables``: container, name and task of each; ``tasks``: the addresses of these tasks. ``rest``: "", or the task
-    drains: this one gets whatever else names the drained task.
-    """
+    """Asks a task to give variables (container, name, new task) away. ``tasks``: the addresses of these tasks.
+    ``rest``: "", or the receiver drains, and this task gets what else names it. The answer: how long steps waited."""
 
     variables: Structure
     tasks: Structure
@@ -496,8 +491,7 @@ class MoveVariables(Message):
 
 @message(kind=45, direction=MASTER, is_reply=True)
 class ListVariablesReply(Message):
-    """``variables``: container, name and bytes of each. ``groups``: those that must stay together, each with the names
-    of what keeps it here. ``others``: what cannot move. ``forwarding``: a `Forwarding`."""
+    """``groups``: what stays together, and what keeps it there. ``others``: what cannot move."""
 
     variables: Structure
     groups: Structure
@@ -507,23 +501,18 @@ class ListVariablesReply(Message):
 
 @message(kind=44, direction=MASTER, reply=ListVariablesReply, retry=Retry.SAFE)
 class ListVariables(Message):
-    """Asks a task for its variables."""
+    pass
 
 
 @message(kind=73, direction=PEER, is_reply=True)
 class HoldStepsReply(Message):
-    """The steps are held, and none runs. ``groups``: as in `ListVariablesReply`, of the master's own graphs."""
-
     groups: Structure
 
 
 @message(kind=72, direction=PEER, reply=HoldStepsReply, retry=Retry.NEVER)
 class HoldSteps(Message):
-    """Asks a master not to begin steps that use these variables (container, name) of ``task`` for ``lease_ms``.
-
-    It answers when none runs, or after ``patience_ms`` with an error. ``whole``: hold all steps that use the task.
-    ``lease_ms`` 0: hold nothing.
-    """
+    """Asks a master to begin no step that uses these variables of ``task`` (``whole``: the task) for ``lease_ms`` (0:
+    to hold nothing). It answers when none runs, or after ``patience_ms`` with an error. `ReleaseSteps` ends it."""
 
     move: int
     task: str
@@ -535,20 +524,14 @@ class HoldSteps(Message):
 
 @message(kind=74, direction=PEER)
 class ReleaseSteps(Message):
-    """Lets a master begin steps again. ``changed``: their plans have to be made anew."""
-
     move: int
     changed: bool
 
 
 @message(kind=76, direction=PEER, reply=Acknowledged, retry=Retry.NEVER)
 class StoreVariables(Message):
-    """Variables on their way to the receiver, which keeps them apart from those that steps use.
-
-    ``variables``: container, name, dtype, static shape, the text of the error without a value, the shape of its value
-    or None without one, the position of the first of its numbers that are here, and the tasks (with incarnations) that
-    it has come from. What comes again replaces it.
-    """
+    """Values for variables (container, name, dtype, static shape, error without a value, shape of the value or None,
+    first number that is here, tasks and incarnations that it has come from), which no step sees yet."""
 
     move: int
     variables: Structure

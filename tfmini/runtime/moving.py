@@ -197,7 +197,7 @@ class _Outbox:
         self.failure: errors.OpError | None = None
 
     def answered(self, answer: Any) -> tuple[m.StoreVariables | None, bool]:
-        """A message was answered, or (None) the first ones are to leave: returns the next one, or whether all is over."""
+        """A message was answered, or (None) the first are to leave: returns the next one, and whether all is over."""
         if isinstance(answer, errors.OpError):
             self.failure = self.failure or answer
         message = None if self.failure is not None else next(self._messages, None)
