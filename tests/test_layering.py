@@ -58,7 +58,7 @@ ROOMS = {
             "compiler",
             "collectives",
         ),
-        *("executor", "worker", "master", "client", "waits", "task_status", "server"),
+        *("executor", "worker", "master", "moving", "client", "waits", "task_status", "server"),
     ),
     "train": (
         *("global_steps", "coordinator", "strategy", "cluster_resolver"),

@@ -769,6 +769,9 @@ from tfmini.protos import (
     SummaryMetadata as SummaryMetadata,
     TensorInfo as TensorInfo,
 )
+from tfmini.runtime.client.moving import (
+    move_variables as move_variables,
+)
 from tfmini.runtime.client.session import (
     InteractiveSession as InteractiveSession,
     Session as Session,
@@ -1173,6 +1176,7 @@ __all__ = [
     "minimum",
     "mod",
     "model_variables",
+    "move_variables",
     "moving_average_variables",
     "multinomial",
     "multiply",

@@ -90,6 +90,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.variables.scope": "VariableScope get_local_variable get_variable get_variable_scope make_template no_regularizer variable_op_scope variable_scope",
         "ops.variables.store": "AUTO_REUSE",
         "protos": "AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto LogMessage MetaGraphDef NameAttrList NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary SummaryMetadata TensorInfo",
+        "runtime.client.moving": "move_variables",
         "runtime.client.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",

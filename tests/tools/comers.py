@@ -1,7 +1,7 @@
 """A job whose tasks come and go: what its tasks run, and how tests read what they print.
 
-Arguments of a task: what to do ("async", "sync", "ranks", "shards"), a directory for checkpoints, and a file that ends
-it.
+Arguments of a task: what to do ("async", "sync", "count", "ranks", "shards"), a directory for checkpoints, and a file
+that ends it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,32 @@ def train(server: Any, cluster: Any, index: int, directory: str, go: str) -> Non
             print("step", session.run(count), flush=True)
             time.sleep(0.02)
     print("done", flush=True)
+
+
+def count(server: Any, cluster: Any, index: int, go: str) -> None:
+    """Counts on two ps, asynchronously, until the file is there; says how often, and the chief at the end what came."""
+    is_chief = index == 0
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        counters = [tf.get_variable(f"counter{i}", [64 << i], tf.int64, tf.zeros_initializer()) for i in range(4)]
+        add = [tf.assign_add(each, tf.ones_like(each)) for each in counters]
+        ended = tf.get_variable("ended", [], tf.int64, tf.zeros_initializer())
+        end = tf.assign_add(ended, 1)
+    with tf.train.MonitoredTrainingSession(
+        server.target, is_chief, save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None,
+    ) as session:  # fmt: skip
+        done = 0
+        while not Path(go).exists():
+            session.run([each.op for each in add])
+            done += 1
+            if done % 50 == 0:
+                print("step", done, flush=True)
+        print("added", done, flush=True)
+        session.run([end, step])
+        while is_chief and session.run(ended) < len(cluster["worker"]):
+            time.sleep(0.02)
+        if is_chief:
+            print("found", *sorted({int(n) for each in session.run(counters) for n in each}), flush=True)
 
 
 def train_together(server: Any, cluster: Any, index: int, go: str) -> None:
@@ -88,6 +114,8 @@ def main(what: str, directory: str, go: str) -> None:
         train_together(server, config["cluster"], index, go)
     elif what == "shards":
         train_on_shards(server, index, go)
+    elif what == "count":
+        count(server, config["cluster"], index, go)
     elif what == "ranks":
         task.ranks(server, index, go, "2")
     else:
@@ -162,10 +190,12 @@ def _fits(line: list[str], words: tuple[str, ...]) -> bool:
     return len(line) >= len(words) and all(word in ("*", found) for word, found in zip(words, line))
 
 
-def scale(workers: int, job: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def scale(
+    workers: int, job: str = "", option: str = "--workers", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `tfmini scale`."""
     return subprocess.run(
-        [sys.executable, "-m", "tfmini", "scale", "--workers", str(workers), *([job] if job else [])],
+        [sys.executable, "-m", "tfmini", "scale", option, str(workers), *([job] if job else [])],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip

@@ -49,6 +49,32 @@ def test_workers_join_a_running_asynchronous_job_and_leave_it(
     assert "[worker/0] done" in out and "[worker/3] done" not in out
 
 
+def test_no_update_is_lost_while_ps_join_a_job_and_are_drained(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    arguments = ("count", "", str(go))
+    with cluster.start(comers.SCRIPT, "--workers", "3", "--ps", "2", args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.step(1)
+        more = comers.scale(3, option="--ps", **runtime)
+        assert "starting ps/2, to take variables." in more.stdout and "to ps/2." in more.stdout, more.stderr
+        seen = output.step(2)
+        assert "3 ps have the variables already." in comers.scale(3, option="--ps", **runtime).stdout
+        fewer = comers.scale(1, option="--ps", **runtime)
+        assert "ps/2 is drained" in fewer.stdout and "ps/1 is drained" in fewer.stdout, fewer.stderr
+        seen = output.step(1, after=seen)
+        again = comers.scale(2, option="--ps", **runtime)
+        assert "starting ps/3" in again.stdout and "to ps/3." in again.stdout, again.stderr
+        output.step(1, after=seen + 50)
+        go.touch()
+        out, _ = output.end()
+    lines = [line.split()[1:] for line in out.splitlines()]
+    assert [words[1] for words in lines if words[0] == "found"] == [
+        str(sum(int(words[1]) for words in lines if words[0] == "added"))
+    ]
+
+
 def test_synchronous_updates_follow_the_number_of_workers(
     cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
 ) -> None:

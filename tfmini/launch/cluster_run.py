@@ -139,6 +139,7 @@ class ClusterRun:
     _homeless: dict[TaskId, float] = field(default_factory=dict, init=False)  # until when it may wait for a place
     _ready: list[TaskId] = field(default_factory=list, init=False)  # such as have got one
     _leaving: dict[TaskId, float] = field(default_factory=dict, init=False)  # when it is killed
+    _late_ps: set[TaskId] = field(default_factory=set, init=False)
 
     def run(self) -> RunOver:
         """Start every task, and return when all have ended.
@@ -183,9 +184,18 @@ class ClusterRun:
         self._carry_out(instructions)
         return next(each.text for each in instructions if isinstance(each, PrintNote))
 
+    def add_ps(self, more: int) -> str:
+        """Lets ps join the run, as `scale`. Only they see themselves in the cluster: no graph places on them."""
+        if type(more) is not int or not self._started or not self.engine.adds_tasks:
+            raise ScaleError("its tasks have no places yet, or its engine cannot start tasks later.")
+        instructions = self.supervision.add_services(more)
+        self._late_ps.update(task for each in instructions if isinstance(each, StartTasks) for task in each.tasks)
+        self._carry_out(instructions)
+        return next(each.text for each in instructions if isinstance(each, PrintNote))
+
     def _take_orders(self) -> None:
         assert self.control is not None
-        self.control.answer({"workers": self.scale, "logs": self._recent_lines})
+        self.control.answer({"workers": self.scale, "ps": self.add_ps, "logs": self._recent_lines})
 
     def _recent_lines(self, wanted: str) -> dict[str, list[str]]:
         """The last lines of each task, or of the one that is wanted."""
@@ -224,11 +234,16 @@ class ClusterRun:
     def _missing(self) -> list[str]:
         return [str(request.task) for request in self.requests if request.task not in self._places]
 
-    def _spec(self) -> ClusterSpec:
-        """The cluster of all tasks that are there or have been: a task that left keeps its number."""
+    def _spec(self, seen_by: TaskId | None = None) -> ClusterSpec:
+        """The cluster of all tasks that are there or have been: a task that left keeps its number.
+
+        Only those among ``seen_by`` see the ps that have joined: all graphs must spread variables over the same ps.
+        """
+        hidden = self._late_ps if seen_by is not None and seen_by not in self._late_ps else ()
         jobs: dict[str, dict[int, str]] = {}
         for job, index in dict.fromkeys([request.task for request in self.requests] + sorted(self._places)):
-            jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
+            if TaskId(job, index) not in hidden:
+                jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
         return ClusterSpec(jobs)
 
     def _start(self) -> None:
@@ -272,7 +287,7 @@ class ClusterRun:
         while self._ready:
             task = self._ready.pop(0)
             try:
-                self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
+                self.engine.start(self.commands_of(self._spec(task), {task: self._cpus[task]}))
             except OSError as error:
                 self._say(f"Could not start {task}: {error}", "ERROR", task)
                 self._has_no_place(task)

@@ -38,6 +38,7 @@ from tfmini.runtime.snapshot import (
     TOKEN,
     AccumulatorSnapshot,
     ContributionSnapshot,
+    MovedSnapshot,
     PendingSnapshot,
     QueueSnapshot,
     VariableSnapshot,
@@ -67,10 +68,16 @@ def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
     """The variables, and the tables that grow, the largest first."""
     found = []
     for state in contents(worker):
-        if isinstance(state, (VariableState, GrowingTableState)):
+        if isinstance(state, (VariableState, GrowingTableState)) and not getattr(state, "moved", ""):
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
     return sorted(found, key=lambda each: (-each.bytes, each.name))
+
+
+def moved_snapshots(worker: Worker) -> list[MovedSnapshot]:
+    """The variables that have moved away, by name."""
+    places = dict(worker.resources.moved)
+    return [MovedSnapshot(name, place.task) for (_, name), place in sorted(places.items())]
 
 
 def queue_snapshots(worker: Worker) -> list[QueueSnapshot]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from tfmini import errors
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
@@ -449,20 +450,43 @@ def _order(job: Job, name: str, argument: int | str) -> Any:
 
 
 @click.command(cls=Command, context_settings=HELP)
-@click.option("--workers", type=click.IntRange(1), required=True, metavar="N", help="Number of workers from now on.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers from now on.")
+@click.option("--ps", type=click.IntRange(1), metavar="N", help="Number of ps that have variables from now on.")
 @click.argument("job", required=False)
-def scale(job: str | None, workers: int) -> None:
-    """Give a running JOB of `tfmini launch` N workers: more of them join it, or the last ones leave.
+def scale(job: str | None, workers: int | None, ps: int | None) -> None:
+    """Give a running JOB of `tfmini launch` N workers or ps: more of them join it, or the last ones leave.
 
     JOB is the name of the job, its script or its launcher's process id; without it, the only job that runs. Workers
     that join need asynchronous or elastic training. One that leaves gets SIGTERM, as a preempted one does: it finishes
-    its step.
+    its step. A new ps takes variables from the others while training goes on. One that is too many gives its variables
+    to the others, and stays without any.
     """
+    if workers is None and ps is None:
+        raise click.UsageError("Give --workers or --ps.")
     found = find_job(job)
+    if ps is not None:
+        _scale_ps(found, ps)
+    if workers is None:
+        return
     try:
         click.echo(f"{found.name}: {_order(found, 'workers', workers)}")
     except ScaleError as error:
         raise click.ClickException(f"{found.name} cannot have {workers} workers: {error}") from None
+
+
+def _scale_ps(job: Job, count: int) -> None:
+    from tfmini.launch.ps_scale import PsScale  # the runtime is not for every start
+
+    def find() -> Job | None:
+        return next((each for each in running_jobs() if each.pid == job.pid), None)
+
+    with closing(PsScale(job, find, lambda more: str(_order(job, "ps", more)))) as order:
+        try:
+            for line in order.to(count):
+                click.echo(f"{job.name}: {line}")
+        except (ScaleError, errors.OpError) as error:
+            text = error.message if isinstance(error, errors.OpError) else str(error)
+            raise click.ClickException(f"{job.name} cannot have {count} ps: {text}") from None
 
 
 @click.command(cls=Command, context_settings=HELP)

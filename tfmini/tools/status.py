@@ -150,6 +150,9 @@ _KINDS = (
         lambda task, v: (task, v.name, v.dtype, *_value(v)), order=lambda v: -v.bytes,
     ),
     _Kind(
+        "moved to other tasks", "moved", ("task", "variable", "is on"), lambda task, v: (task, v.name, short(v.place)),
+    ),
+    _Kind(
         "queues", "queues", ("task", "queue", ">elements", ">capacity", ">putting", ">taking", "="),
         lambda task, q: (
             task, q.name, str(q.length), "" if q.capacity < 0 else str(q.capacity), str(q.waiting_to_put),

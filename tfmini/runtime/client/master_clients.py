@@ -259,6 +259,13 @@ def client_endpoint() -> Endpoint:
         return endpoint
 
 
+class _RemotePlan(tuple[Any, ...]):
+    """The signature of a plan that another process has. Its master replaces it when that has to be."""
+
+    __slots__ = ()
+    halted = False
+
+
 class RemoteMaster:
     """A master in another process."""
 
@@ -393,7 +400,7 @@ class RemoteMaster:
         told(f"its session has not been created, as {self._peer} {why}; it gives up after {self._timeout_s:g} s")
 
     def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any:
-        return signature
+        return _RemotePlan(signature)
 
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]:
         feeds, fetches, targets = plan
