@@ -348,8 +348,13 @@ def categorical_column_with_vocabulary_list(
 
     Raises:
       ValueError: when the list is empty or has a value twice, or both ways for other values are given.
+      TypeError: the list is an iterator.
     """
-    words = np.asarray(vocabulary_list)
+    if not hasattr(vocabulary_list, "__len__"):  # map() and filter() made lists in Python 2
+        raise TypeError(
+            f"vocabulary_list has type {type(vocabulary_list).__name__}: write list(...), column_name: {key}"
+        )
+    words = np.asarray(list(vocabulary_list))
     if not words.size:
         raise ValueError(f"vocabulary_list {vocabulary_list} must be non-empty, column_name: {key}")
     if len(set(words.tolist())) != len(words):
