@@ -46,7 +46,7 @@ def test_categories() -> None:
 
 
 def test_an_iterator_is_no_vocabulary() -> None:
-    with pytest.raises(TypeError, match=r"vocabulary_list has type map: write list\(...\), column_name: w"):
+    with pytest.raises(TypeError, match=r"vocabulary_list of w is a map: write list\(...\)"):
         fc.categorical_column_with_vocabulary_list("w", map(str, [1, 2]))  # type: ignore[arg-type]
 
 

@@ -471,11 +471,7 @@ _ROLES = (
 )
 _MORE_ROLES = (
     click.option("--master", is_flag=True, help="Add a task master/0, which is the chief's name in older scripts."),
-    click.option(
-        "--evaluator",
-        is_flag=True,
-        help="Add a task evaluator/0, which evaluates the checkpoints; it is outside of the cluster.",
-    ),
+    click.option("--evaluator", is_flag=True, help="Add a task evaluator/0, which evaluates the checkpoints."),
 )
 _RESOURCES = (
     valued("--ps-cpus", click.IntRange(1), "N", "Cores of each ps task."),
