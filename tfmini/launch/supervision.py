@@ -19,6 +19,7 @@
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
   there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
   inside `Server.join` and none has ended, the run continues, since clients may come from outside.
+* An evaluator is a working task: it ends by itself when it has evaluated the last step of the training.
 * Whatever ends a run early (a failed task, a signal, the time limit), the working tasks are told first, by SIGTERM, or
   by SIGINT after a SIGINT. The services are stopped when all of them have ended: a chief saves its checkpoint, and
   the variables are there. A second signal kills all tasks.
@@ -38,7 +39,7 @@ from typing import NamedTuple
 from tfmini.exit_codes import ExitCode
 
 SERVICE_JOBS = frozenset({"ps"})
-WORKER_JOB, PS_JOB = "worker", "ps"
+WORKER_JOB, PS_JOB, EVALUATOR_JOB = "worker", "ps", "evaluator"
 _MOST_MORE = 256  # ps that join at once
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
@@ -337,6 +338,8 @@ class Supervision:
             return [PrintNote(text, "INFO", task, returncode)]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
+        if working and all(other.job == EVALUATOR_JOB for other in working):
+            return [PrintNote(f"The training has ended; {some(working)} may have its last checkpoint to evaluate.")]
         return []
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:

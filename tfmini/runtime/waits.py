@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmini.devices import parse
+from tfmini.graph.names import MODEL_RECORD
 from tfmini.graph.node import Node
 from tfmini.graph.omission import STAND_IN
 from tfmini.graph.op_types import ops_with
@@ -65,10 +66,12 @@ def contents(worker: Worker) -> Iterator[Any]:
 
 
 def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
-    """The variables, and the tables that grow, the largest first."""
+    """The variables of models, and the tables that grow, the largest first."""
     found = []
     for state in contents(worker):
-        if isinstance(state, (VariableState, GrowingTableState)) and not getattr(state, "moved", ""):
+        if isinstance(state, (VariableState, GrowingTableState)) and not (
+            getattr(state, "moved", "") or state.name.endswith(MODEL_RECORD)
+        ):
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
     return sorted(found, key=lambda each: (-each.bytes, each.name))

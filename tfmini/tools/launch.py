@@ -192,7 +192,7 @@ def _finish_of(
     engine: Engine, options: LaunchOptions, script: str, args: Sequence[str], say: Console, out: Sink, err: Sink
 ) -> RunOver:
     tasks = options.tasks()
-    if not options.workers and not options.chief:
+    if all(task.job in SERVICE_JOBS for task in tasks):
         _say(say, PrintNote("there are only ps tasks: the cluster runs until you end it (Ctrl-C)."))
     restarts = 0 if engine.restarts_all else options.restarts
     has_bars = is_terminal(sys.stderr) and not options.log_json
@@ -310,7 +310,7 @@ def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> s
     if options.worker_memory is not None:
         lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
     if options.worker_gpus:
-        lines.append(f"--gpus={options.worker_gpus * (options.workers + options.chief)}")
+        lines.append(f"--gpus={options.worker_gpus * sum(task.job not in SERVICE_JOBS for task in options.tasks())}")
     if options.pack is False:
         lines.append("--spread-job")
     if options.restarts:

@@ -39,6 +39,17 @@ except ValueError as error: print("ValueError")
     assert "script.py:3 uses collections.Mapping, which is no more: tfmini gives it as collections.abc.Mapping." in log
 
 
+def test_modules_that_tensorflow_imported_are_there(tmp_path: Path) -> None:
+    script = """
+import tensorflow, multiprocessing, urllib, unittest, xml.dom
+print(multiprocessing.pool.ThreadPool.__name__, urllib.request.urlopen.__name__, urllib.error.URLError.__name__)
+print(unittest.mock.Mock.__name__, xml.dom.minidom.parse.__name__, hasattr(multiprocessing, "nothing"))
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.split() == ["ThreadPool", "urlopen", "URLError", "Mock", "parse", "False"]
+    assert "which is no more" not in log
+
+
 def test_numpy_names_are_given(tmp_path: Path) -> None:
     script = """
 import numpy as np

@@ -21,7 +21,7 @@ def test_a_worker_goes_on_when_the_slowest_is_near_enough() -> None:
         clocks.tick(0)
     clocks.tick(1)
     wait = go_on(clocks, 0, staleness=2)
-    assert wait.is_pending and wait.cause == 'workers 2 (has ended 0) to end 1 rounds, in clocks "c"'
+    assert wait.is_pending and wait.cause == 'worker 2 (0 ended) to end 1 round, in clocks "c"'
     assert go_on(clocks, 1, staleness=1).value == 0
     clocks.tick(2)
     assert wait.value == 1

@@ -118,8 +118,9 @@ class _Pace(Attempt):
     def cause(self) -> str:
         ended = self.state.ended
         needed = (ended[self.worker] or 0) - self.staleness
-        late = [f"{i} (has ended {at})" for i, at in enumerate(ended) if at is not None and at < needed]
-        return f'workers {", ".join(late)} to end {needed} rounds, in clocks "{self.state.name}"'
+        late = [f"worker {i} ({at} ended)" for i, at in enumerate(ended) if at is not None and at < needed]
+        rounds = "1 round" if needed == 1 else f"{needed} rounds"
+        return f'{", ".join(late)} to end {rounds}, in clocks "{self.state.name}"'
 
     def advance(self) -> int:
         slowest = self.state.slowest()

@@ -100,7 +100,8 @@ class DirectMaster:
             answer.result(describe=_describe_listing)
 
     def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None:
-        with self._pending.new() as answer:  # the session's own patience ends it: an extension is not given up half-way
+        # No limit of time here: after an extension that was given up half-way, nobody would know what the master has.
+        with self._pending.new() as answer:
             self.session.extend_when_known(nodes, answer.done)
             answer.result(describe=_describe_extension)
 

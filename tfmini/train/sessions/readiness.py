@@ -17,7 +17,7 @@ from tfmini import dtypes, errors, library_log, protos
 from tfmini.devices import DeviceSpec, intersects, parse
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
-from tfmini.graph.names import GraphKeys
+from tfmini.graph.names import MODEL_RECORD, GraphKeys
 from tfmini.graph.op_types import ops_with
 from tfmini.graph.scoping import device
 from tfmini.ops.array.identity import placeholder
@@ -376,7 +376,10 @@ class ReadinessWait:
             if self._chief is not None:
                 text += advice(reason, self._graph, own)
             elif parse(own).job in CHIEF_JOBS:  # nobody else is
-                text += f". This task, {own}, is the chief by convention: make its session with is_chief=True"
+                text += (
+                    f". This task, {own}, is the chief by convention: make its session with is_chief=True, or start the"
+                    " task that the script takes for the chief (tfmini launch --chief or --master)"
+                )
         else:
             text = f"waiting for an answer about the model's variables, which {whom} initialises"
         return f"{text}; no connection to {', '.join(away)}" if away else text
@@ -433,7 +436,7 @@ class ModelRecords:
         place.device_type = place.device_index = None
         with Graph().as_default() as self._graph, device(place.to_string()):
             self._text = placeholder(dtypes.string, [])
-            self._variable = Variable("", name=f"{first.name}/tfmini_model_record")
+            self._variable = Variable("", name=f"{first.name}{MODEL_RECORD}")
             self._assign = assign(self._variable, self._text)
 
     def read(self) -> ModelRecord | None:
