@@ -19,7 +19,7 @@ from tfmini.errors import InternalError
 from tfmini.graph.device_types import type_of
 from tfmini.graph.families import op
 from tfmini.graph.liveness import LOOP_OP, Guard, LoopFrame, NodeGuards, contract
-from tfmini.graph.lowering import LoweringRule, lowering_of
+from tfmini.graph.lowering import LOOSE, LoweringRule, lowering_of
 from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import (
     ENTER_OPS,
@@ -625,7 +625,8 @@ def cond_key(pred: Endpoint) -> str:
 
 def host_positions(node: Node, lowering: LoweringRule) -> list[int]:
     """The flat positions of the inputs whose values a lowering must know."""
-    if not lowering.host:
+    host = lowering.host if LOOSE not in node.attrs else lowering.host - lowering.loose
+    if not host:
         return []
     handle = node.handle
     assert handle is not None
@@ -633,7 +634,7 @@ def host_positions(node: Node, lowering: LoweringRule) -> list[int]:
     position = 0
     for arg, count in zip(handle.op_def.inputs, list_lengths(handle.op_def, node)):
         width = 1 if count is None else count
-        if arg.name in lowering.host:
+        if arg.name in host:
             found += range(position, position + width)
         position += width
     return found

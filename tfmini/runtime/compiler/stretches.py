@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.graph.device_types import DeviceType, type_of
 from tfmini.graph.families import op
 from tfmini.graph.liveness import LOOP_OP, Guard, LoopFrame, NodeGuards, contract
-from tfmini.graph.lowering import LoweringRule, lowering_of
+from tfmini.graph.lowering import LOOSE, LoweringRule, lowering_of
 from tfmini.graph.node import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.omission import is_update
 from tfmini.graph.op_types import FLOW_OPS, NEXT_OPS, OPS, may_wait, ops_with, trait_of
@@ -135,9 +137,10 @@ class _Joining:
         drive: Callable[[TaskGraph], Program] | None, refused: dict[str, str],
     ) -> None:  # fmt: skip
         self.graph, self.kinds, self.streams, self.drive = graph, kinds, streams, drive
-        self.folded = Folded(graph.nodes)
+        nodes = {name: self._loosened(node) for name, node in graph.nodes.items()}
+        self.folded = Folded(nodes)
         if drive is not None:
-            self.folded = fold(graph.nodes, graph.receives, is_copy, refused)
+            self.folded = fold(nodes, graph.receives, is_copy, refused)
         self.nodes = self.folded.nodes
         self.lowerings: dict[str, LoweringRule] = {}
         for name, node in self.nodes.items():
@@ -201,6 +204,30 @@ class _Joining:
             if node.name not in self.stretch_of:
                 self._put_other(node)
         return replace(self.graph, nodes=in_topological_order(self.made))
+
+    def _loosened(self, node: Node) -> Node:
+        """A node with the attr `LOOSE`, if its lowering need not know some inputs that it usually needs to."""
+        rule = lowering_of(node.op) if self.kinds[node.device].compiles and node.op not in MADE_BY_PASSES else None
+        if rule is None or rule.loosen is None:
+            return node
+        found = rule.loosen(node, self._entries)
+        return node if found is None else node.replace(attrs={**node.attrs, LOOSE: found})
+
+    def _entries(self, endpoint: Endpoint) -> list[int | None] | None:
+        """The numbers in a vector; None for those, or for all, that the graph does not tell."""
+        node = self._source(endpoint)
+        if node.op == "Const" and np.ndim(node.attrs["value"]) == 1:
+            return list(node.attrs["value"].tolist())
+        if node.op == "Pack" and not node.attrs["axis"]:
+            parts = [self._source(e) for e in node.inputs]
+            return [int(p.attrs["value"]) if p.op == "Const" and not np.ndim(p.attrs["value"]) else None for p in parts]
+        return None
+
+    def _source(self, endpoint: Endpoint) -> Node:
+        node = self.graph.nodes[endpoint[0]]
+        while is_copy(node) or node.op == "Enter" and node.attrs["is_constant"]:
+            node = self.graph.nodes[node.inputs[0][0]]
+        return node
 
     # ---- what a node is ---------------------------------------------------------------------
 
