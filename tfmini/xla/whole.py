@@ -20,6 +20,7 @@ from jax import lax
 from tfmini.graph.lowering import lowering_of
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import SWITCH_OPS
+from tfmini.ops.array.lowering import DROP, rows
 from tfmini.runtime.compiler.folding import FOLDED, CannotFold, WholeCond, WholeLoop
 from tfmini.runtime.compiler.kernels import op_facts
 
@@ -111,17 +112,15 @@ class HeldArray:
         if self._are_all(indices):
             self.value = values if self.parent is None else self.value + values
             return
-        places = jnp.where(jnp.asarray(indices) < 0, self.size, indices)
-        where = self.value.at[places]
-        self.value = where.set(values, mode="drop") if self.parent is None else where.add(values, mode="drop")
+        where = self.value.at[jnp.asarray(indices)]
+        self.value = (where.set if self.parent is None else where.add)(values, **DROP)
 
     def gather(self, indices: Any) -> Any:
         """Several elements; zeros for a number out of range."""
         self.make()
         if self._are_all(indices):
             return self.value
-        places = jnp.where(jnp.asarray(indices) < 0, self.size, indices)
-        return jnp.take(self.value, places, 0, mode="fill", fill_value=0)
+        return rows(self.value, indices, 0)
 
     def _are_all(self, indices: Any) -> bool:
         return isinstance(indices, np.ndarray) and np.array_equal(indices, np.arange(self.size))

@@ -310,6 +310,9 @@ lower_as_kernel("BatchToSpaceND", host="block_shape crops")
 # ---- gathers and scatters ------------------------------------------------------------------------------------------
 # As TensorFlow's kernels for GPUs, which cannot raise: a number out of range gives zeros, or changes nothing.
 
+DROP: dict[str, Any] = {"mode": "drop", "wrap_negative_indices": False}
+"""How JAX changes rows: a number out of range, as a negative one, changes none."""
+
 
 @lower("Gather")
 def _gather(params: DeviceValue, indices: DeviceValue) -> Any:
@@ -318,9 +321,8 @@ def _gather(params: DeviceValue, indices: DeviceValue) -> Any:
 
 def rows(params: DeviceValue, indices: DeviceValue, axis: int) -> Any:
     """The rows of an axis by their numbers; zeros for a number out of range, negative ones included."""
-    indices = jnp.asarray(indices)
-    inside = jnp.where(indices < 0, params.shape[axis], indices)
-    return jnp.take(params, inside, axis, mode="fill", fill_value=0)
+    where = (*[slice(None)] * axis, jnp.asarray(indices))
+    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
 @lower("GatherV2", host="axis")
@@ -344,29 +346,29 @@ def _gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
 
 def gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
     """The slices at index vectors; zeros for one out of range."""
-    where = places(indices, params.shape)
+    where = places(indices)
     if not where:
         return jnp.broadcast_to(params, (*indices.shape[:-1], *params.shape))
-    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0)
+    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def places(indices: DeviceValue, shape: Sequence[int]) -> tuple[Any, ...]:
-    """Index vectors as an index per axis; a negative number is out of range."""
+def places(indices: DeviceValue) -> tuple[Any, ...]:
+    """Index vectors as an index per axis."""
     indices = jnp.asarray(indices)
-    return tuple(jnp.where(indices[..., i] < 0, shape[i], indices[..., i]) for i in range(indices.shape[-1]))
+    return tuple(indices[..., i] for i in range(indices.shape[-1]))
 
 
 @lower("ScatterNd", host="shape")
 def _scatter_nd(indices: DeviceValue, updates: DeviceValue, shape: DeviceValue) -> Any:
     sizes = shape.tolist()
-    return jnp.zeros(sizes, updates.dtype).at[places(indices, sizes)].add(updates, mode="drop")
+    return jnp.zeros(sizes, updates.dtype).at[places(indices)].add(updates, **DROP)
 
 
-lower("TensorScatterUpdate")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].set(updates, mode="drop"))
+lower("TensorScatterUpdate")(lambda x, i, updates: jnp.asarray(x).at[places(i)].set(updates, **DROP))
 lower("TensorScatterAdd ScatterNdNonAliasingAdd")(
-    lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(updates, mode="drop")
+    lambda x, i, updates: jnp.asarray(x).at[places(i)].add(updates, **DROP)
 )
-lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(-updates, mode="drop"))
+lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i)].add(-updates, **DROP))
 
 
 @lower("OneHot", host="depth")

@@ -193,16 +193,15 @@ class _Joining:
         stretches = list({id(s): s for s in self.stretch_of.values()}.values())
         for stretch in stretches:
             self._collect(stretch)
-        for node in self.nodes.values():
-            if node.name not in self.stretch_of:
-                self._note_results(node)
+        others = self._others()
+        for node in others:
+            self._note_results(node)
         for stretch in stretches:
             if any(FOLDED in node.attrs for node in stretch.nodes):
                 stretch.driven = _Driven(self, stretch).program
             self._put_stretch(stretch)
-        for node in self.nodes.values():
-            if node.name not in self.stretch_of:
-                self._put_other(node)
+        for node in others:
+            self._put_other(node)
         return replace(self.graph, nodes=in_topological_order(self.made))
 
     def _loosened(self, node: Node) -> Node:
@@ -423,6 +422,18 @@ class _Joining:
             elif not self.lowerings[node.name].keeps_shape_only:
                 stack.extend(node.inputs)
         return found
+
+    def _others(self) -> list[Node]:
+        """The nodes outside of stretches, without copies that only stretches see through."""
+        wanted: set[str] = set()
+        found: list[Node] = []
+        for node in self.nodes.values():
+            wanted.update(node.controls)
+        for node in reversed(self.nodes.values()):
+            if node.name not in self.stretch_of and not (is_copy(node) and node.name not in wanted):
+                found.append(node)
+                wanted.update(source for source, _ in node.inputs)
+        return found[::-1]
 
     # ---- the new graph ----------------------------------------------------------------------
 
