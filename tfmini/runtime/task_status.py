@@ -38,7 +38,13 @@ from tfmini.runtime.snapshot import (
     WaitSnapshot,
     to_json,
 )
-from tfmini.runtime.waits import Waits, accumulator_snapshots, queue_snapshots, variable_snapshots
+from tfmini.runtime.waits import (
+    Waits,
+    accumulator_snapshots,
+    device_snapshots,
+    queue_snapshots,
+    variable_snapshots,
+)  # fmt: skip
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import describe_computing, innermost, thread_stacks
 
@@ -229,6 +235,7 @@ class TaskStatus:
             running=tuple(running),
             waits=(*_answers(running, worker.task), *waits.waits()),
             pending=tuple(waits.pending()),
+            devices=tuple(device_snapshots(worker)),
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
             links=tuple(link_snapshots(self._endpoint, traffic, rates)),
