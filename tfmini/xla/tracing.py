@@ -16,7 +16,7 @@ from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, Whole
 from tfmini.runtime.compiler.kernels import OpFacts, bound_arguments, grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.compiler.stretches import Stretch
 from tfmini.xla.traced import TracedArray, bare, wrapped
-from tfmini.xla.whole import Held, run_array, run_cond, run_loop
+from tfmini.xla.whole import HeldObjects, run_array, run_cond, run_loop
 
 _PASSING = frozenset({"Identity", "LoopCond"})
 _SILENT = frozenset({"NoOp", "ControlTrigger"})
@@ -72,7 +72,7 @@ class StretchTrace:
         self.values: dict[Endpoint, Any] = dict(stretch.constants)
         self.values.update(zip(stretch.statics, statics))
         self.wishes: dict[str, list[Request]] = {name: [] for name in stretch.streams}
-        self.held = Held()
+        self.held = HeldObjects()
         self._draws = draws
 
     def run(self, cells: Sequence[Cell], args: Sequence[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 A TensorArray or stack of a trace is an object (`HeldArray`, `HeldStack`) around a buffer of fixed size. The kernels
 change such an object in place, and so does the trace; loops and conditionals take the buffers that they change as
-arguments and return them. Which these are, a dry run of what is inside tells (`Held.touched`), which also finds the
+arguments and return them. Which these are, a dry run of what is inside tells (`HeldObjects.touched`), which also finds the
 shape of elements that nobody has written before.
 """
 
@@ -28,11 +28,11 @@ MOST_ITERATIONS = 100_000
 """The most iterations that are counted in a trace."""
 
 
-class Trace(Protocol):
+class NodeTrace(Protocol):
     """The part of a `tracing.StretchTrace` that is used here."""
 
     values: dict[Endpoint, Any]
-    held: Held
+    held: HeldObjects
 
     def run_nodes(self, nodes: list[Node]) -> None: ...
     def value(self, endpoint: Endpoint) -> Any: ...
@@ -52,7 +52,7 @@ class HeldArray:
       parent: of an array of gradients, the array of the values.
     """
 
-    def __init__(self, held: Held, name: str, dtype: Any, size: int, parent: HeldArray | None = None) -> None:
+    def __init__(self, held: HeldObjects, name: str, dtype: Any, size: int, parent: HeldArray | None = None) -> None:
         self.held, self.name, self.dtype, self.size, self.parent = held, name, dtype, size, parent
         self.element: tuple[int, ...] | None = None
         self.value: Any = None
@@ -134,7 +134,7 @@ class HeldStack:
       known: the only value that is pushed, if it is known in the trace, and so the same in each iteration: a shape.
     """
 
-    def __init__(self, held: Held, name: str, dtype: Any) -> None:
+    def __init__(self, held: HeldObjects, name: str, dtype: Any) -> None:
         self.held, self.name, self.dtype = held, name, dtype
         self.room: tuple[int, ...] | None = None
         self.known: Any = None
@@ -174,7 +174,7 @@ class HeldStack:
         return lax.dynamic_index_in_dim(buffer, count - 1, 0, keepdims=False)
 
 
-class Held:
+class HeldObjects:
     """All TensorArrays and stacks of a trace.
 
     Attributes:
@@ -221,12 +221,12 @@ class Held:
         return shapes, changed
 
 
-def run_array(trace: Trace, node: Node, inputs: list[Any]) -> Any:
+def run_array(trace: NodeTrace, node: Node, inputs: list[Any]) -> Any:
     """The results of an op on TensorArrays or stacks."""
     return _ARRAYS[node.op](trace, node, *inputs)
 
 
-def _new_array(trace: Trace, node: Node, size: Any) -> Any:
+def _new_array(trace: NodeTrace, node: Node, size: Any) -> Any:
     if node.attrs["dynamic_size"]:
         raise CannotFold(f"the TensorArray '{node.name}' may grow")
     made = HeldArray(trace.held, node.name, node.attrs["dtype"].numpy, int(size))
@@ -236,14 +236,14 @@ def _new_array(trace: Trace, node: Node, size: Any) -> Any:
     return made, np.float32(0)
 
 
-def _split(trace: Trace, node: Node, array: Any, value: Any, lengths: Any, flow: Any) -> Any:
+def _split(trace: NodeTrace, node: Node, array: Any, value: Any, lengths: Any, flow: Any) -> Any:
     if not isinstance(lengths, np.ndarray) or len(set(lengths.tolist())) != 1 or len(lengths) != array.size:
         raise CannotFold(f"'{node.name}' makes elements of different sizes")
     array.scatter(np.arange(array.size), jnp.reshape(value, (array.size, int(lengths[0]), *np.shape(value)[1:])))
     return flow
 
 
-def _concat(trace: Trace, node: Node, array: Any, flow: Any) -> Any:
+def _concat(trace: NodeTrace, node: Node, array: Any, flow: Any) -> Any:
     array.make()
     if not array.element or not array.size:
         raise CannotFold(f"'{node.name}' joins scalars, or nothing")
@@ -251,7 +251,7 @@ def _concat(trace: Trace, node: Node, array: Any, flow: Any) -> Any:
     return jnp.reshape(array.value, (-1, *array.element[1:])), lengths
 
 
-def _push(trace: Trace, node: Node, stack: Any, value: Any) -> Any:
+def _push(trace: NodeTrace, node: Node, stack: Any, value: Any) -> Any:
     stack.push(value)
     return value
 
@@ -281,7 +281,7 @@ _ARRAYS: dict[str, Callable[..., Any]] = {
 # ---- conditionals --------------------------------------------------------------------------------------------------
 
 
-def run_cond(trace: Trace, node: Node, inputs: list[Any]) -> list[Any]:
+def run_cond(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
     """The results of a folded conditional. One that has no value in the branch which is taken is zeros."""
     whole: WholeCond = node.attrs[FOLDED]
     trace.values.update(zip(whole.takes, inputs[1:]))
@@ -347,7 +347,7 @@ def _set(held: list[Any], values: list[Any]) -> None:
 # ---- loops ---------------------------------------------------------------------------------------------------------
 
 
-def run_loop(trace: Trace, node: Node, inputs: list[Any]) -> list[Any]:
+def run_loop(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
     """The results of a folded loop."""
     whole: WholeLoop = node.attrs[FOLDED]
     for enter, value in zip(whole.enters, inputs):
@@ -382,7 +382,7 @@ def run_loop(trace: Trace, node: Node, inputs: list[Any]) -> list[Any]:
     return [last[switches[exit_.inputs[0][0]]] for exit_ in whole.exits]
 
 
-def _enter(trace: Trace, whole: WholeLoop, variables: list[Any]) -> None:
+def _enter(trace: NodeTrace, whole: WholeLoop, variables: list[Any]) -> None:
     for name, value in zip(whole.variables, variables):
         trace.values[name, 0] = value
     trace.run_nodes(whole.head)
@@ -395,7 +395,7 @@ class _Trips:
       first: loop variable -> its first value.
     """
 
-    def __init__(self, trace: Trace, whole: WholeLoop, first: Mapping[str, Any]) -> None:
+    def __init__(self, trace: NodeTrace, whole: WholeLoop, first: Mapping[str, Any]) -> None:
         self.trace, self.whole = trace, whole
         self.nodes = {node.name: node for node in (*whole.head, *whole.body)}
         self.first = {name: value for name, value in first.items() if isinstance(value, (np.ndarray, np.generic))}
