@@ -2,7 +2,7 @@
 
 A TensorArray or stack of a trace is an object (`HeldArray`, `HeldStack`) around a buffer of fixed size. The kernels
 change such an object in place, and so does the trace; loops and conditionals take the buffers that they change as
-arguments and return them. Which these are, a dry run of what is inside tells (`HeldObjects.touched`), which also finds the
+arguments and return them. Which these are, a dry run of what is inside tells (`HeldObjects.touched`). It also finds the
 shape of elements that nobody has written before.
 """
 
