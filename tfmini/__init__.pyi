@@ -782,6 +782,12 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.show.inspection.findings import (
+    Inspection as Inspection,
+)
+from tfmini.show.inspection.trace import (
+    StepTrace as StepTrace,
+)
 from tfmini.train.store.embedding_table import (
     EmbeddingTable as EmbeddingTable,
 )
@@ -838,6 +844,7 @@ __all__ = [
     "IndexedSlices",
     "IndexedSlicesSpec",
     "InitializerOption",
+    "Inspection",
     "InteractiveSession",
     "L2WeightEvict",
     "LFUEvict",
@@ -872,6 +879,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorSpec",
     "SparseTensorValue",
+    "StepTrace",
     "Summary",
     "SummaryMetadata",
     "TFRecordReader",
