@@ -12,12 +12,14 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.graph.device_types import FAKE_ENV
 from tfmini.journal import Journal
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.runtime import snapshot as s
 from tfmini.runtime import task_status
 from tfmini.runtime.task_status import LIST_LIMIT, limited
 from tfmini.show.status.gather import gather
+from tfmini.tools.status import status_tables
 
 TASK = "/job:local/replica:0/task:0"
 
@@ -64,6 +66,22 @@ def test_a_task_tells_its_identity_its_state_and_its_counters(server: tf.train.S
     assert (task.variable_bytes, task.steps, task.steps_in_flight) == (400, 4, 0)
     (opened,) = task.sessions
     assert (opened.owner, opened.steps, len(opened.handle)) == (TASK, 4, 8)
+
+
+def test_a_task_tells_the_memory_of_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    monkeypatch.setenv(FAKE_ENV, "2")
+    monkeypatch.setattr(task_status, "FRESH_S", 0.0)
+    with tf.train.Server.create_local_server() as server, tf.Graph().as_default(), tf.device("/gpu:1"):
+        kept = tf.get_variable("kept", [1 << 18], initializer=tf.zeros_initializer())
+        with tf.Session(server.target) as session:
+            session.run(kept.initializer)
+            task = task_of(server)
+    first, second = task.devices
+    assert (first.name, second.name) == ("GPU:0", "GPU:1") and first.limit_bytes == second.limit_bytes > 0
+    assert second.used_bytes >= 1 << 20
+    table = next(t for t in status_tables(s.ClusterSnapshot("", 0.0, 0.0, (task,))) if t.title == "devices")
+    assert table.row_count == 2
 
 
 def counted(task: s.TaskSnapshot) -> tuple[int, int]:

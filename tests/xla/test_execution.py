@@ -129,6 +129,28 @@ def test_shapes_that_depend_on_values() -> None:
     on_both(program)
 
 
+def test_slices_whose_place_the_device_computes(caplog: pytest.LogCaptureFixture) -> None:
+    """One program serves all places, also inside of loops; a number out of range gives zeros on a device."""
+    values = np.arange(60).reshape(3, 4, 5)
+
+    def program(device: str) -> list[Any]:
+        x, i = tf.placeholder(tf.float32, [3, 4, 5]), tf.placeholder(tf.int32, [])
+        j = tf.argmax(x[0, 0], output_type=tf.int32) - 2
+        parts = [x[i], x[i, 1:3], x[..., i], x[i, tf.newaxis, j], x[-i], x[1:, i, ::-1]]
+        slopes = [tf.gradients(part * part, x)[0] for part in parts]
+        rows = tf.while_loop(lambda k, _: k < 3, lambda k, rows: (k + 1, rows + x[k] * x[k]), [0, tf.zeros([4, 5])])[1]
+        fetches = [*parts, *slopes, rows, *tf.gradients(rows, x), tf.slice(x, [i, 0, j], [1, 2, 2])]
+        with tf.Session() as session:
+            return session.run(fetches, {x: values, i: 1}) + session.run(fetches, {x: values, i: 2})
+
+    with caplog.at_level(logging.INFO, "tensorflow"):
+        on_both(program)
+    assert sum("Compiled" in text for text in caplog.messages) == 1
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        x, i = tf.constant(values), tf.placeholder(tf.int32, [])
+        assert session.run(x[i, 0], {i: 3}).tolist() == [0] * 5
+
+
 @pytest.mark.parametrize("saved_on, restored_on", [("/gpu:0", "/cpu:0"), ("/cpu:0", "/gpu:1")])
 def test_checkpoints_go_between_kinds_of_devices(saved_on: str, restored_on: str, tmp_path: Path) -> None:
     def variable() -> tuple[Any, Any]:

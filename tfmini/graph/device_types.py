@@ -44,6 +44,10 @@ class DeviceType(Protocol):
         """Returns a value of such a device as a numpy array; waits until it is computed."""
         ...
 
+    def memory(self, device: str) -> tuple[int, int]:
+        """Returns the bytes that a device of this process uses now, and the most so far; zeros where nobody counts."""
+        ...
+
     def compile(self, node: Node) -> Callable[..., Any]:
         """Returns the function of a joined node (`tfmini.xla.stretches`).
 
@@ -70,6 +74,9 @@ class HostDevice:
 
     def to_host(self, value: Any) -> Any:
         return value
+
+    def memory(self, device: str) -> tuple[int, int]:
+        return 0, 0
 
     def compile(self, node: Node) -> Callable[..., Any]:
         raise NotImplementedError("A CPU calls a kernel per node.")

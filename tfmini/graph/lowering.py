@@ -21,12 +21,12 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from tfmini import dtypes
-from tfmini.graph.node import MADE_BY_PASSES, Node, output_dtypes
+from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, output_dtypes
 from tfmini.graph.op_types import OPS, load_ops, trait_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,6 +53,11 @@ jnp: Any = _Later("jax.numpy")
 lax: Any = _Later("jax.lax")
 
 
+Entries: TypeAlias = Callable[[Endpoint], "list[int | None] | None"]
+LOOSE = "_loose"
+"""The attr of a node some of whose ``host`` inputs may be unknown."""
+
+
 @dataclass(frozen=True)
 class LoweringRule:
     """The lowering of one op.
@@ -62,6 +67,8 @@ class LoweringRule:
       bound: the attrs that it takes as keyword arguments.
       host: the names of the inputs whose values must be known.
       on_host: whether the host runs its numpy kernel, on copies.
+      loose: those of ``host`` that may be unknown in a node for which ``loosen(node, entries)`` is not None; that goes
+        into the node's attr `LOOSE`. ``entries(endpoint)`` gives the numbers in a vector, as far as the graph tells.
       keeps_shape_only: whether it reads no more than the shapes of its inputs, so that its result is known.
       draw: for an op with a stream of random numbers. ``draw(node)`` makes the stream: a function that is called once
         per step on the host and returns an array for what the lowering has asked for. The lowering gets a function
@@ -74,6 +81,8 @@ class LoweringRule:
     keeps_shape_only: bool = False
     draw: Callable[[Node], Callable[..., Any]] | None = None
     on_host: bool = False
+    loose: frozenset[str] = frozenset()
+    loosen: Callable[[Node, Entries], Any] | None = None
 
 
 @dataclass
@@ -88,21 +97,23 @@ _table = _Table()
 
 def lower(
     ops: str, host: str = "", keeps_shape_only: bool = False,
-    draw: Callable[[Node], Callable[..., Any]] | None = None,
+    draw: Callable[[Node], Callable[..., Any]] | None = None, loose: str = "",
+    loosen: Callable[[Node, Entries], Any] | None = None,
 ) -> Callable[[F], F]:  # fmt: skip
     """Attaches a lowering to ops.
 
     Args:
       ops: their names, separated by blanks.
       host: the names of inputs, likewise, whose values it needs while it is traced.
-      keeps_shape_only, draw: see `LoweringRule`.
+      keeps_shape_only, draw, loose, loosen: see `LoweringRule`.
     """
 
     def attach(function: F) -> F:
         code = function.__code__
         bound = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         for name in ops.split():
-            _declare(name, LoweringRule(function, bound, frozenset(host.split()), keeps_shape_only, draw))
+            rule = LoweringRule(function, bound, frozenset(host.split()), keeps_shape_only, draw)
+            _declare(name, replace(rule, loose=frozenset(loose.split()), loosen=loosen))
         return function
 
     return attach

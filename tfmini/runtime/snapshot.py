@@ -182,6 +182,22 @@ class MovedSnapshot:
 
 
 @dataclass(frozen=True)
+class DeviceSnapshot:
+    """A device of the task that compiles.
+
+    Attributes:
+      name: such as ``GPU:0``.
+      used_bytes: of its memory, now; ``peak_bytes``: at most so far, 0 if it is not counted.
+      limit_bytes: of its memory.
+    """
+
+    name: str
+    used_bytes: int
+    peak_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True)
 class LinkSnapshot:
     """What a task has exchanged with another task or client, over all connections between the two.
 
@@ -453,6 +469,7 @@ class TaskSnapshot:
     parts_in_flight: int = 0
     parts_s: float = 0.0
     sessions: tuple[SessionSnapshot, ...] = ()
+    devices: tuple[DeviceSnapshot, ...] = ()
     variables: tuple[VariableSnapshot, ...] = ()
     variable_bytes: int = 0
     moved: tuple[MovedSnapshot, ...] = ()

@@ -41,6 +41,7 @@ from tfmini.runtime.snapshot import (
 from tfmini.runtime.waits import (
     Waits,
     accumulator_snapshots,
+    device_snapshots,
     moved_snapshots,
     queue_snapshots,
     variable_snapshots,
@@ -235,6 +236,7 @@ class TaskStatus:
             running=tuple(running),
             waits=(*_answers(running, worker.task), *waits.waits()),
             pending=tuple(waits.pending()),
+            devices=tuple(device_snapshots(worker)),
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
             moved=tuple(moved_snapshots(worker)),

@@ -146,6 +146,12 @@ _KINDS = (
         spare=("rest", "by", "msg in/s", "msg out/s", "in", "out"),
     ),
     _Kind(
+        "devices", "devices", ("task", "device", ">used", ">at most", ">of"),
+        lambda task, d: (
+            task, d.name, size(d.used_bytes), size(d.peak_bytes) if d.peak_bytes else "", size(d.limit_bytes),
+        ),
+    ),
+    _Kind(
         "variables", "variables", ("task", "variable", "type", "shape", ">bytes"),
         lambda task, v: (task, v.name, v.dtype, *_value(v)), order=lambda v: -v.bytes,
     ),

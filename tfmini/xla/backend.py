@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -242,6 +243,16 @@ class XlaType:
             return value
         array = np.array(value)  # a copy: a view would keep the buffer from being donated
         return array if array.ndim else array[()]
+
+    def memory(self, device: str) -> tuple[int, int]:
+        jax = sys.modules.get("jax")
+        if jax is None or not jax._src.xla_bridge.backends_are_initialized():
+            return 0, 0  # nothing has used it
+        own = jax_device(device)
+        counted = own.memory_stats()
+        if counted is None:  # a CPU that stands for a device
+            return sum(array.nbytes for array in jax.live_arrays() if array.devices() == {own}), 0
+        return int(counted.get("bytes_in_use", 0)), int(counted.get("peak_bytes_in_use", 0))
 
     def compile(self, node: Any) -> Callable[..., Any]:
         from tfmini.xla.execution import CompiledStretch

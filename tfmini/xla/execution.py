@@ -16,6 +16,8 @@ from jax.sharding import SingleDeviceSharding
 
 from tfmini import errors
 from tfmini.library_log import library_logger
+from tfmini.runtime.compiler.folding import CannotFold
+from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.stretches import Stretch
 from tfmini.xla.tracing import Cell, Request, StretchTrace, named
 from tfmini.xla.variables import locked
@@ -48,8 +50,35 @@ class CompiledStretch:
         self._patience: threading.Timer | None = None
         self._leaving = sorted(stretch.leaving)
         self._foreign = sorted(stretch.foreign)
+        self._is_traced = False  # while a trace runs, and after one that has failed
+        self._driven: DrivenRun | None = None
 
     def __call__(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
+        if self.stretch.driven is None:
+            return self._run(states, statics, args)
+        if self._driven is None:
+            try:
+                return self._run(states, statics, args)
+            except Exception as error:  # noqa: BLE001 - the host drives it, and may fail with a better message
+                if not self._is_traced and not isinstance(error, errors.FailedPreconditionError):
+                    raise
+                self._drive(error)
+        assert self._driven is not None
+        return self._driven.results([*statics, *args])
+
+    def _drive(self, error: Exception) -> None:
+        """Lets the executor drive the loops and conditionals of the stretch from now on."""
+        assert self.stretch.driven is not None
+        self._is_traced = False
+        text = str(error) if isinstance(error, CannotFold) else errors.of_exception(error).message
+        reason = text.splitlines()[0].rstrip(".")
+        library_logger().info(
+            "The loops and conditionals in the %d ops from %s on are not compiled as a whole: %s.",
+            len(self.stretch.nodes), self.stretch.nodes[0].name, reason,
+        )  # fmt: skip
+        self._driven = DrivenRun(self.stretch.driven())
+
+    def _run(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
         with jax.enable_x64(True):
             if self._foreign:
                 args = list(args)
@@ -162,8 +191,10 @@ class CompiledStretch:
         for places, values in ((self._written, written), (self._read, read)):
             for i, value in zip(places, values):
                 cells[i] = Cell(states[i], value)
+        self._is_traced = True
         with jax.default_matmul_precision(matmul_precision()):
             results = trace.run(cells, args)
+        self._is_traced = False
         return ([cells[i].value for i in self._written], results), trace
 
     def _draws(
@@ -226,6 +257,34 @@ class CompiledStretch:
             f"OOM on {self.stretch.device} in the ops from '{self.stretch.nodes[0].name}' on: {text.splitlines()[0]}"
             f" The largest variables that these ops use: {held}. Use a smaller batch, or spread the model over devices."
         )
+
+
+class DrivenRun:
+    """Runs the program of a stretch whose loops and conditionals the executor drives.
+
+    Attributes:
+      run, stopped, trace, step_id: what generated code and kernels look at, as of an `executor.PartitionRun`.
+    """
+
+    stopped = False
+    trace = None
+    step_id = 0
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @property
+    def run(self) -> DrivenRun:
+        """Itself, as an iteration of a loop has its run here."""
+        return self
+
+    def results(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for these statics and args."""
+        slots = self.program.template.copy()
+        slots[: len(values)] = values
+        for segment in self.program.segments:
+            segment.run(self, slots)
+        return tuple(slots[slot] for slot in self.program.fetches)
 
 
 def matmul_precision() -> str:

@@ -11,11 +11,15 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.graph.lowering import LoweringRule, lowering_of
 from tfmini.graph.node import Endpoint, Node, output_dtypes
-from tfmini.graph.op_types import Kernel
+from tfmini.graph.op_types import FLOW_OPS, Kernel
+from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeLoop, host_positions
 from tfmini.runtime.compiler.kernels import OpFacts, bound_arguments, grouped, list_lengths, make_callable, op_facts
-from tfmini.runtime.compiler.stretches import Stretch, host_positions
+from tfmini.runtime.compiler.stretches import Stretch
 from tfmini.xla.traced import TracedArray, bare, wrapped
+from tfmini.xla.whole import HeldObjects, run_array, run_cond, run_loop
 
+_PASSING = frozenset({"Identity", "LoopCond"})
+_SILENT = frozenset({"NoOp", "ControlTrigger"})
 _KNOWN_ELEMENTS = 1024
 """A node of known values is computed during the trace if it has and makes at most so many elements."""
 
@@ -68,33 +72,69 @@ class StretchTrace:
         self.values: dict[Endpoint, Any] = dict(stretch.constants)
         self.values.update(zip(stretch.statics, statics))
         self.wishes: dict[str, list[Request]] = {name: [] for name in stretch.streams}
+        self.held = HeldObjects()
         self._draws = draws
 
     def run(self, cells: Sequence[Cell], args: Sequence[Any]) -> list[Any]:
         """The results, as JAX's arrays (or numpy's, if they are known)."""
         self.values.update(zip(self.stretch.states, cells))
         self.values.update(zip(self.stretch.args, args))
-        for node in self.stretch.nodes:
-            self._run(node)
-        return [self._value(endpoint) for endpoint in self.stretch.results]
+        self.run_nodes(self.stretch.nodes)
+        return [self.value(endpoint) for endpoint in self.stretch.results]
 
-    def _value(self, endpoint: Endpoint) -> Any:
+    def value(self, endpoint: Endpoint) -> Any:
+        """The value of an endpoint; of a variable, its present one."""
         value = self.values[endpoint]
         return value.read() if isinstance(value, Cell) else value
 
+    def run_nodes(self, nodes: Sequence[Node]) -> None:
+        """Runs nodes in order."""
+        for node in nodes:
+            try:
+                self._run(node)
+            except CannotFold:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a lowering raises belongs to its node
+                raise named(error, node) from (None if isinstance(error, errors.OpError) else error)
+
     def _run(self, node: Node) -> None:
-        lowering, facts = lowering_of(node.op), op_facts(node.op, "CPU")
-        assert lowering is not None and facts is not None
-        try:
-            inputs = self._inputs(node, facts)
-            results = self._known(node, facts, inputs)
-            if results is None:
-                results = self._lowered(node, lowering, facts, inputs)
-        except Exception as error:  # noqa: BLE001 - whatever a lowering raises belongs to its node
-            raise named(error, node) from (None if isinstance(error, errors.OpError) else error)
-        outputs = (results,) if facts.single else results
+        if node.op in _PASSING or node.op in FLOW_OPS:
+            for i in range(2 if node.op == "Switch" else 1):
+                self.values[node.name, i] = self.values[node.inputs[0]]
+        elif node.op == "Const":
+            self.values[node.name, 0] = node.attrs["value"]
+        elif node.op not in _SILENT:
+            self._compute(node)
+
+    def _compute(self, node: Node) -> None:
+        whole = node.attrs.get(FOLDED)
+        if whole is not None or node.op in ARRAY_OPS:
+            inputs = [self.values[endpoint] for endpoint in node.inputs]
+            run = run_array if whole is None else run_loop if isinstance(whole, WholeLoop) else run_cond
+            results, single = run(self, node, inputs), False
+            if whole is None and type(results) is not tuple:
+                results = (results,)
+        else:
+            results, single = self._of_kernel_or_lowering(node)
+        outputs = (results,) if single else results
         for i, (value, dtype) in enumerate(zip(outputs or (), output_dtypes(node))):
             self.values[node.name, i] = _typed(value, dtype)
+
+    def _of_kernel_or_lowering(self, node: Node) -> tuple[Any, bool]:
+        lowering, facts = lowering_of(node.op), op_facts(node.op, "CPU")
+        assert lowering is not None and facts is not None
+        inputs = self._inputs(node, facts)
+        results = self._known(node, facts, inputs)
+        if results is None:
+            results = self._lowered(node, lowering, facts, inputs)
+        return results, facts.single
+
+    def known(self, node: Node, inputs: list[Any]) -> Any:
+        """The results of a pure node for known values, as a tuple; None if they are too large."""
+        facts = op_facts(node.op, "CPU")
+        assert facts is not None
+        results = self._known(node, facts, inputs)
+        return None if results is None else (results,) if facts.single else results
 
     def _inputs(self, node: Node, facts: OpFacts) -> list[Any]:
         takes: list[bool] = []
@@ -102,7 +142,7 @@ class StretchTrace:
         for arg, count in zip(facts.op_def.inputs, lengths):
             is_itself = arg.is_ref or arg.dtype is dtypes.resource
             takes += [is_itself] * (1 if count is None else count)
-        return [self.values[e] if takes_it else self._value(e) for e, takes_it in zip(node.inputs, takes)]
+        return [self.values[e] if takes_it else self.value(e) for e, takes_it in zip(node.inputs, takes)]
 
     def _known(self, node: Node, facts: OpFacts, inputs: list[Any]) -> Any:
         """The results of a pure node whose inputs are all known and small, as its numpy kernel computes them."""
@@ -158,6 +198,8 @@ def _for_kernel(value: Any) -> Any:
 
 def _typed(value: Any, dtype: Any) -> Any:
     """A value in the type that its op declares, where JAX or a kernel on traced arrays has found another one."""
+    if value is None or dtype is dtypes.resource:
+        return value
     if isinstance(value, Cell) or dtype._is_ref_dtype or not hasattr(value, "dtype"):
         return value if isinstance(value, Cell) or dtype._is_ref_dtype else np.asarray(value, dtype.numpy)
     return value if value.dtype == dtype.numpy else value.astype(dtype.numpy)

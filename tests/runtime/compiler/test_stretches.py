@@ -23,8 +23,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[TaskGraph, 
     monkeypatch.setenv(FAKE_ENV, "2")
     seen: list[tuple[TaskGraph, TaskGraph]] = []
 
-    def noting(graph: TaskGraph, streams: Any) -> TaskGraph:
-        seen.append((graph, with_stretches(graph, streams)))
+    def noting(graph: TaskGraph, streams: Any, drive: Any) -> TaskGraph:
+        seen.append((graph, with_stretches(graph, streams, drive)))
         return seen[-1][1]
 
     monkeypatch.setattr(module, "with_stretches", noting)
@@ -85,11 +85,21 @@ def test_a_shape_that_depends_on_numbers_of_the_device_cuts(compiled: list[Any])
 
 def test_branches_have_stretches_of_their_own(compiled: list[Any]) -> None:
     with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
-        x = tf.placeholder(tf.float32, [2])
-        y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.exp(x) * 2, lambda: tf.sin(x) + 1) + 3
+        x, v = tf.placeholder(tf.float32, [2]), tf.get_variable("v", [2], initializer=tf.zeros_initializer())
+        y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.exp(v.assign_add(x)) * 2, lambda: tf.sin(x) + 1) + 3
+        session.run(v.initializer)
         assert session.run(y, {x: [0, -1]}).shape == (2,)
     branches = [part for part in ops(compiled[-1][1]) if {"Exp", "Sin"} & {*part}]
     assert len(branches) == 2 and not any({"Exp", "Sin"} <= {*part} for part in branches)
+
+
+def test_branches_without_effects_are_one_node(compiled: list[Any]) -> None:
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [2])
+        y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.exp(x) * 2, lambda: tf.sin(x) + 1) + 3
+        assert session.run(y, {x: [0, -1]}).shape == (2,)
+    [part] = [part for part in ops(compiled[-1][1]) if "_Cond" in part]
+    assert part[0] == "Sum" and part[-2:] == ["_Cond", "Add"]
 
 
 def test_devices_have_stretches_of_their_own(compiled: list[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.dtypes import DType
-from tfmini.graph.lowering import DeviceValue, jnp, lax, lower, lower_as_kernel, lower_on_host
+from tfmini.graph.lowering import LOOSE, DeviceValue, Entries, jnp, lax, lower, lower_as_kernel, lower_on_host
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import slice_index
@@ -86,8 +86,21 @@ lower("OnesLike")(lambda value: jnp.ones(value.shape, value.dtype))
 # ---- slices --------------------------------------------------------------------------------------------------------
 
 
-@lower("Slice", host="begin size")
+def _has_sizes(node: Node, entries: Entries) -> Any:
+    """Whether the sizes of a Slice are known without its begin."""
+    begin, sizes = entries(node.inputs[1]), entries(node.inputs[2])
+    if sizes is None or None in sizes or -1 in sizes or begin is not None and None not in begin:
+        return None
+    return sizes
+
+
+@lower("Slice", host="begin size", loose="begin", loosen=_has_sizes)
 def _slice(value: DeviceValue, begin: DeviceValue, size: DeviceValue) -> Any:
+    if not isinstance(begin, np.ndarray):
+        sizes = size.tolist()
+        found = lax.dynamic_slice(value, tuple(begin), sizes)
+        inside = (begin >= 0) & (begin + np.array(sizes, begin.dtype) <= np.array(value.shape, begin.dtype))
+        return jnp.where(jnp.all(inside), found, jnp.zeros((), value.dtype))
     window = []
     for start, count, total in zip(begin.tolist(), size.tolist(), value.shape):
         stop = total if count == -1 else start + count
@@ -97,19 +110,109 @@ def _slice(value: DeviceValue, begin: DeviceValue, size: DeviceValue) -> Any:
     return value[tuple(window)]
 
 
-@lower("StridedSlice", host="begin end strides")
+def _indexed_only(node: Node, entries: Entries) -> Any:
+    """The bounds of a strided slice in which what is unknown are indices that remove their axis; else None.
+
+    Such an index has the bounds None.
+    """
+    begin, end, strides = map(entries, node.inputs[1:4])  # of the op and of its gradient
+    count = next((len(v) for v in (strides, begin, end) if v is not None), None)
+    if count is None or strides is None or None in strides:
+        return None
+    lows, highs = begin or [None] * count, end or [None] * count
+    if not (len(lows) == len(highs) == len(strides) == count):
+        return None
+    mask = node.attrs
+    bounds: list[Any] = []
+    for i, (low, high) in enumerate(zip(lows, highs)):
+        bit = 1 << i
+        if (mask["ellipsis_mask"] | mask["new_axis_mask"]) & bit:
+            bounds.append((0, 0))
+        elif mask["shrink_axis_mask"] & bit:
+            bounds.append(None if low is None else (low, low + 1))
+        else:
+            low, high = 0 if mask["begin_mask"] & bit else low, 0 if mask["end_mask"] & bit else high
+            if low is None or high is None:
+                return None
+            bounds.append((low, high))
+    return bounds if None in bounds else None
+
+
+@lower("StridedSlice", host="begin end strides", loose="begin end", loosen=_indexed_only)
 def _strided_slice(
     value: DeviceValue, begin: DeviceValue, end: DeviceValue, strides: DeviceValue, *, node: Node
 ) -> Any:
+    if LOOSE in node.attrs and not isinstance(begin, np.ndarray):
+        index, picks = _loose_index(node, strides, begin, value.shape)
+        return _Picks(value.shape, index, picks).read(value)
     return value[_index(node, begin, end, strides, value.shape)]
 
 
-@lower("StridedSliceGrad", host="shape begin end strides")
+@lower("StridedSliceGrad", host="shape begin end strides", loose="begin end", loosen=_indexed_only)
 def _strided_slice_grad(
     shape: DeviceValue, begin: DeviceValue, end: DeviceValue, strides: DeviceValue, dy: DeviceValue, *, node: Node
 ) -> Any:
     sizes = tuple(shape.tolist())
+    if LOOSE in node.attrs and not isinstance(begin, np.ndarray):
+        index, picks = _loose_index(node, strides, begin, sizes)
+        return _Picks(sizes, index, picks).write(dy)
     return jnp.zeros(sizes, dy.dtype).at[_index(node, begin, end, strides, sizes)].set(dy)
+
+
+def _loose_index(
+    node: Node, strides: DeviceValue, begin: DeviceValue, shape: Sequence[int]
+) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """The index of a strided slice with all of an axis where its number is traced, and these numbers per axis."""
+    bounds = node.attrs[LOOSE]
+    lows, highs = ([0 if b is None else b[k] for b in bounds] for k in (0, 1))
+    found = list(_index(node, np.array(lows), np.array(highs), strides, [max(n, 1) for n in shape]))
+    rest = len(shape) - sum(item is not None and item is not Ellipsis for item in found)
+    picks: dict[int, Any] = {}
+    axis = 0
+    for i, item in enumerate(found):
+        if bounds[i] is None:
+            found[i] = slice(None)
+            picks[axis] = begin[i] + jnp.where(begin[i] < 0, shape[axis], 0).astype(begin.dtype)
+        axis += rest if item is Ellipsis else item is not None
+    return tuple(found), picks
+
+
+class _Picks:
+    """A slice of which some numbers are traced: of an axis of the tensor, one is taken.
+
+    A number out of range gives zeros, and no gradient.
+    """
+
+    def __init__(self, shape: Sequence[int], index: tuple[Any, ...], picks: dict[int, Any]) -> None:
+        self.shape, self.index, self.picks = tuple(shape), index, picks
+        self.starts = [jnp.int32(0)] * len(self.shape)
+        inside: Any = True
+        for axis, number in picks.items():
+            self.starts[axis] = number.astype(jnp.int32)
+            inside &= (number >= 0) & (number < self.shape[axis])
+        self.inside = inside
+        self.sizes = [1 if axis in picks else n for axis, n in enumerate(self.shape)]
+
+    def read(self, value: DeviceValue) -> Any:
+        """The slice."""
+        found = lax.dynamic_slice(value, self.starts, self.sizes)
+        return jnp.where(self.inside, found, jnp.zeros((), value.dtype))[self._index()]
+
+    def write(self, grad: DeviceValue) -> Any:
+        """Zeros of the tensor's shape with ``grad`` in the place of the slice."""
+        part = jnp.zeros(self.sizes, grad.dtype).at[self._index()].set(grad)
+        part = jnp.where(self.inside, part, jnp.zeros((), grad.dtype))
+        return lax.dynamic_update_slice(jnp.zeros(self.shape, grad.dtype), part, self.starts)
+
+    def _index(self) -> tuple[Any, ...]:
+        """The index into the part, which has one number of each picked axis."""
+        rest = len(self.shape) - sum(item is not None and item is not Ellipsis for item in self.index)
+        found: list[Any] = []
+        axis = 0
+        for item in self.index:
+            found.append(0 if item is not None and item is not Ellipsis and axis in self.picks else item)
+            axis += rest if item is Ellipsis else item is not None
+        return tuple(found)
 
 
 def _index(
@@ -207,6 +310,9 @@ lower_as_kernel("BatchToSpaceND", host="block_shape crops")
 # ---- gathers and scatters ------------------------------------------------------------------------------------------
 # As TensorFlow's kernels for GPUs, which cannot raise: a number out of range gives zeros, or changes nothing.
 
+DROP: dict[str, Any] = {"mode": "drop", "wrap_negative_indices": False}
+"""How JAX changes rows: a number out of range, as a negative one, changes none."""
+
 
 @lower("Gather")
 def _gather(params: DeviceValue, indices: DeviceValue) -> Any:
@@ -215,9 +321,8 @@ def _gather(params: DeviceValue, indices: DeviceValue) -> Any:
 
 def rows(params: DeviceValue, indices: DeviceValue, axis: int) -> Any:
     """The rows of an axis by their numbers; zeros for a number out of range, negative ones included."""
-    indices = jnp.asarray(indices)
-    inside = jnp.where(indices < 0, params.shape[axis], indices)
-    return jnp.take(params, inside, axis, mode="fill", fill_value=0)
+    where = (*[slice(None)] * axis, jnp.asarray(indices))
+    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
 @lower("GatherV2", host="axis")
@@ -241,29 +346,29 @@ def _gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
 
 def gather_nd(params: DeviceValue, indices: DeviceValue) -> Any:
     """The slices at index vectors; zeros for one out of range."""
-    where = places(indices, params.shape)
+    where = places(indices)
     if not where:
         return jnp.broadcast_to(params, (*indices.shape[:-1], *params.shape))
-    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0)
+    return jnp.asarray(params).at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def places(indices: DeviceValue, shape: Sequence[int]) -> tuple[Any, ...]:
-    """Index vectors as an index per axis; a negative number is out of range."""
+def places(indices: DeviceValue) -> tuple[Any, ...]:
+    """Index vectors as an index per axis."""
     indices = jnp.asarray(indices)
-    return tuple(jnp.where(indices[..., i] < 0, shape[i], indices[..., i]) for i in range(indices.shape[-1]))
+    return tuple(indices[..., i] for i in range(indices.shape[-1]))
 
 
 @lower("ScatterNd", host="shape")
 def _scatter_nd(indices: DeviceValue, updates: DeviceValue, shape: DeviceValue) -> Any:
     sizes = shape.tolist()
-    return jnp.zeros(sizes, updates.dtype).at[places(indices, sizes)].add(updates, mode="drop")
+    return jnp.zeros(sizes, updates.dtype).at[places(indices)].add(updates, **DROP)
 
 
-lower("TensorScatterUpdate")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].set(updates, mode="drop"))
+lower("TensorScatterUpdate")(lambda x, i, updates: jnp.asarray(x).at[places(i)].set(updates, **DROP))
 lower("TensorScatterAdd ScatterNdNonAliasingAdd")(
-    lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(updates, mode="drop")
+    lambda x, i, updates: jnp.asarray(x).at[places(i)].add(updates, **DROP)
 )
-lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i, x.shape)].add(-updates, mode="drop"))
+lower("TensorScatterSub")(lambda x, i, updates: jnp.asarray(x).at[places(i)].add(-updates, **DROP))
 
 
 @lower("OneHot", host="depth")

@@ -52,11 +52,11 @@ def _sparse_cross_entropy(features: DeviceValue, labels: DeviceValue) -> Any:
         refuse(f"logits must be 2-D and labels have one number per row, got {features.shape} and {labels.shape}")
     logs = jax.nn.log_softmax(_wide(features))
     inside = (labels >= 0) & (labels < features.shape[1])
-    chosen = jnp.where(inside, labels, 0)
     nan = jnp.asarray(np.nan, logs.dtype)
-    loss = jnp.where(inside, -jnp.take_along_axis(logs, chosen[:, None], 1)[:, 0], nan)
-    hot = (jnp.arange(features.shape[1]) == chosen[:, None]).astype(logs.dtype)
-    back = jnp.where(inside[:, None], jnp.exp(logs) - hot, nan)
+    own = logs.at[jnp.arange(len(labels)), labels]
+    loss = -own.get(mode="fill", fill_value=np.nan, wrap_negative_indices=False)
+    hot = jnp.arange(features.shape[1], dtype=labels.dtype) == labels[:, None]
+    back = jnp.where(inside[:, None], jnp.exp(logs) - hot.astype(logs.dtype), nan)
     return loss.astype(features.dtype), back.astype(features.dtype)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tfmini.graph.lowering import DeviceValue, jnp, lower
 from tfmini.graph.node import Node
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.array.lowering import gather, gather_nd, places
+from tfmini.ops.array.lowering import DROP, gather, gather_nd, places
 from tfmini.shapes import compatible_raw, format_raw
 
 lower("ReadVariableOp")(lambda cell: cell.read())
@@ -68,19 +68,18 @@ def _scatter(name: str, function: Callable[[Any, Any], Any]) -> None:
                 f" {format_raw(updates.shape)}, indices.shape {format_raw(indices.shape)},"
                 f" params.shape {format_raw(value.shape)}"
             )
-        inside = jnp.where(indices < 0, value.shape[0], indices)
-        ref.value = function(value.at[inside], jnp.asarray(updates).astype(value.dtype))
+        ref.value = function(value.at[jnp.asarray(indices)], jnp.asarray(updates).astype(value.dtype))
         return () if node.op.startswith("Resource") else ref
 
 
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "Update": lambda at, updates: at.set(updates, mode="drop"),
-    "Add": lambda at, updates: at.add(updates, mode="drop"),
-    "Sub": lambda at, updates: at.add(-updates, mode="drop"),
-    "Mul": lambda at, updates: at.multiply(updates, mode="drop"),
-    "Div": lambda at, updates: at.divide(updates, mode="drop"),
-    "Min": lambda at, updates: at.min(updates, mode="drop"),
-    "Max": lambda at, updates: at.max(updates, mode="drop"),
+    "Update": lambda at, updates: at.set(updates, **DROP),
+    "Add": lambda at, updates: at.add(updates, **DROP),
+    "Sub": lambda at, updates: at.add(-updates, **DROP),
+    "Mul": lambda at, updates: at.multiply(updates, **DROP),
+    "Div": lambda at, updates: at.divide(updates, **DROP),
+    "Min": lambda at, updates: at.min(updates, **DROP),
+    "Max": lambda at, updates: at.max(updates, **DROP),
 }
 for _name, _function in _FUNCTIONS.items():
     _scatter(_name, _function)
@@ -90,7 +89,7 @@ def _scatter_nd(name: str, function: Callable[[Any, Any], Any]) -> None:
     @lower(f"ScatterNd{name} ResourceScatterNd{name}")
     def _nd(ref: DeviceValue, indices: DeviceValue, updates: DeviceValue, *, node: Node) -> Any:
         value = ref.read()
-        ref.value = function(value.at[places(indices, value.shape)], updates)
+        ref.value = function(value.at[places(indices)], updates)
         return () if node.op.startswith("Resource") else ref
 
 

@@ -37,6 +37,7 @@ def compile_program(
     threads: bool = False,
     kernels: dict[str, Callable[..., Any]] | None = None,
     model: KernelModel | None = None,
+    fold: bool = True,
 ) -> Program:
     """Compiles the graph of one task.
 
@@ -47,6 +48,7 @@ def compile_program(
       threads: kernels that may block (Python functions) run in threads of their own.
       kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
       model: takes the place of the kernels in a simulation.
+      fold: let devices that compile have loops and conditionals as a whole (see `folding`).
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
@@ -58,7 +60,13 @@ def compile_program(
     if any(type_of(device).compiles for device in {node.device for node in graph.nodes.values()}):
         from tfmini.runtime.compiler.stretches import with_stretches  # late: no CPU needs it
 
-        graph = with_stretches(graph, kernels)
+        def drive(part: TaskGraph) -> Program:
+            return compile_program(
+                part, resources=resources, device_type=device_type, fold_constants=fold_constants, kernels=kernels,
+                fold=False,
+            )  # fmt: skip
+
+        graph = with_stretches(graph, kernels, drive if fold else None)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)

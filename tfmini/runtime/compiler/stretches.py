@@ -14,20 +14,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.device_types import DeviceType, type_of
 from tfmini.graph.families import op
 from tfmini.graph.liveness import LOOP_OP, Guard, LoopFrame, NodeGuards, contract
-from tfmini.graph.lowering import LoweringRule, lowering_of
-from tfmini.graph.node import FEED, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, output_dtypes
+from tfmini.graph.lowering import LOOSE, LoweringRule, lowering_of
+from tfmini.graph.node import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.omission import is_update
 from tfmini.graph.op_types import FLOW_OPS, NEXT_OPS, OPS, may_wait, ops_with, trait_of
 from tfmini.graph.prune import in_topological_order
+from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
+from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, Folded, cond_key, fold, host_positions
 from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, list_lengths, op_facts
+
+if TYPE_CHECKING:
+    from tfmini.runtime.compiler.levels import Program
 
 _CONTROL_ONLY = ops_with("control_only")
 _HAND_ON = ops_with("hands_on")
@@ -67,6 +74,8 @@ class Stretch:
       labels: what people call the statics and args.
       foreign: the numbers of args that another device than this one or the host has.
       streams: node -> its stream of random numbers (`LoweringRule.draw`), which all programs of a session share.
+      driven: of a stretch with folded loops or conditionals: makes the program that the host drives instead, whose
+        feeds are the statics and args.
     """
 
     name: str
@@ -82,25 +91,57 @@ class Stretch:
     labels: dict[Endpoint, str] = field(default_factory=dict)
     written: frozenset[Endpoint] = frozenset()
     streams: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    driven: Callable[[], Program] | None = None
 
 
-def with_stretches(graph: TaskGraph, streams: dict[str, Callable[..., Any]]) -> TaskGraph:
+def with_stretches(
+    graph: TaskGraph, streams: dict[str, Callable[..., Any]], drive: Callable[[TaskGraph], Program] | None
+) -> TaskGraph:
     """The graph with stretches in place of the nodes of devices that compile.
 
     Args:
       streams: node -> stream of random numbers, of the session; new ones are added.
+      drive: compiles a part of the graph without folded loops and conditionals; None: fold none here.
     """
     kinds = {device: type_of(device) for device in {node.device for node in graph.nodes.values()}}
-    return _Joining(graph, kinds, streams).run()
+    refused: dict[str, str] = {}
+    while True:
+        joining = _Joining(graph, kinds, streams, drive, refused)
+        found = joining.join()
+        if not found:
+            break
+        refused.update(found)
+    for what, reason in joining.folded.reasons.items():
+        library_logger().info("%s is not compiled as a whole: %s.", what[0].upper() + what[1:], reason)
+    return joining.run()
 
+
+def is_copy(node: Node) -> bool:
+    """Whether the compiler lets the input of a node stand for it."""
+    handle = None if node.controls or node.op in MADE_BY_PASSES else OPS.get(node.op)
+    inline = None if handle is None else handle.inline_expression
+    return inline is not None and inline(node) == "{0}"
+
+
+_FOLDED_RULE = LoweringRule(None)
+_ARRAY_RULE = LoweringRule(None, host=frozenset({"size"}))
+_SIZE_RULE = LoweringRule(None, keeps_shape_only=True)
 
 _Key = tuple[str, Guard, Wave, int, int]
 """Device, guard, wave, level and stage: what the nodes of a stretch have in common."""
 
 
 class _Joining:
-    def __init__(self, graph: TaskGraph, kinds: dict[str, DeviceType], streams: dict[str, Callable[..., Any]]) -> None:
-        self.graph, self.nodes, self.kinds, self.streams = graph, graph.nodes, kinds, streams
+    def __init__(
+        self, graph: TaskGraph, kinds: dict[str, DeviceType], streams: dict[str, Callable[..., Any]],
+        drive: Callable[[TaskGraph], Program] | None, refused: dict[str, str],
+    ) -> None:  # fmt: skip
+        self.graph, self.kinds, self.streams, self.drive = graph, kinds, streams, drive
+        nodes = {name: self._loosened(node) for name, node in graph.nodes.items()}
+        self.folded = Folded(nodes)
+        if drive is not None:
+            self.folded = fold(nodes, graph.receives, is_copy, refused)
+        self.nodes = self.folded.nodes
         self.lowerings: dict[str, LoweringRule] = {}
         for name, node in self.nodes.items():
             lowering = self._lowering(node)
@@ -114,32 +155,91 @@ class _Joining:
         self._traceable: dict[Endpoint, bool] = {}
         self.made: Nodes = {}
 
-    def run(self) -> TaskGraph:
+    def join(self) -> dict[str, str]:
+        """Joins the nodes to stretches. Returns what must not be folded, and why, if a folded loop or conditional does
+        not come into one stretch with all that belongs to it.
+        """
         outer, loops = contract(self.nodes)
         self._group(outer, loops)
         for names in self.members.values():
             self._begin(names)
+        return {**self._torn_arrays(), **self._torn_conds()}
+
+    def _torn_arrays(self) -> dict[str, str]:
+        folded = self.folded
+        places: dict[str, set[str]] = {}
+        for name in self.nodes:
+            stretch = self.stretch_of.get(name)
+            for part in folded.parts(name):
+                if part in folded.arrays:
+                    places.setdefault(folded.arrays[part], set()).add("" if stretch is None else stretch.name)
+        return {
+            maker: f"its array '{maker}' is used by several parts of the step, with other work between them"
+            for maker, found in places.items() if len(found) > 1 or "" in found
+        }  # fmt: skip
+
+    def _torn_conds(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for node in self.nodes.values():
+            for endpoint in map(self.canonical, node.inputs):
+                if endpoint in self.folded.half_dead and not is_copy(node):
+                    maker, taker = self.stretch_of.get(endpoint[0]), self.stretch_of.get(node.name)
+                    if maker is not taker:
+                        pred = self.nodes[endpoint[0]].attrs[FOLDED].pred
+                        found[cond_key(pred)] = f"'{node.name}' takes a value of one branch in another part of the step"
+        return found
+
+    def run(self) -> TaskGraph:
         stretches = list({id(s): s for s in self.stretch_of.values()}.values())
         for stretch in stretches:
             self._collect(stretch)
-        for node in self.nodes.values():
-            if node.name not in self.stretch_of:
-                self._note_results(node)
+        others = self._others()
+        for node in others:
+            self._note_results(node)
         for stretch in stretches:
+            if any(FOLDED in node.attrs for node in stretch.nodes):
+                stretch.driven = _Driven(self, stretch).program
             self._put_stretch(stretch)
-        for node in self.nodes.values():
-            if node.name not in self.stretch_of:
-                self._put_other(node)
+        for node in others:
+            self._put_other(node)
         return replace(self.graph, nodes=in_topological_order(self.made))
+
+    def _loosened(self, node: Node) -> Node:
+        """A node with the attr `LOOSE`, if its lowering need not know some inputs that it usually needs to."""
+        rule = lowering_of(node.op) if self.kinds[node.device].compiles and node.op not in MADE_BY_PASSES else None
+        if rule is None or rule.loosen is None:
+            return node
+        found = rule.loosen(node, self._entries)
+        return node if found is None else node.replace(attrs={**node.attrs, LOOSE: found})
+
+    def _entries(self, endpoint: Endpoint) -> list[int | None] | None:
+        """The numbers in a vector; None for those, or for all, that the graph does not tell."""
+        node = self._source(endpoint)
+        if node.op == "Const" and np.ndim(node.attrs["value"]) == 1:
+            return list(node.attrs["value"].tolist())
+        if node.op == "Pack" and not node.attrs["axis"]:
+            parts = [self._source(e) for e in node.inputs]
+            return [int(p.attrs["value"]) if p.op == "Const" and not np.ndim(p.attrs["value"]) else None for p in parts]
+        return None
+
+    def _source(self, endpoint: Endpoint) -> Node:
+        node = self.graph.nodes[endpoint[0]]
+        while is_copy(node) or node.op == "Enter" and node.attrs["is_constant"]:
+            node = self.graph.nodes[node.inputs[0][0]]
+        return node
 
     # ---- what a node is ---------------------------------------------------------------------
 
     def _lowering(self, node: Node) -> LoweringRule | None:
         """The lowering of a node that becomes part of a stretch."""
         kind = self.kinds[node.device]
+        if FOLDED in node.attrs:
+            return _FOLDED_RULE
+        if node.name in self.folded.arrays and node.op in ARRAY_OPS:
+            return _SIZE_RULE if node.op == "TensorArraySizeV3" else _ARRAY_RULE
         if not kind.compiles or node.op in MADE_BY_PASSES or node.op in FLOW_OPS or node.op == "Const":
             return None
-        if kind.lacks(node) is not None or self.is_copy(node):
+        if kind.lacks(node) is not None or is_copy(node):
             return None
         facts = op_facts(node.op, "CPU")
         if facts is None or facts.kernel.makes_state:
@@ -147,16 +247,10 @@ class _Joining:
         rule = lowering_of(node.op)
         return None if rule is not None and rule.on_host else rule
 
-    def is_copy(self, node: Node) -> bool:
-        """Whether the compiler lets the input of a node stand for it."""
-        handle = None if node.controls or node.op in MADE_BY_PASSES else OPS.get(node.op)
-        inline = None if handle is None else handle.inline_expression
-        return inline is not None and inline(node) == "{0}"
-
     def canonical(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint of which an endpoint is a copy."""
         node = self.nodes.get(endpoint[0])
-        while node is not None and self.is_copy(node):
+        while node is not None and is_copy(node):
             endpoint = node.inputs[0]
             node = self.nodes.get(endpoint[0])
         return endpoint
@@ -170,7 +264,7 @@ class _Joining:
                 found = (name,)
             elif (node.op == "NoOp" or node.op == "Const") and node.controls:
                 found = tuple(dict.fromkeys(n for c in node.controls for n in self.behind(c)))
-            elif self.is_copy(node) and self.canonical((name, 0))[0] in self.lowerings:
+            elif is_copy(node) and self.canonical((name, 0))[0] in self.lowerings:
                 found = (self.canonical((name, 0))[0],)
             else:
                 found = (name,)
@@ -267,15 +361,16 @@ class _Joining:
     def root(self, endpoint: Endpoint) -> Endpoint:
         """The variable behind a reference that members pass on; else the endpoint without copies."""
         endpoint = self.canonical(endpoint)
-        while endpoint[0] in self.lowerings and self._dtype(endpoint)._is_ref_dtype:
+        while endpoint[0] in self.lowerings and self.dtype(endpoint)._is_ref_dtype:
             endpoint = self.canonical(self.nodes[endpoint[0]].inputs[0])
         return endpoint
 
-    def _dtype(self, endpoint: Endpoint) -> dtypes.DType:
+    def dtype(self, endpoint: Endpoint) -> dtypes.DType:
+        """The type of an endpoint."""
         return output_dtypes(self.nodes[endpoint[0]])[endpoint[1]]
 
     def _take(self, stretch: Stretch, outside: Endpoint, statics: set[Endpoint]) -> None:
-        dtype = self._dtype(outside)
+        dtype = self.dtype(outside)
         kind = stretch.args
         if dtype._is_ref_dtype or dtype is dtypes.resource:
             kind = stretch.states
@@ -328,6 +423,18 @@ class _Joining:
                 stack.extend(node.inputs)
         return found
 
+    def _others(self) -> list[Node]:
+        """The nodes outside of stretches, without copies that only stretches see through."""
+        wanted: set[str] = set()
+        found: list[Node] = []
+        for node in self.nodes.values():
+            wanted.update(node.controls)
+        for node in reversed(self.nodes.values()):
+            if node.name not in self.stretch_of and not (is_copy(node) and node.name not in wanted):
+                found.append(node)
+                wanted.update(source for source, _ in node.inputs)
+        return found[::-1]
+
     # ---- the new graph ----------------------------------------------------------------------
 
     def _note_results(self, node: Node) -> None:
@@ -344,7 +451,7 @@ class _Joining:
         if node.op == SEND:
             end = self.graph.sends.get(node.name)
             return end is not None and end.group == INNER
-        return node.op in FLOW_OPS or node.op in (FEED, RECEIVE, "Const") or node.op in _HAND_ON or self.is_copy(node)
+        return node.op in FLOW_OPS or node.op in (FEED, RECEIVE, "Const") or node.op in _HAND_ON or is_copy(node)
 
     def _put_stretch(self, stretch: Stretch) -> None:
         inputs = [*stretch.states, *stretch.statics, *stretch.args]
@@ -352,15 +459,15 @@ class _Joining:
         controls: dict[str, None] = {}
         for node in stretch.nodes:
             sources = [*node.controls, *(s for s, _ in node.inputs if self.nodes[s].op == "Const")]
-            refs = [s for s, i in node.inputs if s in self.lowerings and self._dtype((s, i))._is_ref_dtype]
+            refs = [s for s, i in node.inputs if s in self.lowerings and self.dtype((s, i))._is_ref_dtype]
             for name in (*(b for source in sources for b in self.behind(source)), *refs):
                 if name not in own and self.nodes[name].op != "Const":
                     controls[self._name(name)] = None
         attrs: dict[str, Any] = {
             "N": len(stretch.states), "T": dtypes.float32, STRETCH: stretch,
-            "Tstatics": [self._dtype(e).base_dtype for e in stretch.statics],
-            "Targs": [self._dtype(e).base_dtype for e in stretch.args],
-            "Tresults": [self._dtype(e).base_dtype for e in stretch.results],
+            "Tstatics": [self.dtype(e).base_dtype for e in stretch.statics],
+            "Targs": [self.dtype(e).base_dtype for e in stretch.args],
+            "Tresults": [self.dtype(e).base_dtype for e in stretch.results],
             UPDATES: tuple(node.name for node in stretch.nodes if is_update(node)),
         }  # fmt: skip
         controls.pop(stretch.name, None)
@@ -389,13 +496,13 @@ class _Joining:
         found = []
         for i, (endpoint, original) in enumerate(zip(inputs, node.inputs)):
             source = self._source_device(original)
-            if source is None or taken[i] or self._dtype(original).base_dtype in _OPAQUE:
+            if source is None or taken[i] or self.dtype(original).base_dtype in _OPAQUE:
                 found.append(endpoint)
                 continue
             name = f"{node.name}/to_host_{i}"
             while name in self.nodes or name in self.made:
                 name += "_"
-            attrs = {"T": self._dtype(original).base_dtype, "from": source}
+            attrs = {"T": self.dtype(original).base_dtype, "from": source}
             # A variable is read when the node would have read it.
             is_value = endpoint[0].startswith("stretch_") and endpoint[0] not in self.nodes
             self._add(Node(name, "_ToHost", node.device, [endpoint], () if is_value else tuple(controls), attrs))
@@ -422,22 +529,6 @@ class _Joining:
         self.made[node.name] = node
 
 
-def host_positions(node: Node, lowering: LoweringRule) -> list[int]:
-    """The flat positions of the inputs whose values a lowering must know."""
-    if not lowering.host:
-        return []
-    handle = node.handle
-    assert handle is not None
-    found: list[int] = []
-    position = 0
-    for arg, count in zip(handle.op_def.inputs, list_lengths(handle.op_def, node)):
-        width = 1 if count is None else count
-        if arg.name in lowering.host:
-            found += range(position, position + width)
-        position += width
-    return found
-
-
 def _takes_itself(node: Node) -> list[bool]:
     """Per input, whether a node takes the variable itself."""
     handle = node.handle
@@ -447,6 +538,51 @@ def _takes_itself(node: Node) -> list[bool]:
     for arg, count in zip(handle.op_def.inputs, list_lengths(handle.op_def, node)):
         found += [arg.is_ref or arg.dtype is dtypes.resource] * (1 if count is None else count)
     return found
+
+
+class _Driven:
+    """The program of a stretch in which the executor drives the loops and conditionals."""
+
+    def __init__(self, joining: _Joining, stretch: Stretch) -> None:
+        self.joining, self.stretch = joining, stretch
+        self.original = joining.graph.nodes
+        names = [part for node in stretch.nodes for part in joining.folded.parts(node.name)]
+        self.names = dict.fromkeys(names)
+        self.feeds = {e: f"{stretch.name}/feed_{i}" for i, e in enumerate((*stretch.statics, *stretch.args))}
+        self.nodes: Nodes = {}
+
+    def program(self) -> Program:
+        """Compiles it."""
+        stretch, joining = self.stretch, self.joining
+        for endpoint, name in self.feeds.items():
+            self.nodes[name] = Node(name, FEED, stretch.device, attrs={"T": joining.dtype(endpoint).base_dtype})
+        for source, _ in stretch.states:
+            self.nodes[source] = self.original[source].replace(controls=())
+        for name in self.names:
+            node = self.original[name]
+            controls = [c for c in node.controls if c in self.names]
+            self.nodes[name] = node.replace(inputs=tuple(map(self._source, node.inputs)), controls=tuple(controls))
+        fetches = []
+        for i, endpoint in enumerate(stretch.results):
+            name, origin = f"{stretch.name}/fetch_{i}", joining.folded.origin.get(endpoint, endpoint)
+            self.nodes[name] = Node(name, FETCH, stretch.device, [origin], attrs={"T": joining.dtype(endpoint)})
+            fetches.append((name, origin))
+        feeds = tuple((name, endpoint) for endpoint, name in self.feeds.items())
+        assert joining.drive is not None
+        return joining.drive(TaskGraph(in_topological_order(self.nodes), feeds=feeds, fetches=tuple(fetches)))
+
+    def _source(self, endpoint: Endpoint) -> Endpoint:
+        """An input of a node in the program: of a node in it, a feed, a constant or a variable."""
+        while endpoint[0] not in self.names and is_copy(self.original[endpoint[0]]):
+            endpoint = self.original[endpoint[0]].inputs[0]
+        if endpoint[0] in self.names:
+            return endpoint
+        outside = self.joining.root(self.joining.folded.renamed(endpoint))
+        if outside in self.feeds:
+            return self.feeds[outside], 0
+        if outside not in self.stretch.states:
+            self.nodes[outside[0]] = self.original[outside[0]].replace(controls=())
+        return outside
 
 
 class _Level:
