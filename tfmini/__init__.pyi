@@ -782,6 +782,9 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.train.checkpointing.module import (
+    Module as Module,
+)
 from tfmini.train.store.embedding_table import (
     EmbeddingTable as EmbeddingTable,
 )
@@ -845,6 +848,7 @@ __all__ = [
     "LogMessage",
     "MONOLITHIC_BUILD",
     "MetaGraphDef",
+    "Module",
     "NameAttrList",
     "NoGradient",
     "NodeDef",

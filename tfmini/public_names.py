@@ -93,6 +93,7 @@ NAMES: dict[str, dict[str, str]] = {
         "runtime.client.session": "InteractiveSession Session",
         "shapes": "Dimension TensorShape dimension_at_index dimension_value",
         "show.inspection.api": "inspect",
+        "train.checkpointing.module": "Module",
         "train.store.embedding_table": "EmbeddingTable",
         "train.store.parameter_store": "ParameterStore",
         "train.store.work_queue": "WorkQueue",
