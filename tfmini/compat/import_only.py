@@ -12,6 +12,10 @@ from typing import Any, NoReturn
 _SESSIONS = "DumpingDebugWrapperSession LocalCLIDebugWrapperSession TensorBoardDebugWrapperSession"
 _HOOKS = "DumpingDebugHook LocalCLIDebugHook TensorBoardDebugHook"
 
+_TPU_OPS = (
+    "all_to_all collective_permute cross_replica_sum outfeed_dequeue_tuple outfeed_enqueue_tuple tpu_replicated_input"
+)
+
 # Module below ``tensorflow`` -> its names.
 NAMES = {
     "python.autograph.converters.break_statements": "transform",
@@ -33,6 +37,15 @@ NAMES = {
     "python.debug.wrappers.framework": "WatchOptions",
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
+    "contrib.tpu.python.ops.tpu_ops": _TPU_OPS,
+    "contrib.tpu.python.tpu.device_assignment": "device_assignment",
+    "contrib.tpu.python.tpu.tpu_feed": "InfeedQueue _PartitionedInfeedQueue",
+    "contrib.tpu.python.tpu.training_loop": "repeat while_loop",
+    "python.tpu.device_assignment": "device_assignment",
+    "python.tpu.ops.tpu_ops": _TPU_OPS,
+    "python.tpu.topology": "Topology",
+    "python.tpu.tpu": "initialize_system replicate rewrite shutdown_system",
+    "python.tpu.tpu_feed": "InfeedQueue _PartitionedInfeedQueue",
 }
 
 
