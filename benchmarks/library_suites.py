@@ -1,15 +1,16 @@
 """Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow.
 
-`docs/reference/conformance.md` has the results.
+`docs/lab-book/programs.md` has the results beside TensorFlow 1.15.5, `docs/reference/conformance.md` those beside 2.21.
 
     python benchmarks/library_suites.py SOURCE --target tfmini --out ours.json
     python benchmarks/library_suites.py SOURCE --target tensorflow --python ORACLE --path SHIM --out theirs.json
     python benchmarks/library_suites.py --compare ours.json theirs.json
 
-SOURCE is a checkout of the library; nothing of it is part of this repository. Each test file runs in a process of its
-own with pytest, in which ``import tensorflow`` means the target. SHIM is a folder whose package ``tensorflow`` is
-`tensorflow.compat.v1` without the behaviour of version 2 (`../shared/corpus/shim`). ``--path`` also takes folders with
-the packages that the library needs. A test that TensorFlow passes counts; the comparison lists those that fail here.
+SOURCE is a checkout of the library; nothing of it is part of this repository. Each test file runs with pytest in a fork
+of a process in which ``import tensorflow`` means the target. ORACLE may be the Python of TensorFlow 1.15.5, without a
+SHIM; for TensorFlow 2, SHIM is a folder whose package ``tensorflow`` is `tensorflow.compat.v1` without the behaviour of
+version 2 (`../shared/corpus/shim`). ``--path`` also takes folders with the packages that the library needs. A test that
+TensorFlow passes counts; the comparison lists those that fail here.
 """
 
 from __future__ import annotations
@@ -144,9 +145,12 @@ def suite(options: argparse.Namespace) -> None:
         Path(options.out).write_text(json.dumps(result, indent=1))
 
 
-def compare(ours: Path, theirs: Path) -> None:
-    """Prints which tests that pass in the second result fail in the first, and the counts."""
+def compare(ours: Path, theirs: Path, both: bool) -> None:
+    """Prints which tests that pass in the second result fail in the first, and the counts; `both`: of common files."""
     here, there = json.loads(ours.read_text()), json.loads(theirs.read_text())
+    if both:
+        ran = {name.partition("::")[0] for name in here}
+        there = {name: value for name, value in there.items() if name.partition("::")[0] in ran}
     counted = [name for name, (outcome, _) in there.items() if outcome == "passed"]
     missed = [name for name in counted if here.get(name, ("absent", ""))[0] != "passed"]
     for name in missed:
@@ -175,10 +179,11 @@ def main() -> None:
     parser.add_argument("--only-missing", action="store_true", help="with --resume: only files that --out lacks")
     parser.add_argument("--out", default="outcomes.json")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OURS", "THEIRS"))
+    parser.add_argument("--both", action="store_true", help="compare only the files that both results have")
     parser.add_argument("--file", action="append", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.compare:
-        compare(*options.compare)
+        compare(*options.compare, options.both)
     elif options.file:
         run_files(options)
     elif options.source:
