@@ -84,7 +84,8 @@ def run_file(file: str, out: str, limit_s: int, only: str) -> None:
     pytest: Any = importlib.import_module("pytest")
     sys.argv = [file]
     # The tests' own warnings and their exits at the end of a main program say nothing about the target.
-    arguments = [file, "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:xdist", "-p", "no:cov"]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins take a second for each file
+    arguments = [file, "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
     arguments += ["-W", "ignore", "-c", os.devnull, "--rootdir", os.getcwd(), *(["-k", only] if only else [])]
     os._exit(int(pytest.main(arguments, plugins=[Recorder(out, limit_s)])))
 
