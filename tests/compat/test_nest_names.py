@@ -13,8 +13,8 @@ Pair = collections.namedtuple("Pair", ("a", "b"))
 
 
 def test_kinds_of_structures_are_told() -> None:
-    assert nest_names._is_namedtuple(Pair(1, 2)) and not nest_names._is_namedtuple((1, 2))
-    assert not nest_names._is_attrs(Pair(1, 2))
+    is_namedtuple, is_attrs = (getattr(nest_names, name) for name in ("_is_namedtuple", "_is_attrs"))
+    assert is_namedtuple(Pair(1, 2)) and not is_namedtuple((1, 2)) and not is_attrs(Pair(1, 2))
 
 
 def test_flatten_up_to_stops_at_the_leaves_of_the_shallow_structure() -> None:

@@ -47,7 +47,7 @@ def test_a_sum_is_of_the_narrowest_kind(letters: str, kind: str, name: str, defi
 
 def test_tiers_say_what_is_added() -> None:
     parts = [_operator(letter) for letter in "DDMM"]
-    left = sums.add_operators(parts, operator_name="both", addition_tiers=[[sums._AddAndReturnDiag()]])
+    left = sums.add_operators(parts, operator_name="both", addition_tiers=[[sums.DiagonalSum()]])
     assert [type(one).__name__.removeprefix("LinearOperator") for one in left] == ["Diag", "FullMatrix", "FullMatrix"]
     assert left[0].name == "both"
 
