@@ -782,6 +782,12 @@ from tfmini.shapes import (
 from tfmini.show.inspection.api import (
     inspect as inspect,
 )
+from tfmini.show.inspection.findings import (
+    Inspection as Inspection,
+)
+from tfmini.show.inspection.trace import (
+    StepTrace as StepTrace,
+)
 from tfmini.train.checkpointing.module import (
     Module as Module,
 )
@@ -841,6 +847,7 @@ __all__ = [
     "IndexedSlices",
     "IndexedSlicesSpec",
     "InitializerOption",
+    "Inspection",
     "InteractiveSession",
     "L2WeightEvict",
     "LFUEvict",
@@ -876,6 +883,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorSpec",
     "SparseTensorValue",
+    "StepTrace",
     "Summary",
     "SummaryMetadata",
     "TFRecordReader",

@@ -1,6 +1,7 @@
 """A job whose tasks come and go: what its tasks run, and how tests read what they print.
 
-Arguments of a task: what to do ("async", "sync", "ranks"), a directory for checkpoints, and a file that ends it.
+Arguments of a task: what to do ("async", "sync", "ranks", "shards"), a directory for checkpoints, and a file that ends
+it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tfmini as tf
 from tests.hosts import task
 from tests.tools.launched import LIMIT_S, REPOSITORY
 
+SHARDS = 3000
 SCRIPT = "from tests.tools import comers; comers.main(*sys.argv[1:])"
 
 
@@ -57,6 +61,22 @@ def train_together(server: Any, cluster: Any, index: int, go: str) -> None:
     print("done", flush=True)
 
 
+def train_on_shards(server: Any, index: int, go: str) -> None:
+    """Counts on the ps how often each of `SHARDS` rows was seen; slowly, until the file is there."""
+    with tf.ParameterStore(server, timeout_s=LIMIT_S) as store:
+        store.declare("seen", [SHARDS], tf.int64)
+        print("pid", os.getpid(), flush=True)
+        for rows in store.shards("rows", SHARDS, num_slices=SHARDS, shuffle=False, lease_s=LIMIT_S):
+            print("has", rows.start, flush=True)
+            store.push({"seen": tf.IndexedSlices(np.ones(1, np.int64), [rows.start])})
+            print("saw", rows.start, flush=True)
+            if not Path(go).exists():
+                time.sleep(0.1)  # so that the shards last until the test has seen enough
+        store.barrier()  # of those who are there
+        print("seen", *np.bincount(store.pull("seen"), minlength=3), flush=True)
+    print("done", flush=True)
+
+
 def main(what: str, directory: str, go: str) -> None:
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
@@ -66,6 +86,8 @@ def main(what: str, directory: str, go: str) -> None:
         server.join()
     elif what == "sync":
         train_together(server, config["cluster"], index, go)
+    elif what == "shards":
+        train_on_shards(server, index, go)
     elif what == "ranks":
         task.ranks(server, index, go, "2")
     else:

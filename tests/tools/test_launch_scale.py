@@ -65,6 +65,35 @@ def test_synchronous_updates_follow_the_number_of_workers(
     assert "[worker/0] done" in out
 
 
+def test_each_shard_is_seen_while_workers_join_leave_and_are_killed(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    """A worker that is asked to leave ends with its shard; one that is killed leaves one shard, which others repeat."""
+    go = tmp_path / "go"
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=("shards", "", str(go)), **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.until("[worker/1]", "saw")
+        assert comers.scale(4, **runtime).returncode == 0
+        pid = int(output.until("[worker/3]", "pid")[2])
+        output.until("[worker/3]", "has")
+        os.kill(pid, signal.SIGKILL)
+        output.until("[worker/2]", "saw")
+        while "worker/3" not in comers.scale(4, **runtime).stdout:  # until the launcher has noticed the kill
+            output.until("[worker/0]", "saw")
+        output.until(
+            "[worker/3]", "saw"
+        )  # it goes on with its number, so the barrier does not wait for its earlier life
+        assert comers.scale(1, **runtime).returncode == 0
+        output.until("[worker/0]", "saw")
+        go.touch()
+        out, err = output.end()
+    for worker in (1, 2, 3):
+        assert f"worker/{worker} has left the run, as asked." in err
+    never, once, twice, *often = map(int, [line.split()[2:] for line in out.splitlines() if " seen " in line][0])
+    assert never == 0 and twice <= 1 and not any(often) and once + twice == comers.SHARDS
+    assert "[worker/0] done" in out and "[worker/1] done" not in out
+
+
 def test_a_killed_ps_starts_again_and_training_goes_on_from_the_checkpoint(
     cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
 ) -> None:

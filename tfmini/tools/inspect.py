@@ -34,8 +34,9 @@ from tfmini.launch.supervision import TaskId
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers
 from tfmini.runtime.client.session import BaseSession
 from tfmini.show.inspection import pictures
+from tfmini.show.inspection.api import Difference, difference
 from tfmini.show.inspection.api import inspect as inspected
-from tfmini.show.inspection.findings import Difference, Inspection, difference
+from tfmini.show.inspection.findings import Inspection
 from tfmini.show.inspection.pages import page, trace_page
 from tfmini.show.inspection.pictures import svg as drawn
 from tfmini.show.inspection.text import VIEWS, view

@@ -48,6 +48,19 @@ def test_who_leaves_holds_nobody_up_and_enters_beside_the_slowest() -> None:
     assert clocks.enter(1) == 5  # one that was killed goes on where it was
 
 
+def test_who_joins_is_awaited_from_then_on_and_not_in_the_next_run() -> None:
+    clocks = ClocksState("c", 1)
+    clocks.tick(0), clocks.tick(0)
+    clocks.admit(3), clocks.admit(2)
+    assert clocks.workers == 3 and go_on(clocks, 0, staleness=0).value == 2
+    assert clocks.enter(2) == 2
+    clocks.tick(0)
+    wait = go_on(clocks, 0, staleness=0)
+    assert wait.is_pending and wait.cause == 'workers 2 (has ended 2) to end 3 rounds, in clocks "c"'
+    clocks.leave(2), clocks.leave(0)
+    assert clocks.ended == [0]
+
+
 def test_a_round_may_be_told_twice() -> None:
     clocks = ClocksState("c", 2)
     clocks.reach(0, 1), clocks.reach(0, 1)

@@ -18,6 +18,7 @@ from tfmini.devices import DeviceSpec, intersects, parse
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import ops_with
 from tfmini.graph.scoping import device
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
@@ -33,6 +34,7 @@ _log = logging.getLogger("tensorflow")
 _runtime_log = logging.getLogger("tfmini.runtime")
 _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
+_COLLECTIVES = ops_with("collective")
 
 
 def ready(op: object, sess: BaseSession, msg: str) -> tuple[bool, str | None]:
@@ -99,6 +101,11 @@ def advice(reason: str | None, graph: Graph, task: str) -> str:
     names = [name for name in reason[len(_PREFIX) :].split(", ") if _lies_on(name, graph, task)]
     if not names:
         return ""
+    if any(op.type in _COLLECTIVES for op in graph.get_operations()):
+        return (
+            f". The variable {names[0]} lies on this task, {task}, and the graph has collectives: each rank initialises"
+            " its own variables, so make the session of every rank with is_chief=True"
+        )
     return (
         f". The variable {names[0]} lies on this task, {task}, so the chief's graph probably has no such variable, and"
         " nobody initialises it: make it with collections=[tf.GraphKeys.LOCAL_VARIABLES], which each worker initialises"
