@@ -1,24 +1,23 @@
 """Runs the unit tests of a library built on TensorFlow 1, on tfmini or on TensorFlow.
 
-`docs/reference/conformance.md` has the results.
+`docs/lab-book/programs.md` has the results beside TensorFlow 1.15.5, `docs/reference/conformance.md` those beside 2.21.
 
     python benchmarks/library_suites.py SOURCE --target tfmini --out ours.json
     python benchmarks/library_suites.py SOURCE --target tensorflow --python ORACLE --path SHIM --out theirs.json
     python benchmarks/library_suites.py --compare ours.json theirs.json
 
-SOURCE is a checkout of the library; nothing of it is part of this repository. Each test file runs in a process of its
-own with pytest, in which ``import tensorflow`` means the target. SHIM is a folder whose package ``tensorflow`` is
-`tensorflow.compat.v1` without the behaviour of version 2 (`../shared/corpus/shim`). ``--path`` also takes folders with
-the packages that the library needs. A test that TensorFlow passes counts; the comparison lists those that fail here.
+SOURCE is a checkout of the library; nothing of it is part of this repository. Each test file runs with pytest in a fork
+of a process in which ``import tensorflow`` means the target. ORACLE may be the Python of TensorFlow 1.15.5, without a
+SHIM; for TensorFlow 2, SHIM is a folder whose package ``tensorflow`` is `tensorflow.compat.v1` without the behaviour of
+version 2 (`../shared/corpus/shim`). ``--path`` also takes folders with the packages that the library needs. A test that
+TensorFlow passes counts; the comparison lists those that fail here.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import collections.abc
 import importlib
-import inspect
 import json
 import os
 import signal
@@ -26,8 +25,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:  # the Python of the time knows no dict[str, str]
+    from collections.abc import Iterator
+
+    Outcomes = dict[str, tuple[str, str]]
 PATTERNS = ("*_test.py", "test_*.py")
 
 
@@ -67,49 +70,61 @@ class Recorder:
             lines.write(json.dumps([name, outcome, why if outcome == "failed" else ""]) + "\n")
 
 
-def restore_removed_names() -> None:
-    """Gives Python and NumPy the names that they had in 2019, for both targets alike."""
-    numpy: Any = importlib.import_module("numpy")
-    for name in ("Iterable", "Iterator", "Mapping", "MutableMapping", "Sequence", "Hashable", "Callable"):
-        if not hasattr(collections, name):
-            setattr(collections, name, getattr(collections.abc, name))
-    vars(inspect).setdefault("getargspec", lambda function: inspect.getfullargspec(function)[:4])
-    old = {"int": int, "float": float, "object": object, "complex": complex, "product": numpy.prod, "Inf": numpy.inf}
-    for name, value in {**old, "infty": numpy.inf, "asscalar": lambda array: array.item()}.items():
-        if name not in dir(numpy):
-            setattr(numpy, name, value)
-
-
-def run_file(file: Path, target: str, out: str, limit_s: int, only: str) -> None:
-    """Runs the tests of one file in this process."""
-    pytest: Any = importlib.import_module("pytest")
-    restore_removed_names()
+def prepare(target: str, preload: list[str]) -> None:
+    """Imports the target and some modules, and for tfmini gives Python back what it had, as `tfmini run` does."""
     if target == "tfmini":
-        importlib.import_module("tfmini.compat.internals").install()
+        for name in ("tfmini.compat.internals", "tfmini.compat.old_python"):
+            importlib.import_module(name).install()
+    for name in ("tensorflow", "pytest", *preload):
+        importlib.import_module(name)
+
+
+def run_file(file: str, out: str, limit_s: int, only: str) -> None:
+    """Runs the tests of one file in this process, which ends with them."""
+    pytest: Any = importlib.import_module("pytest")
+    sys.argv = [file]
     # The tests' own warnings and their exits at the end of a main program say nothing about the target.
-    arguments = [str(file), "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-W", "ignore", "-c", os.devnull]
-    arguments += ["--rootdir", os.getcwd(), *(["-k", only] if only else [])]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins take a second for each file
+    arguments = [file, "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler"]
+    arguments += ["-W", "ignore", "-c", os.devnull, "--rootdir", os.getcwd(), *(["-k", only] if only else [])]
     os._exit(int(pytest.main(arguments, plugins=[Recorder(out, limit_s)])))
+
+
+def run_files(options: argparse.Namespace) -> None:
+    """Runs each file in a fork of this process, which imports the target once."""
+    prepare(options.target, options.preload)
+    for number, file in enumerate(options.file):
+        process = os.fork()
+        if not process:
+            with open(f"{options.out}/{number}.log", "w") as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+            run_file(file, f"{options.out}/{number}", options.limit, options.only)
+        os.waitpid(process, 0)
+        print(number, flush=True)
 
 
 # ---- the parent -------------------------------------------------------------------------------------------------
 
 
-def outcomes(source: Path, file: Path, options: argparse.Namespace) -> dict[str, tuple[str, str]]:
-    """Runs one file: test -> its outcome (passed, failed, skipped) and why."""
-    paths = [*map(str, options.path), str(source), os.environ.get("PYTHONPATH", "")]
+def outcomes(source: Path, files: list[Path], options: argparse.Namespace) -> Iterator[tuple[Path, Outcomes]]:
+    """Runs the files: for each, test -> its outcome (passed, failed, skipped) and why."""
+    paths = [*map(os.path.abspath, options.path), str(source), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "outcomes"
-        command = [options.python, str(Path(__file__).resolve()), "--file", str(file), "--target", options.target]
-        command += ["--out", str(out), "--limit", str(options.limit), "--only", options.only]
-        log = Path(folder) / "log"
-        with log.open("w") as text:
-            subprocess.run(command, cwd=source, env=environment, stdout=text, stderr=text, check=False)
-        if not out.exists():
-            return {f"{file}::(process)": ("failed", log.read_text(errors="replace")[-4000:])}
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
-    return {name: (outcome, why) for name, outcome, why in rows}
+        command = [options.python, str(Path(__file__).resolve()), "--target", options.target, "--out", folder]
+        command += ["--limit", str(options.limit), "--only", options.only]
+        command += [*(f"--preload={name}" for name in options.preload), *(f"--file={file}" for file in files)]
+        child = subprocess.Popen(command, cwd=source, env=environment, stdout=subprocess.PIPE, text=True)
+        for line in child.stdout or ():
+            yield files[int(line)], _read(Path(folder) / line.strip(), files[int(line)])
+        child.wait()
+
+
+def _read(out: Path, file: Path) -> Outcomes:
+    if not out.exists():
+        return {f"{file}::(process)": ("failed", Path(f"{out}.log").read_text(errors="replace")[-4000:])}
+    return {name: (outcome, why) for name, outcome, why in map(json.loads, out.read_text().splitlines())}
 
 
 def suite(options: argparse.Namespace) -> None:
@@ -118,20 +133,25 @@ def suite(options: argparse.Namespace) -> None:
     found = sorted({path for pattern in PATTERNS for path in source.rglob(pattern)})
     files = [path.relative_to(source) for path in found]
     files = [file for file in files if not options.files or any(word in str(file) for word in options.files)]
-    result: dict[str, tuple[str, str]] = {}
+    result: Outcomes = {}
     if options.resume and Path(options.out).exists():
         result = json.loads(Path(options.out).read_text())
-    for file in files:
-        one = outcomes(source, file, options)
+    if options.only_missing:
+        done = {name.partition("::")[0] for name in result}
+        files = [file for file in files if str(file) not in done]
+    for file, one in outcomes(source, files, options):
         result = {name: value for name, value in result.items() if not name.startswith(f"{file}::") or options.only}
         result.update(one)
         print(file, dict(collections.Counter(outcome for outcome, _ in one.values())), flush=True)
         Path(options.out).write_text(json.dumps(result, indent=1))
 
 
-def compare(ours: Path, theirs: Path) -> None:
-    """Prints which tests that pass in the second result fail in the first, and the counts."""
+def compare(ours: Path, theirs: Path, both: bool) -> None:
+    """Prints which tests that pass in the second result fail in the first, and the counts; `both`: of common files."""
     here, there = json.loads(ours.read_text()), json.loads(theirs.read_text())
+    if both:
+        ran = {name.partition("::")[0] for name in here}
+        there = {name: value for name, value in there.items() if name.partition("::")[0] in ran}
     counted = [name for name, (outcome, _) in there.items() if outcome == "passed"]
     missed = [name for name in counted if here.get(name, ("absent", ""))[0] != "passed"]
     for name in missed:
@@ -153,17 +173,20 @@ def main() -> None:
     parser.add_argument("--target", choices=("tfmini", "tensorflow"), default="tfmini")
     parser.add_argument("--python", default=sys.executable, help="the Python that has the target")
     parser.add_argument("--path", action="append", default=[], help="a folder for PYTHONPATH; may be repeated")
+    parser.add_argument("--preload", action="append", default=[], help="a module to import once, before the forks")
     parser.add_argument("--limit", type=int, default=120, help="seconds for one test")
     parser.add_argument("--only", default="", help="only tests that match pytest's -k")
     parser.add_argument("--resume", action="store_true", help="keep the outcomes of other files that --out has")
+    parser.add_argument("--only-missing", action="store_true", help="with --resume: only files that --out lacks")
     parser.add_argument("--out", default="outcomes.json")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OURS", "THEIRS"))
-    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--both", action="store_true", help="compare only the files that both results have")
+    parser.add_argument("--file", action="append", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.compare:
-        compare(*options.compare)
+        compare(*options.compare, options.both)
     elif options.file:
-        run_file(options.file, options.target, options.out, options.limit, options.only)
+        run_files(options)
     elif options.source:
         suite(options)
     else:

@@ -110,7 +110,7 @@ def test_versions() -> None:
         (lambda: tf.contrib.slim.metrics.cohen_kappa, "out of tfmini's scope; use tf.metrics"),
         (lambda: tf.contrib.layers.sparse_column_with_keys, "use tf.feature_column.categorical_column_with_voc"),
         (lambda: tf.optimizers, "use the optimizers of tf.train"),
-        (lambda: tf.compat.v2.optimizers, "use the optimizers of tf.train"),
+        (lambda: tf.compat.v2.GradientTape, "use tf.gradients"),
         (lambda: tf.data.AUTOTUNE, "in TensorFlow 1 use tf.data.experimental.AUTOTUNE.$"),
         (lambda: tf.random.set_seed, "in TensorFlow 1 use tf.set_random_seed.$"),
         (lambda: tf.losses.SparseCategoricalCrossentropy, "use tf.losses.sparse_softmax_cross_entropy.$"),

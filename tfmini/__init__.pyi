@@ -791,6 +791,9 @@ from tfmini.show.inspection.findings import (
 from tfmini.show.inspection.trace import (
     StepTrace as StepTrace,
 )
+from tfmini.train.checkpointing.module import (
+    Module as Module,
+)
 from tfmini.train.store.embedding_table import (
     EmbeddingTable as EmbeddingTable,
 )
@@ -855,6 +858,7 @@ __all__ = [
     "LogMessage",
     "MONOLITHIC_BUILD",
     "MetaGraphDef",
+    "Module",
     "NameAttrList",
     "NoGradient",
     "NodeDef",

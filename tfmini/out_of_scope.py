@@ -49,7 +49,6 @@ _NAMES = {
     "autograph": _GRAPH_WAY,
     "wrap_function": _GRAPH_WAY,
     "nondifferentiable_batch_function": _GRAPH_WAY,
-    "Module": "tf.variable_scope",
     "enable_eager_execution": _GRAPH_WAY,
     "enable_v2_behavior": _GRAPH_WAY,
     "enable_v2_tensorshape": _GRAPH_WAY,

@@ -96,6 +96,7 @@ NAMES: dict[str, dict[str, str]] = {
         "show.inspection.api": "inspect",
         "show.inspection.findings": "Inspection",
         "show.inspection.trace": "StepTrace",
+        "train.checkpointing.module": "Module",
         "train.store.embedding_table": "EmbeddingTable",
         "train.store.parameter_store": "ParameterStore",
         "train.store.work_queue": "WorkQueue",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tfmini as tf
 from tfmini.compat import internal_names as names
 
 
@@ -29,3 +30,30 @@ def test_a_lazy_module_is_imported_when_it_is_used() -> None:
     space: dict[str, Any] = {}
     loader = names.LazyLoader("text", space, "textwrap")
     assert loader.dedent(" a") == "a" and space["text"].__name__ == "textwrap"
+
+
+def test_arguments_are_described_as_in_python_2_and_without_the_librarys_annotations() -> None:
+    def function(a: int, b: str = "x", *rest: int, **more: int) -> None: ...
+
+    described = names.getargspec(function)
+    assert described == (["a", "b"], "rest", "more", ("x",)) and described.args == ["a", "b"]
+    assert names.getfullargspec(function).annotations["a"] == "int"
+    assert names.getfullargspec(names.fn_args).annotations == {}
+    cast = names.getfullargspec(tf.cast)
+    assert cast == names.getfullargspec(eval("lambda x, dtype, name=None: x"))
+
+
+def test_composite_tensors_are_those_that_consist_of_tensors() -> None:
+    sparse = tf.SparseTensor([[0]], [1.0], [2])
+    assert isinstance(sparse, names.CompositeTensor) and isinstance(tf.SparseTensor, type)
+    assert isinstance(tf.IndexedSlices(tf.constant([1.0]), tf.constant([0])), names.CompositeTensor)
+    assert not isinstance(tf.constant(1.0), names.CompositeTensor)
+
+
+def test_no_number_of_shards_is_known_outside_of_its_context() -> None:
+    assert names.get_tpu_context().number_of_shards is None
+    with names.tpu_shard_context(4):
+        assert names.get_tpu_context().number_of_shards == 4
+        with pytest.raises(NotImplementedError, match="nested"), names.tpu_shard_context(2):
+            pass
+    assert names.get_tpu_context().number_of_shards is None

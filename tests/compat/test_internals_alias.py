@@ -117,8 +117,8 @@ def test_private_paths_of_data_and_columns() -> None:
 def test_names_of_modules_that_can_only_be_imported() -> None:
     from tensorflow.python import debug  # type: ignore[import-not-found]
 
-    with pytest.raises(AttributeError, match="out of tfmini's scope; use tf.Print"):
-        debug.LocalCLIDebugWrapperSession  # noqa: B018
+    with pytest.raises(NotImplementedError, match="out of tfmini's scope; use tf.Print"):
+        debug.LocalCLIDebugWrapperSession(None)
 
 
 def test_a_tensorflow_imported_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

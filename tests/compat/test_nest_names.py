@@ -12,6 +12,11 @@ from tfmini.compat import nest_names
 Pair = collections.namedtuple("Pair", ("a", "b"))
 
 
+def test_kinds_of_structures_are_told() -> None:
+    is_namedtuple, is_attrs = (getattr(nest_names, name) for name in ("_is_namedtuple", "_is_attrs"))
+    assert is_namedtuple(Pair(1, 2)) and not is_namedtuple((1, 2)) and not is_attrs(Pair(1, 2))
+
+
 def test_flatten_up_to_stops_at_the_leaves_of_the_shallow_structure() -> None:
     tree = {"a": [1, [2, 3]], "b": Pair(4, (5, 6))}
     assert nest_names.flatten_up_to({"a": 0, "b": 0}, tree) == [[1, [2, 3]], Pair(4, (5, 6))]

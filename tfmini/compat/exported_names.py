@@ -11,6 +11,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.eager.python.tfe": {
         "compat.internal_names": "in_eager_mode list_devices",
     },
+    "contrib.tpu.python.tpu.tpu_function": {
+        "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
+    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
@@ -31,6 +34,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.common_shapes": {
         "compat.ops_names": "broadcast_shape",
+    },
+    "python.framework.composite_tensor": {
+        "compat.internal_names": "CompositeTensor",
     },
     "python.framework.constant_op": {
         "ops.array.constant": "_tensor_shape_tensor_conversion_function",
@@ -61,6 +67,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.framework.test_util": {
         "compat.internal_names": "InstallStackTraceHandler IsMklEnabled is_xla_enabled",
     },
+    "python.framework.type_spec": {
+        "compat.internal_names": "BatchableTypeSpec",
+    },
     "python.layers.utils": {
         "compat.ops_names": "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
     },
@@ -81,6 +90,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.init_ops": {
         "compat.ops_names": "_assert_float_dtype _compute_fans",
+    },
+    "python.ops.linalg.linear_operator_addition": {
+        "layers.operator_sums": "_AddAndReturnDiag _AddAndReturnMatrix _AddAndReturnScaledIdentity _AddAndReturnTriL _DEFAULT_ADDITION_TIERS add_operators",
     },
     "python.ops.math_ops": {
         "compat.ops_names": "_bucketize",
@@ -130,6 +142,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.tools.inspect_checkpoint": {
         "compat.checkpoint_tools": "print_tensors_in_checkpoint_file",
     },
+    "python.tpu.tpu_function": {
+        "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
+    },
     "python.training.evaluation": {
         "train.evaluation": "_StopAfterNEvalsHook=StopAfterNEvalsHook _evaluate_once=evaluate_once _get_or_create_eval_step=get_or_create_eval_step",
     },
@@ -164,7 +179,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "estimator_export=deprecated keras_export tf_export=deprecated",
     },
     "python.util.tf_inspect": {
-        "compat.internal_names": "_inspect getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",
+        "compat.internal_names": "ArgSpec _inspect getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",
     },
     "python.util.tf_should_use": {
         "compat.internal_names": "must_use_result_or_fatal=_undecorated should_use_result=_undecorated",

@@ -7,23 +7,26 @@ import hashlib
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from abc import ABC
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini.compat.switches import executing_eagerly
 from tfmini.core_types import DTypeLike
 from tfmini.data.dataset import Dataset
 from tfmini.devices import DeviceSpec
 from tfmini.export import export, export_names
-from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
+from tfmini.ops.composites import SparseTensor, TypeSpec
 from tfmini.ops.control import group
+from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.ref_variable import RefVariable
 from tfmini.ops.variables.resource_variable import BaseResourceVariable
@@ -205,14 +208,46 @@ export_names("tensorflow.python.util.tf_contextlib", "contextmanager tf_contextm
 export_names("tensorflow.python.util.tf_decorator", "make_decorator unwrap")
 export_names("tensorflow.python.ops.resource_variable_ops", "is_ref_variable is_resource_variable")
 
-getargspec = getfullargspec = inspect.getfullargspec
+
+class ArgSpec(NamedTuple):
+    """What `getargspec` of Python 2 told about a function."""
+
+    args: list[str]
+    varargs: str | None
+    keywords: str | None
+    defaults: tuple[Any, ...] | None
+
+
+def getfullargspec(obj: Callable[..., Any]) -> inspect.FullArgSpec:
+    """Describes the arguments of a function as `inspect.getfullargspec` does; the library's own have no annotations.
+
+    TensorFlow 1's functions had none, and libraries compare these descriptions with those of their own functions.
+
+    Raises:
+      TypeError: for what cannot be called, or does not tell its arguments.
+    """
+    described = inspect.getfullargspec(obj)
+    if (getattr(obj, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]:
+        return described._replace(annotations={})
+    return described
+
+
+def getargspec(obj: Callable[..., Any]) -> ArgSpec:
+    """Describes the arguments of a function by its first four facts, as Python 2 did.
+
+    Raises:
+      TypeError: for what cannot be called, or does not tell its arguments.
+    """
+    return ArgSpec(*getfullargspec(obj)[:4])
+
+
 getsource, getsourcefile, getfile, getdoc = inspect.getsource, inspect.getsourcefile, inspect.getfile, inspect.getdoc
 isclass, isfunction, ismethod, ismodule = inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule
 isgeneratorfunction, getmro, getmembers = inspect.isgeneratorfunction, inspect.getmro, inspect.getmembers
 getcallargs, signature = inspect.getcallargs, inspect.signature
 export_names(
     "tensorflow.python.util.tf_inspect",
-    "getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass "
+    "ArgSpec getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass "
     "isfunction isgeneratorfunction ismethod ismodule signature",
 )
 
@@ -325,3 +360,59 @@ class LazyLoader(ModuleType):
         module = import_module(self.__name__)
         self._parent[self._local_name] = module
         return getattr(module, item)
+
+
+@export("tensorflow.python.framework.composite_tensor.CompositeTensor")
+class CompositeTensor(ABC):  # noqa: B024 - as TensorFlow's, it asks for no method
+    """Base class of values that consist of tensors; sparse and ragged tensors and indexed slices are registered."""
+
+
+for _composite in (SparseTensor, RaggedTensor, IndexedSlices):
+    CompositeTensor.register(_composite)
+BatchableTypeSpec = TypeSpec
+export_names("tensorflow.python.framework.type_spec", "BatchableTypeSpec")
+
+
+class TpuContext:
+    """What code that may run on TPUs asks: on how many shards it runs.
+
+    Attributes:
+      number_of_shards: None outside of `tpu_shard_context`.
+    """
+
+    def __init__(self) -> None:
+        self.number_of_shards: int | None = None
+
+    def set_number_of_shards(self, number_of_shards: int | None) -> None:
+        """Sets the number of shards."""
+        self.number_of_shards = number_of_shards
+
+
+_tpu_context = TpuContext()
+
+
+def get_tpu_context() -> TpuContext:
+    """The process's one context."""
+    return _tpu_context
+
+
+@contextmanager
+def tpu_shard_context(number_of_shards: int) -> Iterator[None]:
+    """Lets the context say so many shards inside of the ``with`` block.
+
+    Raises:
+      NotImplementedError: when it is entered inside of itself.
+    """
+    if _tpu_context.number_of_shards is not None:
+        raise NotImplementedError("tpu_shard_context cannot be nested.")
+    try:
+        _tpu_context.set_number_of_shards(number_of_shards)
+        yield
+    finally:
+        _tpu_context.set_number_of_shards(None)
+
+
+export_names(
+    "tensorflow.python.tpu.tpu_function tensorflow.contrib.tpu.python.tpu.tpu_function",
+    "TpuContext get_tpu_context tpu_shard_context",
+)

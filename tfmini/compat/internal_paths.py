@@ -267,7 +267,6 @@ UNSUPPORTED: dict[str, str] = {
     "python.keras.utils": "tf.keras.utils",
     "python.client.session": "tf.Session.run with a structure of fetches",
     "python.feature_column": "tf.feature_column.input_layer",
-    "python.framework.composite_tensor": "tf.SparseTensor, tf.RaggedTensor and tf.IndexedSlices",
     "python.framework.dtypes": "the dtype of the variable",
     "python.framework.function_def_to_graph": "tf.import_graph_def",
     "python.framework.load_library": "tf.py_func, or a kernel registered with tfmini.graph.registry.op",

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from tfmini import protos
-from tfmini.compat import version_2
+from tfmini.compat import import_only, version_2
 from tfmini.compat.exported_names import NAMES
 from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
@@ -56,7 +56,7 @@ def module(dotted: str) -> ModuleType | None:
         return _made[dotted]
     if dotted.startswith("core.") and dotted.endswith("_pb2"):
         return protos.module_with(dotted.rpartition(".")[2])
-    if dotted not in PATHS and dotted not in NAMES and dotted not in _packages():
+    if not any(dotted in listed for listed in (PATHS, NAMES, import_only.NAMES, _packages())):
         return None
     return _made.setdefault(dotted, _build(dotted, PATHS.get(dotted, "").split()))
 
@@ -64,7 +64,7 @@ def module(dotted: str) -> ModuleType | None:
 @cache
 def _packages() -> frozenset[str]:
     """All paths that have modules below them."""
-    paths = [*PATHS, *NAMES, *PACKAGES]
+    paths = [*PATHS, *NAMES, *PACKAGES, *import_only.NAMES]
     return frozenset(p[:i] for p in paths for i, c in enumerate(p) if c == ".") | {*PACKAGES}
 
 
@@ -85,6 +85,7 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
 
     names = lambda: sorted({*vars(made), *exported, *_names(sources)})  # noqa: E731
     vars(made).update(__getattr__=module_getattr, __dir__=names)
+    import_only.fill(made, dotted, unsupported(dotted))
     return made
 
 

@@ -10,7 +10,7 @@ from tfmini.graph import nest
 
 is_sequence = nest.is_nested
 is_sequence_or_composite = nest.is_nested_or_composite
-_sequence_like = nest._like
+_sequence_like, _is_attrs, _is_namedtuple = nest._like, nest._is_attrs, nest._is_namedtuple
 
 
 def _is_mapping(value: object) -> bool:

@@ -17,7 +17,7 @@ ROOT = "tfmini"
 # Namespace below ``tf.compat.v2`` -> the names that it shares with the same namespace of version 1.
 SAME = {
     "": (
-        "compat keras "
+        "compat keras losses metrics optimizers "
         "abs acos acosh add add_n AggregationMethod argsort as_dtype as_string asin asinh Assert atan atan2 atanh "
         "bfloat16 bitcast bool broadcast_dynamic_shape broadcast_static_shape broadcast_to case cast "
         "clip_by_global_norm clip_by_norm clip_by_value complex complex128 complex64 concat constant_initializer "
@@ -27,7 +27,7 @@ SAME = {
         "greater greater_equal group guarantee_const half histogram_fixed_width histogram_fixed_width_bins identity "
         "identity_n import_graph_def IndexedSlices IndexedSlicesSpec init_scope int16 int32 int64 int8 is_tensor less "
         "less_equal linspace logical_and logical_not logical_or make_ndarray make_tensor_proto map_fn matmul "
-        "matrix_square_root maximum meshgrid minimum multiply negative newaxis no_gradient no_op not_equal "
+        "matrix_square_root maximum meshgrid minimum Module multiply negative newaxis no_gradient no_op not_equal "
         "numpy_function one_hot ones ones_initializer Operation parallel_stack pow print py_function qint16 qint32 "
         "qint8 quint16 quint8 RaggedTensor range rank realdiv recompute_grad register_tensor_conversion_function "
         "RegisterGradient repeat required_space_to_batch_paddings reshape resource reverse roll round saturate_cast "
@@ -313,8 +313,11 @@ CHANGED: dict[str, dict[str, str]] = {
         "to_number": "input out_type='float32' name=None",
     },
 }
-# What version 1 takes only under a name of its own.
-_FUNCTIONS = {"nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2"}
+# What version 1 has only under another name.
+_FUNCTIONS = {
+    **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
+    "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
+}
 
 
 def names() -> dict[str, list[str]]:
@@ -331,7 +334,7 @@ def value(space: str, name: str) -> Any:
         return adapted(_version_1(_FUNCTIONS.get(dotted, dotted)), name, text)
     if name not in SAME.get(space, "").split():
         raise KeyError(name)
-    return _version_1(dotted)
+    return _version_1(_FUNCTIONS.get(dotted, dotted))
 
 
 def _version_1(dotted: str) -> Any:

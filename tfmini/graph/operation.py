@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
@@ -293,45 +293,15 @@ class Tensor(Symbol):
 
     # Makes numpy leave ``ndarray + tensor`` to the tensor, instead of treating it as a sequence.
     __array_priority__ = 100
-    OVERLOADABLE_OPERATORS = frozenset(
-        f"__{n}__"
-        for n in [
-            "add",
-            "radd",
-            "sub",
-            "rsub",
-            "mul",
-            "rmul",
-            "div",
-            "rdiv",
-            "truediv",
-            "rtruediv",
-            "floordiv",
-            "rfloordiv",
-            "mod",
-            "rmod",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "ne",
-            "eq",
-            "and",
-            "rand",
-            "or",
-            "ror",
-            "xor",
-            "rxor",
-            "getitem",
-            "pow",
-            "rpow",
-            "invert",
-            "neg",
-            "abs",
-            "matmul",
-            "rmatmul",
-        ]  # fmt: skip
-    )
+    # A set that can be changed, as in TensorFlow: TensorFlow Probability changes it.
+    OVERLOADABLE_OPERATORS: ClassVar[set[str]] = {
+        *(f"__{name}__" for name in ("lt", "le", "gt", "ge", "ne", "eq", "getitem", "invert", "neg", "abs")),
+        *(
+            f"__{side}{name}__"
+            for side in ("", "r")
+            for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "and", "or", "xor", "pow", "matmul")
+        ),
+    }
 
     def __init__(self, op: Operation, value_index: int, dtype: Any, shape: RawShape = None) -> None:
         self.op = op

@@ -76,6 +76,21 @@ except AttributeError as error: print("of Keras 2.3" in str(error))
     assert run(script).splitlines() == ["True", "False 2.2.4-tf float32", "True True", "no such layer", "True"]
 
 
+def test_version_2_has_the_optimizers_losses_and_metrics_of_keras() -> None:
+    script = """
+from tfmini.compat import internals
+internals.install()
+import tensorflow.compat.v2 as tf
+from tensorflow.python.keras.utils import tf_utils
+print(tf.optimizers is tf.keras.optimizers, tf.losses is tf.keras.losses, tf.metrics is tf.keras.metrics)
+class Coercible: pass
+print(tf_utils.is_symbolic_tensor(Coercible()))
+tf_utils.register_symbolic_tensor_type(Coercible)
+print(tf_utils.is_symbolic_tensor(Coercible()), tf_utils.is_symbolic_tensor(1))
+"""
+    assert run(script).splitlines() == ["True True True", "False", "True False"]
+
+
 def test_keras_is_loaded_by_its_first_name() -> None:
     script = """
 import sys, tfmini as tf

@@ -237,3 +237,15 @@ def test_a_histogram_refuses_wrong_arguments() -> None:
 
 def test_the_sigmoid_of_a_constant_of_rank_0() -> None:
     assert evaluate(tf.sigmoid(tf.constant(0.0))) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("condition", "x", "y", "result"),
+    [([2], [None, 3], [None, 3], [None, 3]), ([2], [None, 3], [2, None], [2, 3])],
+)
+def test_a_vector_that_selects_rows_tells_nothing_about_their_number(
+    condition: list[int], x: list[Any], y: list[Any], result: list[Any]
+) -> None:
+    """TensorFlow 1.15.5 gave these shapes; Tensor2Tensor's beam search expects them."""
+    chosen = tf.where(tf.placeholder(tf.bool, condition), tf.placeholder("float32", x), tf.placeholder("float32", y))
+    assert chosen.shape.as_list() == result

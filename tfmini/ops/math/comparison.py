@@ -146,7 +146,8 @@ def _select_shape(node: Operation) -> list[RawShape]:
     if condition is None or data is None or condition == ():
         return [data]
     if len(condition) == 1 and len(data) > 0:
-        return [(merge_raw(condition, data[:1]) or ()) + data[1:]]
+        merge_raw(condition, data[:1])  # checks the size, and tells no more about the result, as in TensorFlow
+        return [data]
     return [merge_raw(condition, data)]
 
 
