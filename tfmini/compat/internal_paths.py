@@ -299,8 +299,6 @@ UNSUPPORTED: dict[str, str] = {
     "python.util.nest": "tf.nest",
     "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
     "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
-    "contrib.slim.python.slim.data": "tf.data.TFRecordDataset with tf.parse_single_example",
-    "contrib.slim.python.slim.nets": "a network of your own, from tf.contrib.slim's layers",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",
     "lite": "TensorFlow",
