@@ -302,6 +302,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+        "train.bucketing": "FeedingQueueRunner bucket bucket_by_sequence_length rejection_sample resample_at_rate stratified_sample weighted_resample",
         "train.checkpointing.graph_files": "checkpoints_iterator wait_for_new_checkpoint",
         "train.evaluation": "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step",
         "train.slim_learning": "train=train_with_hooks",

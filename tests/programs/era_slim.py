@@ -103,8 +103,13 @@ def slim_plain_networks(tf: Any) -> Any:
 
 @program
 def slim_datasets(tf: Any) -> Any:
-    from tensorflow.contrib.slim.python.slim.data import dataset, dataset_data_provider, parallel_reader
-    from tensorflow.contrib.slim.python.slim.data import prefetch_queue, tfexample_decoder
+    from tensorflow.contrib.slim.python.slim.data import (
+        dataset,
+        dataset_data_provider,
+        parallel_reader,
+        prefetch_queue,
+        tfexample_decoder,
+    )
 
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "some.tfrecord")
