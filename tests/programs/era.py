@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 ANSWERS = Path(__file__).parent / "era.json"
-PARTS = ("era_distributions", "era_operators", "era_seq2seq", "era_slim", "era_training")  # modules with more programs
+# Modules with more programs.
+PARTS = tuple(f"era_{name}" for name in ["distributions", "operators", "seq2seq", "slim", "training", "cells"])
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}
 

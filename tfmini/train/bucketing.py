@@ -111,7 +111,9 @@ def _into_one(queues: Sequence[QueueBase], chosen: Tensor, parts: list[Any]) -> 
     return group(*ops, name="group_enqueues")
 
 
-def _run_queues(queues: Sequence[QueueBase], top: QueueBase, enqueue: list[Any], sizes: list[Any], smaller: bool) -> None:
+def _run_queues(
+    queues: Sequence[QueueBase], top: QueueBase, enqueue: list[Any], sizes: list[Any], smaller: bool
+) -> None:
     """Adds the runners: of elements into buckets, and of full buckets into the queue of batches."""
 
     def taken(i: int) -> list[Any]:
