@@ -206,6 +206,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.layers_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
     },
     "contrib.legacy_seq2seq": {
+        "layers.contrib.legacy_seq2seq": "attention_decoder basic_rnn_seq2seq embedding_attention_decoder embedding_attention_seq2seq embedding_rnn_decoder embedding_rnn_seq2seq embedding_tied_rnn_seq2seq model_with_buckets one2many_rnn_seq2seq tied_rnn_seq2seq",
         "layers.contrib.losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
     },
     "contrib.lookup": {

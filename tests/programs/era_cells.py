@@ -124,3 +124,86 @@ def stacked_bidirectional_steps(tf: Any) -> Any:
     wrong = [lambda: rnn.stack_bidirectional_rnn([], [], steps), lambda: rnn.stack_bidirectional_rnn(
         [rnn.GRUCell(2)], [rnn.GRUCell(2), rnn.GRUCell(2)], steps)]  # fmt: skip
     return _with_values(tf, [outputs, forward, backward]), [outcome(way) for way in wrong]
+
+
+def _ids(tf: Any, steps: int, symbols: int, start: int = 0) -> Any:
+    return [tf.constant([(start + 2 * i) % symbols, (start + 3 * i + 1) % symbols]) for i in range(steps)]
+
+
+@program
+def models_of_sequences(tf: Any) -> Any:
+    seq, rnn = tf.contrib.legacy_seq2seq, tf.contrib.rnn
+
+    def of(build: Any) -> Any:
+        with tf.Graph().as_default():
+            outputs, state = build()
+            total = tf.add_n([tf.reduce_sum(o**2) for o in outputs])
+            trained = sorted(tf.trainable_variables(), key=lambda v: v.name)
+            grads = tf.gradients(total, trained)
+            slopes = [tf.reduce_sum(tf.convert_to_tensor(g)) for g in grads if g is not None]
+            return _with_values(tf, [outputs, state, slopes]), [g is None for g in grads]
+
+    def floats(steps: int) -> Any:
+        return [tf.constant(_numbers(2, 4) + i) for i in range(steps)]
+
+    def lstm() -> Any:
+        return rnn.BasicLSTMCell(3)
+
+    def projection() -> Any:
+        return tf.get_variable("W", [3, 6]), tf.get_variable("B", [6])
+
+    kinds = {
+        "basic": lambda: seq.basic_rnn_seq2seq(floats(3), floats(2), lstm()),
+        "tied": lambda: seq.tied_rnn_seq2seq(floats(3), floats(2), rnn.GRUCell(4), lambda prev, i: prev * i),
+        "decoder": lambda: seq.embedding_rnn_decoder(
+            _ids(tf, 3, 6), rnn.GRUCell(3).zero_state(2, tf.float32), rnn.GRUCell(3), 6, 2, projection(), True, False),
+        "decoder with attention": lambda: seq.attention_decoder(
+            floats(3), lstm().zero_state(2, tf.float32), tf.constant(_numbers(2, 5, 3)), lstm(), 2, num_heads=2,
+            initial_state_attention=True),
+        "decoder of ids with attention": lambda: seq.embedding_attention_decoder(
+            _ids(tf, 3, 6), lstm().zero_state(2, tf.float32), tf.constant(_numbers(2, 5, 3)), lstm(), 6, 2,
+            output_projection=projection(), feed_previous=True),
+    }  # fmt: skip
+    for feeds in (False, True, None):
+        fed = (lambda: tf.constant(True)) if feeds is None else (lambda feeds=feeds: feeds)
+        kinds[f"ids {feeds}"] = lambda fed=fed: seq.embedding_rnn_seq2seq(
+            _ids(tf, 3, 5), _ids(tf, 2, 6), lstm(), 5, 6, 2, feed_previous=fed())  # fmt: skip
+        kinds[f"tied ids {feeds}"] = lambda fed=fed: seq.embedding_tied_rnn_seq2seq(
+            _ids(tf, 3, 5), _ids(tf, 2, 5), lstm(), 7, 2, 5, feed_previous=fed())  # fmt: skip
+        kinds[f"attention {feeds}"] = lambda fed=fed: seq.embedding_attention_seq2seq(
+            _ids(tf, 3, 5), _ids(tf, 2, 6), rnn.GRUCell(3), 5, 6, 2, feed_previous=fed())  # fmt: skip
+    kinds["attention projected"] = lambda: seq.embedding_attention_seq2seq(
+        _ids(tf, 3, 5), _ids(tf, 2, 6), rnn.MultiRNNCell([lstm(), lstm()]), 5, 6, 2, 2, projection(), True,
+        initial_state_attention=True)  # fmt: skip
+    found = {name: of(build) for name, build in sorted(kinds.items())}
+
+    def many() -> Any:
+        outputs, states = seq.one2many_rnn_seq2seq(
+            _ids(tf, 3, 5), {"a": _ids(tf, 2, 6), "b": _ids(tf, 1, 4)}, rnn.GRUCell(3),
+            {"a": rnn.GRUCell(3), "b": rnn.GRUCell(3)}, 5, {"a": 6, "b": 4}, 2, tf.constant(False))  # fmt: skip
+        return outputs["a"] + outputs["b"], [states["a"], states["b"]]
+
+    found["one to many"] = of(many)
+    return found
+
+
+@program
+def models_in_buckets(tf: Any) -> Any:
+    seq = tf.contrib.legacy_seq2seq
+    weights = [tf.constant([1.0, 0.5]) for _ in range(4)]
+
+    def model(source: Any, target: Any) -> Any:
+        return seq.embedding_attention_seq2seq(source, target, tf.contrib.rnn.GRUCell(3), 5, 6, 2)
+
+    def sampled(labels: Any, logits: Any) -> Any:
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits) * 2
+
+    source, target = _ids(tf, 5, 5), _ids(tf, 4, 6)
+    both = []
+    with tf.variable_scope("m"):
+        both.append(seq.model_with_buckets(source, target, target, weights, [(2, 3), (5, 4)], model))
+    with tf.variable_scope("m", reuse=True):
+        both.append(seq.model_with_buckets(
+            source, target, target, weights, [(2, 3), (5, 4)], model, sampled, per_example_loss=True))  # fmt: skip
+    wrong = outcome(lambda: seq.model_with_buckets(source, target, target, weights, [(2, 3), (6, 4)], model))
+    return _with_values(tf, [losses for _, losses in both] + [both[0][0][0]]), wrong
