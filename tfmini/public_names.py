@@ -218,6 +218,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.losses": "absolute_difference=old_absolute_difference compute_weighted_loss=old_compute_weighted_loss cosine_distance=old_cosine_distance hinge_loss=old_hinge_loss log_loss=old_log_loss mean_pairwise_squared_error=old_mean_pairwise_squared_error mean_squared_error=old_mean_squared_error sigmoid_cross_entropy=old_sigmoid_cross_entropy softmax_cross_entropy=old_softmax_cross_entropy sparse_softmax_cross_entropy=old_sparse_softmax_cross_entropy",
         "layers.losses": "add_loss get_losses get_regularization_losses get_total_loss",
     },
+    "contrib.losses.metric_learning": {
+        "layers.contrib.metric_learning": "contrastive_loss lifted_struct_loss npairs_loss npairs_loss_multilabel triplet_semihard_loss",
+    },
     "contrib.metrics": {
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
         "layers.metrics": "confusion_matrix",
@@ -297,6 +300,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.tensorboard.plugins.projector": {
         "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
+    },
+    "contrib.tfprof.model_analyzer": {
+        "compat.profiler": "FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY Profiler TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",
     },
     "contrib.tpu": {
         "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",
@@ -520,6 +526,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "nn.rnn_cell": {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
+    },
+    "profiler": {
+        "compat.profiler": "GraphNodeProto MultiGraphNodeProto ProfileOptionBuilder Profiler profile",
     },
     "python.client.device_lib": {
         "compat.internal_names": "list_local_devices",
