@@ -222,8 +222,10 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.metric_learning": "contrastive_loss lifted_struct_loss npairs_loss npairs_loss_multilabel triplet_semihard_loss",
     },
     "contrib.metrics": {
+        "layers.contrib.further_metrics": "cohen_kappa count f1_score precision_at_recall streaming_concat streaming_covariance streaming_curve_points streaming_false_negative_rate streaming_false_negative_rate_at_thresholds streaming_false_negatives_at_thresholds streaming_false_positive_rate streaming_false_positive_rate_at_thresholds streaming_false_positives_at_thresholds streaming_pearson_correlation streaming_recall_at_k streaming_true_negatives_at_thresholds streaming_true_positives_at_thresholds",
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
         "layers.metrics": "confusion_matrix",
+        "ops.sparse.sets": "set_difference set_intersection set_size set_union",
     },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",

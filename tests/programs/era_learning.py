@@ -27,3 +27,57 @@ def losses_of_metric_learning(tf: Any) -> Any:
     made += [losses.npairs_loss_multilabel(sparse, x, y)]
     slopes = [tf.gradients(loss, x)[0] for loss in made]
     return run(tf, [made, slopes]), outcome(lambda: losses.npairs_loss_multilabel([1, 2], x, y))
+
+
+@program
+def further_metrics(tf: Any) -> Any:
+    metrics = tf.contrib.metrics
+    scores, wanted = _numbers(4, 6) * 0.4 + 0.5, np.cos(np.arange(24)).reshape(4, 6) > 0.1
+    classes, chosen = np.arange(24).reshape(4, 6) % 3, (np.arange(24) ** 2 // 2).reshape(4, 6) % 3
+    weights = np.float32(np.arange(24).reshape(4, 6) % 4)
+
+    def of(make: Any) -> Any:
+        """The updates and values of a metric over four batches."""
+        with tf.Graph().as_default():
+            row = tf.placeholder(tf.int32, [])
+            parts = [tf.gather(tf.constant(table), row) for table in (scores, wanted, classes, chosen, weights)]
+            value, update = make(*parts)
+            found = []
+            with tf.Session() as session:
+                session.run(tf.local_variables_initializer())
+                for i in range(4):
+                    step = session.run(update, {row: i})
+                    found.append([step if isinstance(update, tf.Tensor) else None, session.run(value)])
+            names = sorted(v.op.name for v in tf.local_variables())
+            return found, names, value.shape.as_list()
+
+    other = lambda s: tf.tanh(s) * 3.0  # noqa: E731
+    made = {
+        "count": lambda s, y, a, b, w: metrics.count(s), "count weights": lambda s, y, a, b, w: metrics.count(s, w),
+        "covariance": lambda s, y, a, b, w: metrics.streaming_covariance(s, other(s) + tf.to_float(a)),
+        "covariance weighted": lambda s, y, a, b, w: metrics.streaming_covariance(s, other(s) - w, w, name="own"),
+        "pearson": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, other(s) + tf.to_float(a)),
+        "pearson weighted": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, w, w),
+        "kappa": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3),
+        "kappa weighted": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3, w),
+        "f1": lambda s, y, a, b, w: metrics.f1_score(y, s, num_thresholds=11),
+        "f1 weighted": lambda s, y, a, b, w: metrics.f1_score(y, s, w),
+        "precision at recall": lambda s, y, a, b, w: metrics.precision_at_recall(y, s, 0.6, num_thresholds=21),
+        "false positive rate": lambda s, y, a, b, w: metrics.streaming_false_positive_rate(s > 0.5, y),
+        "false negative rate": lambda s, y, a, b, w: metrics.streaming_false_negative_rate(s > 0.5, y, w),
+        "at thresholds": lambda s, y, a, b, w: metrics.streaming_false_positive_rate_at_thresholds(s, y, [0.2, 0.6]),
+        "counts": lambda s, y, a, b, w: metrics.streaming_true_negatives_at_thresholds(s, y, [0.2, 0.6], w),
+        "roc": lambda s, y, a, b, w: metrics.streaming_curve_points(y, s, num_thresholds=5),
+        "pr": lambda s, y, a, b, w: metrics.streaming_curve_points(y, s, w, num_thresholds=5, curve="PR"),
+    }  # fmt: skip
+    found = {name: of(make) for name, make in made.items()}
+    one_hot = lambda a: tf.one_hot(a, 3) + tf.range(3.0) / 10.0  # noqa: E731
+    found["recall at k"] = of(lambda s, y, a, b, w: metrics.streaming_recall_at_k(one_hot(b), a, 2))
+    joined = [of(lambda s, y, a, b, w: metrics.streaming_concat(s)),
+              of(lambda s, y, a, b, w: metrics.streaming_concat(tf.stack([s, w])[:, :2], 1, max_size=5))]  # fmt: skip
+    wrong = [lambda: metrics.cohen_kappa(tf.constant([1]), tf.constant([1]), 1),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32)),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None, None])),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None]), axis=1),
+             lambda: metrics.streaming_curve_points(tf.constant([True]), tf.constant([0.5]), curve="x")]  # fmt: skip
+    return found, [[values for _, values in rows] for rows, _, _ in joined], [outcome(way) for way in wrong]
