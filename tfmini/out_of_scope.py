@@ -32,7 +32,7 @@ _NAMES = {
     "contrib.learn.run_config": "tf.estimator.RunConfig",
     "contrib.bayesflow": "formulas in ops",
     "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",
-    "contrib.image": "tf.image, or scipy.ndimage in a tf.py_func",
+    "contrib.image": "tf.image, or transform, rotate and translate of tf.contrib.image",
     "contrib.opt": "the optimizers of tf.train, and those that tf.contrib.opt has",
     "contrib.nccl": "tf.collective_ops.all_reduce, or tf.train.AllReduceOptimizer",
     "contrib.resampler": "tf.gather_nd of the four neighbours and their weights",

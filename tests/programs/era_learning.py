@@ -81,3 +81,27 @@ def further_metrics(tf: Any) -> Any:
              lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None]), axis=1),
              lambda: metrics.streaming_curve_points(tf.constant([True]), tf.constant([0.5]), curve="x")]  # fmt: skip
     return found, [[values for _, values in rows] for rows, _, _ in joined], [outcome(way) for way in wrong]
+
+
+@program
+def transformed_images(tf: Any) -> Any:
+    image = tf.contrib.image
+    batch = tf.constant((_numbers(2, 4, 5, 3) * 100 + 120).astype(np.float32))
+    bytes_ = tf.cast(batch, tf.uint8)
+    some = tf.placeholder_with_default(batch, [None, None, None, 3])
+    own = [1.1, 0.2, -0.3, 0.1, 0.9, 0.4, 0.01, -0.02]
+    both = [[1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0], own]
+    kinds = ("NEAREST", "BILINEAR")
+    made = [image.rotate(batch, angle, kind) for angle in (0.5, -2.0, [0.3, 1.2]) for kind in kinds]
+    made += [image.translate(batch, shift, kind) for shift in ([1, -1], [[0.4, 1.3], [-0.6, 0.2]]) for kind in kinds]
+    made += [image.transform(some, transforms, kind) for transforms in (own, both) for kind in kinds]
+    made += [image.rotate(bytes_, 0.5, kind) for kind in kinds]
+    made += [image.transform(batch[0], own, "BILINEAR", [3, 7]), image.transform(batch[0, :, :, 0], own)]
+    made += [image.compose_transforms(own, both[0]), image.flat_transforms_to_matrices(both),
+             image.matrices_to_flat_transforms([[1.0, 2, 3], [4, 5, 6], [7, 8, 2]]),
+             image.angles_to_projective_transforms([0.1, 2.0], 4.0, 7.0)]  # fmt: skip
+    slope = tf.gradients(image.rotate(batch, 0.5, "BILINEAR")[0, 1, 2, 0], batch)[0][0, :, :, 0]
+    wrong = [lambda: image.rotate(tf.placeholder(tf.float32), 1.0), lambda: image.rotate(tf.constant([True]), 1.0),
+             lambda: image.rotate(tf.zeros([3]), 1.0), lambda: image.rotate(batch, [[1.0]]),
+             lambda: image.translate(batch, 1.0)]  # fmt: skip
+    return run(tf, [made, slope]), [t.shape.as_list() for t in made[:1] + made[-6:]], [outcome(way) for way in wrong]

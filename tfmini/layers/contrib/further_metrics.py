@@ -242,7 +242,7 @@ def streaming_curve_points(
 
     with variable_scope(given.name, "curve_points", (labels, predictions, weights)):
         values, updates = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return given.metric(lambda: points(values), control.group(*updates.values()))  # type: ignore[arg-type]
+        return given.metric(lambda: points(values), control.group(*updates.values()))
 
 
 @export("tf.contrib.metrics.f1_score")
@@ -350,4 +350,4 @@ def streaming_concat(given: Published, values: Any, axis: int = 0, max_size: int
             found.set_shape([None if i == axis else length for i, length in enumerate(sizes)])
             return found
 
-        return given.metric(value, control.group(update))  # type: ignore[arg-type]
+        return given.metric(value, control.group(update))
