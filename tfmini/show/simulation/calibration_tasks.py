@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -203,7 +204,9 @@ class Running:
             self._signal("SIGCONT", workers)
             for worker in workers:
                 _tell(worker, json.dumps([measure.step, SECONDS, measure.gap_s]))
-            rates = [MeasuredRates(*json.loads(_answer(worker))) for worker in workers]
+            # At once: an answer can be more than a pipe holds, and the others' steps may need the one who writes it.
+            with ThreadPoolExecutor(len(workers)) as pool:
+                rates = [MeasuredRates(*json.loads(line)) for line in pool.map(_answer, workers)]
             self._pause(workers)
             times = [seconds for each in rates for seconds in each.times]
             self.found[name].append(rates[0]._replace(times=times))
