@@ -10,23 +10,26 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
-from tfmini.graph.operation import Operation
+from tfmini.graph.operation import Operation, Tensor
+
+if TYPE_CHECKING:
+    from tfmini.protos import RunMetadata
 
 # ---- float operations ------------------------------------------------------------------------------------------------
 
 
-def _sizes(tensor: Any) -> list[Any]:
-    return tensor.shape.as_list()  # type: ignore[no-any-return]
+def _sizes(tensor: Tensor) -> list[Any]:
+    return tensor.shape.as_list()
 
 
-def _size(tensor: Any) -> int:
+def _size(tensor: Tensor) -> int:
     """How many elements a tensor has; raises TypeError where a size is not known."""
     return int(math.prod(_sizes(tensor)))
 
@@ -39,7 +42,7 @@ def _matrix_product(op: Operation) -> int:
     return 2 * _size(op.outputs[0]) * int(_sizes(op.inputs[0])[0 if op.get_attr("transpose_a") else 1])
 
 
-def _convolution(outputs: Any, kernel: Any) -> int:
+def _convolution(outputs: Tensor, kernel: Tensor) -> int:
     return 2 * _size(outputs) * int(math.prod(_sizes(kernel)[:-1]))
 
 
@@ -144,7 +147,7 @@ MultiGraphNodeProto = GraphNodeProto
 export_names("tf.profiler", "MultiGraphNodeProto")
 
 
-def _times(run_meta: Any) -> dict[str, tuple[int, int]]:
+def _times(run_meta: RunMetadata | None) -> dict[str, tuple[int, int]]:
     """Node -> (microseconds, bytes of its outputs), of a traced step."""
     found: dict[str, tuple[int, int]] = {}
     for device in run_meta.step_stats.dev_stats if run_meta is not None else ():
@@ -155,7 +158,7 @@ def _times(run_meta: Any) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _ops(graph: Graph, run_meta: Any) -> Iterator[GraphNodeProto]:
+def _ops(graph: Graph, run_meta: RunMetadata | None) -> Iterator[GraphNodeProto]:
     trained = {v.op.name for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES) if hasattr(v, "op")}
     shapes = {v.op.name: v.shape for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES) if hasattr(v, "op")}
     times = _times(run_meta)
@@ -281,6 +284,7 @@ def _report(root: GraphNodeProto, cmd: str, options: Mapping[str, Any]) -> None:
 
 # ---- the public functions --------------------------------------------------------------------------------------------
 
+_Names = Iterable[str] | None
 _ALL = [".*"]
 _DEFAULTS: dict[str, Any] = {
     "max_depth": 100, "min_bytes": 0, "min_micros": 0, "min_params": 0, "min_float_ops": 0, "min_occurrence": 0,
@@ -370,8 +374,8 @@ class ProfileOptionBuilder:
         return self._with(account_type_regexes=list(account_type_regexes))
 
     def with_node_names(
-        self, start_name_regexes: Any = None, show_name_regexes: Any = None, hide_name_regexes: Any = None,
-        trim_name_regexes: Any = None,
+        self, start_name_regexes: _Names = None, show_name_regexes: _Names = None, hide_name_regexes: _Names = None,
+        trim_name_regexes: _Names = None,
     ) -> ProfileOptionBuilder:  # fmt: skip
         """Starts at, shows, hides, or cuts off nodes whose names match."""
         given = {"start_name_regexes": start_name_regexes, "show_name_regexes": show_name_regexes,
@@ -409,7 +413,7 @@ class ProfileOptionBuilder:
 
 @export("tf.profiler.profile")
 def profile(
-    graph: Graph | None = None, run_meta: Any = None, op_log: object = None, cmd: str = "scope",
+    graph: Graph | None = None, run_meta: RunMetadata | None = None, op_log: object = None, cmd: str = "scope",
     options: Mapping[str, Any] | None = None,
 ) -> GraphNodeProto:  # fmt: skip
     """Prints a profile of a graph, and returns it (``tf.profiler.profile``).
@@ -457,7 +461,7 @@ class Profiler:
         self._graph = get_default_graph() if graph is None else graph
         self._steps: dict[int, Any] = {}
 
-    def add_step(self, step: int, run_meta: Any) -> None:
+    def add_step(self, step: int, run_meta: RunMetadata | None) -> None:
         """Adds the RunMetadata of a traced step."""
         self._steps[step] = run_meta
 
@@ -486,7 +490,7 @@ export_names(
 
 @export("tf.contrib.tfprof.model_analyzer.print_model_analysis")
 def print_model_analysis(
-    graph: Graph, run_meta: Any = None, op_log: object = None, tfprof_cmd: str = "scope",
+    graph: Graph, run_meta: RunMetadata | None = None, op_log: object = None, tfprof_cmd: str = "scope",
     tfprof_options: Mapping[str, Any] | None = None,
 ) -> GraphNodeProto:  # fmt: skip
     """`profile` by its older name (``tf.contrib.tfprof.model_analyzer.print_model_analysis``)."""

@@ -52,7 +52,8 @@ _END = (errors.OutOfRangeError, errors.CancelledError)
 @export("tf.contrib.training.bucket")
 def bucket(
     tensors: Any, which_bucket: TensorLike, batch_size: Any, num_buckets: int, num_threads: int = 1,
-    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Any = None, dynamic_pad: bool = False,
+    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Sequence[Any] | None = None,
+    dynamic_pad: bool = False,
     allow_smaller_final_batch: bool = False, keep_input: TensorLike = True, shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Any]:  # fmt: skip
@@ -131,7 +132,8 @@ def _run_queues(
 @export("tf.contrib.training.bucket_by_sequence_length")
 def bucket_by_sequence_length(
     input_length: TensorLike, tensors: Any, batch_size: Any, bucket_boundaries: Sequence[int], num_threads: int = 1,
-    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Any = None, dynamic_pad: bool = False,
+    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Sequence[Any] | None = None,
+    dynamic_pad: bool = False,
     allow_smaller_final_batch: bool = False, keep_input: TensorLike = True, shared_name: str | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Any]:  # fmt: skip

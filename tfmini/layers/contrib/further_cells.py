@@ -38,7 +38,7 @@ from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
-_Initializer = Callable[..., Any] | None
+_Function = Callable[..., Any]
 GRUBlockCell = GRUBlockCellV2
 export_names("tf.contrib.rnn", "GRUBlockCell")
 
@@ -77,7 +77,8 @@ class UGRNNCell(_Gated):
     """
 
     def __init__(
-        self, num_units: int, initializer: _Initializer = None, forget_bias: float = 1.0, activation: Any = tanh,
+        self, num_units: int, initializer: _Function | None = None, forget_bias: float = 1.0,
+        activation: _Function = tanh,
         reuse: ReuseLike = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, activation, reuse)
@@ -103,14 +104,14 @@ class IntersectionRNNCell(_Gated):
     """
 
     def __init__(
-        self, num_units: int, num_in_proj: int | None = None, initializer: _Initializer = None,
-        forget_bias: float = 1.0, y_activation: Any = relu, reuse: ReuseLike = None,
+        self, num_units: int, num_in_proj: int | None = None, initializer: _Function | None = None,
+        forget_bias: float = 1.0, y_activation: _Function = relu, reuse: ReuseLike = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, tanh, reuse)
         self._projects, self._initializer = num_in_proj, initializer
         self._forget_bias, self._y_activation = forget_bias, y_activation
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: Any) -> Any:
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
             if _width(inputs) != self._num_units:
                 if not self._projects:
@@ -137,12 +138,12 @@ class CoupledInputForgetGateLSTMCell(LayerNormBasicLSTMCell):
     """
 
     def __init__(
-        self, num_units: int, use_peepholes: bool = False, initializer: _Initializer = None,
+        self, num_units: int, use_peepholes: bool = False, initializer: _Function | None = None,
         num_proj: int | None = None, proj_clip: float | None = None, num_unit_shards: int = 1,
-        num_proj_shards: int = 1, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = tanh,
+        num_proj_shards: int = 1, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: _Function = tanh,
         reuse: ReuseLike = None, layer_norm: bool = False, norm_gain: float = 1.0, norm_shift: float = 0.0,
     ) -> None:  # fmt: skip
-        super().__init__(num_units, forget_bias, None, activation or tanh, layer_norm, norm_gain, norm_shift,
+        super().__init__(num_units, forget_bias, None, activation, layer_norm, norm_gain, norm_shift,
                          reuse=reuse)  # fmt: skip
         self._peepholes, self._initializer, self._is_tuple = use_peepholes, initializer, state_is_tuple
         self._num_proj, self._proj_clip = num_proj, proj_clip
@@ -191,7 +192,7 @@ class TimeFreqLSTMCell(_Gated):
 
     def __init__(
         self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None,
-        initializer: _Initializer = None, num_unit_shards: int = 1, forget_bias: float = 1.0,
+        initializer: _Function | None = None, num_unit_shards: int = 1, forget_bias: float = 1.0,
         feature_size: int | None = None, frequency_skip: int = 1, reuse: ReuseLike = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, tanh, reuse)
@@ -203,7 +204,7 @@ class TimeFreqLSTMCell(_Gated):
     def state_size(self) -> Any:
         return 2 * self._num_units
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: Any) -> Any:
         units, size = self._num_units, self._feature_size or 0
         steps = [inputs[:, i : i + size] for i in range(0, _width(inputs) - size + 1, self._skip)]
         kept = split(state, 2 * len(steps), axis=1)
@@ -259,7 +260,7 @@ class PhasedLSTMCell(_Gated):
     ) -> Any:
         return RNNCell.__call__(self, inputs, state, scope, *args, **kwargs)
 
-    def _openness(self, time: Any) -> Any:
+    def _openness(self, time: Tensor) -> Any:
         """How far each unit is open at the times."""
         units = [self._num_units]
         period = vs.get_variable(
@@ -275,7 +276,7 @@ class PhasedLSTMCell(_Gated):
         up = 2 * cycle / ratio
         return where(cycle < 0.5 * ratio, up, where(cycle < ratio, 2 - up, self._leak * cycle))
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: Any) -> Any:
         c, h = state
         time, x = inputs
         with vs.variable_scope("mask_gates"):
@@ -302,8 +303,9 @@ class GLSTMCell(_Gated):
     """
 
     def __init__(
-        self, num_units: int, initializer: _Initializer = None, num_proj: int | None = None, number_of_groups: int = 1,
-        forget_bias: float = 1.0, activation: Any = tanh, reuse: ReuseLike = None,
+        self, num_units: int, initializer: _Function | None = None, num_proj: int | None = None,
+        number_of_groups: int = 1,
+        forget_bias: float = 1.0, activation: _Function = tanh, reuse: ReuseLike = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, activation, reuse)
         self._initializer, self._num_proj, self._groups = initializer, num_proj, number_of_groups
@@ -320,7 +322,7 @@ class GLSTMCell(_Gated):
     def state_size(self) -> Any:
         return LSTMStateTuple(self._num_units, self.output_size)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: Any) -> Any:
         c, m = state
         units, groups = self._num_units, self._groups
         if _width(inputs) % groups:
@@ -364,8 +366,9 @@ class _Independent(_Gated):
     """Base class of these cells: ``inputs @ w + state * u + bias``, once or more."""
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: ReuseLike = None, kernel_initializer: _Initializer = None,
-        bias_initializer: _Initializer = None, name: str | None = None, dtype: DTypeLike | None = None,
+        self, num_units: int, activation: _Function | None = None, reuse: ReuseLike = None,
+        kernel_initializer: _Function | None = None,
+        bias_initializer: _Function | None = None, name: str | None = None, dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, activation, reuse, name, dtype)
         self._starts = kernel_initializer, bias_initializer
@@ -389,7 +392,7 @@ class IndRNNCell(_Independent):
     """A recurrent network of independent units (``tf.contrib.rnn.IndRNNCell``)."""
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: ReuseLike = None, name: str | None = None,
+        self, num_units: int, activation: _Function | None = None, reuse: ReuseLike = None, name: str | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
         super().__init__(num_units, activation, reuse, name=name, dtype=dtype)
@@ -582,7 +585,7 @@ class AttentionCellWrapper(RNNCell):
     def output_size(self) -> int:
         return int(self._attn_size)
 
-    def call(self, inputs: Any, state: Any) -> Any:
+    def call(self, inputs: Tensor, state: Any) -> Any:
         size, length = self._attn_size, self._length
         inner, attended, past = state if self._is_tuple else split(
             state, [self._cell.state_size, size, size * length], axis=1
@@ -597,7 +600,7 @@ class AttentionCellWrapper(RNNCell):
         found = (inner, attended, past)
         return output, found if self._is_tuple else concat(list(found), 1)
 
-    def _attention(self, query: list[Any], past: Any) -> Any:
+    def _attention(self, query: list[Any], past: Tensor) -> Any:
         """The mean of the last outputs, weighted by how they fit the state."""
         with vs.variable_scope("attention"):
             kernel = vs.get_variable("attn_w", [1, 1, self._attn_size, self._hidden])

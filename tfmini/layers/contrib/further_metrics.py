@@ -41,7 +41,7 @@ _FLOAT = dtypes.float32
 
 @export("tf.contrib.metrics.count")
 @sharing(Published)
-def count(given: Published, values: Any, weights: TensorLike | None = None) -> Metric:
+def count(given: Published, values: TensorLike, weights: TensorLike | None = None) -> Metric:
     """The number of all values, or the sum of their weights (``tf.contrib.metrics.count``)."""
     with variable_scope(given.name, "count", (values, weights)):
         number = metric_variable([], _FLOAT, name="count")
@@ -86,7 +86,7 @@ def streaming_covariance(
         return given.metric(lambda: _covariance(number, moment), update)
 
 
-def _covariance(number: Any, moment: Any) -> Any:
+def _covariance(number: Tensor | Variable, moment: Tensor | Variable) -> Any:
     less_one = number - 1
     return where(less(number, 2.0), float("nan") + 0.0 * moment, moment / where(equal(less_one, 0.0), number, less_one))
 
@@ -109,7 +109,7 @@ def streaming_pearson_correlation(
         return given.metric(lambda: _correlation(*values), update)
 
 
-def _correlation(both: Any, one: Any, other: Any) -> Any:
+def _correlation(both: Tensor, one: Tensor, other: Tensor) -> Any:
     return both / (sqrt(one) * sqrt(other))
 
 
@@ -182,7 +182,7 @@ def _rate(wrong: str, right: str, what: str) -> tuple[Callable[..., Metric], Cal
     return rate, rate_at
 
 
-def _share_of(part: Any, rest: Any) -> Any:
+def _share_of(part: Tensor, rest: Tensor) -> Any:
     return div_no_nan(part, part + rest)
 
 
@@ -242,7 +242,7 @@ def streaming_curve_points(
 
     with variable_scope(given.name, "curve_points", (labels, predictions, weights)):
         values, updates = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return given.metric(lambda: points(values), control.group(*updates.values()))
+        return given.metric(lambda: points(values), control.group(*updates.values()))  # type: ignore[arg-type]
 
 
 @export("tf.contrib.metrics.f1_score")
@@ -305,12 +305,12 @@ def streaming_recall_at_k(
       labels: [batch] ints.
     """
     hits = cast(in_top_k(predictions, labels, k), _FLOAT)
-    return mean(hits, weights, **given.as_dict(f"recall_at_{k}"))  # type: ignore[no-any-return]
+    return mean(hits, weights, **given.as_dict(f"recall_at_{k}"))
 
 
 @export("tf.contrib.metrics.streaming_concat")
 @sharing(Published)
-def streaming_concat(given: Published, values: Any, axis: int = 0, max_size: int | None = None) -> Metric:
+def streaming_concat(given: Published, values: TensorLike, axis: int = 0, max_size: int | None = None) -> Metric:
     """All values, one after the other along an axis (``tf.contrib.metrics.streaming_concat``).
 
     Args:
@@ -350,4 +350,4 @@ def streaming_concat(given: Published, values: Any, axis: int = 0, max_size: int
             found.set_shape([None if i == axis else length for i, length in enumerate(sizes)])
             return found
 
-        return given.metric(value, control.group(update))
+        return given.metric(value, control.group(update))  # type: ignore[arg-type]

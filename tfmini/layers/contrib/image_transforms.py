@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import TensorLike
+from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -32,11 +32,11 @@ _IMAGE_TYPES = (dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.float16, dtypes
 _FLOAT = dtypes.float32
 
 
-def _rows(transforms: Any) -> Any:
+def _rows(transforms: TensorLike) -> Any:
     """Transforms as rows, [n, 8]."""
     found = convert_to_tensor(transforms, _FLOAT, name="transforms")
     if found.shape.ndims not in (1, 2):
-        raise ValueError(f"Transforms should be 1D or 2D, got: {transforms}")
+        raise ValueError(f"Transforms should be 1D or 2D, got: {transforms!r}")
     return found[None] if found.shape.ndims == 1 else found
 
 
@@ -161,7 +161,7 @@ def _as_batch(images: Tensor) -> Any:
 
 @export("tf.contrib.image.transform")
 def transform(
-    images: TensorLike, transforms: TensorLike, interpolation: str = "NEAREST", output_shape: Any = None,
+    images: TensorLike, transforms: TensorLike, interpolation: str = "NEAREST", output_shape: ShapeLike | Tensor = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Images seen by projective transforms (``tf.contrib.image.transform``).
@@ -187,7 +187,7 @@ def transform(
         rows = broadcast_to(stop_gradient(_rows(transforms)), stack([sizes[0], 8]))
 
         @custom_gradient
-        def transformed(pixels: Any) -> Any:
+        def transformed(pixels: Tensor) -> Any:
             # TensorFlow's gradient is that of the other way round: the gradient, seen by the inverse transforms.
             back = lambda: matrices_to_flat_transforms(matrix_inverse(flat_transforms_to_matrices(rows)))  # noqa: E731
             return _seen(pixels, rows, size, interpolation), lambda dy: _seen(dy, back(), sizes[1:3], interpolation)
@@ -200,7 +200,7 @@ def transform(
         return found[0, :, :, 0] if images.shape.ndims == 2 else found[0] if images.shape.ndims == 3 else found
 
 
-def _seen(batch: Any, rows: Any, size: Any, interpolation: str) -> Any:
+def _seen(batch: Tensor, rows: Tensor, size: Tensor, interpolation: str) -> Any:
     """Images by transforms, [n, 8], in a size of their own."""
     x, y = (expand_dims(cast(axis, _FLOAT), 0) for axis in meshgrid(range_of(size[1]), range_of(size[0])))
     a, b, c = (rows[:, i : i + 3, None, None] for i in (0, 3, 6))
@@ -209,7 +209,7 @@ def _seen(batch: Any, rows: Any, size: Any, interpolation: str) -> Any:
     return _nearest(batch, u, v) if interpolation == "NEAREST" else _bilinear(batch, u, v)
 
 
-def _pixels(batch: Any, u: Any, v: Any) -> Any:
+def _pixels(batch: Tensor, u: Tensor, v: Tensor) -> Any:
     """The pixels at whole coordinates, zero outside."""
     sizes = shape_of(batch)
     height, width = sizes[1], sizes[2]
@@ -223,12 +223,12 @@ def _pixels(batch: Any, u: Any, v: Any) -> Any:
     return where(mask, found, zeros_like(found))
 
 
-def _nearest(batch: Any, u: Any, v: Any) -> Any:
+def _nearest(batch: Tensor, u: Tensor, v: Tensor) -> Any:
     # Halves go away from zero, as C rounds.
     return _pixels(batch, *(sign(part) * floor(absolute(part) + 0.5) for part in (u, v)))
 
 
-def _bilinear(batch: Any, u: Any, v: Any) -> Any:
+def _bilinear(batch: Tensor, u: Tensor, v: Tensor) -> Any:
     left, top = floor(u), floor(v)
     right, below = (u - left)[..., None], (v - top)[..., None]
     parts = []

@@ -15,6 +15,7 @@ from tfmini import dtypes
 from tfmini.core_types import DTypeLike
 from tfmini.export import export
 from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.further_cells import _linear, _width
 from tfmini.layers.contrib.losses import rnn_decoder, sequence_loss_by_example, sequence_loss_of_steps
@@ -39,12 +40,14 @@ from tfmini.ops.variables.scope import VariableScope
 
 _Scope = str | VariableScope | None
 _Result = tuple[list[Any], Any]
+_Projection = tuple[Any, Any] | None
+_Loop = Callable[[Any, int], Any]
 
 
-def _next_input(table: Any, projection: Any, update: bool) -> Callable[[Any, object], Any]:
+def _next_input(table: Tensor, projection: _Projection, update: bool) -> _Loop:
     """A function from the last output to the embedding of its likeliest symbol."""
 
-    def loop(previous: Any, _: object) -> Any:
+    def loop(previous: Tensor, _: object) -> Any:
         if projection is not None:
             previous = bias_add(matmul(previous, projection[0]), projection[1])
         found = embedding_lookup(table, argmax(previous, 1))
@@ -53,7 +56,7 @@ def _next_input(table: Any, projection: Any, update: bool) -> Callable[[Any, obj
     return loop
 
 
-def _decoded(feed_previous: Any, decode: Callable[[bool, bool], _Result]) -> _Result:
+def _decoded(feed_previous: bool | Tensor, decode: Callable[[bool, bool], _Result]) -> _Result:
     """The result of a decoder that feeds its outputs back or not, which a tensor may decide in each step.
 
     Args:
@@ -86,7 +89,7 @@ def basic_rnn_seq2seq(
 
 @export("tf.contrib.legacy_seq2seq.tied_rnn_seq2seq")
 def tied_rnn_seq2seq(
-    encoder_inputs: list[Any], decoder_inputs: list[Any], cell: RNNCell, loop_function: Any = None,
+    encoder_inputs: list[Any], decoder_inputs: list[Any], cell: RNNCell, loop_function: _Loop | None = None,
     dtype: DTypeLike = dtypes.float32, scope: _Scope = None,
 ) -> _Result:  # fmt: skip
     """An encoder and a decoder that share their weights (``tf.contrib.legacy_seq2seq.tied_rnn_seq2seq``).
@@ -103,8 +106,8 @@ def tied_rnn_seq2seq(
 
 @export("tf.contrib.legacy_seq2seq.embedding_rnn_decoder")
 def embedding_rnn_decoder(
-    decoder_inputs: list[Any], initial_state: Any, cell: RNNCell, num_symbols: int, embedding_size: int,
-    output_projection: Any = None, feed_previous: bool = False, update_embedding_for_previous: bool = True,
+    decoder_inputs: list[Any], initial_state: object, cell: RNNCell, num_symbols: int, embedding_size: int,
+    output_projection: _Projection = None, feed_previous: bool = False, update_embedding_for_previous: bool = True,
     scope: _Scope = None,
 ) -> _Result:  # fmt: skip
     """`rnn_decoder` of ids (``tf.contrib.legacy_seq2seq.embedding_rnn_decoder``).
@@ -126,7 +129,8 @@ def embedding_rnn_decoder(
 @export("tf.contrib.legacy_seq2seq.embedding_rnn_seq2seq")
 def embedding_rnn_seq2seq(
     encoder_inputs: list[Any], decoder_inputs: list[Any], cell: RNNCell, num_encoder_symbols: int,
-    num_decoder_symbols: int, embedding_size: int, output_projection: Any = None, feed_previous: Any = False,
+    num_decoder_symbols: int, embedding_size: int, output_projection: _Projection = None,
+    feed_previous: bool | Tensor = False,
     dtype: DTypeLike | None = None, scope: _Scope = None,
 ) -> _Result:  # fmt: skip
     """A model of ids (``tf.contrib.legacy_seq2seq.embedding_rnn_seq2seq``).
@@ -156,7 +160,7 @@ def _set_dtype(scope: VariableScope, dtype: DTypeLike | None) -> Any:
 @export("tf.contrib.legacy_seq2seq.embedding_tied_rnn_seq2seq")
 def embedding_tied_rnn_seq2seq(
     encoder_inputs: list[Any], decoder_inputs: list[Any], cell: RNNCell, num_symbols: int, embedding_size: int,
-    num_decoder_symbols: int | None = None, output_projection: Any = None, feed_previous: Any = False,
+    num_decoder_symbols: int | None = None, output_projection: _Projection = None, feed_previous: bool | Tensor = False,
     dtype: DTypeLike | None = None, scope: _Scope = None,
 ) -> _Result:  # fmt: skip
     """`tied_rnn_seq2seq` of ids, with one table (``tf.contrib.legacy_seq2seq.embedding_tied_rnn_seq2seq``).
@@ -181,8 +185,9 @@ def embedding_tied_rnn_seq2seq(
 
 @export("tf.contrib.legacy_seq2seq.attention_decoder")
 def attention_decoder(
-    decoder_inputs: list[Any], initial_state: Any, attention_states: Any, cell: RNNCell,
-    output_size: int | None = None, num_heads: int = 1, loop_function: Any = None, dtype: DTypeLike | None = None,
+    decoder_inputs: list[Any], initial_state: object, attention_states: Tensor, cell: RNNCell,
+    output_size: int | None = None, num_heads: int = 1, loop_function: _Loop | None = None,
+    dtype: DTypeLike | None = None,
     scope: _Scope = None, initial_state_attention: bool = False,
 ) -> _Result:  # fmt: skip
     """A decoder that attends to states (``tf.contrib.legacy_seq2seq.attention_decoder``; Vinyals et al., 2014).
@@ -228,16 +233,16 @@ def attention_decoder(
         return outputs, state
 
 
-def _attention(states: Any, heads: int) -> Callable[[Any], list[Any]]:
+def _attention(states: Tensor, heads: int) -> Callable[[Any], list[Any]]:
     """A function from a state to what each head sees, [batch, size]."""
-    size = states.shape.as_list()[2]
+    size: Any = states.shape.as_list()[2]
     hidden = expand_dims(states, 2)
     parts = []
     for i in range(heads):
         kernel = vs.get_variable(f"AttnW_{i}", [1, 1, size, size])
         parts.append((conv2d(hidden, kernel, [1, 1, 1, 1], "SAME"), vs.get_variable(f"AttnV_{i}", [size])))
 
-    def attend(query: Any) -> list[Any]:
+    def attend(query: object) -> list[Any]:
         found = []
         for i, (features, vector) in enumerate(parts):
             with vs.variable_scope(f"Attention_{i}"):
@@ -251,8 +256,8 @@ def _attention(states: Any, heads: int) -> Callable[[Any], list[Any]]:
 
 @export("tf.contrib.legacy_seq2seq.embedding_attention_decoder")
 def embedding_attention_decoder(
-    decoder_inputs: list[Any], initial_state: Any, attention_states: Any, cell: RNNCell, num_symbols: int,
-    embedding_size: int, num_heads: int = 1, output_size: int | None = None, output_projection: Any = None,
+    decoder_inputs: list[Any], initial_state: object, attention_states: Tensor, cell: RNNCell, num_symbols: int,
+    embedding_size: int, num_heads: int = 1, output_size: int | None = None, output_projection: _Projection = None,
     feed_previous: bool = False, update_embedding_for_previous: bool = True, dtype: DTypeLike | None = None,
     scope: _Scope = None, initial_state_attention: bool = False,
 ) -> _Result:  # fmt: skip
@@ -271,8 +276,8 @@ def embedding_attention_decoder(
 @export("tf.contrib.legacy_seq2seq.embedding_attention_seq2seq")
 def embedding_attention_seq2seq(
     encoder_inputs: list[Any], decoder_inputs: list[Any], cell: RNNCell, num_encoder_symbols: int,
-    num_decoder_symbols: int, embedding_size: int, num_heads: int = 1, output_projection: Any = None,
-    feed_previous: Any = False, dtype: DTypeLike | None = None, scope: _Scope = None,
+    num_decoder_symbols: int, embedding_size: int, num_heads: int = 1, output_projection: _Projection = None,
+    feed_previous: bool | Tensor = False, dtype: DTypeLike | None = None, scope: _Scope = None,
     initial_state_attention: bool = False,
 ) -> _Result:  # fmt: skip
     """A model of ids that attends to the encoder's outputs (``tf.contrib.legacy_seq2seq.embedding_attention_seq2seq``).
@@ -296,7 +301,7 @@ def embedding_attention_seq2seq(
 def one2many_rnn_seq2seq(
     encoder_inputs: list[Any], decoder_inputs_dict: Mapping[str, list[Any]], enc_cell: RNNCell,
     dec_cells_dict: Mapping[str, RNNCell], num_encoder_symbols: int, num_decoder_symbols_dict: Mapping[str, int],
-    embedding_size: int, feed_previous: Any = False, dtype: DTypeLike | None = None, scope: _Scope = None,
+    embedding_size: int, feed_previous: bool | Tensor = False, dtype: DTypeLike | None = None, scope: _Scope = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """One encoder and several decoders (``tf.contrib.legacy_seq2seq.one2many_rnn_seq2seq``; Luong et al., 2015).
 
@@ -322,7 +327,7 @@ def one2many_rnn_seq2seq(
 def model_with_buckets(
     encoder_inputs: list[Any], decoder_inputs: list[Any], targets: list[Any], weights: list[Any],
     buckets: Sequence[tuple[int, int]], seq2seq: Callable[[list[Any], list[Any]], _Result],
-    softmax_loss_function: Any = None, per_example_loss: bool = False, name: str | None = None,
+    softmax_loss_function: Callable[..., Any] | None = None, per_example_loss: bool = False, name: str | None = None,
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
     """A model for each bucket of lengths, with shared weights (``tf.contrib.legacy_seq2seq.model_with_buckets``).
 

@@ -85,7 +85,7 @@ def contrastive_loss(
     return reduce_mean(near * square(far) + (1.0 - near) * square(maximum(margin - far, 0.0)), name="contrastive_loss")
 
 
-def _npairs(anchor: Any, positive: Any, weights: Any, reg_lambda: float) -> Any:
+def _npairs(anchor: Tensor, positive: Tensor, weights: Tensor, reg_lambda: float) -> Any:
     """The cross-entropy of the similarities, and a part of the squared norms."""
     squares = reduce_mean(reduce_sum(square(anchor), 1)) + reduce_mean(reduce_sum(square(positive), 1))
     targets = weights / reduce_sum(weights, 1, keepdims=True)

@@ -41,6 +41,7 @@ from tfmini.train.optimizers.fused_optimizer import AdagradOptimizer, FusedUpdat
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 
+_Decay = Callable[[Any], Any]
 _log = logging.getLogger("tensorflow")
 
 # ---- updates by the signs of gradient and momentum (Bello et al., 2017) ----------------------------------------------
@@ -53,7 +54,13 @@ class _BySigns(FusedUpdates, Optimizer):
     _base = "alpha"  # the input that says how much larger
 
     def __init__(
-        self, learning_rate: TensorLike, base: float, beta: TensorLike, sign_decay_fn: Any, use_locking: bool, name: str
+        self,
+        learning_rate: TensorLike,
+        base: float,
+        beta: TensorLike,
+        sign_decay_fn: _Decay | None,
+        use_locking: bool,
+        name: str,
     ) -> None:
         self._tensor_inputs = {"lr": "lr", self._base: self._base, "sign_decay": "sign_decay", "beta": "beta"}
         super().__init__(use_locking, name, {"lr": learning_rate, self._base: base, "beta": beta})
@@ -70,7 +77,7 @@ class _BySigns(FusedUpdates, Optimizer):
         super()._prepare()
         self._tensors["sign_decay"] = convert_to_tensor(self._decay, dtypes.float32)
 
-    def _larger(self, agreement: Any, base: Any) -> Any:
+    def _larger(self, agreement: Tensor, base: Tensor) -> Any:
         """The factor of the gradient, by how much its sign agrees with that of the momentum."""
         raise NotImplementedError
 
@@ -105,12 +112,13 @@ class AddSignOptimizer(_BySigns):
     _ops = training_ops.add_sign
 
     def __init__(
-        self, learning_rate: TensorLike = 0.1, alpha: float = 1.0, beta: TensorLike = 0.9, sign_decay_fn: Any = None,
+        self, learning_rate: TensorLike = 0.1, alpha: float = 1.0, beta: TensorLike = 0.9,
+        sign_decay_fn: _Decay | None = None,
         use_locking: bool = False, name: str = "AddSignOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, alpha, beta, sign_decay_fn, use_locking, name)
 
-    def _larger(self, agreement: Any, base: Any) -> Any:
+    def _larger(self, agreement: Tensor, base: Tensor) -> Any:
         return base + agreement
 
 
@@ -128,12 +136,13 @@ class PowerSignOptimizer(_BySigns):
     _ops, _base = training_ops.power_sign, "logbase"
 
     def __init__(
-        self, learning_rate: TensorLike = 0.1, base: float = math.e, beta: TensorLike = 0.9, sign_decay_fn: Any = None,
+        self, learning_rate: TensorLike = 0.1, base: float = math.e, beta: TensorLike = 0.9,
+        sign_decay_fn: _Decay | None = None,
         use_locking: bool = False, name: str = "PowerSignOptimizer",
     ) -> None:  # fmt: skip
         super().__init__(learning_rate, math.log(base), beta, sign_decay_fn, use_locking, name)
 
-    def _larger(self, agreement: Any, base: Any) -> Any:
+    def _larger(self, agreement: Tensor, base: Tensor) -> Any:
         return power(cast(math.e, base.dtype), base * agreement)
 
 
@@ -148,8 +157,8 @@ def get_linear_decay_fn(decay_steps: int) -> Callable[[Any], Any]:
     return lambda step: maximum(0.0, (decay_steps - cast(step, dtypes.float32)) / decay_steps)
 
 
-def _cosine(periods: float, decay_steps: int, zero_after: float | None, angle: Any) -> Callable[[Any], Any]:
-    def decay(step: Any) -> Any:
+def _cosine(periods: float, decay_steps: int, zero_after: float | None, angle: _Decay) -> Callable[[Any], Any]:
+    def decay(step: Tensor) -> Any:
         step = periods * cast(step, dtypes.float32)
         found = 0.5 * (1.0 + cos(math.pi / decay_steps * angle(step)))
         return found if zero_after is None else where(step >= zero_after * decay_steps, zeros_like(found), found)
@@ -349,7 +358,7 @@ class ExternalOptimizerInterface:
     """
 
     def __init__(
-        self, loss: Any, var_list: Sequence[Any] | None = None, equalities: Sequence[Any] | None = None,
+        self, loss: Tensor, var_list: Sequence[Any] | None = None, equalities: Sequence[Any] | None = None,
         inequalities: Sequence[Any] | None = None, var_to_bounds: Mapping[Any, Any] | None = None,
         **optimizer_kwargs: Any,
     ) -> None:  # fmt: skip
@@ -372,19 +381,20 @@ class ExternalOptimizerInterface:
             found.extend(zip(low.tolist(), high.tolist()))
         return found
 
-    def _packed_gradient(self, value: Any) -> Any:
+    def _packed_gradient(self, value: Tensor) -> Any:
         found = [
             zeros_like(var) if grad is None else grad for grad, var in zip(gradients(value, self._vars), self._vars)
         ]
         return concat([reshape(convert_to_tensor(grad), [-1]) for grad in found], 0)
 
-    def _unpacked(self, vector: Any) -> list[Any]:
+    def _unpacked(self, vector: np.ndarray[Any, Any]) -> list[Any]:
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), self._shapes)]
 
     def minimize(
         self, session: Any = None, feed_dict: Mapping[Any, Any] | None = None, fetches: Sequence[Any] | None = None,
-        step_callback: Any = None, loss_callback: Any = None, **run_kwargs: Any,
+        step_callback: Callable[..., Any] | None = None, loss_callback: Callable[..., Any] | None = None,
+        **run_kwargs: Any,
     ) -> None:  # fmt: skip
         """Minimizes the loss by steps of a session, and sets the variables to the best values.
 
@@ -397,8 +407,10 @@ class ExternalOptimizerInterface:
         """
         session = session or get_default_session()
 
-        def evaluated(tensors: list[Any], more: Sequence[Any] = (), callback: Any = None) -> Callable[[Any], Any]:
-            def evaluate(vector: Any) -> Any:
+        def evaluated(
+            tensors: list[Any], more: Sequence[Any] = (), callback: Callable[..., Any] | None = None
+        ) -> Callable[[Any], Any]:
+            def evaluate(vector: np.ndarray[Any, Any]) -> Any:
                 self._load(vector, session)
                 found = session.run([*tensors, *more], feed_dict=feed_dict, **run_kwargs)
                 if callback is not None:
@@ -421,7 +433,7 @@ class ExternalOptimizerInterface:
         )  # fmt: skip
         self._load(best, session)
 
-    def _load(self, vector: Any, session: Any) -> None:
+    def _load(self, vector: np.ndarray[Any, Any], session: Any) -> None:
         for var, value in zip(self._vars, self._unpacked(vector)):
             var.load(value.astype(var.dtype.as_numpy_dtype), session)
 
@@ -442,7 +454,7 @@ class ScipyOptimizerInterface(ExternalOptimizerInterface):
     def _minimize(self, **kwargs: Any) -> Any:
         import scipy.optimize
 
-        def loss_and_gradient(vector: Any) -> Any:
+        def loss_and_gradient(vector: np.ndarray[Any, Any]) -> Any:
             loss, gradient = kwargs["loss_grad_func"](vector)
             return float(loss), gradient.astype(np.float64)
 
