@@ -37,6 +37,7 @@ def train(target, optimizer, hooks, seed, steps, rank, workers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--compression", help="of gradients: fp16, int8, or topk:0.01; default: none")
     args = parser.parse_args()
     if "TF_CONFIG" not in os.environ:
         raise SystemExit("Which task is this? Run me by: tfmini launch --ps 0 --workers 2 ...")
@@ -44,7 +45,9 @@ def main():
     workers, rank = len(config["cluster"]["worker"]), config["task"]["index"]
 
     server = tf.train.Server(config["cluster"], job_name="worker", task_index=rank)
-    optimizer = tf.train.AllReduceOptimizer(tf.train.MomentumOptimizer(0.1, 0.9), workers, rank)
+    optimizer = tf.train.AllReduceOptimizer(
+        tf.train.MomentumOptimizer(0.1, 0.9), workers, rank, compression=args.compression
+    )
     # Each worker begins with other values; the hook gives all of them the chief's.
     mine, score = train(
         server.target, optimizer, lambda: [optimizer.make_session_run_hook()], 1 + 10 * rank, args.steps, rank, workers

@@ -32,6 +32,7 @@ def parse_arguments():
     parser.add_argument("--ps_hosts", default="localhost:2222")
     parser.add_argument("--worker_hosts", default="localhost:2223")
     parser.add_argument("--steps", type=int, default=1200, help="training ends when global_step reaches this")
+    parser.add_argument("--compression", help="of gradients: fp16, int8, or topk:0.01; default: none")
     return parser.parse_args()
 
 
@@ -46,15 +47,19 @@ def cluster_and_role(args):
     return tf.train.ClusterSpec(config["cluster"]), config["task"]["type"], config["task"]["index"]
 
 
-def work(cluster, server, task_index, last_step):
+def work(cluster, server, task_index, last_step, compression):
     is_chief = task_index == 0
     train_x, test_x, train_y, test_y = load_data()
 
     with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
         images, labels, loss, accuracy = build_model()
         global_step = tf.train.get_or_create_global_step()
-        train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=global_step)
+        optimizer = tf.train.AdagradOptimizer(0.1)
+        if compression:
+            optimizer = tf.train.CompressedGradientOptimizer(optimizer, compression)
+        train_op = optimizer.minimize(loss, global_step=global_step)
         init_op = tf.global_variables_initializer()
+        local_init_op = tf.local_variables_initializer()  # of what compressed gradients lack
         uninitialized = tf.report_uninitialized_variables()
 
     with tf.Session(server.target) as sess:
@@ -63,6 +68,7 @@ def work(cluster, server, task_index, last_step):
         else:
             while len(sess.run(uninitialized)):
                 time.sleep(0.1)
+        sess.run(local_init_op)
 
         for local_step, (x, y) in enumerate(batches(train_x, train_y, BATCH, seed=task_index)):
             _, step, value = sess.run([train_op, global_step, loss], {images: x, labels: y})
@@ -91,7 +97,7 @@ def main():
     if job_name == "ps":
         server.join()
     else:
-        work(cluster, server, task_index, args.steps)
+        work(cluster, server, task_index, args.steps, args.compression)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="training ends when global_step reaches this")
     parser.add_argument("--backups", type=int, default=0, help="how many workers an update need not wait for")
+    parser.add_argument("--compression", help="of gradients: fp16, int8, or topk:0.01; default: none")
     parser.add_argument("--logdir", help="for checkpoints and summaries; default: a new directory")
     return parser.parse_args()
 
@@ -46,8 +47,9 @@ def work(cluster, server, task_index, args):
         images, labels, loss, accuracy = build_model()
         global_step = tf.train.get_or_create_global_step()
         optimizer = tf.train.SyncReplicasOptimizer(
-            tf.train.AdagradOptimizer(0.1), replicas_to_aggregate=workers - args.backups, total_num_replicas=workers
-        )
+            tf.train.AdagradOptimizer(0.1), replicas_to_aggregate=workers - args.backups, total_num_replicas=workers,
+            compression=args.compression,
+        )  # fmt: skip
         train_op = optimizer.minimize(loss, global_step=global_step)
         add_summaries(images, loss)
 

@@ -64,3 +64,16 @@ def test_every_example_is_in_the_list() -> None:
     folder = REPOSITORY / "examples"
     text = (folder / "README.md").read_text()
     assert [path.name for path in folder.glob("*.py") if f"`{path.name}`" not in text] == []
+
+
+def test_factors_are_found_by_rows_of_numpy_arrays() -> None:
+    output = launch("--ps", "2", "--workers", "2", "examples/factors_numpy.py")
+    errors = [float(found) for found in re.findall(r"error (\d\.\d+), of which noise 0.1", output)]
+    assert len(errors) == 2 and max(errors) < 0.2, output
+
+
+def test_the_shards_of_the_digits_are_learnt_from_once_per_epoch() -> None:
+    pytest.importorskip("sklearn")
+    output = launch("--ps", "2", "--workers", "3", "examples/digits_numpy.py", "--shards", "--epochs", "10")
+    found = [float(share) for share in re.findall(r"([\d.]+) of the test digits are right", output)]
+    assert len(found) == 3 and min(found) > 0.9, output

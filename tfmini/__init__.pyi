@@ -770,6 +770,9 @@ from tfmini.protos import (
     SummaryMetadata as SummaryMetadata,
     TensorInfo as TensorInfo,
 )
+from tfmini.runtime.client.moving import (
+    move_variables as move_variables,
+)
 from tfmini.runtime.client.session import (
     InteractiveSession as InteractiveSession,
     Session as Session,
@@ -782,6 +785,12 @@ from tfmini.shapes import (
 )
 from tfmini.show.inspection.api import (
     inspect as inspect,
+)
+from tfmini.show.inspection.findings import (
+    Inspection as Inspection,
+)
+from tfmini.show.inspection.trace import (
+    StepTrace as StepTrace,
 )
 from tfmini.train.store.embedding_table import (
     EmbeddingTable as EmbeddingTable,
@@ -839,6 +848,7 @@ __all__ = [
     "IndexedSlices",
     "IndexedSlicesSpec",
     "InitializerOption",
+    "Inspection",
     "InteractiveSession",
     "L2WeightEvict",
     "LFUEvict",
@@ -873,6 +883,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorSpec",
     "SparseTensorValue",
+    "StepTrace",
     "Summary",
     "SummaryMetadata",
     "TFRecordReader",
@@ -1166,6 +1177,7 @@ __all__ = [
     "minimum",
     "mod",
     "model_variables",
+    "move_variables",
     "moving_average_variables",
     "multinomial",
     "multiply",

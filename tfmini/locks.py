@@ -23,8 +23,9 @@ WAITING = ("server start", "session extend", "client open")
 ORDER = (
     *WAITING,
     "session calls", "client pending", "client endpoint", "server early",
-    "session graph", "session plans", "session tasks", "master", "step", "owners", "fan-out", "status", "status events",
-    "bind", "resources", "task", "collectives", "exchange", "groups", "traffic", "waiting op", "run", "thread", "spare",
+    "session graph", "session plans", "session tasks", "master", "step", "owners", "fan-out", "moving",
+    "status", "status events", "bind", "resources", "task", "collectives", "exchange", "groups", "traffic",
+    "waiting op", "run", "thread", "spare",
 )  # fmt: skip
 """The names of the locks, the outermost first. The locks of `rpc` come after all of them."""
 

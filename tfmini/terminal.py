@@ -132,6 +132,14 @@ def plain(*lines: str, style: str = "", **options: Any) -> Text:
     return Text("\n".join(map(printable, lines)), style, **options)
 
 
+def as_text(shown: RenderableType, width: int = 120) -> str:
+    """A table as plain text, lines of at most ``width`` characters."""
+    screen = console(width=width, no_color=True, legacy_windows=False, force_terminal=False, force_jupyter=False)
+    with screen.capture() as capture:
+        screen.print(shown)
+    return capture.get()
+
+
 def console(piped_width: int | None = _PIPED_WIDTH, **options: Any) -> Console:
     """The terminal of a command's answer; what is not a terminal has a fixed width, or that of COLUMNS."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else piped_width

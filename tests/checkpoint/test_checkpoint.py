@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +52,48 @@ def test_values_round_trip(tmp_path: Path) -> None:
         assert (found.dtype, found.shape) == (value.dtype, value.shape)
         assert found.tobytes() == value.tobytes() if value.dtype != object else (found == value).all()
     assert sorted(os.listdir(tmp_path)) == ["m.data-00000-of-00001", "m.index"]
+
+
+def helpers() -> list[str]:
+    """The threads that compute checksums."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("tfmini-checksum")]
+
+
+def _refuse_to_start(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_large_tensors_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_start: bool) -> None:
+    """The checksum of a large tensor is computed beside its write, by a thread if one can be started."""
+    if not can_start:
+        monkeypatch.setattr(threading.Thread, "start", _refuse_to_start)
+    large = np.arange(5_000_001, dtype=np.float32)
+    small = np.arange(1000.0)
+    with BundleWriter(str(tmp_path / "m")) as writer:
+        for i in range(2):
+            writer.add(f"large{i}", large, dtypes.float32)
+            large += 1  # a caller may go on with its array
+            writer.add(f"small{i}", small, dtypes.float64)
+        assert bool(helpers()) is can_start
+        writer.finish()
+    assert helpers() == []
+    reader = BundleReader(str(tmp_path / "m"))
+    for i in range(2):
+        assert (reader.read(f"large{i}") == np.arange(i, 5_000_001 + i, dtype=np.float32)).all()
+        assert (reader.read(f"small{i}") == small).all()
+
+
+def test_a_disk_that_fills_up_in_a_large_tensor_leaves_no_file_and_no_thread(tmp_path: Path) -> None:
+    class Full(files.Disk):
+        def create(self, path: str) -> IO[bytes]:
+            open(path, "wb").close()
+            return open("/dev/full", "wb", buffering=1 << 16)
+
+    with pytest.raises(errors.ResourceExhaustedError, match="m.data-00000-of-00001; No space left on device"):
+        save(tmp_path / "m", {"x": np.zeros(4_000_000, np.float32)}, Full())
+    assert os.listdir(tmp_path) == []
+    assert helpers() == []
 
 
 def test_slices_round_trip_in_any_division(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfmini.collectives import schedules
-from tfmini.collectives.costs import all_reduce_cost
+from tfmini.collectives.costs import all_reduce_cost, flows
 
 DTYPES = [np.float32, np.float16, np.float64, np.int32, np.int64]
 
@@ -109,6 +109,14 @@ def test_broadcast_sends_the_tensor_once_per_rank(size: int, seed: int) -> None:
     for schedule in group:
         assert (schedule.result() == source).all()
     assert sum(nbytes for _, nbytes in sent) == 4 * 700_001 * (size - 1)
+
+
+@pytest.mark.parametrize(("size", "source"), [(1, 0), (2, 0), (3, 0), (3, 2), (5, 1)])
+@pytest.mark.parametrize("count", [700_001, 3_000_000])
+def test_a_broadcast_sends_the_messages_of_the_cost_model(size: int, source: int, count: int) -> None:
+    sent = exchange([broadcast(size, {source}, count)], 0)[0]
+    found = {flow.source: (flow.messages, flow.nbytes) for flow in flows("broadcast", 4 * count, size, source)}
+    assert [found.get(rank, (0, 0)) for rank in range(size)] == sent
 
 
 @pytest.mark.parametrize(("size", "sources"), [(2, {0, 1}), (3, {0, 2}), (4, {1, 2}), (5, {0, 1, 3})])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,8 @@ def later():
 
 
 def test_modules_that_a_source_imports_are_found() -> None:
-    source = "import a.b as c\ndef f():\n    from d import e\nfrom . import g\n"
-    assert imported_modules(source) == ["a.b", "d", "d.e"]
+    source = "import a.b as c\ndef f():\n    from d import e\nfrom . import g\nfrom ..h import i\n"
+    assert imported_modules(source) == ["a.b", ".g", "..h", "..h.i", "d", "d.e"]
     assert imported_modules("print 'python 2'") == []
 
 
@@ -111,3 +112,20 @@ def test_a_script_gets_the_flags_of_a_module_beside_it(tmp_path: Path) -> None:
     assert role_flags_of(str(script)) == {"job_name": "--job_name"}
     script.write_text("import model\nflags.DEFINE_string('task_index', '', '')\n")
     assert role_flags_of(str(script)) == {"task_index": "--task_index"}
+
+
+def test_a_script_gets_the_flags_of_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "project" / "model"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .training import fit\n")
+    (package / "training.py").write_text("from . import options\nfrom .....beyond import nothing\n")
+    (package / "options.py").write_text(
+        "def parser():\n    parser = ArgumentParser()\n    parser.add_argument('--job_name')\n    return parser\n"
+    )
+    script = package / "main.py"
+    script.write_text("from model import fit\n")
+    assert role_flags_of(script) == {}
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{tmp_path / 'project'}")
+    assert role_flags_of(script) == {"job_name": "--job_name"}
+    (package / "training.py").write_text("from . import options\nflags.DEFINE_integer('task_id', 0, '')\n")
+    assert role_flags_of(script) == {"task_id": "--task_id"}

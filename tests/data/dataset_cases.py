@@ -134,6 +134,11 @@ CASES = {
         " {'a': tf.FixedLenFeature([], tf.int64), 'b': tf.FixedLenFeature([2], tf.float32)},"
         " label_key='a', num_epochs=1, shuffle=False)"
     ),
+    "texts_parsed": (
+        "tf.data.TFRecordDataset(tmp + '/e.tfrecord')"
+        ".map(lambda text: tf.parse_single_example(text, {'d': tf.FixedLenFeature([], tf.string, 'no')})['d'])"
+        ".batch(2).map(lambda texts: tf.decode_raw(texts, tf.uint8))"
+    ),
     "examples_parsed": (
         "tf.data.TFRecordDataset(tmp + '/e.tfrecord').batch(3).apply(tf.data.experimental.parse_example_dataset("
         "{'a': tf.FixedLenFeature([], tf.int64, -1), 'c': tf.VarLenFeature(tf.string)}, 2))"

@@ -39,8 +39,15 @@ def test_categories() -> None:
     features = {"w": tf.constant([["a", "a"], ["b", "x"], ["", ""]])}
     assert values(fc.indicator_column(words), features) == [[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     sparse = {"w": tf.SparseTensor([[0, 0], [1, 0]], ["b", "a"], [3, 1])}
+    views = fc.categorical_column_with_vocabulary_list("w", dict.fromkeys("ab").keys())
+    assert values(fc.indicator_column(views), features) == values(fc.indicator_column(words), features)
     ones = fc.embedding_column(words, 1, initializer=tf.constant_initializer([[1.0], [3.0]]))
     assert values(ones, sparse) == [[3.0], [1.0], [0.0]]
+
+
+def test_an_iterator_is_no_vocabulary() -> None:
+    with pytest.raises(TypeError, match=r"vocabulary_list of w is a map: write list\(...\)"):
+        fc.categorical_column_with_vocabulary_list("w", map(str, [1, 2]))  # type: ignore[arg-type]
 
 
 def test_wrong_columns() -> None:

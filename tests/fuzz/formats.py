@@ -40,8 +40,8 @@ from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer, open_checkpoint
 from tfmini.ops.io.record_files import frame, read_records
 from tfmini.placement.device_setter import plan
 from tfmini.rpc.addresses import AddressBook
+from tfmini.show.inspection.api import difference
 from tfmini.show.inspection.clusters import read_cluster
-from tfmini.show.inspection.findings import difference
 from tfmini.show.inspection.trace import read_trace
 from tfmini.show.simulation.profile import ProfileError, read_profile
 from tfmini.tools.launch import horovodrun

@@ -101,6 +101,11 @@ def test_an_import_of_the_package_imports_no_op() -> None:
     assert _run(code) == "[]"
 
 
+def test_a_server_imports_nothing_large_that_it_does_not_need() -> None:
+    code = "import sys, tfmini as tf; tf.train.Server.create_local_server(); print('numpy.ma' in sys.modules)"
+    assert _run(code) == "False"
+
+
 def test_the_first_name_gives_tensors_their_operators() -> None:
     for first in ("tf.Tensor", "tf.convert_to_tensor", "tf.raw_ops.Add", "tf.get_default_graph", "tf.data.Dataset"):
         _run(f"import tfmini as tf; {first}; assert (tf.convert_to_tensor([1, [2][0]]) + 1)[0].shape == ()")

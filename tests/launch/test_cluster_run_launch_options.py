@@ -43,6 +43,7 @@ def test_threads_are_those_asked_for_or_the_cores_of_the_place() -> None:
     ({"ray_address": "head:6379", "on": "mpi"}, "--ray-address is for --on ray."),
     ({"engine_args": ("-v",), "on": "ray"}, "--engine-args is for --on slurm and --on mpi."),
     ({"port_base": 9, "on": "slurm"}, "--port-base is for --on local; elsewhere TFMINI_PORTS names a range of ports."),
+    ({"chief": True, "master": True}, "--chief and --master are two names of one task"),
     ({"ps": 0, "workers": 0}, "A cluster needs at least one task"),
 ])  # fmt: skip
 def test_options_of_other_engines_are_refused(options: dict[str, Any], said: str) -> None:

@@ -35,7 +35,7 @@ from tfmini.launch.supervision import (
 
 PS0, PS1 = TaskId("ps", 0), TaskId("ps", 1)
 W0, W1, W2 = TaskId("worker", 0), TaskId("worker", 1), TaskId("worker", 2)
-CHIEF = TaskId("chief", 0)
+CHIEF, EVALUATOR = TaskId("chief", 0), TaskId("evaluator", 0)
 TERM, KILL, INT = signal.SIGTERM, signal.SIGKILL, signal.SIGINT
 
 
@@ -51,6 +51,15 @@ def finished(instructions: list[Instruction]) -> RunOver:
     (finish,) = instructions
     assert isinstance(finish, RunOver)
     return finish
+
+
+def test_the_run_goes_on_while_its_evaluator_has_a_last_checkpoint() -> None:
+    run = Supervision([PS0, CHIEF, W0, EVALUATOR])
+    assert run.handle(TaskExited(W0, 0)) == []
+    assert run.handle(TaskExited(CHIEF, 0)) == [
+        PrintNote("The training has ended; evaluator/0 may have its last checkpoint to evaluate.")
+    ]
+    assert feed(run, TaskExited(EVALUATOR, 0)) == [SendSignal((PS0,), TERM), StartGrace()]
 
 
 def test_ps_are_stopped_when_all_workers_and_the_chief_have_finished() -> None:

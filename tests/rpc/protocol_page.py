@@ -35,7 +35,7 @@ request id; the reply, or a Status in its place, has the same id. One-way messag
 | bool, int, float, str, bytes | itself |
 | strings | a list of str |
 | tensors | a list of `[type, payload, size, size, …]`: TensorFlow's number of the type; the payload; the shape |
-| structure | any nest of lists, maps and scalars; extension 1 is a tensor as above, 2 a type, 3 a shape |
+| structure | any nest of lists, maps and scalars; extension 1: a tensor, 2: a type, 3: a shape, 4: a value with sizes |
 
 A payload is bytes (the elements, little-endian, row by row, up to {tensor_wire.INLINE_LIMIT} bytes), a list of
 bytes (few and short strings), or the number of the frame that holds the elements; such a frame of strings is

@@ -85,7 +85,7 @@ def test_bytes_of_unanswered_requests_are_bounded(common: bool, monkeypatch: pyt
 
 
 def test_messages_that_wait_for_a_connection_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfmini.rpc.link.BACKLOG_LIMIT", 500_000)
+    monkeypatch.setattr("tfmini.rpc.peer.BACKLOG_LIMIT", 500_000)
     world = World()
     peer = world.client.peer("sim://nobody", "/job:x")
     value, errors_found, dropped = np.zeros(100_000, np.float32), list[Any](), list[Any]()

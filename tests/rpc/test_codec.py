@@ -172,6 +172,14 @@ def test_arrays_in_structures_round_trip() -> None:
     assert got["empty"].shape == (0, 3)
 
 
+@pytest.mark.parametrize("one", [np.float32(0.5), np.array(b"text\0", object)], ids=["number", "string"])
+def test_one_value_that_fills_a_shape_travels_once(one: Any) -> None:
+    parts = encode(m.CreateSession({"value": np.broadcast_to(one, (1000, 1000))}, b"", ""))
+    assert sum(map(len, parts)) < 200
+    got = decode([bytes(part) for part in parts])[0].graph["value"]  # type: ignore[attr-defined]
+    assert got.shape == (1000, 1000) and got.strides == (0, 0) and got[999, 999] == one[()]
+
+
 @pytest.mark.parametrize("cls", list(REGISTRY.values()), ids=lambda cls: cls.__name__)
 def test_every_kind_round_trips(cls: Any) -> None:
     samples = {int: 2**55, str: "text", bytes: b"\0bytes", bool: True, float: 0.5}

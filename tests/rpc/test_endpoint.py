@@ -14,9 +14,11 @@ import zmq
 from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc import messages as m
+from tfmini.rpc import zmq_pump
 from tfmini.rpc.codec import encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, own_keys
+from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
 from tfmini.rpc.messages import Goodbye, Hello
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
@@ -124,6 +126,44 @@ def test_messages_stay_in_order_across_the_lane_switch(server: Any, peer: Any, l
     call(peer, m.GetStatus())
     assert seen == list(range(2000))
     until(lambda: peer.endpoint.counters["lanes"] == lanes, "the move to the lane")
+
+
+def test_a_large_message_waits_for_the_lane(
+    server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over ZeroMQ it would be cut into pieces, whose memory the heap of the receiver keeps."""
+    cuts, cut = [], zmq_pump.cut
+    monkeypatch.setattr(zmq_pump, "cut", lambda parts: cuts.append(1) or cut(parts))
+    seen: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
+    value = np.ones(1 << 20, np.float32)
+    for i in range(10):
+        peer.send(m.SendTensors(i, "", 0, b"", (value,) if i % 2 else ()))
+    assert (call(peer, m.RunGraph(1, 2, (value,))).values[0] == value).all()
+    assert seen == list(range(10))
+    assert bool(cuts) is not lanes
+
+
+@pytest.fixture
+def no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No peer gets on a lane: what it shows is not what the listener expects."""
+    monkeypatch.setattr(TokenListener, "issue_token", lambda self, on_connection, once=True: bytes(TOKEN_BYTES))
+
+
+def test_a_large_message_does_not_wait_for_ever(no_lane: None, peer: Any) -> None:
+    value = np.ones(1 << 20, np.float32)
+    assert (call(peer, m.RunGraph(1, 2, (value,))).values[0] == value).all()
+    assert peer.backlog == 0
+
+
+def test_close_lets_a_message_leave_that_waits_for_the_lane(no_lane: None, server: Any, peer: Any, lanes: bool) -> None:
+    got: list[Any] = []
+    server.serve({m.SendTensors: lambda peer, message, respond: got.append(message)})
+    call(peer, m.GetStatus())
+    peer.send(m.SendTensors(1, "", 0, b"", (np.ones(1 << 20, np.float32),)))
+    assert peer.has_unsent or not lanes
+    peer.endpoint.close()
+    until(lambda: got, "the message")
 
 
 def test_error_answers_keep_their_origin(server: Any, peer: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -56,6 +57,32 @@ def test_blocks_are_reused_bounded_and_sealed() -> None:
     assert pool.statistics()["idle_bytes"] <= 1 << 20
     pool.close()
     assert pool.take(1) is None
+
+
+def resident_kb() -> int:
+    """What of shared blocks counts as memory of this process."""
+    of_block, total = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Rss:"):
+            total += int(line.split()[1]) if of_block else 0
+        elif "-" in line.split()[0]:
+            of_block = "tfmini-block" in line
+    return total
+
+
+def test_a_received_block_takes_memory_as_it_is_read() -> None:
+    size = 16 << 20
+    pool, cache = BlockPool(), BlockCache(lambda block_id, nbytes: None)
+    block = pool.take(size)
+    assert block is not None
+    block.fill([np.ones(size, np.uint8).data])
+    before = resident_kb()
+    cache.add(block.id, os.dup(block.fd))
+    received = cache.borrow(block.id)
+    assert resident_kb() - before < 1024
+    assert received[: size // 2].sum() == size // 2
+    assert abs(resident_kb() - before - (size >> 11)) < 1024
+    pool.close()
 
 
 def test_an_invalid_block_is_refused() -> None:

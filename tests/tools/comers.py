@@ -1,6 +1,7 @@
 """A job whose tasks come and go: what its tasks run, and how tests read what they print.
 
-Arguments of a task: what to do ("async", "sync", "ranks"), a directory for checkpoints, and a file that ends it.
+Arguments of a task: what to do ("async", "sync", "count", "ranks", "shards"), a directory for checkpoints, and a file
+that ends it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tfmini as tf
 from tests.hosts import task
 from tests.tools.launched import LIMIT_S, REPOSITORY
 
+SHARDS = 3000
 SCRIPT = "from tests.tools import comers; comers.main(*sys.argv[1:])"
 
 
@@ -35,6 +39,32 @@ def train(server: Any, cluster: Any, index: int, directory: str, go: str) -> Non
             print("step", session.run(count), flush=True)
             time.sleep(0.02)
     print("done", flush=True)
+
+
+def count(server: Any, cluster: Any, index: int, go: str) -> None:
+    """Counts on two ps, asynchronously, until the file is there; says how often, and the chief at the end what came."""
+    is_chief = index == 0
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        counters = [tf.get_variable(f"counter{i}", [64 << i], tf.int64, tf.zeros_initializer()) for i in range(4)]
+        add = [tf.assign_add(each, tf.ones_like(each)) for each in counters]
+        ended = tf.get_variable("ended", [], tf.int64, tf.zeros_initializer())
+        end = tf.assign_add(ended, 1)
+    with tf.train.MonitoredTrainingSession(
+        server.target, is_chief, save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None,
+    ) as session:  # fmt: skip
+        done = 0
+        while not Path(go).exists():
+            session.run([each.op for each in add])
+            done += 1
+            if done % 50 == 0:
+                print("step", done, flush=True)
+        print("added", done, flush=True)
+        session.run([end, step])
+        while is_chief and session.run(ended) < len(cluster["worker"]):
+            time.sleep(0.02)
+        if is_chief:
+            print("found", *sorted({int(n) for each in session.run(counters) for n in each}), flush=True)
 
 
 def train_together(server: Any, cluster: Any, index: int, go: str) -> None:
@@ -57,6 +87,22 @@ def train_together(server: Any, cluster: Any, index: int, go: str) -> None:
     print("done", flush=True)
 
 
+def train_on_shards(server: Any, index: int, go: str) -> None:
+    """Counts on the ps how often each of `SHARDS` rows was seen; slowly, until the file is there."""
+    with tf.ParameterStore(server, timeout_s=LIMIT_S) as store:
+        store.declare("seen", [SHARDS], tf.int64)
+        print("pid", os.getpid(), flush=True)
+        for rows in store.shards("rows", SHARDS, num_slices=SHARDS, shuffle=False, lease_s=LIMIT_S):
+            print("has", rows.start, flush=True)
+            store.push({"seen": tf.IndexedSlices(np.ones(1, np.int64), [rows.start])})
+            print("saw", rows.start, flush=True)
+            if not Path(go).exists():
+                time.sleep(0.1)  # so that the shards last until the test has seen enough
+        store.barrier()  # of those who are there
+        print("seen", *np.bincount(store.pull("seen"), minlength=3), flush=True)
+    print("done", flush=True)
+
+
 def main(what: str, directory: str, go: str) -> None:
     config = json.loads(os.environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
@@ -66,6 +112,10 @@ def main(what: str, directory: str, go: str) -> None:
         server.join()
     elif what == "sync":
         train_together(server, config["cluster"], index, go)
+    elif what == "shards":
+        train_on_shards(server, index, go)
+    elif what == "count":
+        count(server, config["cluster"], index, go)
     elif what == "ranks":
         task.ranks(server, index, go, "2")
     else:
@@ -140,10 +190,12 @@ def _fits(line: list[str], words: tuple[str, ...]) -> bool:
     return len(line) >= len(words) and all(word in ("*", found) for word, found in zip(words, line))
 
 
-def scale(workers: int, job: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def scale(
+    workers: int, job: str = "", option: str = "--workers", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `tfmini scale`."""
     return subprocess.run(
-        [sys.executable, "-m", "tfmini", "scale", "--workers", str(workers), *([job] if job else [])],
+        [sys.executable, "-m", "tfmini", "scale", option, str(workers), *([job] if job else [])],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip

@@ -67,3 +67,16 @@ def test_lint_gates_ci(
     result = CliRunner().invoke(main, [*command, "--view", "lint"])
     assert (result.exit_code, message in result.output) == (code, True), result.output
     assert CliRunner().invoke(main, command).exit_code == ("nothing" in options or build is on_no_task)
+
+
+def test_a_chief_can_be_added(tmp_path: Path) -> None:
+    script = tmp_path / "estimated.py"
+    script.write_text("import tensorflow as tf\ntf.estimator.RunConfig()\ntf.constant(1, name='c')\n")
+    command = ["inspect", str(script), "--workers", "1"]
+    without = CliRunner().invoke(main, command)
+    assert without.exit_code == 1 and "`tfmini inspect` adds it" in without.output
+    result = CliRunner().invoke(main, [*command, "--chief", "--fetch", "c"])
+    assert result.exit_code == 0 and "chief/0" in result.output, result.output
+    (tmp_path / "c.json").write_text('{"worker": 1}')
+    both = CliRunner().invoke(main, ["inspect", str(script), "--chief", "--cluster", str(tmp_path / "c.json")])
+    assert both.exit_code == 2 and "a --cluster file names its chief itself" in both.output

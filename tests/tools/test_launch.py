@@ -40,6 +40,25 @@ def test_every_task_gets_its_role_and_ps_are_stopped_at_the_end(cluster: Cluster
         assert own == [f"role {job} {task} {counts}", f"args --steps=3 {job}.{task}", "error output"]
 
 
+def test_an_evaluator_and_a_master_are_tasks_too(cluster: Cluster) -> None:
+    done = cluster.run(
+        """
+        print("role", JOB, TASK, sorted(config["cluster"]))
+        if JOB == "ps":
+            own = listener("ps", TASK)
+            clients = [own.accept()[0] for _ in range(2)]
+            [client.sendall(b"x") for client in clients]
+            signal.pause()
+        else:
+            assert socket.create_connection(address("ps", 0), timeout=100).recv(1)
+        """,
+        *["--workers", "0", "--master", "--evaluator"],
+    )
+    assert done.returncode == 0, done.stderr
+    roles = sorted(line.partition("role ")[2] for line in done.stdout.splitlines())
+    assert roles == [f"{task} 0 ['master', 'ps']" for task in ("evaluator", "master", "ps")]
+
+
 def test_scripts_with_the_usual_flags_get_them(cluster: Cluster) -> None:
     done = cluster.run(
         """

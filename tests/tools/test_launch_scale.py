@@ -49,6 +49,32 @@ def test_workers_join_a_running_asynchronous_job_and_leave_it(
     assert "[worker/0] done" in out and "[worker/3] done" not in out
 
 
+def test_no_update_is_lost_while_ps_join_a_job_and_are_drained(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    go = tmp_path / "go"
+    arguments = ("count", "", str(go))
+    with cluster.start(comers.SCRIPT, "--workers", "3", "--ps", "2", args=arguments, **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.step(1)
+        more = comers.scale(3, option="--ps", **runtime)
+        assert "starting ps/2, to take variables." in more.stdout and "to ps/2." in more.stdout, more.stderr
+        seen = output.step(2)
+        assert "3 ps have the variables already." in comers.scale(3, option="--ps", **runtime).stdout
+        fewer = comers.scale(1, option="--ps", **runtime)
+        assert "ps/2 is drained" in fewer.stdout and "ps/1 is drained" in fewer.stdout, fewer.stderr
+        seen = output.step(1, after=seen)
+        again = comers.scale(2, option="--ps", **runtime)
+        assert "starting ps/3" in again.stdout and "to ps/3." in again.stdout, again.stderr
+        output.step(1, after=seen + 50)
+        go.touch()
+        out, _ = output.end()
+    lines = [line.split()[1:] for line in out.splitlines()]
+    assert [words[1] for words in lines if words[0] == "found"] == [
+        str(sum(int(words[1]) for words in lines if words[0] == "added"))
+    ]
+
+
 def test_synchronous_updates_follow_the_number_of_workers(
     cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
 ) -> None:
@@ -63,6 +89,35 @@ def test_synchronous_updates_follow_the_number_of_workers(
         go.touch()
         out, _ = output.end()
     assert "[worker/0] done" in out
+
+
+def test_each_shard_is_seen_while_workers_join_leave_and_are_killed(
+    cluster: Cluster, tmp_path: Path, runtime: dict[str, str]
+) -> None:
+    """A worker that is asked to leave ends with its shard; one that is killed leaves one shard, which others repeat."""
+    go = tmp_path / "go"
+    with cluster.start(comers.SCRIPT, "--workers", "2", args=("shards", "", str(go)), **runtime) as launcher:
+        output = comers.Output(launcher)
+        output.until("[worker/1]", "saw")
+        assert comers.scale(4, **runtime).returncode == 0
+        pid = int(output.until("[worker/3]", "pid")[2])
+        output.until("[worker/3]", "has")
+        os.kill(pid, signal.SIGKILL)
+        output.until("[worker/2]", "saw")
+        while "worker/3" not in comers.scale(4, **runtime).stdout:  # until the launcher has noticed the kill
+            output.until("[worker/0]", "saw")
+        output.until(
+            "[worker/3]", "saw"
+        )  # it goes on with its number, so the barrier does not wait for its earlier life
+        assert comers.scale(1, **runtime).returncode == 0
+        output.until("[worker/0]", "saw")
+        go.touch()
+        out, err = output.end()
+    for worker in (1, 2, 3):
+        assert f"worker/{worker} has left the run, as asked." in err
+    never, once, twice, *often = map(int, [line.split()[2:] for line in out.splitlines() if " seen " in line][0])
+    assert never == 0 and twice <= 1 and not any(often) and once + twice == comers.SHARDS
+    assert "[worker/0] done" in out and "[worker/1] done" not in out
 
 
 def test_a_killed_ps_starts_again_and_training_goes_on_from_the_checkpoint(

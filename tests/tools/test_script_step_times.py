@@ -91,6 +91,7 @@ def test_the_error_is_logged_in_the_trace(tmp_path: Path, monkeypatch: pytest.Mo
         "kept": 1, "prediction": {"predicted_ms": 3.0, "measured_ms": 4.0, "error": pytest.approx(-0.25)},
     }  # fmt: skip
     assert "3.000 ms, and took 4.000 ms (median of 10): the prediction is off by -25%" in str(found)
+    assert not str(Comparison(0.003, StepTimes(0.004, 10, None), "About the profile.")).endswith(".")  # the caller's
 
 
 @pytest.mark.cluster

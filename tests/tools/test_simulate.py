@@ -37,6 +37,17 @@ def test_a_run_is_predicted_by_the_runtime(files: list[str]) -> None:
     for shown in ("a step takes", "steps/s of all workers", "updates of others", "busiest:", "worker/1", "Session.run"):
         assert shown in done.output
     assert "predicted by the runtime in virtual time" in done.output
+    assert "/job:" not in done.output and "unknown dimensions" not in done.output
+
+
+def test_unknown_sizes_outside_the_step_are_not_warned_of(files: list[str]) -> None:
+    """The report of uninitialised variables, which a monitored session adds, has some in every script."""
+    path = Path(files[-1])
+    known = path.write_text(SCRIPT.replace("[None, 64]", "[8, 64]")) and [a for a in files if a not in ("--batch", "8")]
+    assert "unknown dimensions" not in CliRunner().invoke(main, ["simulate", "--workers", "1..2", *known]).output
+    path.write_text(SCRIPT)
+    unknown = CliRunner().invoke(main, ["simulate", "--workers", "1..2", *known])
+    assert unknown.exit_code == 0 and unknown.output.count("unknown dimensions") == 1
 
 
 @pytest.mark.parametrize(("options", "name"), [((), "laptop"), (("--link", "10Gbit"), "servers-10gbit")])

@@ -20,10 +20,12 @@ from rich.console import Console, Group
 
 import tfmini as tf
 from tests.polling import poll
+from tests.show.dashboard.clusters import cluster, task
 from tests.show.status.hostile import EVIL, NUMBERS, hostile_task
 from tfmini.runtime import snapshot as s
 from tfmini.show.status.explanation import explain, explanation_lines, stack_lines, task_lines, to_prometheus
 from tfmini.show.status.gather import Gatherer
+from tfmini.terminal import as_text
 from tfmini.tools.cli import main
 from tfmini.tools.status import status_tables
 
@@ -183,3 +185,11 @@ def test_status_shows_a_queue_whose_name_is_markup() -> None:
             text = run("status", server.target)
             run("stacks", server.target)
     assert "[/x][link=u]" in text and "\x1b" not in text
+
+
+def test_a_variable_without_a_value_is_told_as_such() -> None:
+    """A scalar of 0 B does not exist."""
+    variables = (s.VariableSnapshot("W", "float32", (), 0), s.VariableSnapshot("b", "float32", (0, 3), 0))
+    found = cluster(task("worker/0", variables=variables))
+    [rows] = [text for table in status_tables(found) if "variable " in (text := as_text(table))]
+    assert re.search(r"W +float32 +not initialized", rows) and re.search(r"b +float32 +\[0, 3\] +0 B", rows)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from glob import escape, glob
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.core_types import Array
 
+T = TypeVar("T")
 _TEMPORARY = ".tempstate"
 _WRITE_BACK = 8 << 20  # bytes that the device writes while the following ones are computed
 
@@ -55,8 +58,10 @@ class Disk:
         return open(path, "wb", buffering=1 << 16)
 
     def write_back(self, file: IO[bytes], offset: int, nbytes: int) -> None:
-        """Starts writing a part of the content to the device, so that `sync` has little left to wait for."""
-        file.flush()
+        """Starts writing a part of the content to the device, so that `sync` has little left to wait for.
+
+        A helper's thread may call it: it leaves the buffer alone, which may be in use.
+        """
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError):  # advisory: DONTNEED starts the write-back of dirty pages
                 os.posix_fadvise(file.fileno(), offset, nbytes, os.POSIX_FADV_DONTNEED)
@@ -96,19 +101,53 @@ class Disk:
 DISK = Disk()
 
 
+class WriteHelper:
+    """A thread that makes calls in order, beside the thread that writes; it begins with the first call.
+
+    Where no thread can be started, as while Python exits, calls are made at once.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, call: Callable[..., T], *args: Any) -> Future[T]:
+        """Makes a call now or soon; returns its future result."""
+        self._pool = self._pool or ThreadPoolExecutor(1, "tfmini-checksum")
+        try:
+            return self._pool.submit(call, *args)
+        except RuntimeError:
+            made: Future[T] = Future()
+            made.set_result(call(*args))
+            return made
+
+    def finish(self, drop: bool = False) -> None:
+        """Waits for the calls and ends the thread.
+
+        Args:
+          drop: whether the calls that have not begun are left out.
+        """
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=drop)
+            self._pool = None
+
+
 class NewFile:
     """A file written under a temporary name; `commit` renames it atomically.
 
     Attributes:
       path: its final name.
 
+    Args:
+      helper: starts the write-back of what has been written; None: the writing thread does.
+
     Raises:
       OpError: from every method, when the file system refuses; it names the file.
     """
 
-    def __init__(self, path: str, disk: Disk = DISK) -> None:
+    def __init__(self, path: str, disk: Disk = DISK, helper: WriteHelper | None = None) -> None:
         self.path = path
         self._disk = disk
+        self._helper = helper
         self._written = self._begun = 0  # bytes: all, and those whose write-back has begun
         self._temporary = f"{path}{_TEMPORARY}{os.urandom(8).hex()}"
         try:
@@ -123,10 +162,18 @@ class NewFile:
             self._file.write(data)
             self._written += len(data)
             if self._written - self._begun >= _WRITE_BACK:
-                self._disk.write_back(self._file, self._begun, self._written - self._begun)
-                self._begun = self._written
+                self._start_write_back()
         except OSError as error:
             raise errors.from_os_error(error, self.path) from None
+
+    def _start_write_back(self) -> None:
+        self._file.flush()
+        part = self._file, self._begun, self._written - self._begun
+        if self._helper is None:
+            self._disk.write_back(*part)
+        else:
+            self._helper.submit(self._disk.write_back, *part)
+        self._begun = self._written
 
     def commit(self) -> None:
         """Makes the content durable, then visible under the file's final name."""

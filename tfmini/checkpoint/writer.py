@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tfmini.checkpoint import files, reader
 from tfmini.checkpoint.reader import Slice, encode_key, load_index, shard_count
 
 HEADER_KEY = b""
-_CHUNK = 1 << 20  # bytes; small enough to stay in the cache between checksum and write
+_PIECE = 2 << 20  # bytes that are written at once; of a tensor with more, a second thread computes the checksum
 
 
 class BundleWriter:
@@ -36,7 +37,8 @@ class BundleWriter:
         self._prefix = prefix
         self._disk = disk
         self._shards = free_shard_count(prefix, 1)
-        self._data = files.NewFile(files.data_file(prefix, 0, self._shards), disk)
+        self._helper = files.WriteHelper()
+        self._data = files.NewFile(files.data_file(prefix, 0, self._shards), disk, self._helper)
         self._offset = 0
         self._entries: dict[bytes, Any] = {}
 
@@ -44,6 +46,7 @@ class BundleWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._helper.finish(drop=True)
         self._data.discard()
 
     def add(self, name: str, value: Any, dtype: dtypes.DType) -> None:
@@ -84,12 +87,16 @@ class BundleWriter:
 
     def _write_numbers(self, array: files.Array) -> tuple[int, int]:
         data = files.raw_bytes(array)
-        crc = 0
-        for start in range(0, data.size, _CHUNK):
-            chunk = data[start : start + _CHUNK]
-            crc = files.extend(crc, chunk)
-            self._data.write(chunk)
-        return data.size, crc
+        if data.size <= _PIECE:
+            self._data.write(data)
+            return data.size, files.extend(0, data)
+        # The helper computes the checksum of each piece while the file system copies it, which leaves Python to others.
+        crc: Future[int] | None = None
+        for start in range(0, data.size, _PIECE):
+            piece = data[start : start + _PIECE]
+            crc = self._helper.submit(_extended, crc, piece)
+            self._data.write(piece)
+        return data.size, crc.result() if crc is not None else 0  # now: the caller may change the array afterwards
 
     def _write_strings(self, array: files.Array) -> tuple[int, int]:
         texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(array).tolist()]
@@ -99,8 +106,14 @@ class BundleWriter:
 
     def finish(self) -> None:
         """Makes the checkpoint visible atomically; replaces an old one with the same prefix."""
+        self._helper.finish()
         self._data.commit()
         commit_index(self._prefix, self._shards, self._entries, self._disk)
+
+
+def _extended(crc: Future[int] | None, piece: files.Array) -> int:
+    """The checksum of the pieces before, which the same thread has computed, and of one more."""
+    return files.extend(0 if crc is None else crc.result(), piece)
 
 
 def commit_index(prefix: str, shards: int, entries: dict[bytes, Any], disk: files.Disk) -> None:

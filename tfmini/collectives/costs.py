@@ -64,8 +64,7 @@ def flows(kind: str, nbytes: int | None, size: int, root: int = 0) -> Iterator[F
       root: the rank that broadcasts.
     """
     if kind == "broadcast":
-        for i in range(root, root + size - 1):
-            yield Flow(i % size, (i + 1) % size, nbytes, 1)
+        yield from _broadcast(nbytes, size, root)
         return
     if is_ring(kind, nbytes, size):
         cost = all_reduce_cost(nbytes, size) if nbytes is not None else Cost(2 * (size - 1), 0.0)
@@ -79,6 +78,17 @@ def flows(kind: str, nbytes: int | None, size: int, root: int = 0) -> Iterator[F
         for target in range(size):
             if source != target:
                 yield Flow(source, target, nbytes, 1)
+
+
+def _broadcast(nbytes: int | None, size: int, root: int) -> Iterator[Flow]:
+    """The pieces go from rank to rank, and the last rank acknowledges each of them to the root.
+
+    If the root is another rank than 0, a roll-call goes from rank 0 to the root before.
+    """
+    pieces = 1 if nbytes is None else piece_count(nbytes, 1)
+    for hop in range(size if size > 1 else 0):
+        rank = (root + hop) % size
+        yield Flow(rank, (rank + 1) % size, nbytes if hop < size - 1 else 0, pieces + (rank < root))
 
 
 def is_ring(kind: str, nbytes: int | None, size: int) -> bool:

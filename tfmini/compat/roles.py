@@ -1,10 +1,11 @@
-"""Tells a script its task: `TF_CONFIG`, role flags and placeholders. No I/O.
+"""Tells a script its task: `TF_CONFIG`, role flags and placeholders.
 
 Old distributed scripts have the role flags `--job_name`, `--task_index` (or `--task_id`), `--ps_hosts` and
 `--worker_hosts`. The launcher passes those that the script defines and the user has not given, before the user's own
 arguments. The script's source shows its flags: calls of `DEFINE_…("job_name", …)`, `add_argument("--job_name", …)` and
-click's `option("--job-name", …)`; if it defines none, the `DEFINE_…` calls of the modules beside it that it imports
-count. For other interfaces, `{job}`, `{task}`, `{ps_hosts}` and `{worker_hosts}` in the arguments are replaced.
+click's `option("--job-name", …)`. If it defines none, those of the modules count that it imports from its own folder
+and PYTHONPATH: `DEFINE_…` calls first, else the others. For other interfaces, `{job}`, `{task}`, `{ps_hosts}` and
+`{worker_hosts}` in the arguments are replaced.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfmini.cluster import ClusterSpec
 
+_MOST_MODULES = 500  # of a script: PYTHONPATH may name a folder of large packages
 ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
 
 _FLAG_IN_TEXT = re.compile(r"""["'](?:--?)?(""" + "|".join(f.replace("_", "[_-]") for f in ROLE_FLAGS) + r""")["']""")
@@ -43,13 +46,18 @@ def defined_role_flags(source: str) -> dict[str, str]:
 
 
 def imported_modules(source: str) -> list[str]:
-    """The dotted names of the modules that a source imports; none if this Python cannot parse it."""
+    """The dotted names of the modules that a source imports; none if this Python cannot parse it.
+
+    Those of relative imports begin with a dot for each level.
+    """
     names: list[str] = []
     for node in _statements(source, nested=True):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            head = f"{package}." if node.module else package
+            names += [*([package] if node.module else []), *(f"{head}{alias.name}" for alias in node.names)]
     return names
 
 
@@ -134,33 +142,49 @@ def script_text(path: str | Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-# ---- Finds the role flags of a script: its own, or those of the modules beside it ----------------------------------
+# ---- Finds the role flags of a script: its own, or those of modules of its own ----------------------------------
 
 
 def role_flags_of(script: str | Path) -> dict[str, str]:
-    """The role flags of a script; if it has none, those of the modules in its directory that it imports.
+    """The role flags of a script; if it has none, those of the modules of its own that it imports.
 
     Returns:
       Canonical name -> spelling on the command line, as `defined_role_flags`.
     """
-    own, *beside = texts_of(script)
-    return defined_role_flags(own) or {
-        flag: spelling for text in beside for flag, spelling in module_role_flags(text).items()
-    }
+    own, *others = texts_of(script)
+    return defined_role_flags(own) or _of_all(module_role_flags, others) or _of_all(defined_role_flags, others)
+
+
+def _of_all(flags_of: Callable[[str], dict[str, str]], texts: Sequence[str]) -> dict[str, str]:
+    return {flag: spelling for text in texts for flag, spelling in flags_of(text).items()}
 
 
 def texts_of(script: str | Path) -> list[str]:
-    """The text of a script and those of the modules in its directory that it imports, also by one another."""
-    texts = [script_text(script)]
-    folder = Path(script).resolve().parent
-    seen: set[Path] = set()
-    for text in texts:  # grows meanwhile
+    """The text of a script and those of the modules of its own that it imports, also by one another.
+
+    Its own modules are those in its directory and in the folders of PYTHONPATH.
+    """
+    path = Path(script).resolve()
+    texts, paths = [script_text(script)], [path]
+    folders = [path.parent, *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+    for text, place in zip(texts, paths):  # both grow meanwhile
         for name in imported_modules(text):
-            path = folder.joinpath(*name.split(".")).with_suffix(".py")
-            if path not in seen and path.is_file():
-                seen.add(path)
-                texts.append(script_text(path))
+            found = _module_path(name, place, folders)
+            if found is not None and found not in paths and len(paths) < _MOST_MODULES:
+                paths.append(found)
+                texts.append(script_text(found))
     return texts
+
+
+def _module_path(name: str, importer: Path, folders: Sequence[Path]) -> Path | None:
+    words = name.lstrip(".")
+    level = len(name) - len(words)
+    for folder in importer.parents[level - 1 : level] if level else folders:
+        path = folder.joinpath(*words.split("."))
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+            if candidate.is_file():
+                return candidate.resolve()
+    return None
 
 
 def defined_options(script: str | Path, words: Iterable[str]) -> set[str]:

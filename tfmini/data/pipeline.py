@@ -415,7 +415,7 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
     if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
         for i, row in enumerate(rows):
-            out[i] = row
+            out[i] = row if isinstance(row, bytes) else row[()]  # a string itself, not an array that holds it
         return out
     return np.stack(rows) if shape else np.asarray(rows, dtype=first.dtype)
 

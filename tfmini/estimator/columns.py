@@ -240,8 +240,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
 
 def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
     """The entries of a dense tensor that are not ``ignored``."""
-    wanted = greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored)
-    indices = where(wanted)
+    indices = where(greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored))
     return SparseTensor(indices, gather_nd(dense, indices), shape(dense, out_type=dtypes.int64))
 
 
@@ -347,16 +346,17 @@ def categorical_column_with_vocabulary_list(
       num_oov_buckets: number of ids for other values, by their hash.
 
     Raises:
-      ValueError: when the list is empty or has a value twice, or both ways for other values are given.
+      ValueError, TypeError: the list is empty, no list, or has a value twice; both ways for other values are given.
     """
-    words = np.asarray(vocabulary_list)
-    if not words.size:
-        raise ValueError(f"vocabulary_list {vocabulary_list} must be non-empty, column_name: {key}")
-    if len(set(words.tolist())) != len(words):
-        raise ValueError(f"Duplicate keys in vocabulary_list {vocabulary_list}, column_name: {key}")
+    if not hasattr(vocabulary_list, "__len__"):  # map() made a list in Python 2
+        raise TypeError(f"vocabulary_list of {key} is a {type(vocabulary_list).__name__}: write list(...)")
+    words = np.asarray(list(vocabulary_list))
+    if not words.size or len(set(words.tolist())) != len(words):
+        wrong = ("", " must be non-empty") if not words.size else ("Duplicate keys in ", "")
+        raise ValueError(f"{wrong[0]}vocabulary_list {vocabulary_list}{wrong[1]}, column_name: {key}")
     _check_others(default_value, num_oov_buckets, key)
     own = dtypes.string if words.dtype.kind in "SUO" else dtypes.int64
-    dtype = own if dtype is None else dtypes.as_dtype(dtype)
+    dtype = dtypes.as_dtype(own if dtype is None else dtype)
     _check_categorical(key, dtype)
 
     def numbered(values: Tensor) -> Tensor:

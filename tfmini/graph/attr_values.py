@@ -21,7 +21,7 @@ _MAX_CONTENT_BYTES = 2**31 - 1
 _LARGEST_RANK = 64  # numpy's
 # Up to how many bytes a tensor of one value is an array of its own, and up to how many several values may stand for:
 # TensorFlow shortens a message by about two, and a small message must not take much memory.
-_LARGEST_COPY = 1 << 16
+LARGEST_COPY = 1 << 16
 _LARGEST_STRETCHED, _MOST_COPIES = 1 << 24, 64
 
 # Arrays of these kinds with several elements are stored as raw bytes; others in the typed field of their kind.
@@ -208,7 +208,7 @@ def _stretched(flat: np.ndarray[Any, Any], shape: tuple[int, ...], empty: Any) -
     """Extends ``flat`` to an array of ``shape`` by repeating its last element, or ``empty`` if it has none."""
     last = flat[-1:] if flat.size else np.array([empty], flat.dtype)
     nbytes = prod(shape) * flat.itemsize
-    if flat.size <= 1 and nbytes > _LARGEST_COPY:
+    if flat.size <= 1 and nbytes > LARGEST_COPY:
         return np.broadcast_to(last, shape)
     if nbytes > _LARGEST_STRETCHED + _MOST_COPIES * flat.nbytes:
         raise ValueError(f"{flat.size} elements of a message cannot stand for a tensor of {nbytes} bytes.")

@@ -77,3 +77,7 @@ def prepend_name_scope(name: str, import_scope: str | None) -> str:
         return name
     mark, bare = _parts(name)
     return f"{mark}{import_scope.rstrip('/')}/{bare}"
+
+
+# Beside the first variable of a model: what its chief notes for the other tasks. No variable of the user's model.
+MODEL_RECORD = "/tfmini_model_record"

@@ -36,7 +36,9 @@ from tfmini.launch.engine import (
 from tfmini.launch.output import OutputLines, Sink
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import (
+    EVALUATOR_JOB,
     SERVICE_JOBS,
+    WORKER_JOB,
     Dismiss,
     Event,
     GraceExpired,
@@ -139,6 +141,7 @@ class ClusterRun:
     _homeless: dict[TaskId, float] = field(default_factory=dict, init=False)  # until when it may wait for a place
     _ready: list[TaskId] = field(default_factory=list, init=False)  # such as have got one
     _leaving: dict[TaskId, float] = field(default_factory=dict, init=False)  # when it is killed
+    _late_ps: set[TaskId] = field(default_factory=set, init=False)
 
     def run(self) -> RunOver:
         """Start every task, and return when all have ended.
@@ -183,9 +186,18 @@ class ClusterRun:
         self._carry_out(instructions)
         return next(each.text for each in instructions if isinstance(each, PrintNote))
 
+    def add_ps(self, more: int) -> str:
+        """Lets ps join the run, as `scale`. Only they see themselves in the cluster: no graph places on them."""
+        if type(more) is not int or not self._started or not self.engine.adds_tasks:
+            raise ScaleError("its tasks have no places yet, or its engine cannot start tasks later.")
+        instructions = self.supervision.add_services(more)
+        self._late_ps.update(task for each in instructions if isinstance(each, StartTasks) for task in each.tasks)
+        self._carry_out(instructions)
+        return next(each.text for each in instructions if isinstance(each, PrintNote))
+
     def _take_orders(self) -> None:
         assert self.control is not None
-        self.control.answer({"workers": self.scale, "logs": self._recent_lines})
+        self.control.answer({"workers": self.scale, "ps": self.add_ps, "logs": self._recent_lines})
 
     def _recent_lines(self, wanted: str) -> dict[str, list[str]]:
         """The last lines of each task, or of the one that is wanted."""
@@ -224,16 +236,22 @@ class ClusterRun:
     def _missing(self) -> list[str]:
         return [str(request.task) for request in self.requests if request.task not in self._places]
 
-    def _spec(self) -> ClusterSpec:
-        """The cluster of all tasks that are there or have been: a task that left keeps its number."""
+    def _spec(self, seen_by: TaskId | None = None) -> ClusterSpec:
+        """The cluster of all tasks that are there or have been: a task that left keeps its number.
+
+        Only those among ``seen_by`` see the ps that have joined: all graphs must spread variables over the same ps.
+        """
+        hidden = self._late_ps if seen_by is not None and seen_by not in self._late_ps else ()
         jobs: dict[str, dict[int, str]] = {}
         for job, index in dict.fromkeys([request.task for request in self.requests] + sorted(self._places)):
-            jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
+            if TaskId(job, index) not in hidden and job != EVALUATOR_JOB:  # that is outside of the cluster
+                jobs.setdefault(job, {})[index] = self._places[TaskId(job, index)]
         return ClusterSpec(jobs)
 
     def _start(self) -> None:
         spec = self._spec()
-        self._say("starting " + some(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()))
+        outside = [str(request.task) for request in self.requests if request.task.job == EVALUATOR_JOB]
+        self._say("starting " + some([*(f"{t.job}/{t.task} at {t.address}" for t in spec.tasks()), *outside]))
         self.on_places(spec)
         self._started = True
         self.display.started()
@@ -272,7 +290,7 @@ class ClusterRun:
         while self._ready:
             task = self._ready.pop(0)
             try:
-                self.engine.start(self.commands_of(spec, {task: self._cpus[task]}))
+                self.engine.start(self.commands_of(self._spec(task), {task: self._cpus[task]}))
             except OSError as error:
                 self._say(f"Could not start {task}: {error}", "ERROR", task)
                 self._has_no_place(task)
@@ -465,6 +483,10 @@ _ROLES = (
     valued("--workers", click.IntRange(0), "N", "Number of worker tasks.", default=1),
     click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
 )
+_MORE_ROLES = (
+    click.option("--master", is_flag=True, help="Add a task master/0, which is the chief's name in older scripts."),
+    click.option("--evaluator", is_flag=True, help="Add a task evaluator/0, which evaluates the checkpoints."),
+)
 _RESOURCES = (
     valued("--ps-cpus", click.IntRange(1), "N", "Cores of each ps task."),
     valued("--worker-cpus", click.IntRange(1), "N", "Cores of each worker, and of the chief."),
@@ -537,7 +559,7 @@ _MANIFEST = (
 )  # fmt: skip
 manifest_options = options(_ROLES, _MANIFEST, _RESOURCES)
 member_options = options(_MEMBER, (_START_WITHIN,), _RUN)
-launch_options = options(_ROLES, _ENGINE, _RESOURCES, _RUN)
+launch_options = options(_ROLES, _MORE_ROLES, _ENGINE, _RESOURCES, _RUN)
 
 
 def _check_profile(name: str | None) -> None:
@@ -571,6 +593,8 @@ class LaunchOptions:
     ps: int = 1
     workers: int = 1
     chief: bool = False
+    master: bool = False
+    evaluator: bool = False
     on: str = "local"
     start_within: float = 300.0
     restarts: int = 0
@@ -607,8 +631,10 @@ class LaunchOptions:
             if getattr(self, name) is not None and self.on not in engines:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is for --on {' and --on '.join(engines)}{hint}.")
-        if self.predict and (self.on != "local" or self.chief or not self.workers):
-            raise click.UsageError("--predict is for workers on this machine (--on local), without --chief.")
+        if self.predict and (self.on != "local" or self.chief or self.master or not self.workers):
+            raise click.UsageError(
+                "--predict is for workers on this machine (--on local), without --chief or --master."
+            )
         if self.predict:
             _check_profile(self.profile)
         if self.on == "kubernetes" and not self.image:
@@ -625,10 +651,12 @@ class LaunchOptions:
         Raises:
           click.UsageError: there is none.
         """
-        tasks = cluster_tasks(self.ps, self.workers, self.chief)
+        if self.chief and self.master:
+            raise click.UsageError("--chief and --master are two names of one task: give the one that the script uses.")
+        tasks = cluster_tasks(self.ps, self.workers, self.chief, self.master)
         if not tasks:
             raise click.UsageError("A cluster needs at least one task: give --ps, --workers or --chief.")
-        return tasks
+        return [*tasks, TaskId(EVALUATOR_JOB, 0)] if self.evaluator else tasks
 
     def requests(self) -> list[TaskRequest]:
         """The tasks with what each needs."""
@@ -665,9 +693,9 @@ class LaunchOptions:
         return self.cpus_per_task or asked or cpus
 
 
-def cluster_tasks(ps: int, workers: int, chief: bool) -> list[TaskId]:
+def cluster_tasks(ps: int, workers: int, chief: bool, master: bool = False) -> list[TaskId]:
     """The tasks of a cluster, services first."""
-    counts = {"ps": ps, "chief": int(chief), "worker": workers}
+    counts = {"ps": ps, "chief": int(chief), "master": int(master), WORKER_JOB: workers}
     return [TaskId(job, task) for job, count in counts.items() for task in range(count)]
 
 

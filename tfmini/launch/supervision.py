@@ -15,10 +15,11 @@
   in an elastic group the leader. The work is done then, and the rank has not failed. One that was started again before,
   and has not met the others yet, is stopped.
 * `scale` lets workers join and leave a run. One that has joined late does not fail the run; one that leaves may end as
-  it likes.
+  it likes. `add_services` lets ps join it.
 * A task inside `Server.join` counts as a service as long as it is there: in-graph scripts have all workers but one
   there. When the last working task has ended with exit code 0, it is stopped with the services. If all tasks are
   inside `Server.join` and none has ended, the run continues, since clients may come from outside.
+* An evaluator is a working task: it ends by itself when it has evaluated the last step of the training.
 * Whatever ends a run early (a failed task, a signal, the time limit), the working tasks are told first, by SIGTERM, or
   by SIGINT after a SIGINT. The services are stopped when all of them have ended: a chief saves its checkpoint, and
   the variables are there. A second signal kills all tasks.
@@ -38,7 +39,8 @@ from typing import NamedTuple
 from tfmini.exit_codes import ExitCode
 
 SERVICE_JOBS = frozenset({"ps"})
-WORKER_JOB = "worker"
+WORKER_JOB, PS_JOB, EVALUATOR_JOB = "worker", "ps", "evaluator"
+_MOST_MORE = 256  # ps that join at once
 
 _RANK_JOBS = {job: place for place, job in enumerate(("chief", "master", "worker"))}
 
@@ -336,6 +338,8 @@ class Supervision:
             return [PrintNote(text, "INFO", task, returncode)]
         if task not in self._serves and task not in self._joined:
             self._work_done = True
+        if working and all(other.job == EVALUATOR_JOB for other in working):
+            return [PrintNote(f"The training has ended; {some(working)} may have its last checkpoint to evaluate.")]
         return []
 
     def _comes_back(self, task: TaskId, returncode: int) -> bool:
@@ -397,6 +401,28 @@ class Supervision:
         self._alive.update(dict.fromkeys(joining))
         self._late.update(joining)
         return [PrintNote(f"starting {some(joining)}, to join the run."), StartTasks(joining)]
+
+    def add_services(self, more: int) -> list[Instruction]:
+        """Starts further ps, which serve like the others.
+
+        Raises:
+          ScaleError: this run cannot get them now.
+        """
+        if self.phase is not TaskPhase.RUNNING or self._work_done:
+            raise ScaleError("the run is ending.")
+        if not self._serves:
+            raise ScaleError("it has no ps beside workers.")
+        if not 0 < more <= _MOST_MORE:
+            raise ScaleError(f"between 1 and {_MOST_MORE} ps can join at once.")
+        last = max(task.task for task in self._numbered_services())
+        joining = tuple(TaskId(PS_JOB, last + 1 + i) for i in range(more))
+        self._alive.update(dict.fromkeys(joining))
+        self._serves.update(joining)
+        return [PrintNote(f"starting {some(joining)}, to take variables."), StartTasks(joining)]
+
+    def _numbered_services(self) -> list[TaskId]:
+        """The ps that there are or have been: no number is used twice."""
+        return [task for task in self._serves if task.job == PS_JOB]
 
     def _check_scale(self, workers: int, present: list[TaskId]) -> None:
         if self.phase is not TaskPhase.RUNNING or self._work_done:

@@ -29,6 +29,8 @@ def forward(image: Array, filters: Array, axes: Axes) -> Array:
     channels, count = filters.shape[-2:]
     if not image.size or not filters.size:
         return np.zeros((image.shape[0], *axes.out, count), image.dtype)
+    if axes.joined is not None:
+        return forward(_joined(image), _joined(filters, behind=1), axes.joined)
     matrix = filters.reshape(-1, count)
     if axes.pointwise:
         return (image.reshape(-1, channels) @ matrix).reshape((*image.shape[:-1], count))
@@ -46,6 +48,8 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
     shape = (*axes.window, channels, count)
     if not image.size or not grad.size:
         return np.zeros(shape, image.dtype)
+    if axes.joined is not None:
+        return backprop_filter(_joined(image), grad, axes.joined).reshape(shape)
     if axes.pointwise:
         return (image.reshape(-1, channels).T @ grad.reshape(-1, count)).reshape(shape)
     if (found := onednn_kernels.backprop_filter(image, grad, axes)) is not None:
@@ -61,8 +65,11 @@ def backprop_filter(image: Array, grad: Array, axes: Axes) -> Array:
 def backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
     """The gradient of `forward` for its image, (N, *space, C)."""
     channels, count = filters.shape[-2:]
+    shape = (grad.shape[0], *(axis.size for axis in axes), channels)
     if not grad.size or not filters.size:
-        return np.zeros((grad.shape[0], *(axis.size for axis in axes), channels), grad.dtype)
+        return np.zeros(shape, grad.dtype)
+    if axes.joined is not None:
+        return backprop_input(grad, _joined(filters, behind=1), axes.joined).reshape(shape)
     if axes.pointwise:
         return (grad.reshape(-1, count) @ filters.reshape(channels, count).T).reshape((*grad.shape[:-1], channels))
     if (found := onednn_kernels.backprop_input(grad, filters, axes)) is not None:
@@ -71,6 +78,17 @@ def backprop_input(grad: Array, filters: Array, axes: Axes) -> Array:
         flipped = np.flip(filters, tuple(range(len(axes)))).swapaxes(-1, -2)
         return forward(grad, np.ascontiguousarray(flipped), axes.turned)
     return _scatter(grad, filters, axes)
+
+
+def _joined(array: Array, behind: int = 0) -> Array:
+    """The array with its last spatial axis and its channels as channels, and ``behind`` axes after these.
+
+    Windows as wide as the image, as those over sentences of word vectors are, become those of one column with many
+    channels, which products compute.
+    """
+    end = array.ndim - behind
+    columns, channels = array.shape[end - 2 : end]
+    return array.reshape(*array.shape[: end - 2], 1, columns * channels, *array.shape[end:])
 
 
 def _patch_matrices(image: Array, axes: Axes) -> Iterator[tuple[tuple[slice, slice], Array]]:

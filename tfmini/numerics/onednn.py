@@ -42,7 +42,7 @@ _TURNED = (b"N", b"T")
 _SGEMM: list[Any] = [_C, _C, _I, _I, _I, _F, _P, _I, _P, _I, _F, _P, _I]
 
 # Multiplications of a product that one thread finishes before others, which sleep, would have woken up.
-_SMALL = 1 << 22
+_SMALL = 1 << 23
 
 _threads: int | None = None
 
@@ -298,7 +298,7 @@ def library() -> Library | None:
 
 @contextlib.contextmanager
 def _briefly_spinning() -> Iterator[None]:
-    """Lets OpenMP's threads, if they are not loaded yet, wait for work for some 50 us before they sleep.
+    """Lets OpenMP's threads, if they are not loaded yet, wait for work for some 5 us before they sleep.
 
     By default they spin for milliseconds, on cores that the ops between two primitives need.
     """
@@ -306,7 +306,7 @@ def _briefly_spinning() -> Iterator[None]:
     if any(name in os.environ for name in names):
         yield
         return
-    os.environ[names[0]] = "20000"
+    os.environ[names[0]] = "2000"
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ do not depend on rejections. All of this is as in TensorFlow's CPU kernels.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -175,30 +176,43 @@ def uniform_int(generator: PhiloxGenerator, size: int, low: int, high: int, dtyp
 def normal(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Array:
     """``size`` standard normal values of a float type."""
     start = generator.reserve(size * RESERVED_PER_OUTPUT)
-    if dtype == np.float64:
-        return box_muller64(generator.words(start, -(-size // 2)))[:size]
-    return box_muller32(generator.words(start, -(-size // 4)).ravel())[:size].astype(dtype, copy=False)
+    group, transform, own = _normals(dtype)
+    out = np.empty((-(-size // group), group), own)
+    for first in range(0, len(out), _PASS):  # what a pass needs beside its values is several times their size
+        words = generator.words(start + first, min(_PASS, len(out) - first))
+        out[first : first + _PASS] = transform(words).reshape(-1, group)
+    return out.ravel()[:size].astype(dtype, copy=False)
 
 
 def truncated_normal(generator: PhiloxGenerator, size: int, dtype: np.dtype[Any]) -> Array:
     """``size`` standard normal values within two deviations, by rejection in groups of four (float64: two)."""
     start = generator.reserve(size * RESERVED_PER_OUTPUT)
-    group, transform = (2, box_muller64) if dtype == np.float64 else (4, box_muller32)
+    group, _, own = _normals(dtype)
+    out = np.empty((-(-size // group), group), own)
+    for first in range(0, len(out), _PASS):
+        _draw_truncated(generator, start, out, np.arange(first, min(first + _PASS, len(out)), dtype=np.uint64))
+    return out.ravel()[:size].astype(dtype, copy=False)
+
+
+def _normals(dtype: np.dtype[Any]) -> tuple[int, Callable[[Array], Array], type[Any]]:
+    """The number of normal values of a block, what makes them of its words, and their type."""
+    return (2, box_muller64, np.float64) if dtype == np.float64 else (4, box_muller32, np.float32)
+
+
+def _draw_truncated(generator: PhiloxGenerator, start: int, out: Array, waiting: Array) -> None:
+    """Fills the groups ``waiting``, rows of ``out``; each tries blocks of its own until it has enough values."""
+    group, transform, _ = _normals(out.dtype)
     stride = group * RESERVED_PER_OUTPUT // 4
-    count = -(-size // group)
-    out = np.empty((count, group), np.float64 if group == 2 else np.float32)
-    waiting = np.arange(count, dtype=np.uint64)
     blocks = 1
     while len(waiting):
         offsets = waiting[:, None] * np.uint64(stride) + np.arange(blocks, dtype=np.uint64)
-        candidates = transform(_blocks(generator, start, offsets.ravel())).reshape(len(waiting), -1)
+        candidates = transform(generator.blocks_at(start, offsets.ravel())).reshape(len(waiting), -1)
         inside = np.abs(candidates) < 2
         done = inside.sum(axis=1) >= group
         order = np.argsort(~inside[done], axis=1, kind="stable")[:, :group]
         out[waiting[done]] = np.take_along_axis(candidates[done], order, axis=1)
         waiting = waiting[~done]
         blocks *= 2
-    return out.ravel()[:size].astype(dtype, copy=False)
 
 
 def _blocks(generator: PhiloxGenerator, start: int, offsets: Array) -> Array:

@@ -99,6 +99,14 @@ class Axes(tuple[Axis, ...]):
         return None if None in found else Axes(axis for axis in found if axis is not None)
 
     @cached_property
+    def joined(self) -> Axes | None:
+        """The windows once the last axis has joined the channels, where each window is as wide as that axis."""
+        last = self[-1]
+        if last.size == 1 or len(self) == 1 or last != Axis(last.size, last.size, last.stride, 1, 0, 0, 1):
+            return None
+        return Axes((*self[:-1], Axis(1, 1, 1, 1, 0, 0, 1)))
+
+    @cached_property
     def _slices(self) -> list[list[slice]]:
         return [[_ALL], *([axis.offsets(k) for k in range(axis.window)] for axis in self)]
 

@@ -25,6 +25,7 @@ SOFT_PLACEMENT = "soft placement"
 KEPT = "kept"
 PRESET = "preset"
 LOOP_VARIABLE = "loop variable"
+MOVED_FROM = "moved"
 
 
 class Reason(NamedTuple):
@@ -130,6 +131,11 @@ def soft(request: str) -> Reason:
 def loop_variable(merge: str) -> Reason:
     """The Enter and NextIteration of a loop variable are placed with its Merge."""
     return Reason(LOOP_VARIABLE, f"passes a loop variable to {merge}, so it is placed with it", merge)
+
+
+def moved_from(task: str) -> Reason:
+    """The variables of the op's group have moved while the session ran."""
+    return Reason(MOVED_FROM, f"moved here from {task} during the run")
 
 
 kept = Reason(KEPT, "kept from an earlier placement of this session")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tfmini import dtypes
 from tfmini.graph.liveness import FramePath, frame_paths, has_flow
 from tfmini.graph.node import SEND, Endpoint, Node
-from tfmini.graph.op_types import EXIT_OPS, OPS, VARIABLE_OPS, ops_with
+from tfmini.graph.op_types import EXIT_OPS, OPS, SWITCH_OPS, VARIABLE_OPS, ops_with
 from tfmini.graph.prune import endpoint_name
 from tfmini.placement.partition import Partitions
 from tfmini.placement.task_graph import Pair, Route
@@ -25,6 +25,10 @@ _GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "
 # Ops between a gradient and the op that applies it: sums and means over replicas, clipping, slices.
 _ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
 _FAR = 6
+COMPRESSED = "gradients_compressed"
+"""The name scope of the ops that compress gradients."""
+EVERY_STEPS = "_every_steps"
+"""The attr of ops that run once in so many steps, in a branch that depends on a counter."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Transfer:
       bytes: payload in bytes; 0 for a control edge, None when the shape is not fully known or the
         elements have no fixed size.
       role: its purpose: ``variable read``, ``gradient of W``, ``global step``, ``local step``, ``hyper-parameter``,
-        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``control edge``, ``tensor``,
-        for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
+        ``rows of W``, ``ids for W``, ``ids of the gradient of W``, ``token``, ``condition``, ``control edge``,
+        ``tensor``, for the client's values ``fed value`` and ``fetched value``, or of a collective ``all-reduce of W``.
       group: the number of its message on the link.
       route: how it travels.
       producer: the op that computes it.
@@ -49,6 +53,7 @@ class Transfer:
       messages: the number of messages that a collective sends for it; otherwise 1.
       loop: the while loop that sends it in each iteration; "" outside of loops.
       is_conditional: whether it carries a value only if the step takes its branch, and else an empty mark.
+      period: the branch is taken once in so many steps; 0: that is not known.
     """
 
     tensor: str
@@ -69,13 +74,26 @@ class Transfer:
     messages: int = 1
     loop: str = ""
     is_conditional: bool = False
+    period: int = 0
 
     @property
     def purpose(self) -> str:
         """The role, and how often or when in a step."""
         if self.loop:
             return f"{self.role} in each iteration of {self.loop}"
-        return f"{self.role} if its branch is taken" if self.is_conditional and not self.control else self.role
+        if not self.is_conditional or self.control:
+            return self.role
+        return f"{self.role} {_once_in(self.period) if self.period else 'if its branch is taken'}"
+
+
+def _once_in(period: int) -> str:
+    return f"once in {period} steps"
+
+
+def period_of(node: Node) -> int:
+    """A node runs once in so many steps; 0: that is not known."""
+    period = node.attrs.get(EVERY_STEPS, 0)
+    return period if isinstance(period, int) else 0
 
 
 def sum_note(rows: Sequence[Transfer]) -> str:
@@ -89,6 +107,9 @@ def how_often(rows: Sequence[Transfer]) -> str:
     if any(row.loop for row in sized):
         return " an iteration" if all(row.loop for row in sized) else " with one iteration"
     if any(row.is_conditional for row in sized):
+        periods = {row.period for row in sized}
+        if len(periods) == 1 and (period := periods.pop()):
+            return f" {_once_in(period)}"
         return " if taken" if len(sized) == 1 else " at most"
     return ""
 
@@ -129,6 +150,7 @@ def _transfer(pair: Pair, wiring: _Wiring, shapes: Mapping[Endpoint, RawShape]) 
         recv=pair.recv,
         loop=wiring.loop_of(pair.source[0]),
         is_conditional=pair.may_be_dead,
+        period=period_of(wiring.nodes[name]) if pair.may_be_dead and name in wiring.nodes else 0,
     )
 
 
@@ -236,6 +258,13 @@ def _role_of(pair: Pair, wiring: _Wiring) -> str:
     return next(filter(None, (rule(pair, source, wiring) for rule in _RULES)), "tensor")
 
 
+def _condition(pair: Pair, source: Node, wiring: _Wiring) -> str:
+    """Finds what decides whether a loop goes on, or which branch of a conditional is taken."""
+    uses = wiring.uses.get(pair.recv, ())
+    decides = any(node.op in SWITCH_OPS and node.inputs[1][0] == pair.recv for node in uses)
+    return "condition" if decides or source.op == "LoopCond" else ""
+
+
 def _updated_shape(wiring: _Wiring, users: list[Node], role: str) -> RawShape:
     """Returns the shape of the variable that a dense gradient updates, None if it is not known."""
     if not role.startswith("gradient of"):
@@ -264,6 +293,8 @@ def _variable_read(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _rows(pair: Pair, source: Node, wiring: _Wiring) -> str:
     """Finds rows that an op looks up in a variable on the variable's own device, as for embeddings."""
+    while source.op in _FORWARDS and source.inputs:
+        source = wiring.nodes[source.inputs[0][0]]  # on the same device
     holder = _holder(source, wiring) if source.op in _LOOKS_UP else ""
     return f"rows of {holder}" if holder else ""
 
@@ -300,6 +331,8 @@ def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _part(pair: Pair, name: str) -> str:
     """What a value is of a gradient, by the input that it reaches: a sparse one has values, ids and a shape."""
+    if COMPRESSED in pair.source[0].split("/"):  # the largest numbers have places, and bytes are integers, too
+        return "ids of the " if pair.dtype == dtypes.int32 else ""
     if name in ("indices", "gradient_indices"):
         return "ids of the "
     return "shape of the " if name == "gradient_shape" or pair.dtype.is_integer else ""
@@ -353,4 +386,4 @@ def _updated(node: Node, wiring: _Wiring) -> str:
 
 
 _Rule = Callable[[Pair, Node, _Wiring], str]  # what is sent, and the node that makes it
-_RULES: tuple[_Rule, ...] = (_global_step, _token, _variable_read, _rows, _ids, _update)
+_RULES: tuple[_Rule, ...] = (_condition, _global_step, _token, _variable_read, _rows, _ids, _update)

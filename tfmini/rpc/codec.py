@@ -32,7 +32,7 @@ from tfmini.rpc.records import (
     RemoteProtocolError,
     VersionMismatchError,
 )
-from tfmini.rpc.tensor_wire import describe, describe_tensors, restore, restore_tensors
+from tfmini.rpc.tensor_wire import INLINE_LIMIT, describe, describe_tensors, restore, restore_tensors
 from tfmini.shapes import TensorShape
 
 Part = Union[bytes, memoryview, "np.ndarray[Any, Any]"]
@@ -45,7 +45,7 @@ _ITEMS_LIMIT = 1 << 20  # entries of any list or map in frame 0
 _COUNTED_FROM = 1 << 20
 _BYTES_PER_CONTAINER = 6
 
-_EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE = 1, 2, 3
+_EXT_TENSOR, _EXT_DTYPE, _EXT_SHAPE, _EXT_REPEATED = 1, 2, 3, 4
 
 _dtype_extensions: dict[DType, msgpack.ExtType] = {}
 # Idle packers, reused because each allocates 256 KB. A thread takes one out while it packs.
@@ -90,6 +90,9 @@ def _extend(value: Any, frames: list[Any]) -> msgpack.ExtType:
             made = _dtype_extensions[value] = msgpack.ExtType(_EXT_DTYPE, bytes([value.as_datatype_enum]))
         return made
     if isinstance(value, (np.ndarray, np.generic)):
+        if value.nbytes > INLINE_LIMIT and not any(value.strides):  # a constant of one value, which may be huge
+            one = describe(np.asarray(value)[(0,) * value.ndim], frames)
+            return msgpack.ExtType(_EXT_REPEATED, msgpack.packb([one, *value.shape]))
         return msgpack.ExtType(_EXT_TENSOR, msgpack.packb(describe(value, frames)))
     if isinstance(value, TensorShape):
         return msgpack.ExtType(_EXT_SHAPE, msgpack.packb(value.raw))
@@ -202,6 +205,9 @@ class _Containers:
 def _restore_ext(code: int, data: bytes, parts: Sequence[Any], used: list[int]) -> Any:
     if code == _EXT_TENSOR:
         return restore(msgpack.unpackb(data, max_array_len=len(data)), parts, used)
+    if code == _EXT_REPEATED:
+        one, *shape = msgpack.unpackb(data, max_array_len=len(data))
+        return np.broadcast_to(restore(one, parts, used), shape)  # a view: a small message does not take much memory
     if code == _EXT_DTYPE and len(data) == 1:
         return dtypes.DType(data[0])
     if code == _EXT_SHAPE:

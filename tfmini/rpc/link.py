@@ -36,14 +36,13 @@ lock guards what is seldom: the change of a phase, and of the connection on whic
 
 from __future__ import annotations
 
-import collections
 import enum
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
-from tfmini.rpc.calls import CallHandle, Responder, count_bytes
+from tfmini.rpc.calls import Responder, count_bytes
 from tfmini.rpc.codec import decode, encode
 from tfmini.rpc.handshake import (
     BEAT_AFTER_S,
@@ -62,7 +61,7 @@ from tfmini.rpc.handshake import (
 from tfmini.rpc.messages import Cancel, Goodbye, Heartbeat, Hello, HelloReply, LaneSwitch, status_of
 from tfmini.rpc.records import PROTOCOL_VERSION, Message, RemoteProtocolError, Retry, VersionMismatchError
 from tfmini.rpc.stream_lane import SCHEME
-from tfmini.rpc.transport import BACKLOG_LIMIT, SMALL_BYTES, Connection, MakeError
+from tfmini.rpc.transport import Connection, MakeError
 from tfmini.rpc.waiter import Timer
 from tfmini.text import printable
 
@@ -70,50 +69,6 @@ if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
     from tfmini.rpc.lane_listener import TokenListener
     from tfmini.rpc.peer import Peer
-
-
-# ---- The messages to a peer that wait for the connection to it -----------------------------------------------------
-
-OnDropped = Callable[[errors.OpError], Any]
-_Handle = CallHandle | OnDropped | None  # the call, or the callback for a dropped message
-_COUNT_LIMIT = 100_000
-
-
-class WaitingMessages:
-    """Encoded messages in order, bounded in bytes and number. The caller of each method holds the peer's lock."""
-
-    def __init__(self) -> None:
-        self._queue: collections.deque[tuple[Any, _Handle]] = collections.deque()
-        self._bytes = 0
-
-    def __iter__(self) -> Iterator[tuple[Any, _Handle]]:
-        return iter(tuple(self._queue))
-
-    def append(self, parts: Any, handle: _Handle, must: bool = False) -> None:
-        """Adds a message.
-
-        Args:
-          must: whether it has been accepted before, so that its bytes are no reason to refuse it.
-
-        Raises:
-          errors.ResourceExhaustedError: too many messages or bytes wait already.
-        """
-        size = sum(map(len, parts))
-        is_full = (size > SMALL_BYTES and self._bytes > BACKLOG_LIMIT) or len(self._queue) >= _COUNT_LIMIT
-        if is_full and not must:
-            raise errors.ResourceExhaustedError.of(
-                f"{len(self._queue)} messages of {self._bytes} bytes wait for the connection already. Another one of "
-                f"{size} bytes is refused. Wait until the task can be reached before you start more steps."
-            )
-        self._bytes += size
-        self._queue.append((parts, handle))
-
-    def drain(self) -> Iterator[tuple[Any, _Handle]]:
-        """Removes and yields all messages."""
-        while self._queue:
-            parts, handle = self._queue.popleft()
-            self._bytes -= sum(map(len, parts))
-            yield parts, handle
 
 
 # ---- Asks the operating system about a process on this host that sends nothing -------------------------------------
@@ -242,6 +197,7 @@ class LinkWatch:
 # ---- One connection to a peer, from its handshake to its end -------------------------------------------------------
 
 _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
+_HOLD_FROM, _HOLD_S = 256 << 10, 0.25  # bytes of a message that waits for the lane, and how long it does at most
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
@@ -298,6 +254,8 @@ class Link:
         self._phase = LinkPhase.AWAITS_HELLO if peer is None else LinkPhase.AWAITS_REPLY
         self._route = LinkRoute.OFFERED  # until the Hello, or its reply, says otherwise
         self._may_switch = True  # whether this side may still leave `connection`
+        # A large message, and those behind it, while they wait for the lane; None: no message waits any more.
+        self._held: list[Any] | None = []
         self._deadline: Timer | None = None  # `start` sets it, since it may be due at once
 
     @property
@@ -344,9 +302,41 @@ class Link:
         self.sent += 1
         if self._may_switch:
             with self._lock:  # so that no message follows the LaneSwitch on the old connection
-                self.connection.send(parts)
+                if not self._hold(parts):
+                    self.connection.send(parts)
         else:
             self.connection.send(parts)
+
+    def _hold(self, parts: Any) -> bool:
+        """Whether a message waits for the lane that is being opened. The caller holds the lock.
+
+        A large one does: over ZeroMQ it arrives in many small pieces, whose memory the receiver's heap keeps. So do
+        those behind it, since messages stay in order.
+        """
+        held = self._held
+        if held is None or self._route is not LinkRoute.OFFERED or self._phase is not _ESTABLISHED:
+            return False
+        if not held:
+            if sum(map(len, parts)) < _HOLD_FROM:
+                return False
+            self.endpoint.reactor.call_later(_HOLD_S, self._hold_no_more)
+        held.append(parts)
+        return True
+
+    def _hold_no_more(self) -> None:
+        """There is no lane yet, and perhaps there will never be one, as with a firewall between the tasks."""
+        with self._lock:
+            self._send_held()
+
+    def _send_held(self) -> None:  # no connection refuses so few messages so early
+        held, self._held = self._held, None
+        for parts in held or ():
+            self.connection.send(parts)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes of messages that have not left: those that wait for the lane, and those of the connection's queue."""
+        return sum(len(part) for parts in list(self._held or ()) for part in parts) + self.connection.backlog
 
     # -- arrival -------------------------------------------------------------------------
 
@@ -568,6 +558,7 @@ class Link:
         with self._lock:
             self.connection.send(encode(LaneSwitch()))
             self.connection, self._route = lane, route
+            self._send_held()
             self._may_switch = False  # last: whoever sees it sends on the lane
 
     def _on_lane_switch(self, message: LaneSwitch, request_id: int) -> None:
@@ -648,6 +639,7 @@ class Link:
             self._deadline.cancel()
         if self._token:
             self.endpoint.lanes.revoke_token(self._token)
+        self._hold_no_more()
         self.connection.close(reason)
         for other in (self._first_connection, self._lane):
             if other is not None and other is not self.connection:

@@ -6,7 +6,8 @@ messages have id 0. The layout of the first three entries, and of `Goodbye`, is 
 versions, so that both sides can report a version mismatch.
 
 Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-115 worker to worker, 116-127 launcher and
-agents. Within a service requests are even and the reply of a request is the next odd number.
+agents. Within a service requests are even and the reply of a request is the next odd number. What tasks say to each
+other when variables move has 72-79, since their own range is full.
 """
 
 from __future__ import annotations
@@ -240,7 +241,10 @@ class DeleteWorkerSession(Message):
 
 @message(kind=55, direction=WORKER, is_reply=True)
 class RegisterGraphReply(Message):
+    """``moved``: empty, or the graph was refused since it names variables that are elsewhere now: a `Forwarding`."""
+
     graph_handle: int
+    moved: Structure
 
 
 @message(kind=54, direction=WORKER, reply=RegisterGraphReply, retry=Retry.NEVER)
@@ -463,6 +467,83 @@ class LostTensors(Message):
     message: str
     receiver: str
     sender: str
+
+
+# ---- The message kinds by which variables move from one task to another: `tfmini.runtime.moving` -------------------
+
+
+@message(kind=43, direction=MASTER, is_reply=True)
+class MoveVariablesReply(Message):
+    moved: Structure
+    held_ms: int
+
+
+@message(kind=42, direction=MASTER, reply=MoveVariablesReply, retry=Retry.NEVER)
+class MoveVariables(Message):
+    """Asks a task to give variables (container, name, new task) away. ``tasks``: the addresses of these tasks.
+    ``rest``: "", or the receiver drains, and this task gets what else names it. The answer: how long steps waited."""
+
+    variables: Structure
+    tasks: Structure
+    rest: str
+    patience_ms: int
+
+
+@message(kind=45, direction=MASTER, is_reply=True)
+class ListVariablesReply(Message):
+    """``groups``: what stays together, and what keeps it there. ``others``: what cannot move."""
+
+    variables: Structure
+    groups: Structure
+    others: tuple[str, ...]
+    forwarding: Structure
+
+
+@message(kind=44, direction=MASTER, reply=ListVariablesReply, retry=Retry.SAFE)
+class ListVariables(Message):
+    pass
+
+
+@message(kind=73, direction=PEER, is_reply=True)
+class HoldStepsReply(Message):
+    groups: Structure
+
+
+@message(kind=72, direction=PEER, reply=HoldStepsReply, retry=Retry.NEVER)
+class HoldSteps(Message):
+    """Asks a master to begin no step that uses these variables of ``task`` (``whole``: the task) for ``lease_ms`` (0:
+    to hold nothing). It answers when none runs, or after ``patience_ms`` with an error. `ReleaseSteps` ends it."""
+
+    move: int
+    task: str
+    variables: Structure
+    whole: bool
+    lease_ms: int
+    patience_ms: int
+
+
+@message(kind=74, direction=PEER)
+class ReleaseSteps(Message):
+    move: int
+    changed: bool
+
+
+@message(kind=76, direction=PEER, reply=Acknowledged, retry=Retry.NEVER)
+class StoreVariables(Message):
+    """Values for variables (container, name, dtype, static shape, error without a value, shape of the value or None,
+    first number that is here, tasks and incarnations that it has come from), which no step sees yet."""
+
+    move: int
+    variables: Structure
+    values: Tensors
+
+
+@message(kind=78, direction=PEER, reply=Acknowledged, retry=Retry.SAFE)
+class SettleVariables(Message):
+    """Lets steps use what `StoreVariables` has brought, or (``keep`` is false) drops it."""
+
+    move: int
+    keep: bool
 
 
 def status_of(error: BaseException, task: str) -> Status:

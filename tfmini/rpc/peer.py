@@ -6,9 +6,10 @@ back-off while calls wait for it.
 
 from __future__ import annotations
 
+import collections
 import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfmini import errors
@@ -16,15 +17,61 @@ from tfmini.rpc.addresses import AddressBook
 from tfmini.rpc.calls import CallHandle, OnReply
 from tfmini.rpc.codec import encode
 from tfmini.rpc.handshake import Backoff
-from tfmini.rpc.link import Link, OnDropped, WaitingMessages
+from tfmini.rpc.link import Link
 from tfmini.rpc.messages import Goodbye
 from tfmini.rpc.records import Message
-from tfmini.rpc.transport import MakeError, Refusal
+from tfmini.rpc.transport import BACKLOG_LIMIT, SMALL_BYTES, MakeError, Refusal
 from tfmini.rpc.waiter import Timer
 
 if TYPE_CHECKING:
     from tfmini.rpc.endpoint import Endpoint
 
+
+# ---- The messages to a peer that wait for the connection to it -----------------------------------------------------
+
+OnDropped = Callable[[errors.OpError], Any]
+_Handle = CallHandle | OnDropped | None  # the call, or the callback for a dropped message
+_COUNT_LIMIT = 100_000
+
+
+class WaitingMessages:
+    """Encoded messages in order, bounded in bytes and number. The caller of each method holds the peer's lock."""
+
+    def __init__(self) -> None:
+        self._queue: collections.deque[tuple[Any, _Handle]] = collections.deque()
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, _Handle]]:
+        return iter(tuple(self._queue))
+
+    def append(self, parts: Any, handle: _Handle, must: bool = False) -> None:
+        """Adds a message.
+
+        Args:
+          must: whether it has been accepted before, so that its bytes are no reason to refuse it.
+
+        Raises:
+          errors.ResourceExhaustedError: too many messages or bytes wait already.
+        """
+        size = sum(map(len, parts))
+        is_full = (size > SMALL_BYTES and self._bytes > BACKLOG_LIMIT) or len(self._queue) >= _COUNT_LIMIT
+        if is_full and not must:
+            raise errors.ResourceExhaustedError.of(
+                f"{len(self._queue)} messages of {self._bytes} bytes wait for the connection already. Another one of "
+                f"{size} bytes is refused. Wait until the task can be reached before you start more steps."
+            )
+        self._bytes += size
+        self._queue.append((parts, handle))
+
+    def drain(self) -> Iterator[tuple[Any, _Handle]]:
+        """Removes and yields all messages."""
+        while self._queue:
+            parts, handle = self._queue.popleft()
+            self._bytes -= sum(map(len, parts))
+            yield parts, handle
+
+
+# ---- A peer --------------------------------------------------------------------------------------------------------
 
 _MIN_ATTEMPT_INTERVAL_S = 0.1  # seconds between two attempts that calls cause
 
@@ -85,7 +132,7 @@ class Peer:
     def backlog(self) -> int:
         """Bytes queued for the peer that the transport has not sent yet."""
         link = self._link
-        return link.connection.backlog if link is not None else 0
+        return link.backlog if link is not None else 0
 
     @property
     def has_unsent(self) -> bool:

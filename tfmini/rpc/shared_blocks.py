@@ -60,7 +60,7 @@ TOTAL_LIMIT = kept_limit()  # bytes of a process's blocks, idle and lent, beyond
 LENT_LIMIT, TOTAL_LENT_LIMIT = 2 << 30, 16 << 30  # bytes in use by a receiver, by all; beyond, no more blocks are made
 MUCH_IDLE, _LARGE = 256 << 20, 1 << 20  # bytes: a pool with more idle ones looks at all pools when a large one returns
 BLOCK_LIMIT = 64  # blocks per connection, each a descriptor on both sides
-_POPULATE_UP_TO = 256 << 20  # bytes
+_POPULATE_UP_TO = 1 << 20  # bytes
 LARGEST = 20 << 30  # bytes: the size class of the largest message. A receiver refuses to map more
 
 
@@ -356,7 +356,8 @@ class BlockCache:
             size = os.fstat(fd).st_size
             if not 0 < size <= LARGEST or fcntl.fcntl(fd, GET_SEALS) & SEALS != SEALS:
                 raise ValueError("not a sealed shared memory block")
-            # Populating holds Python's interpreter lock, so the pages of a huge mapping are faulted in (16 each).
+            # Populating holds Python's interpreter lock (64 MB: 9 ms). So the pages of a large mapping come as they are
+            # read, 16 at a time, which takes as long; what nobody reads does not count as memory of this process.
             flags = mmap.MAP_SHARED | (_POPULATE if size <= _POPULATE_UP_TO else 0)
             memory = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
             self._maps[block_id] = memory, size

@@ -32,6 +32,8 @@ STACKED_LEAST, STACKED_RANK, STACKED_MOST = 32, 4, 1 << 20
 _STRING = dtypes.string.as_datatype_enum
 _LENGTH = np.dtype(np.uint64)
 
+# A cast of a memoryview does not know bfloat16 and complex; it takes a quarter of the time of two views.
+_CAST = frozenset("?bBhHiIlLqQfd")
 # Filled on the first use of a type: hashing a numpy dtype is far cheaper than dtypes.as_dtype.
 _enum_of: dict[Any, int] = {}
 _numpy_of: dict[int, np.dtype[Any]] = {}
@@ -47,11 +49,17 @@ def describe_tensors(values: tuple[Any, ...], frames: list[Any]) -> list[list[An
 def _describe_each(values: Sequence[Any], frames: list[Any]) -> list[list[Any]]:
     described = []
     for value in values:
-        if type(value) is np.ndarray and value.nbytes <= INLINE_LIMIT:
-            enum = _enum_of.get(value.dtype)
-            if enum is not None and enum != _STRING:  # inlined, since this is the usual case
-                described.append([enum, value.tobytes(), *value.shape])
-                continue
+        if type(value) is np.ndarray:  # the usual cases; `describe` has all
+            dtype = value.dtype
+            enum = _enum_of.get(dtype)
+            if enum is not None and enum != _STRING:
+                if value.nbytes <= INLINE_LIMIT:
+                    described.append([enum, value.tobytes(), *value.shape])
+                    continue
+                if dtype.char in _CAST and value.flags.c_contiguous:
+                    frames.append(value.data.cast("B"))
+                    described.append([enum, len(frames) - 1, *value.shape])
+                    continue
         described.append(describe(value, frames))
     return described
 
@@ -105,7 +113,6 @@ def describe(value: TensorLike, frames: list[Any]) -> list[Any]:
         shape, value = value.shape, np.ascontiguousarray(value)
     else:
         shape = value.shape
-    # memoryview.cast does not know the buffer formats of bfloat16 and complex.
     frames.append(value.reshape(-1).view(np.uint8).data)
     return [enum, len(frames) - 1, *shape]
 
@@ -179,10 +186,11 @@ def restore(entry: Any, parts: Sequence[Any], used: list[int]) -> np.ndarray[Any
     """
     if type(entry) is not list or len(entry) < 2 or type(entry[0]) is not int:
         raise ValueError(f"a tensor is described by {entry!r:.80}")
-    enum, payload, *shape = entry
-    for size in shape:
+    enum, payload, *sizes = entry
+    for size in sizes:
         if type(size) is not int or size < 0:
-            raise ValueError(f"a tensor's shape is {shape!r:.80}")
+            raise ValueError(f"a tensor's shape is {sizes!r:.80}")
+    shape = tuple(sizes)  # numpy takes it in half the time of a list
     if type(payload) is int:
         if not 0 < payload < len(parts):
             raise ValueError(f"frame {payload} of {len(parts)}")
@@ -199,7 +207,7 @@ def restore(entry: Any, parts: Sequence[Any], used: list[int]) -> np.ndarray[Any
         dtype = _numpy_dtype(enum)
     array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, payload)  # raises if the buffer is too small
     if array.nbytes != len(payload):
-        raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {shape}")
+        raise ValueError(f"{len(payload)} bytes cannot be a {dtype} tensor of shape {sizes}")
     return array
 
 
@@ -229,9 +237,9 @@ def _numpy_dtype(enum: Any) -> np.dtype[Any]:
     return dtype.numpy
 
 
-def _restore_strings(enum: Any, items: list[Any], shape: list[int]) -> np.ndarray[Any, Any]:
+def _restore_strings(enum: Any, items: list[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     if enum != _STRING or math.prod(shape) != len(items) or not all(type(item) is bytes for item in items):
-        raise ValueError(f"{len(items)} elements cannot be a string tensor of shape {shape}")
+        raise ValueError(f"{len(items)} elements cannot be a string tensor of shape {list(shape)}")
     array = np.empty(len(items), np.object_)
     array[:] = items
     array = array.reshape(shape)

@@ -6,7 +6,7 @@ container of a device is called after its job: ``ps``, ``worker``, ``localhost``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from tfmini import errors
@@ -17,6 +17,8 @@ from tfmini.rpc.waiter import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str]
+Origins = tuple[tuple[str, int], ...]
+"""Tasks with their incarnations."""
 
 
 class ResourceManager:
@@ -24,6 +26,10 @@ class ResourceManager:
 
     ``generation`` grows whenever something is deleted: programs that hold on to resources look
     them up again when it has changed. ``session`` is part of the names of state that is not shared.
+
+    Attributes:
+      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.moved` fills it.
+      origins: of variables that have come from other tasks: those tasks, with their incarnations, the first one first.
     """
 
     session = ""
@@ -31,6 +37,9 @@ class ResourceManager:
     def __init__(self, default_container: str) -> None:
         self.default_container = default_container
         self.generation = 0
+        self.moved: dict[_Key, Any] = {}
+        self.origins: dict[_Key, Origins] = {}
+        self._staged: dict[int, dict[_Key, tuple[Any, Origins]]] = {}
         self._containers: dict[str, dict[_Key, Any]] = {}
         self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
 
@@ -41,8 +50,11 @@ class ResourceManager:
         """The resource of that kind and name, made by ``create`` when it is absent."""
         key = (kind, name.decode() if isinstance(name, bytes) else name)
         with self._lock:
-            named = self._containers.setdefault(self._container(container), {})
+            label = self._container(container)
+            named = self._containers.setdefault(label, {})
             if key not in named:
+                if self.moved and kind == "variable" and (label, key[1]) in self.moved:
+                    raise errors.AbortedError.of(self.moved[label, key[1]].text(key[1]))
                 named[key] = create()
             return named[key]  # type: ignore[no-any-return]
 
@@ -77,8 +89,35 @@ class ResourceManager:
             found = [self._containers.get(where, {}).pop(key, None) for where, key in keys]
             for container in containers:
                 found += self._containers.pop(container, {}).values()
+                self.moved = {key: place for key, place in self.moved.items() if key[0] != container}
             self.generation += 1
         return [resource for resource in found if resource is not None]
+
+    # ---- variables that move --------------------------------------------------------------
+
+    def staged(self, move: int, container: str, name: str, create: Callable[[], T], origins: Origins = ()) -> T:
+        """A variable that comes from another task, where no step finds it yet; it is made when it comes first."""
+        with self._lock:
+            found: T = self._staged.setdefault(move, {}).setdefault((container, name), (create(), origins))[0]
+            return found
+
+    def unstage(self, move: int, keep: bool) -> None:
+        """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""
+        with self._lock:
+            staged = self._staged.pop(move, {})
+            for (container, name), (state, origins) in staged.items() if keep else ():
+                self._containers.setdefault(container, {})["variable", name] = state
+                self.moved.pop((container, name), None)
+                self.origins[container, name] = origins
+            self.generation += bool(staged)
+
+    def note_moved(self, places: Mapping[_Key, Any]) -> None:
+        """Notes where variables are from now on. Their states stay, to tell who still has them."""
+        with self._lock:
+            self.moved |= places
+            for key in places:
+                self.origins.pop(key, None)
+            self.generation += 1
 
     def for_session(self, session: str) -> SessionResources:
         """These resources as a session sees them: its own state beside the shared state."""

@@ -25,6 +25,7 @@ from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers, trace_handlers
+from tfmini.runtime.moving import moving_handlers
 from tfmini.runtime.native_libraries import configured_threads, limit_threads, share_of_cores, tasks_on
 from tfmini.runtime.options import check_own, devices_of_task
 from tfmini.runtime.process import current_process, register, unregister
@@ -118,6 +119,7 @@ class Server:
             **collective_handlers(self.worker.collectives),
             **master_handlers(self.master, self._owners),
             **trace_handlers(self.master),
+            **moving_handlers(self.worker, self.master, self._owners),
         }
         # Before listening: a task that was waiting for this one sends its requests at once.
         self.endpoint.serve(handlers if start else {kind: self._deferred(h) for kind, h in handlers.items()})
@@ -132,6 +134,7 @@ class Server:
     def _watch(self, peer: Peer) -> None:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
         self.worker.collectives.returned(peer.task, peer.incarnation)
+        self.master.task_returned(peer)
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
             peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))

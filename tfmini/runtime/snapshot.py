@@ -174,6 +174,14 @@ class VariableSnapshot:
 
 
 @dataclass(frozen=True)
+class MovedSnapshot:
+    """A variable that this task has given away. ``place``: the task that got it."""
+
+    name: str
+    place: str
+
+
+@dataclass(frozen=True)
 class LinkSnapshot:
     """What a task has exchanged with another task or client, over all connections between the two.
 
@@ -447,6 +455,7 @@ class TaskSnapshot:
     sessions: tuple[SessionSnapshot, ...] = ()
     variables: tuple[VariableSnapshot, ...] = ()
     variable_bytes: int = 0
+    moved: tuple[MovedSnapshot, ...] = ()
     links: tuple[LinkSnapshot, ...] = ()
     running: tuple[StepSnapshot, ...] = ()
     waits: tuple[WaitSnapshot, ...] = ()

@@ -38,7 +38,13 @@ from tfmini.runtime.snapshot import (
     WaitSnapshot,
     to_json,
 )
-from tfmini.runtime.waits import Waits, accumulator_snapshots, queue_snapshots, variable_snapshots
+from tfmini.runtime.waits import (
+    Waits,
+    accumulator_snapshots,
+    moved_snapshots,
+    queue_snapshots,
+    variable_snapshots,
+)
 from tfmini.runtime.worker.worker import Worker
 from tfmini.runtime.worker.worker_service import describe_computing, innermost, thread_stacks
 
@@ -231,6 +237,7 @@ class TaskStatus:
             pending=tuple(waits.pending()),
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
+            moved=tuple(moved_snapshots(worker)),
             links=tuple(link_snapshots(self._endpoint, traffic, rates)),
             queues=tuple(queue_snapshots(worker)),
             accumulators=tuple(accumulator_snapshots(worker)),

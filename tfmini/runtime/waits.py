@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmini.devices import parse
+from tfmini.graph.names import MODEL_RECORD
 from tfmini.graph.node import Node
 from tfmini.graph.omission import STAND_IN
 from tfmini.graph.op_types import ops_with
@@ -38,6 +39,7 @@ from tfmini.runtime.snapshot import (
     TOKEN,
     AccumulatorSnapshot,
     ContributionSnapshot,
+    MovedSnapshot,
     PendingSnapshot,
     QueueSnapshot,
     VariableSnapshot,
@@ -64,13 +66,21 @@ def contents(worker: Worker) -> Iterator[Any]:
 
 
 def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
-    """The variables, and the tables that grow, the largest first."""
+    """The variables of models, and the tables that grow, the largest first."""
     found = []
     for state in contents(worker):
-        if isinstance(state, (VariableState, GrowingTableState)):
+        if isinstance(state, (VariableState, GrowingTableState)) and not (
+            getattr(state, "moved", "") or state.name.endswith(MODEL_RECORD)
+        ):
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
     return sorted(found, key=lambda each: (-each.bytes, each.name))
+
+
+def moved_snapshots(worker: Worker) -> list[MovedSnapshot]:
+    """The variables that have moved away, by name."""
+    places = dict(worker.resources.moved)
+    return [MovedSnapshot(name, place.task) for (_, name), place in sorted(places.items())]
 
 
 def queue_snapshots(worker: Worker) -> list[QueueSnapshot]:

@@ -34,8 +34,9 @@ from tfmini.launch.supervision import TaskId
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers
 from tfmini.runtime.client.session import BaseSession
 from tfmini.show.inspection import pictures
+from tfmini.show.inspection.api import Difference, difference
 from tfmini.show.inspection.api import inspect as inspected
-from tfmini.show.inspection.findings import Difference, Inspection, difference
+from tfmini.show.inspection.findings import Inspection
 from tfmini.show.inspection.pages import page, trace_page
 from tfmini.show.inspection.pictures import svg as drawn
 from tfmini.show.inspection.text import VIEWS, view
@@ -56,9 +57,11 @@ class _Refusal(click.ClickException):
 
 
 @click.command(cls=WithScript, context_settings=HELP)
-@click.option("--ps", type=click.IntRange(0), metavar="N", help="Number of ps tasks.  [default: 1 with --workers]")
+@click.option("--ps", type=click.IntRange(0), metavar="N",
+              help="Number of ps tasks.  [default: 1 with --workers or --chief]")  # fmt: skip
 @click.option("--workers", type=click.IntRange(0), metavar="N",
-              help="Number of worker tasks.  [default: 1 with --ps]")  # fmt: skip
+              help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
+@click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
 @click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
@@ -94,7 +97,8 @@ def inspect(
     """Inspect SOURCE: a Python script (it runs up to its first Session.run), or a GraphDef, MetaGraphDef or
     SavedModel, binary or text. ARGUMENTS (after --) are passed to the script.
 
-    The cluster comes from --ps and --workers, --cluster, TF_CONFIG, the script's server, or the graph's devices.
+    The cluster comes from --ps, --workers and --chief, from --cluster, TF_CONFIG, the script's server, or the graph's
+    devices.
 
     With --view lint, the exit code is 0 without findings, 1 with findings, and 2 if the graph cannot be inspected or a
     session would refuse it.
@@ -148,13 +152,20 @@ def _difference(path: str, found: Inspection, options: dict[str, Any]) -> Differ
 
 
 def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
+    ps, workers, cluster = options["ps"], options["workers"], options["cluster"]
+    if ps is None and (workers is not None or options["chief"]):  # as with `tfmini launch`
+        ps = 1
+    if options["chief"]:
+        if cluster is not None:
+            raise click.UsageError("--chief is for --ps and --workers; a --cluster file names its chief itself.")
+        cluster = {"ps": ps, "chief": 1, "worker": 1 if workers is None else workers}
+        ps = workers = None
     # The output of the script must not mix with the answer.
-    ps = 1 if options["ps"] is None and options["workers"] is not None else options["ps"]  # as with `tfmini launch`
     with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         return inspected(
-            source, ps=ps, workers=options["workers"], cluster=options["cluster"],
-            master=options["master"], fetches=options["fetch"], feeds=options["feed"] or None,
-            batch=options["batch"], entry=options["entry"], arguments=options["arguments"], trace=options["trace"],
+            source, ps=ps, workers=workers, cluster=cluster, master=options["master"],
+            fetches=options["fetch"], feeds=options["feed"] or None, batch=options["batch"], entry=options["entry"],
+            arguments=options["arguments"], trace=options["trace"],
         )  # fmt: skip
 
 

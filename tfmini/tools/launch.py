@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from tfmini import errors
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
@@ -191,7 +192,7 @@ def _finish_of(
     engine: Engine, options: LaunchOptions, script: str, args: Sequence[str], say: Console, out: Sink, err: Sink
 ) -> RunOver:
     tasks = options.tasks()
-    if not options.workers and not options.chief:
+    if all(task.job in SERVICE_JOBS for task in tasks):
         _say(say, PrintNote("there are only ps tasks: the cluster runs until you end it (Ctrl-C)."))
     restarts = 0 if engine.restarts_all else options.restarts
     has_bars = is_terminal(sys.stderr) and not options.log_json
@@ -309,7 +310,7 @@ def batch_script(options: LaunchOptions, command: Sequence[str], name: str) -> s
     if options.worker_memory is not None:
         lines.append(f"--mem-per-cpu={-(-options.worker_memory // (options.worker_cpus or 1))}M")
     if options.worker_gpus:
-        lines.append(f"--gpus={options.worker_gpus * (options.workers + options.chief)}")
+        lines.append(f"--gpus={options.worker_gpus * sum(task.job not in SERVICE_JOBS for task in options.tasks())}")
     if options.pack is False:
         lines.append("--spread-job")
     if options.restarts:
@@ -449,20 +450,43 @@ def _order(job: Job, name: str, argument: int | str) -> Any:
 
 
 @click.command(cls=Command, context_settings=HELP)
-@click.option("--workers", type=click.IntRange(1), required=True, metavar="N", help="Number of workers from now on.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers from now on.")
+@click.option("--ps", type=click.IntRange(1), metavar="N", help="Number of ps that have variables from now on.")
 @click.argument("job", required=False)
-def scale(job: str | None, workers: int) -> None:
-    """Give a running JOB of `tfmini launch` N workers: more of them join it, or the last ones leave.
+def scale(job: str | None, workers: int | None, ps: int | None) -> None:
+    """Give a running JOB of `tfmini launch` N workers or ps: more of them join it, or the last ones leave.
 
     JOB is the name of the job, its script or its launcher's process id; without it, the only job that runs. Workers
     that join need asynchronous or elastic training. One that leaves gets SIGTERM, as a preempted one does: it finishes
-    its step.
+    its step. A new ps takes variables from the others while training goes on. One that is too many gives its variables
+    to the others, and stays without any.
     """
+    if workers is None and ps is None:
+        raise click.UsageError("Give --workers or --ps.")
     found = find_job(job)
+    if ps is not None:
+        _scale_ps(found, ps)
+    if workers is None:
+        return
     try:
         click.echo(f"{found.name}: {_order(found, 'workers', workers)}")
     except ScaleError as error:
         raise click.ClickException(f"{found.name} cannot have {workers} workers: {error}") from None
+
+
+def _scale_ps(job: Job, count: int) -> None:
+    from tfmini.launch.ps_scale import PsScale  # the runtime is not for every start
+
+    def find() -> Job | None:
+        return next((each for each in running_jobs() if each.pid == job.pid), None)
+
+    with closing(PsScale(job, find, lambda more: str(_order(job, "ps", more)))) as order:
+        try:
+            for line in order.to(count):
+                click.echo(f"{job.name}: {line}")
+        except (ScaleError, errors.OpError) as error:
+            text = error.message if isinstance(error, errors.OpError) else str(error)
+            raise click.ClickException(f"{job.name} cannot have {count} ps: {text}") from None
 
 
 @click.command(cls=Command, context_settings=HELP)

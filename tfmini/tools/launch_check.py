@@ -7,6 +7,7 @@ import importlib.util
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, 
 from tfmini.graph.op_types import ops_with
 from tfmini.launch.cluster_run import LaunchOptions
 from tfmini.launch.local import reserve_cluster, usable_cpus
-from tfmini.launch.supervision import TaskId
+from tfmini.launch.supervision import EVALUATOR_JOB, TaskId
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
 from tfmini.show.inspection.lint import ps_devices
@@ -135,8 +136,7 @@ def _page(options: LaunchOptions, found: _Findings) -> None:
 
 def _graph(options: LaunchOptions, script: str, args: Sequence[str], found: _Findings) -> None:
     """Runs the script up to its first session, as the chief or first worker, and looks at what lies where."""
-    counts = {"ps": options.ps, "chief": int(options.chief), "worker": options.workers}
-    jobs = {job: count for job, count in counts.items() if count}
+    jobs = dict(Counter(task.job for task in options.tasks() if task.job != EVALUATOR_JOB))
     try:
         with contextlib.redirect_stdout(sys.stderr):
             graph = inspect(script, cluster=jobs, arguments=args)
@@ -164,7 +164,7 @@ def _use(options: LaunchOptions, graph: Inspection, found: _Findings) -> None:
             " under tf.device(tf.train.replica_device_setter(cluster=...)), or give --ps 0."
         )
     collective = any(node.op in _COLLECTIVES for node in graph.nodes.values())
-    if options.workers + options.chief > 1 and not used and not collective:
+    if options.workers + options.chief + options.master > 1 and not used and not collective:
         text = "the workers share neither variables nor collectives, so each would train a model of its own."
         found.problems.append(text)
 
@@ -175,7 +175,8 @@ def _tasks(options: LaunchOptions, script: str, args: Sequence[str], spec: Clust
     for task in tasks[:_SHOWN]:
         words = role_arguments(*task, spec, flags, args)
         command = ["tfmini run", script, *(printable(word, 60) for word in words)]
-        table.add_row(str(task), spec.task_address(*task), " ".join(command))
+        address = "" if task.job == EVALUATOR_JOB else spec.task_address(*task)
+        table.add_row(str(task), address, " ".join(command))
     if len(tasks) > _SHOWN:
         table.add_row(f"… {len(tasks) - _SHOWN} more", "", "")
     return table

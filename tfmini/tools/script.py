@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+import absl
+
 from tfmini import errors, json_log
 from tfmini.cluster import tf_config_object
 from tfmini.compat import internals, old_python
@@ -428,6 +430,7 @@ def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
 TRACEBACK_ENV = "TFMINI_TRACEBACK"
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
+_BETWEEN = (_STANDARD, str(Path(absl.__file__).parent) + os.sep)  # absl runs the main function of tf.app.run
 _INSTALLED = (_STANDARD, *sysconfig.get_paths().values(), "<frozen")
 
 
@@ -469,14 +472,18 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _kept(frames: Sequence[TracebackType]) -> list[TracebackType]:
-    """The frames without those of tfmini, and without those of the standard library that come between them."""
-    kept, is_inside = [], False
-    for frame in frames:
-        file = frame.tb_frame.f_code.co_filename
-        is_inside = file.startswith(_PACKAGE) or is_inside and file.startswith(_STANDARD)
-        if not is_inside:
-            kept.append(frame)
-    return kept
+    """The frames without those of tfmini, and without those of the standard library and of absl before or after them.
+
+    Such are the ``contextlib`` between a ``with`` statement and the context manager of tfmini, and absl's ``run``.
+    """
+    files = [frame.tb_frame.f_code.co_filename for frame in frames]
+    hidden = [file.startswith(_PACKAGE) for file in files]
+    for order in (range(len(files)), range(len(files) - 1, -1, -1)):
+        is_inside = False
+        for i in order:
+            is_inside = hidden[i] or is_inside and files[i].startswith(_BETWEEN)
+            hidden[i] = is_inside
+    return [frame for frame, is_hidden in zip(frames, hidden) if not is_hidden]
 
 
 def _frames(error: BaseException) -> list[TracebackType]:

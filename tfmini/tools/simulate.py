@@ -88,7 +88,7 @@ def simulate(
             found = inspect(script, ps=ps, workers=count, fetches=fetch, batch=batch, arguments=args)
         if mode is not None and mode_of(found) != mode:
             raise click.ClickException(f"{script} trains {mode_of(found)}, not {mode}: change its optimizer.")
-        if batch is None:
+        if batch is None and count == counts[0]:  # the others have the same graph
             _warn_of_unknown_sizes(found)
         return found
 
@@ -108,7 +108,10 @@ def simulate(
 
 
 def _warn_of_unknown_sizes(found: Inspection) -> None:
-    unknown = [name for (name, _), shape in found.shapes.items() if shape is None or None in shape]
+    """Warns of tensors of the step alone: others are in any graph, as those that report uninitialised variables."""
+    step = found.partitions.step.nodes
+    sizes = {name: shape for (name, _), shape in found.shapes.items() if name in step}
+    unknown = [name for name, shape in sizes.items() if shape is None or None in shape]
     if unknown:
         click.echo(
             f"warning: {len(unknown)} tensors, {printable(unknown[0])} first, have unknown dimensions and count as"
@@ -155,7 +158,8 @@ def _path(events: Sequence[Event]) -> Rows:
     began = events[0].start if events else 0.0
     for event in sorted(longest, key=lambda event: event.start):
         takes = event.end - event.start
-        table.add_row(f"{1e3 * (event.start - began):.3f}", f"{1e3 * takes:.3f}", event.task, event.label)
+        where = " -> ".join(map(short, event.task.split(" -> ")))
+        table.add_row(f"{1e3 * (event.start - began):.3f}", f"{1e3 * takes:.3f}", where, event.label)
     return table
 
 
@@ -174,7 +178,7 @@ def _print_sweep(answer: Console, points: Sequence[Point]) -> None:
         answer.print("no knee: each worker gives at least half of what it gives at the start")
     else:
         name, share = turn.prediction.bottleneck()
-        answer.print(f"knee at {turn.workers} workers: {name} is busy {share:.0%} of the time")
+        answer.print(f"knee at {turn.workers} workers: {name} {share:.0%} of the time")
 
 
 def _ms(seconds: float) -> Any:
@@ -204,7 +208,8 @@ class Comparison:
         measured_s, steps = self.measured.step_s, self.measured.steps
         return (
             f"a step was predicted to take {1e3 * self.predicted_s:.3f} ms, and took {1e3 * measured_s:.3f} ms"
-            f" (median of {steps}): the prediction is off by {self.error:+.0%}{self.note and '. '}{self.note}"
+            f" (median of {steps}): the prediction is off by {self.error:+.0%}"
+            f"{self.note and '. '}{self.note.rstrip('.')}"
         )
 
 

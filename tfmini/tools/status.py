@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tfmini import errors
 from tfmini.command_line import HELP, Command, OptionalArgument
-from tfmini.runtime.snapshot import OK, ClusterSnapshot, to_json
+from tfmini.runtime.snapshot import OK, ClusterSnapshot, VariableSnapshot, to_json
 from tfmini.show.status.explanation import (
     LEAST_S,
     MISSING,
@@ -117,6 +117,11 @@ def _clock(time_s: float) -> str:
         return "?"
 
 
+def _value(v: VariableSnapshot) -> tuple[str, str]:
+    """The shape and the bytes of a variable, which has neither before it is initialised."""
+    return (str(list(v.shape)), size(v.bytes)) if v.bytes or v.shape else ("", "not initialized")
+
+
 _KINDS = (
     _Kind(
         "cannot be reached", "links", ("=task", "=peer", "=address", "~why"),  # as the first task sees it
@@ -142,7 +147,10 @@ _KINDS = (
     ),
     _Kind(
         "variables", "variables", ("task", "variable", "type", "shape", ">bytes"),
-        lambda task, v: (task, v.name, v.dtype, str(list(v.shape)), size(v.bytes)), order=lambda v: -v.bytes,
+        lambda task, v: (task, v.name, v.dtype, *_value(v)), order=lambda v: -v.bytes,
+    ),
+    _Kind(
+        "moved to other tasks", "moved", ("task", "variable", "is on"), lambda task, v: (task, v.name, short(v.place)),
     ),
     _Kind(
         "queues", "queues", ("task", "queue", ">elements", ">capacity", ">putting", ">taking", "="),

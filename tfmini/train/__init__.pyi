@@ -131,6 +131,13 @@ from tfmini.train.queue_runners import (
 from tfmini.train.replicas.all_reduce import (
     AllReduceOptimizer as AllReduceOptimizer,
 )
+from tfmini.train.replicas.compressed import (
+    CompressedGradientOptimizer as CompressedGradientOptimizer,
+)
+from tfmini.train.replicas.local_sgd import (
+    DiLoCoOptimizer as DiLoCoOptimizer,
+    LocalSGDOptimizer as LocalSGDOptimizer,
+)
 from tfmini.train.replicas.sync_replicas import (
     SyncReplicasOptimizer as SyncReplicasOptimizer,
 )
@@ -192,7 +199,9 @@ __all__ = [
     "ChiefSessionCreator",
     "ClusterDef",
     "ClusterSpec",
+    "CompressedGradientOptimizer",
     "Coordinator",
+    "DiLoCoOptimizer",
     "Example",
     "ExponentialMovingAverage",
     "Feature",
@@ -207,6 +216,7 @@ __all__ = [
     "GradientDescentOptimizer",
     "Int64List",
     "JobDef",
+    "LocalSGDOptimizer",
     "LoggingTensorHook",
     "LooperThread",
     "MomentumOptimizer",

@@ -39,6 +39,17 @@ except ValueError as error: print("ValueError")
     assert "script.py:3 uses collections.Mapping, which is no more: tfmini gives it as collections.abc.Mapping." in log
 
 
+def test_modules_that_tensorflow_imported_are_there(tmp_path: Path) -> None:
+    script = """
+import tensorflow, multiprocessing, urllib, unittest, xml.dom
+print(multiprocessing.pool.ThreadPool.__name__, urllib.request.urlopen.__name__, urllib.error.URLError.__name__)
+print(unittest.mock.Mock.__name__, xml.dom.minidom.parse.__name__, hasattr(multiprocessing, "nothing"))
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.split() == ["ThreadPool", "urlopen", "URLError", "Mock", "parse", "False"]
+    assert "which is no more" not in log
+
+
 def test_numpy_names_are_given(tmp_path: Path) -> None:
     script = """
 import numpy as np
@@ -89,6 +100,22 @@ print(pkg_resources.resource_string("other", "data.txt"), imp.load_source("again
 """
     shown, _ = run_under_tfmini(tmp_path, script)
     assert shown.splitlines() == ["True True 1", "True", "b'words' 3"]
+
+
+def test_rows_of_several_lengths_are_an_array_of_objects(tmp_path: Path) -> None:
+    script = """
+import numpy as np, tensorflow as tf
+pairs = np.array(list(zip([np.arange(3)] * 4, [[0, 1]] * 4)))
+print(pairs.shape, pairs.dtype, np.asarray([[1], [2, 3]]).tolist())
+for wrong in (lambda: np.array([[1], [2, 3]], int), lambda: tf.constant([[1], [2, 3]])):
+    try:
+        wrong()
+    except ValueError as error:
+        print("refused")
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["(4, 2) object [[1], [2, 3]]", "refused", "refused"]
+    assert log.count("an array of rows of several lengths") == 1
 
 
 def test_yaml_load_takes_no_loader(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ops.growing.reference import PLAIN, VARIANTS, Comparison
+from tests.polling import poll
 from tfmini import dtypes, errors
 from tfmini.numerics.id_rows import IdRows
-from tfmini.ops.growing.state import UNMARKED, GrowingTableState, Settings
+from tfmini.ops.growing import state
+from tfmini.ops.growing.state import UNMARKED, GrowingTableState, Settings, TurnLock
 
 
 @given(st.sampled_from(VARIANTS), st.integers(0, 2**32))
@@ -21,6 +24,85 @@ def test_a_table_does_what_a_dictionary_does(variant: Settings, seed: int) -> No
     comparison = Comparison(variant, seed)
     for _ in range(60):
         comparison.run()
+
+
+@given(st.sampled_from(VARIANTS), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_what_changes_between_the_pieces_of_a_dump_is_in_the_next_one(variant: Settings, seed: int) -> None:
+    """Rows change, come and go whenever a dump lets others have the lock; a whole dump and changes give all of it."""
+    comparison = Comparison(variant, seed)
+    found, may_interrupt = comparison.table, False
+
+    class Interrupted(TurnLock):
+        def __exit__(self, *_: object) -> None:
+            nonlocal may_interrupt
+            super().__exit__()
+            if may_interrupt:
+                may_interrupt = False
+                work(2)
+                may_interrupt = True
+
+    def work(times: int) -> None:
+        for name in comparison.random.choice(["look", "update", "evict"], times, p=[0.5, 0.4, 0.1]):
+            getattr(comparison, str(name))()
+
+    def dump(interrupt: bool) -> None:
+        nonlocal may_interrupt
+        comparison.reference.evict()
+        may_interrupt = interrupt
+        content = found.dump(comparison.mark)
+        may_interrupt = False
+        assert len(np.unique(content.keys)) == len(content.keys)
+        comparison.saved = [*comparison.saved, content] if content.is_change else [content]
+        comparison.mark = content.mark
+
+    found.lock = Interrupted()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "PIECE", 2)
+        work(40)
+        for _ in range(4):
+            dump(interrupt=True)
+            work(5)
+        dump(interrupt=False)
+        comparison.check_restored(comparison.restored())
+
+
+def test_a_dump_begins_anew_when_the_table_is_replaced_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "PIECE", 2)
+    found, other = table(), table()
+    found.lookup(np.arange(9), insert=True), other.lookup(np.arange(20, 25), insert=True)
+    content = other.content()
+    go_on, nothing = state.RowCopies.go_on, np.empty(0, np.int64)
+    replaces = [lambda: found.load([content], nothing, nothing, np.zeros((1, 2), np.float32), np.float32(0))]
+
+    class Replaced(TurnLock):
+        def __exit__(self, *_: object) -> None:
+            super().__exit__()
+            if copied and replaces:
+                replaces.pop()()
+
+    copied: list[bool] = []
+    monkeypatch.setattr(state.RowCopies, "go_on", lambda self, moved: (copied.append(moved), go_on(self, moved)))
+    found.lock = Replaced()
+    assert found.content().keys.tolist() == content.keys.tolist() and not replaces
+
+
+def test_who_waits_for_a_lock_has_the_next_turn() -> None:
+    lock, had_it = TurnLock(), threading.Event()
+
+    def wait() -> None:
+        with lock:
+            had_it.set()
+
+    for _ in range(20):
+        had_it.clear()
+        other = threading.Thread(target=wait)
+        with lock:
+            other.start()
+            poll(lambda: lock.is_wanted, "the wait of the other thread")
+        with lock:
+            assert had_it.is_set()
+        other.join()
 
 
 def table(width: int = 2, **changes: object) -> GrowingTableState:

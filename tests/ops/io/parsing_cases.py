@@ -11,11 +11,20 @@ VALUES = {
     "merged": (
         'tf.sparse_tensor_to_dense(tf.parse_example(E[:1], {"m": tf.SparseFeature("i", "f", tf.float32, 9)})["m"])'
     ),
+    "texts": 'tf.parse_example(E[:1], {"s": tf.FixedLenFeature([], tf.string)})["s"]',
+    "default_texts": (
+        'tf.decode_raw(tf.parse_example(E, {"n": tf.FixedLenFeature([], tf.string, "no")})["n"], tf.uint8)'
+    ),
+    "raw_texts": 'tf.decode_raw(tf.parse_example(E[:1], {"s": tf.FixedLenFeature([], tf.string)})["s"], tf.uint8)',
     "single": 'tf.parse_single_example(E[0], {"f": tf.FixedLenFeature([2], tf.float32)})["f"]',
     "single_rows": 'tf.parse_single_example(E[0], {"f": tf.FixedLenSequenceFeature([], tf.float32, True)})["f"]',
     "single_sparse": 'tf.parse_single_example(E[1], {"s": tf.VarLenFeature(tf.string)})["s"].values',
     "context": 'tf.parse_single_sequence_example(S[0], {"c": tf.FixedLenFeature([], tf.int64)})[0]["c"]',
     "steps": ('tf.parse_single_sequence_example(S[0], None, {"l": tf.FixedLenSequenceFeature([2], tf.int64)})[1]["l"]'),
+    "step_texts": (
+        "tf.decode_raw(tf.parse_single_sequence_example(S[0], None,"
+        ' {"t": tf.FixedLenSequenceFeature([], tf.string)})[1]["t"], tf.uint8)'
+    ),
     "steps_sparse": 'tf.parse_single_sequence_example(S[0], None, {"v": tf.VarLenFeature(tf.float32)})[1]["v"].indices',
     "batched_steps": (
         'tf.io.parse_sequence_example(S, None, {"l": tf.FixedLenSequenceFeature([2], tf.int64)})[1]["l"]'
@@ -81,6 +90,7 @@ def messages(tf):
             {
                 "l": [feature("int64", [1, 2]), feature("int64", [3, 4])],
                 "v": [feature("float", []), feature("float", [5.0, 6.0])],
+                "t": [feature("bytes", [b"ab"]), feature("bytes", [b"cd"])],
             },
         ),
         sequence({"c": feature("int64", [8])}, {"l": [feature("int64", [5, 6])], "v": [feature("float", [7.0])]}),

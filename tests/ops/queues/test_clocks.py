@@ -21,7 +21,7 @@ def test_a_worker_goes_on_when_the_slowest_is_near_enough() -> None:
         clocks.tick(0)
     clocks.tick(1)
     wait = go_on(clocks, 0, staleness=2)
-    assert wait.is_pending and wait.cause == 'workers 2 (has ended 0) to end 1 rounds, in clocks "c"'
+    assert wait.is_pending and wait.cause == 'worker 2 (0 ended) to end 1 round, in clocks "c"'
     assert go_on(clocks, 1, staleness=1).value == 0
     clocks.tick(2)
     assert wait.value == 1
@@ -46,6 +46,19 @@ def test_who_leaves_holds_nobody_up_and_enters_beside_the_slowest() -> None:
         clocks.tick(2)
     assert clocks.enter(2) == 5
     assert clocks.enter(1) == 5  # one that was killed goes on where it was
+
+
+def test_who_joins_is_awaited_from_then_on_and_not_in_the_next_run() -> None:
+    clocks = ClocksState("c", 1)
+    clocks.tick(0), clocks.tick(0)
+    clocks.admit(3), clocks.admit(2)
+    assert clocks.workers == 3 and go_on(clocks, 0, staleness=0).value == 2
+    assert clocks.enter(2) == 2
+    clocks.tick(0)
+    wait = go_on(clocks, 0, staleness=0)
+    assert wait.is_pending and wait.cause == 'workers 2 (has ended 2) to end 3 rounds, in clocks "c"'
+    clocks.leave(2), clocks.leave(0)
+    assert clocks.ended == [0]
 
 
 def test_a_round_may_be_told_twice() -> None:

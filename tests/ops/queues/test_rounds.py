@@ -168,7 +168,7 @@ def test_sums_of_numbers_are_in_their_type() -> None:
     _held = lead(gradients, PUSHES)  # or the lead would end with the hold
     dense, _, rows = gradients.begin("dir", TYPES, False)
     assert dense.tolist() == [21, 21] and dense.dtype == rows.dtype == np.float32
-    assert gradients.kept[5, 0][10, 1][0].tolist() == [10, 10]  # the sum is another array
+    assert gradients.kept[5, 0][10, 1][1][0].tolist() == [10, 10]  # the sum is another array
 
 
 def test_the_lead_goes_on_when_its_step_ends_before_it_has_begun() -> None:
@@ -223,6 +223,22 @@ def test_an_attempt_takes_the_place_of_void_ones_of_its_worker_only() -> None:
     assert gradients.kept[5, 0].keys() == {(10, 1), (11, 2)}
     gradients.put(PUSHES[0]._replace(attempt=2, earlier=DECIDED), [np.ones(2)])
     assert gradients.kept[5, 0].keys() == {(10, 1), (11, 2)}  # which one of it counts, this worker does not know
+
+
+def test_a_life_of_a_worker_drops_what_its_earlier_lives_have_left_in_the_round() -> None:
+    """One that dies again and again before its round is decided leaves one gradient, and a late one is not kept."""
+    rounds, gradients = RoundsState("r", 2, backup=0), RoundGradients("g")
+    other, lives = entered(rounds, 1), [entered(rounds, 0) for _ in range(5)]
+    gradients.put(other, [np.ones(2)])
+    for life in lives:
+        gradients.put(life, [np.ones(2)])
+        assert gradients.kept[life.key].keys() == {other.member, life.member}
+    gradients.put(lives[0], [np.ones(2)])  # it was on its way when the process died
+    assert gradients.kept[other.key].keys() == {other.member, lives[-1].member}
+    arrive(rounds, lives[-1]), arrive(rounds, other)
+    after = entered(rounds, 0)
+    gradients.put(after, [np.ones(2)])  # a round that is decided keeps the gradients of lives that have ended
+    assert after.round == 1 and gradients.kept[other.key].keys() == {other.member, lives[-1].member}
 
 
 @dataclass
@@ -291,7 +307,10 @@ def test_in_random_histories_no_attempt_that_counts_is_dropped_and_few_are_kept(
 
     for _ in range(600):
         worker, chance = rng.choice(workers), rng.random()
-        if worker.wait is None:
+        if rng.random() < 0.05:  # it dies, perhaps between two tasks or before it has the answer, and begins again
+            worker.orphans += [worker.wait] if worker.wait is not None else []
+            worker.push, worker.wait, worker.has_failed = entered(rounds, worker.push.worker), None, False
+        elif worker.wait is None:
             begin(worker)
         elif chance < 0.35:
             give_up(worker)

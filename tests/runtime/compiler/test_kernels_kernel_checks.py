@@ -47,6 +47,8 @@ def compute(handle: OpHandle, **options: Any) -> Any:
         (np.zeros((2, 2), np.float32), "shape [2,2] for output 'y', where the graph has [3]"),
         (1.0, "float for output 'y': an array or a numpy scalar is wanted"),
         (None, "NoneType for output 'y'"),
+        (np.zeros(3, np.float32).view(np.matrix), "matrix for output 'y': an array or a numpy scalar is wanted"),
+        (np.ma.zeros(3, np.float32), "MaskedArray for output 'y': an array or a numpy scalar is wanted"),
     ],
 )
 def test_a_kernel_that_returns_something_else_is_named(

@@ -49,7 +49,7 @@ class World:
             handle="s",
             options=options,
             in_process=True,
-            incarnation_on={THERE: 3}.get,
+            is_open_on=lambda peer, task: task == THERE,
             open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]
@@ -80,12 +80,12 @@ def test_the_other_tasks_compile_at_the_same_time() -> None:
     world.registration.start()
     assert world.log == ["ask the other task", "compile here"]
     assert world.outcomes == []
-    world.answer(RegisterGraphReply(7))
+    world.answer(RegisterGraphReply(7, []))
     assert world.outcomes == [None] and world.parts[1].graph_handle == 7
 
 
 def test_an_answer_that_comes_before_the_own_part_is_compiled_does_not_end_the_registration() -> None:
-    world = World(lambda world: (world.answer(RegisterGraphReply(7)), world.log.append(str(world.outcomes))))
+    world = World(lambda world: (world.answer(RegisterGraphReply(7, [])), world.log.append(str(world.outcomes))))
     world.registration.start()
     assert world.log[-1] == "[]" and world.outcomes == [None]
 
@@ -97,7 +97,7 @@ def test_a_part_that_cannot_be_compiled_here_is_withdrawn_there() -> None:
     world = World(fail)
     world.registration.start()
     assert [error.message for error in world.outcomes if error] == ["no kernel"]
-    world.answer(RegisterGraphReply(7))
+    world.answer(RegisterGraphReply(7, []))
     assert world.log[-1] == "forget 7 there" and len(world.outcomes) == 1
 
 
@@ -109,7 +109,7 @@ def test_an_interruption_of_the_compiler_is_a_failure() -> None:
     with pytest.raises(KeyboardInterrupt):
         world.registration.start()
     assert isinstance(world.outcomes[0], errors.InternalError)
-    world.answer(RegisterGraphReply(7))
+    world.answer(RegisterGraphReply(7, []))
     assert world.log[-1] == "forget 7 there" and len(world.outcomes) == 1
 
 

@@ -8,7 +8,9 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmini.show.dashboard.history import History, Limits
+from tests.show.dashboard.clusters import cluster, link, task
+from tfmini.runtime.snapshot import LinkSnapshot
+from tfmini.show.dashboard.history import BYTES, History, Limits, Measures
 
 SMALL = Limits(fine_rows=4, coarse_s=10.0, span_s=60.0, columns=3)
 # Steps of the clock, sometimes back; names of which there are more than columns.
@@ -90,3 +92,12 @@ def test_an_hour_of_a_large_cluster_fits_a_few_megabytes() -> None:
     stored, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert stored < 2 * 660 * 4 * tasks * 8 and len(history) <= history.limits.rows < 700
+
+
+def test_what_a_task_sends_to_clients_is_not_in_the_chart() -> None:
+    """The page is one of them: a job that stood still seemed to send some kB per second."""
+    client = LinkSnapshot("client at 127.0.0.1", "ready", "zmq", sent_bytes_s=2_560.0)
+    found = Measures().take(
+        cluster(task("ps/0", links=(client, link("worker/0", 100.0))), task("ps/1", links=(client,)))
+    )
+    assert (found[f"{BYTES}|ps/0"], found[f"{BYTES}|ps/1"]) == (100.0, 0.0)

@@ -15,7 +15,8 @@ from tfmini.launch.supervision import TaskId
 from tfmini.placement.task_graph import Route
 from tfmini.rpc import codec, link, messages, peer
 from tfmini.show.inspection.api import inspect
-from tfmini.show.inspection.pictures import picture_of_tasks
+from tfmini.show.inspection.findings import overview
+from tfmini.show.inspection.pictures import picture, picture_of_tasks
 from tfmini.show.inspection.text import show
 from tfmini.show.inspection.trace import StepTrace
 
@@ -103,11 +104,11 @@ def test_bytes_of_a_loop_are_those_of_one_iteration_and_say_so() -> None:
         out = tf.while_loop(lambda i, x: i < rounds, body, [tf.constant(0), start])[1]
     found = inspect(fetches=out, ps=1, workers=1)
     inside = [t for t in found.transfers if t.route is Route.SENT]
-    assert {t.purpose for t in inside} == {"tensor in each iteration of while"}
+    assert {t.purpose for t in inside} == {f"{role} in each iteration of while" for role in ("tensor", "condition")}
     assert {t.bytes for t in inside} == {400, 1}
     assert "801 B an iteration" in show(found, "wire") and "one iteration" in show(found, "tasks")
     texts = [message.text for message in found.messages() if message.transfers]
-    assert texts == ["tensor in each iteration of while"] * 3
+    assert [text.partition(" ")[0] for text in texts] == ["tensor", "condition", "tensor"]
     with servers(1) as server, tf.Session(server.target) as session:
         sent = [wire_bytes(session, out, {start: np.zeros((10, 10)), rounds: n}) for n in (3, 4)]
     assert sent == [3 * 801 + 1, 4 * 801 + 1]  # the condition travels once more, to say that the loop ends
@@ -146,6 +147,28 @@ def test_messages_come_after_those_that_they_wait_for() -> None:
         assert asks < texts.index(f"rows of {part}") < texts.index(f"gradient of {part}")
 
 
+def test_a_message_that_waits_for_a_collective_comes_after_it() -> None:
+    with tf.device("/job:worker/task:0"):
+        total = tf.collective_ops.all_reduce(tf.ones([300_000]), 3, 1, 1, "Add", "Id")
+        with tf.device("/job:ps/task:0"):
+            done = tf.reduce_sum(total)
+    found = inspect(fetches=done.op.name, ps=1, workers=3)
+    messages = found.messages()
+    texts = [message.text for message in messages]
+    assert texts.index("tensor") > max(i for i, text in enumerate(texts) if text == "all-reduce")
+    assert [message.count for message in messages if message.text == "all-reduce"] == [4, 4, 4]
+    assert "all-reduce (1,600,000 B in 4 messages)" in show(found, "step")
+    assert "all links: 4 in 13 message(s)" in show(found, "wire")
+
+
+def test_a_long_list_of_feeds_is_cut() -> None:
+    with tf.device("/job:worker/task:0"):
+        total = tf.add_n([tf.placeholder(tf.float32, [], name=f"x{i}") for i in range(9)])
+    first, *_, last = inspect(fetches=total, workers=1).messages()
+    assert first.text == "run AddN:0 with x0:0, x1:0, x2:0, x3:0 and 5 more"
+    assert last.text == "the answer, with AddN:0"
+
+
 def test_what_has_an_unknown_size_is_no_order_without_bytes() -> None:
     with tf.device("/job:worker/task:0"):
         value = tf.placeholder(tf.float32, [None], name="value") * 2.0
@@ -155,7 +178,50 @@ def test_what_has_an_unknown_size_is_no_order_without_bytes() -> None:
         tf.no_op("later")
     found = inspect(fetches=[out.op.name, "later"], ps=2, workers=1)
     lines = {(line.source, line.target): line for line in picture_of_tasks(found, folded=False).wires}
-    assert (lines["worker/0", "ps/0"].kind, lines["worker/0", "ps/0"].label) == ("wire", "? B")
+    assert (lines["worker/0", "ps/0"].kind, lines["worker/0", "ps/0"].label) == ("wire unknown", "? B")
+    assert "dotted, ?" in picture_of_tasks(found, folded=False).svg()
     assert (lines["ps/0", "ps/1"].kind, lines["ps/0", "ps/1"].label) == ("order", "")
     assert "sends 0 B + ?" in picture_of_tasks(found, folded=False).svg()
     assert "tensor (? B)" in show(found, "step")
+
+
+def test_a_condition_and_the_rows_behind_a_lookup_have_their_roles() -> None:
+    with tf.device("/job:worker/task:0"):
+        ids, takes = tf.placeholder(tf.int64, [16], name="ids"), tf.placeholder(tf.bool, [], name="takes")
+        with tf.device("/job:ps/task:0"):
+            table = tf.get_variable("table", [100, 4])
+            rows = tf.nn.embedding_lookup(table, ids)
+        chosen = tf.cond(takes, lambda: tf.reduce_sum(table) * 2.0, lambda: tf.reduce_sum(rows))
+    found = inspect(fetches=chosen, ps=1, workers=1)
+    assert {t.role for t in found.transfers if t.producer.endswith("pred_id")} == {"condition"}
+    assert "rows of table" in {t.role for t in found.transfers}
+
+
+def test_what_is_not_listed_is_in_the_sums_that_were_measured() -> None:
+    with tf.device(tf.train.replica_device_setter(ps_tasks=4, worker_device="/job:worker/task:0")):
+        ids = tf.placeholder(tf.int64, [16], name="ids")
+        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(4))
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
+    with servers(4) as server, tf.Session(server.target) as session:
+        session.run(tf.global_variables_initializer())
+        session.run(train, {ids: np.arange(16)}, options=options, run_metadata=metadata)
+    found = inspect(fetches=train, ps=4, workers=1, trace=metadata)
+    wire = show(found, "wire")
+    assert "1 more" not in wire and "ids of the gradient of table/part_3" in wire
+    sent = sum(span.bytes for span in StepTrace.of(metadata.step_stats).of_kind("wire"))
+    assert f"; {sent:,} B were sent" in wire.splitlines()[-1]
+    assert "The busiest link by the sizes that are known is" in "".join(overview(found).sentences())
+
+
+def test_the_width_of_a_line_does_not_say_that_a_few_bytes_are_the_most() -> None:
+    """The lines of 8 B were the thickest, beside the rows of a table, whose number is unknown."""
+    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+        ids = tf.placeholder(tf.int64, [16], name="ids")
+        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(2))
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    wires = [line for line in picture(inspect(fetches=train, ps=2, workers=1)).wires if line.kind.startswith("wire")]
+    shares = {kind: {line.share for line in wires if line.kind == kind} for kind in ("wire", "wire unknown")}
+    assert max(shares["wire"]) < min(shares["wire unknown"])

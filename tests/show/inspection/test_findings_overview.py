@@ -71,3 +71,9 @@ def test_a_step_of_sixteen_tasks() -> None:
     assert [short(device) for device in seen.busiest_link] == ["worker/0", "worker/5"]
     sent, received = sum(load.sends for load in seen.loads), sum(load.receives for load in seen.loads)
     assert sum(seen.links.values()) == sent == received
+
+
+def test_all_overloaded_tasks_are_named() -> None:
+    busy = [load(f"ps/{i}", 10**7, 10**7) for i in range(5)]
+    seen = Overview((*busy, *(load(f"ps/{i}", 1, 1) for i in range(5, 20))), {})
+    assert seen.sentences()[2:] == [f"{seen.sentences()[2]}", "ps/3, ps/4 are overloaded, too."]

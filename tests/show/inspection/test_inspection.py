@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -14,10 +15,9 @@ import tfmini as tf
 from tests.show.inspection.cluster_graphs import towers
 from tests.show.inspection.test_layout import check
 from tfmini import protos
-from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.api import difference, inspect
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.drawing import placed
-from tfmini.show.inspection.findings import difference
 from tfmini.show.inspection.pages import page
 from tfmini.show.inspection.pictures import FEW_TASKS, condense, dot, picture, picture_of_ops, picture_of_tasks, svg
 from tfmini.show.inspection.text import VIEWS, show
@@ -152,7 +152,7 @@ def test_collectives_are_in_all_views() -> None:
     tasks = show(found, "tasks").splitlines()
     assert [line.split()[-2:] for line in tasks[1:5]] == [["240,000", "240,000"]] * 4
     assert "4 in 24 message(s), 960,000 B" in show(found, "wire")
-    assert show(found, "step").count("all-reduce of W (240,000 B)") == 4
+    assert show(found, "step").count("all-reduce of W (240,000 B in 6 messages)") == 4
 
 
 def test_a_graph_of_a_thousand_ops_fits_a_screen() -> None:
@@ -280,3 +280,19 @@ def test_a_page_of_odd_names_has_the_scripts_of_any_other(odd) -> None:
         return text.replace(line, "")
 
     assert without_data(page(odd[1])) == without_data(page(inspect(graph_of("x"), fetches=["user1:0"])))
+
+
+def test_an_inspection_prints_and_saves_itself(tmp_path: Path) -> None:
+    with tf.Graph().as_default() as graph, tf.device("/job:ps/task:0"):
+        read = tf.identity(tf.get_variable("W", [4]))
+        with tf.device("/job:worker/task:0"):
+            tf.reduce_sum(read, name="out")
+    found = tf.inspect(graph, ps=1, workers=1, fetches="out")
+    assert isinstance(found, tf.Inspection)
+    assert found.text() == show(found, "summary") and found.text("wire", width=90) == show(found, "wire", width=90)
+    assert [load.sends for load in found.overview().loads] == [16, 0]
+    for name, part in {"a.html": "<html", "a.svg": "<svg", "a.dot": "digraph", "a.json": '"transfers"'}.items():
+        found.save(tmp_path / name)
+        assert part in (tmp_path / name).read_text()
+    with pytest.raises(ValueError, match=r"a.png can be written as .html, .svg, .dot, .json"):
+        found.save(tmp_path / "a.png")

@@ -26,7 +26,9 @@ RUNS = {
     "digits_sync.py": (2, 2, ["--steps=3"]),
     "digits_in_graph.py": (1, 2, []),
     "digits_allreduce.py": (0, 2, ["--steps=2"]),
+    "digits_local.py": (0, 2, ["--steps=2", "--period=2"]),
     "digits_numpy.py": (2, 2, ["--epochs=1"]),
+    "factors_numpy.py": (2, 2, []),
     "wide_and_deep.py": (2, 2, ["--steps=3"]),
     "word_count.py": (1, 2, ["--epochs=1"]),
 }

@@ -357,3 +357,17 @@ def test_labels_among_all_ops_say_what_is_sent_again_and_what_is_unknown(opened)
     labels = set(browser.run("cy.edges('.wire').map((edge) => edge.data('label'))")) - {""}
     assert {"400 B an iteration", "? B"} <= labels
     assert browser.run(PASSED) == []
+
+
+def test_a_printed_page_has_the_whole_picture_and_all_messages_in_light_colours(opened) -> None:
+    page = opened(model(3))
+    assert page.run("$('picture').scrollWidth <= $('picture').clientWidth")  # on the screen it is not cut, either
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    page.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+    try:
+        shown = "(id) => { const s = getComputedStyle($(id)); return [s.display !== 'none', s.overflowY]; }"
+        assert page.run(f"['picture', 'messages'].map({shown})") == [[True, "visible"]] * 2
+        assert page.run("[$('tabs'), $('save').parentElement].map((e) => getComputedStyle(e).display)") == ["none"] * 2
+        assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        page.call("Emulation.setEmulatedMedia", media="", features=[])

@@ -14,9 +14,22 @@ from tfmini.graph import node
 from tfmini.runtime import trace as labels
 from tfmini.runtime.gathered_trace import set_times
 from tfmini.show.inspection.api import inspect
-from tfmini.show.inspection.pages import events, timeline
+from tfmini.show.inspection.pages import events, sentences, timeline, trace_page_data
 from tfmini.show.inspection.text import show
-from tfmini.show.inspection.trace import CONTROL, OP, SEND, WAIT, WIRE, Span, StepTrace, covered, measure, read_trace
+from tfmini.show.inspection.trace import (
+    CONTROL,
+    OP,
+    SEND,
+    WAIT,
+    WIRE,
+    Span,
+    StepTrace,
+    covered,
+    measure,
+    read_trace,
+    summary,
+)
+from tfmini.terminal import as_text
 
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"
 
@@ -166,3 +179,37 @@ def test_an_op_that_waits_for_others_does_not_compute() -> None:
     trace = StepTrace(spans, {}, 0.0, 100.0)
     assert trace.busy("/job:worker/replica:0/task:0") == 10.0
     assert measure(trace, []).busy(device) == 10.0
+    assert trace.waited("/job:worker/replica:0/task:0") == 85.0
+    assert sentences(trace)[1:] == ["worker/0 waited 0.085 ms in all, longest for sum (0.080 ms)."]
+    kinds = [bar["kind"] for track in trace_page_data(trace)["tasks"][0]["tracks"] for bar in track["bars"]]
+    assert kinds == ["step", "op", "wait", "wait"]
+
+
+def test_what_ranks_receive_is_what_the_others_have_sent() -> None:
+    """The column of received bytes was 0 beside an all-reduce."""
+    one, other = (f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in (0, 1))
+    sent = [Span("exchange", "sum", "all-reduce", one, 0.0, 9.0, 800, other), Span("op", "mul", "Mul", one, 0.0, 10.0)]
+    assert StepTrace(sent, {}, 0.0, 10.0).received("/job:worker/replica:0/task:0") == (0, True)
+    assert "0 + ?" in as_text(summary(StepTrace(sent, {}, 0.0, 10.0)))
+    back = Span("exchange", "sum", "all-reduce", other, 0.0, 9.0, 700, one)
+    assert StepTrace([*sent, back], {}, 0.0, 10.0).received("/job:worker/replica:0/task:0") == (700, False)
+
+
+def test_a_wait_for_many_tensors_is_told_in_a_few_words() -> None:
+    wait = Span("wait", "w/read, b/read, c/read from /job:ps/replica:0/task:0", "", WORKER, 0.0, 4.0)
+    assert sentences(StepTrace([wait], {}, 0.0, 10.0))[1].endswith(
+        "longest for w/read and 2 more from ps/0 (0.004 ms)."
+    )
+
+
+def test_a_trace_is_read_from_what_a_run_has_recorded_and_written_again(tmp_path: Path) -> None:
+    metadata = tf.RunMetadata(step_stats=stats_of_a_step())
+    trace = tf.StepTrace.of(metadata)
+    assert len(trace.spans) == len(tf.StepTrace.of(metadata.step_stats).spans) and tf.StepTrace.of(trace) is trace
+    assert "the step took 0.100 ms" in trace.text(width=100)
+    trace.save(tmp_path / "timeline.json")
+    assert tf.StepTrace.of(str(tmp_path / "timeline.json")).spans == trace.spans
+    trace.save(tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    with pytest.raises(ValueError, match=r"can be written as .json, .html, by the ending of its name"):
+        trace.save(tmp_path / "timeline.txt")

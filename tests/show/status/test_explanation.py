@@ -122,6 +122,16 @@ def test_a_lock_leads_to_its_holder_and_a_collective_to_the_absent_ranks() -> No
     assert {culprit.kind for culprit in found.culprits} == {NO_STEP}
 
 
+def test_ranks_that_are_not_there_keep_a_group_from_forming() -> None:
+    """A group that has not formed does not know its members."""
+    first = task(CHIEF, wait(1, s.COLLECTIVE, "group 1", 9.0), runs=(1,))
+    (culprit,) = explain(cluster(task(PS), first, task(OTHER))).culprits
+    assert (culprit.task, culprit.kind, culprit.steps) == (OTHER, RUNS_NOTHING, ("1",))
+    assert explanation_lines(explain(cluster(first, task(OTHER))))[0].startswith("worker/1 runs no step: 1 step waits")
+    (alone,) = explain(cluster(task(PS), first)).culprits
+    assert (alone.task, alone.kind) == (CHIEF, s.COLLECTIVE)
+
+
 def test_without_waits_there_is_nothing_to_explain() -> None:
     assert explanation_lines(explain(cluster(task(PS)))) == ["No step has waited for long.", ""]
 

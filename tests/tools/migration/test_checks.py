@@ -147,3 +147,24 @@ def test_own_modules_are_not_looked_up() -> None:
 def test_levels_say_what_stops() -> None:
     levels = {f.level for f in findings("import numpy as np\nnp.float; xrange; it = f(); it.next()\n")}
     assert levels == {STOPS, MENDED, MAYBE}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("assert '1.4' <= tf.__version__", ["stops tensorflow 3 '1.4' <= tf.__version__: it compares texts, and"]),
+        ("if tf.VERSION < '1.2.0': pass", ["stops tensorflow 3 tf.VERSION < '1.2.0': it compares texts"]),
+        ("assert tf.__version__ >= '1.1' and tf.VERSION < '2.0'", []),
+        ("assert tf.__version__ < '1.4rc1' < '2'", []),
+        ("for f, x in d.items():\n    if x: d.pop(f)", ["stops python 2 3 for … in d.items(): write list(d.items())"]),
+        ("for f in d.keys():\n    del d[f]", ["stops python 2 3 for … in d.keys(): write list(d.keys()): Python 3"]),
+        ("for f in d.keys():\n    del d[f]\n    break", []),
+        ("for f in list(d.keys()):\n    del d[f]", []),
+        ("for f in d.keys():\n    e.pop(f)", []),
+        ("tf.concat(map(f, x), 0)", ["maybe python 2 3 map(…) for tf.concat: write list(map(…))"]),
+        ("tf.group(*map(f, x))", []),
+    ],
+)
+def test_habits_of_python_2_are_found(line: str, expected: list[str]) -> None:
+    said = told(HEAD + line + "\n")
+    assert len(said) == len(expected) and all(map(str.startswith, said, expected)), said

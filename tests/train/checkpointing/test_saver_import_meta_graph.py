@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,28 @@ def test_collections_that_do_not_fit_the_graph_are_refused_with_one_class() -> N
         change(meta)
         with tf.Graph().as_default(), pytest.raises(ValueError):
             tf.train.import_meta_graph(meta)
+
+
+_ANOTHER_PROCESS = """
+import sys
+import tfmini as tf
+
+tf.train.import_meta_graph(sys.argv[1])
+with tf.Session() as session:
+    session.run(tf.local_variables_initializer())
+    coordinator = tf.train.Coordinator()
+    threads = tf.train.start_queue_runners(session, coordinator)
+    print(session.run("batch:0").tolist())
+    coordinator.request_stop()
+    coordinator.join(threads)
+"""
+
+
+def test_another_process_starts_the_queue_runners_of_a_meta_graph(tmp_path: Path) -> None:
+    names = tf.train.string_input_producer(["a", "b"], num_epochs=1, shuffle=False)
+    tf.train.batch([names.dequeue()], 2, name="batch")
+    tf.train.export_meta_graph(str(tmp_path / "m"))
+    (tmp_path / "another.py").write_text(_ANOTHER_PROCESS)
+    command = [sys.executable, str(tmp_path / "another.py"), str(tmp_path / "m")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "[b'a', b'b']\n", ended.stderr

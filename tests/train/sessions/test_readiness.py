@@ -20,3 +20,12 @@ def test_a_variable_on_a_workers_own_task_is_none_of_the_chiefs() -> None:
     assert advice("Variables not initialized: mine", graph, "") == ""
     assert advice("a reason of one's own", graph, OWN) == advice(None, graph, OWN) == ""
     assert advice("Variables not initialized: unknown", graph, OWN) == ""
+
+
+def test_the_variables_of_a_rank_of_an_all_reduce_are_its_own() -> None:
+    with tf.device("/job:worker/task:1"):
+        optimizer = tf.train.AllReduceOptimizer(tf.train.GradientDescentOptimizer(0.1), 3, 1)
+        optimizer.minimize(tf.square(tf.get_variable("mine", initializer=1.0)))
+    said = advice("Variables not initialized: mine", tf.get_default_graph(), OWN)
+    assert "each rank initialises its own variables" in said and said.endswith("is_chief=True")
+    assert "LOCAL_VARIABLES" not in said

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tfmini as tf
+from tfmini.runtime.waits import variable_snapshots
 from tfmini.train.sessions.readiness import ModelRecord, ModelRecords
 
 
@@ -98,6 +99,7 @@ def test_a_run_that_has_ended_is_restored_as_usual(server: Any, tmp_path: Path) 
     first = trained(server.target, tmp_path)
     first.manager.end_run()
     assert first.records().read() == ModelRecord(first.manager.model, True, "")
+    assert not any("record" in each.name for each in variable_snapshots(server.worker))  # what status shows
     assert Chief(server.target, tmp_path).start() == [1.0, 1.0]
 
 

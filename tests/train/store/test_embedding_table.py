@@ -95,6 +95,53 @@ def test_adam_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Pat
         np.testing.assert_allclose(powers, [0.9**11, 0.999**11], rtol=1e-5)
 
 
+def _store_with_tables(store: tf.ParameterStore) -> list[tf.EmbeddingTable]:
+    store.declare("w", [3])
+    return [tf.EmbeddingTable(store, name, 2, init=tf.zeros_initializer()) for name in ("t", "u")]
+
+
+def _push_all(store: tf.ParameterStore, tables: list[tf.EmbeddingTable], times: int) -> None:
+    for _ in range(times):
+        store.push({"w": np.float32([1, -2, 3])})
+        push_some(tables[0], 1)
+        push_some(tables[1], 2)
+
+
+def _values(store: tf.ParameterStore, tables: list[tf.EmbeddingTable]) -> list[Any]:
+    return [store.pull("w"), *(table.pull([1, 2, 4]) for table in tables)]
+
+
+def test_a_checkpoint_of_a_store_has_its_tables(tmp_path: Path) -> None:
+    """With what Adam keeps for each array and each table: they have had other numbers of updates."""
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        tables = _store_with_tables(store)
+        [table.pull([1, 2, 4]) for table in tables]
+        _push_all(store, tables, 3)
+        path = store.save(str(tmp_path / "m"))
+        before = _values(store, tables)
+        _push_all(store, tables, 3)
+        expected = _values(store, tables)
+        store.restore(path)
+        for found, wanted in zip(_values(store, tables), before):
+            np.testing.assert_array_equal(found, wanted)
+    adam = tf.train.AdamOptimizer(0.1)
+    with tf.LocalCluster(ps=2, workers=1) as cluster, tf.ParameterStore(cluster, adam) as store:
+        tables = _store_with_tables(store)
+        store.restore(store.save(str(tmp_path / "empty")))
+        store.restore(path)
+        _push_all(store, tables, 3)
+        for found, wanted in zip(_values(store, tables), expected):
+            np.testing.assert_array_equal(found, wanted)
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows = tf.nn.embedding_lookup(tf.get_embedding_variable("u", 2), tf.constant([1, 2, 4], tf.int64))
+        tf.train.Saver().restore(session, path)
+        np.testing.assert_array_equal(session.run(rows), before[2])
+    with tf.ParameterStore() as store:
+        tf.EmbeddingTable(store, "other", 2)
+        with pytest.raises(tf.errors.NotFoundError, match="other"):
+            store.restore(path)
+
+
 def test_errors() -> None:
     with tf.ParameterStore() as store:
         table = tf.EmbeddingTable(store, "t", 2)

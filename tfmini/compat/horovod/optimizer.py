@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tfmini.compat.horovod.compression import Compression, Compressor
+from tfmini.compat.horovod.compression import Compression, Compressor, feedback_of
 from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies
@@ -22,6 +23,7 @@ from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, variable_scope
+from tfmini.placement.wire_table import EVERY_STEPS
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.replicas.all_reduce import AllReduceOptimizer
 from tfmini.train.replicas.elastic import Ranks
@@ -36,7 +38,12 @@ class _Distributed(AllReduceOptimizer):
         self, opt: Optimizer, name: str, use_locking: bool, compression: type[Compressor], as_dense: bool, op: ReduceOp,
         predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
     ) -> None:  # fmt: skip
-        super().__init__(opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name)
+        own = feedback_of(compression)
+        super().__init__(
+            opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name,
+            compression=own,
+        )  # fmt: skip
+        compression = Compression.none if own else compression
         self._compression, self._sparse_as_dense = compression, as_dense
         self._predivide, self._groups, self._scale_local = predivide, groups, scale_local
         self._local_variables: list[Any] = []
@@ -154,7 +161,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
       name: default: ``Distributed`` and the optimizer's class.
       use_locking: passed on.
       device_dense, device_sparse: ignored.
-      compression: from `Compression`.
+      compression: from `Compression`. What ``int8`` and ``topk`` need is in local variables.
       sparse_as_dense: reduce sparse gradients as dense ones.
       backward_passes_per_step: the workers reduce and apply the sum of the gradients of so many steps; the steps
         between change no variable. The sums are in local variables.
@@ -253,7 +260,8 @@ class LocalGradientAggregation:
 
     def _communicated(self, sums: list[Any], variables: list[Any]) -> list[Tensor]:
         """The reduced sums, or their means over the steps."""
-        reduced = self._reduce([total.read_value() for total in sums], variables)
+        with get_default_graph()._attr_scope({EVERY_STEPS: self._passes}):
+            reduced = self._reduce([total.read_value() for total in sums], variables)
         return [identity(value / self._passes if self._mean else value) for value in reduced]
 
     def apply_gradients(self, pairs: Sequence[GradAndVar], apply: Callable[[], Operation], step: Any) -> Operation:

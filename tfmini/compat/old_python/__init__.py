@@ -66,6 +66,8 @@ def _give_names(module: ModuleType, table: dict[str, str]) -> None:
     _original_getattr[module.__name__] = vars(module).get("__getattr__")
 
     def module_getattr(name: str) -> Any:
+        if name in table and ":" not in table[name]:
+            return importlib.import_module(table[name])
         if name in table:
             value = resolve(table[name])
             tell_once(f"{module.__name__}.{name}", f"tfmini gives it as {table[name].replace(':', '.')}")

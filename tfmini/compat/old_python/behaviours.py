@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -11,6 +12,36 @@ from typing import Any
 import numpy as np
 
 from tfmini.compat.old_python.notices import tell_once
+
+# ---- np.array of rows of several lengths -----------------------------------------------------------------------------
+
+
+def _mend_numpy(numpy: ModuleType) -> None:
+    """Lets ``np.array`` and ``np.asarray`` make an array of objects where the elements have several lengths."""
+    for name in ("array", "asarray"):
+        vars(numpy)[name] = _of_objects_if_ragged(vars(numpy)[name])
+
+
+def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except ValueError as error:
+            # tfmini, as TensorFlow, takes the error for its own message: a tensor has rows of one length.
+            caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+            if (
+                "inhomogeneous" not in str(error)
+                or len(args) != 1
+                or "dtype" in kwargs
+                or caller in ("tfmini", "numpy")
+            ):
+                raise
+        tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
+        return original(*args, dtype=object, **kwargs)
+
+    return call
+
 
 # ---- yaml.load(f) ----------------------------------------------------------------------------------------------------
 
@@ -182,6 +213,7 @@ def _mend_networkx(networkx: ModuleType) -> None:
 # Package -> attributes of its objects that it had.
 MEMBERS: dict[str, tuple[str, ...]] = {"networkx": tuple(_OF_GRAPHS), "h5py": ("value", "fid")}
 MENDERS: dict[str, Callable[[ModuleType], None]] = {
+    "numpy": _mend_numpy,
     "yaml": _mend_yaml,
     "h5py": _mend_h5py,
     "networkx": _mend_networkx,

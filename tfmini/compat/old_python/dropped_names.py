@@ -1,4 +1,4 @@
-"""Names that modules had: module -> name -> what it was, as ``module:attribute``."""
+"""Names that modules had: module -> name -> what it was, as ``module:attribute``, or a module to import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ def _same(module: str, names: str) -> dict[str, str]:
     return {old: f"{module}:{new or old}" for old, _, new in pairs}
 
 
+def _parts(package: str, names: str) -> dict[str, str]:
+    """Modules of a package that TensorFlow imported, so that scripts found them after importing the package alone."""
+    return {name: f"{package}.{name}" for name in names.split()}
+
+
 NAMES: dict[str, dict[str, str]] = {
+    "multiprocessing": _parts("multiprocessing", "pool"),
+    "urllib": _parts("urllib", "error request response"),
+    "http": _parts("http", "client"),
+    "unittest": _parts("unittest", "mock"),
+    "xml": _parts("xml", "dom sax"),
+    "xml.dom": _parts("xml.dom", "minidom"),
+    "email": _parts("email", "parser"),
     "collections": _same(
         "collections.abc",
         "Awaitable ByteString Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView "

@@ -10,7 +10,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike
 from tfmini.export import export, export_names
-from tfmini.graph.attr_values import tensor_from_proto, tensor_proto
+from tfmini.graph.attr_values import LARGEST_COPY, tensor_from_proto, tensor_proto
 from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
 from tfmini.graph.graph import Graph
@@ -176,7 +176,9 @@ def constant_in(
     array = as_array(value, None if dtype is None else dtypes.as_dtype(dtype).base_dtype)
     if shape is not None:
         array = _with_shape(array, as_raw(shape), verify_shape)
-    if array is value or array.base is not None or not array.flags.c_contiguous:
+    if array.nbytes > LARGEST_COPY and not any(array.strides):  # one value, repeated, as in `tensor_from_proto`
+        array = np.broadcast_to(np.array(array[(0,) * array.ndim], array.dtype), array.shape)
+    elif array is value or array.base is not None or not array.flags.c_contiguous:
         array = np.array(array, order="C")
     array.setflags(write=False)
     tensor_dtype = dtypes.as_dtype(array.dtype)
@@ -192,18 +194,21 @@ def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> n
         return array
     if verify:
         raise TypeError(f"Expected Tensor's shape: {TensorShape(shape)}, got {TensorShape(array.shape)}.")
-    size = math.prod(d or 0 for d in shape)
+    sizes = tuple(d or 0 for d in shape)
+    size = math.prod(sizes)
     if not size:
-        return np.empty(shape, array.dtype)
+        return np.empty(sizes, array.dtype)
     if array.size > size:
         raise ValueError(f"Too many elements provided. Needed at most {size}, but received {array.size}")
     if array.size == size:
-        return array.reshape(shape)
+        return array.reshape(sizes)
     if not array.size:
         raise ValueError("Cannot create a constant with a non-empty shape from an empty value.")
+    if array.size == 1 and size * array.itemsize > LARGEST_COPY:
+        return np.broadcast_to(array.reshape(()), sizes)  # a slot of an embedding may have gigabytes
     flat = np.full(size, array.ravel()[-1], dtype=array.dtype)
     flat[: array.size] = array.ravel()
-    return flat.reshape(shape)
+    return flat.reshape(sizes)
 
 
 def _constant_conversion(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from tfmini.ops.growing.admission import Admission
 
 VALUES, FREQS, VERSIONS, EPOCHS, SLOT = "values", "freqs", "versions", "epochs", "slot "
 UNMARKED = np.full(2, -1, np.int64)
+NOTHING = np.empty(0, np.int64), np.empty(0, np.int64)
+PIECE = 1 << 15  # rows that are copied at once while all others wait
 _LAST_EPOCH = 255  # of a column of uint8
 _MOST = np.iinfo(np.int32).max  # lookups that are counted of a row
 _SLACK = 16  # a table at its capacity loses one row of so many at once, since each removal chains all rows anew
@@ -91,6 +93,94 @@ class Content(NamedTuple):
     is_change: bool
 
 
+class Chosen(NamedTuple):
+    """What a dump is of: places (None: all), ids that have gone, the mark, and whether it is a change of a base."""
+
+    places: Array | None
+    removed: Array
+    mark: Array
+    is_change: bool
+
+
+class RowCopies:
+    """Copies of rows, made few at a time, so that lookups and updates wait for few.
+
+    Args:
+      rows: of the table; the caller has its lock here and in `go_on`.
+      places: of the rows to copy; None: all.
+      width: the numbers in a row.
+    """
+
+    def __init__(self, rows: IdRows, places: Array | None, width: int) -> None:
+        self.rows, self._places = rows, places
+        self._keys = rows.index.ids() if places is None else rows.index.ids()[places - 1]
+        count, columns = len(self._keys), rows.columns
+        self._slots = [name for name in columns if name.startswith(SLOT)]
+        self._fills = np.array([rows.fills[name] for name in self._slots], np.float32)
+        self._values = np.empty((count, width), columns[VALUES].dtype)
+        self._of_slots = np.empty((count, len(self._slots), width), columns[VALUES].dtype)
+        self._counts = {name: np.empty(count, np.int64) for name in (FREQS, VERSIONS) if name in columns}
+        self._done = self._kept = 0
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all rows are copied that are still there."""
+        return self._done == len(self._keys)
+
+    def go_on(self, have_moved: bool) -> None:
+        """Copies some more rows; those that have gone meanwhile are left out.
+
+        Args:
+          have_moved: whether rows were removed since the beginning, so that others are at other places.
+        """
+        first, end = self._done, min(self._done + PIECE, len(self._keys))
+        ids, chosen = self._keys[first:end], self._chosen(first, end)
+        if have_moved:
+            chosen = self.rows.index.find(ids)
+            ids, chosen = ids[chosen != 0], chosen[chosen != 0]
+        to, columns = slice(self._kept, self._kept + len(ids)), self.rows.columns
+        self._keys[to] = ids
+        self._values[to] = columns[VALUES][chosen]
+        for number, name in enumerate(self._slots):
+            self._of_slots[to, number] = columns[name][chosen]
+        for name, counts in self._counts.items():
+            counts[to] = columns[name][chosen]
+        self._done, self._kept = end, to.stop
+
+    def _chosen(self, first: int, end: int) -> Any:
+        return slice(first + 1, end + 1) if self._places is None else self._places[first:end]
+
+    def content(self, chosen: Chosen, filtered: tuple[Array, Array], step: int) -> Content:
+        """All that was copied."""
+        found = slice(0, self._kept)
+        freqs, versions = (self._counts[n][found] if n in self._counts else NOTHING[0] for n in (FREQS, VERSIONS))
+        return Content(
+            keys=self._keys[found], values=self._values[found], freqs=freqs, versions=versions,
+            slots=self._of_slots[found], slot_names=[name.removeprefix(SLOT) for name in self._slots],
+            slot_fills=self._fills, removed=chosen.removed, filtered=filtered[0], filtered_freqs=filtered[1],
+            step=np.int64(step), mark=chosen.mark, is_change=chosen.is_change,
+        )  # fmt: skip
+
+
+class TurnLock:
+    """A lock that whoever waits for it gets before the one that has just released it."""
+
+    def __init__(self) -> None:
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it."""
+        return self._turn.locked()
+
+    def __enter__(self) -> None:
+        with self._turn:  # held while waiting, so that the one before cannot come back in between
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class GrowingTableState:
     """See the module.
 
@@ -110,7 +200,7 @@ class GrowingTableState:
     def __init__(self, name: str, container: str, dtype: dtypes.DType, width: int, settings: Settings) -> None:
         self.name, self.container, self.dtype, self.width = name, container, dtype, width
         self.settings = settings
-        self.lock = threading.Lock()
+        self.lock = TurnLock()  # for a dump takes it again and again
         self._counts = settings.filter_freq > 0 or settings.capacity > 0
         self._defaults: Array | None = None
         self._reset()
@@ -124,6 +214,7 @@ class GrowingTableState:
             self._rows.add_column(VERSIONS, (), np.int64)
         self._admission = Admission.of(self.settings)
         self._step = 0  # the latest of an update
+        self._moves = 0  # how often rows have been removed
         self._forget_marks()
 
     # ---- life -----------------------------------------------------------------------------------
@@ -339,6 +430,7 @@ class GrowingTableState:
             gone = self._rows.index.ids()[~stays]
             self._removed.append((self._epoch, gone))
             self._removals += len(gone)
+        self._moves += 1
         self._rows.keep(np.flatnonzero(stays) + 1)
         if self._removals > max(1024, len(self._rows)):  # a whole dump is smaller
             self._removed, self._removals, self._complete_since = [], 0, self._epoch
@@ -362,28 +454,46 @@ class GrowingTableState:
     def dump(self, since: Array) -> Content:
         """The content, after the eviction of rows that are too old or too small.
 
+        Rows are copied few at a time, and updates go on between: each row is as it was at some time during the call.
+        One that changed meanwhile is also in the dump of what changes from here on.
+
         Args:
           since: the mark of a completed dump: only what changed since, if the table still knows that. [0, 0]: all, and
             the table tracks changes from now on. [-1, -1]: all.
         """
-        with self.lock:
-            self._check()
-            self._evict(self._step)
-            is_change = bool(self._incarnation and since[0] == self._incarnation and since[1] >= self._complete_since)
-            places: Array | None = None
-            removed: Array = np.empty(0, np.int64)
-            if is_change:
-                places = np.flatnonzero(self._rows.columns[EPOCHS][: len(self._rows) + 1] > since[1])
-                places = places[places != 0]
-                removed = self._removed_after(int(since[1]))
-            mark = self._next_mark() if since[0] >= 0 else UNMARKED
-            return self._content(places, removed, mark, is_change)
+        return self._copied(lambda: self._begin_dump(since))
+
+    def _begin_dump(self, since: Array) -> Chosen:
+        self._evict(self._step)
+        is_change = bool(self._incarnation and since[0] == self._incarnation and since[1] >= self._complete_since)
+        places: Array | None = None
+        removed: Array = np.empty(0, np.int64)
+        if is_change:
+            places = np.flatnonzero(self._rows.columns[EPOCHS][: len(self._rows) + 1] > since[1])
+            places = places[places != 0]
+            removed = self._removed_after(int(since[1]))
+        mark = self._next_mark() if since[0] >= 0 else UNMARKED
+        return Chosen(places, removed, mark, is_change)
 
     def content(self) -> Content:
-        """All that the table holds."""
-        with self.lock:
-            self._check()
-            return self._content(None, np.empty(0, np.int64), UNMARKED, False)
+        """All that the table holds, copied as by `dump`."""
+        return self._copied(lambda: Chosen(None, np.empty(0, np.int64), UNMARKED, False))
+
+    def _copied(self, choose: Callable[[], Chosen]) -> Content:
+        while True:  # once more when the content is replaced meanwhile
+            with self.lock:
+                self._check()
+                chosen = choose()
+                copies, moves = RowCopies(self._rows, chosen.places, self.width), self._moves
+            while not copies.are_complete:
+                with self.lock:
+                    if self._rows is not copies.rows:
+                        break
+                    copies.go_on(self._moves != moves)
+            else:
+                with self.lock:
+                    filtered = NOTHING if self._admission is None else self._admission.export()
+                    return copies.content(chosen, filtered, self._step)
 
     def _removed_after(self, epoch: int) -> Array:
         gone = np.concatenate([np.empty(0, np.int64), *(ids for at, ids in self._removed if at > epoch)])
@@ -399,30 +509,6 @@ class GrowingTableState:
         mark = np.array([self._incarnation, self._epoch], np.int64)
         self._epoch += 1
         return mark
-
-    def _content(self, places: Array | None, removed: Array, mark: Array, is_change: bool) -> Content:
-        """Copies of the rows at some places, or of all rows."""
-        columns = self._rows.columns
-        keys = self._rows.index.ids()
-        chosen: Any = slice(1, len(keys) + 1)  # no list of places: half the time, while all lookups wait
-        if places is not None:
-            keys, chosen = keys[places - 1], places
-        names = [name for name in columns if name.startswith(SLOT)]
-        slots = np.empty((len(keys), len(names), self.width), self.dtype.numpy)
-        for number, name in enumerate(names):
-            slots[:, number] = columns[name][chosen]
-        values = columns[VALUES][chosen]
-        if places is None:
-            values = values.copy()
-        empty = np.empty(0, np.int64)
-        freqs, versions = (columns[n][chosen].astype(np.int64) if n in columns else empty for n in (FREQS, VERSIONS))
-        fills = np.array([self._rows.fills[name] for name in names], np.float32)
-        filtered = (empty, empty) if self._admission is None else self._admission.export()
-        return Content(
-            keys=keys, values=values, freqs=freqs, versions=versions,
-            slots=slots, slot_names=[name.removeprefix(SLOT) for name in names], slot_fills=fills, removed=removed,
-            filtered=filtered[0], filtered_freqs=filtered[1], step=np.int64(self._step), mark=mark, is_change=is_change,
-        )  # fmt: skip
 
     def load(
         self, contents: Sequence[Content], filtered: Array, filtered_freqs: Array, defaults: Array, unadmitted: Array

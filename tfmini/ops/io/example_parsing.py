@@ -146,7 +146,7 @@ def stack_rows(rows: list[Any], spec: DenseFeature) -> Any:
         shape = tuple(d or 0 for d in spec.shape or ())
         out = np.empty((len(rows), *shape), spec.dtype.numpy)
         for i, row in enumerate(rows):
-            out[i] = row
+            out[i] = row[()]  # a string itself, not an array of no dimension that holds it
         return out
     longest = max(map(len, rows), default=0)
     tail = tuple(d or 0 for d in (spec.shape or ())[1:])
@@ -246,7 +246,7 @@ def feature_list_rows(lists: Any, spec: DenseFeature, label: str, may_be_missing
                 f"Name: {label}, Key: {spec.key}, Index: {t}.  Number of {_WORDS[spec.dtype]} values != expected."
                 f"  values size: {len(values)} but output shape: {format_raw(shape)}"
             )
-        out[t] = as_array(values, spec.dtype).reshape(shape)
+        out[t] = as_array(values, spec.dtype).reshape(shape)[()]
     return out
 
 

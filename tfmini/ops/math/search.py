@@ -86,13 +86,23 @@ def _top_k(values: Array, k: Array) -> tuple[Array, Array]:
         refuse("input must be >= 1-D, got shape []")
     if values.shape[-1] < count:
         refuse(f"input must have at least k columns. Had {values.shape[-1]}, needed {count}")
+    width = values.shape[-1]
     if count == 1:
         best = values.argmax(axis=-1)[..., None]
+    elif 1 < count < width // 2 and values.size == width:
+        least = np.partition(values.reshape(-1), width - count)[width - count]
+        few = np.flatnonzero(~(values.reshape(-1) < least))  # also those that are no number, as in a sort
+        best = few[_descending(values.reshape(-1)[few], count)].reshape(*values.shape[:-1], count)
     else:
-        # A stable sort of the reversed rows, reversed: descending, with the lower index first among equal elements.
-        width = values.shape[-1]
-        best = width - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
+        best = _descending(values, count)
     return np.take_along_axis(values, best, axis=-1), best.astype(np.int32)
+
+
+def _descending(values: Array, count: int) -> Array:
+    """The places of the largest elements of each row, with the lower one first among equal elements."""
+    # A stable sort of the reversed rows, reversed.
+    best: Array = values.shape[-1] - 1 - np.argsort(values[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
+    return best
 
 
 def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:

@@ -37,13 +37,25 @@ class ClocksState(WaitingState):
 
     Args:
       name: of the object.
-      workers: their number. All are awaited from the beginning, so nobody runs ahead of one that starts late.
+      workers: their number. All are awaited from the beginning, so nobody runs ahead of one that starts late. One with
+        a higher number is awaited from when it enters.
     """
 
     def __init__(self, name: str, workers: int) -> None:
         super().__init__(1, unordered=(0,))
-        self.name, self.workers = name, workers
+        self.name = name
+        self._first = workers
         self.ended: list[int | None] = [0] * workers
+
+    @property
+    def workers(self) -> int:
+        """The workers that are known: those of the beginning, and up to the highest one that has joined."""
+        return len(self.ended)
+
+    def admit(self, workers: int) -> None:
+        """There may be so many workers now."""
+        with self.lock:
+            self.ended += [None] * (workers - len(self.ended))
 
     def at(self, worker: int) -> int:
         """The rounds that a worker has ended."""
@@ -81,7 +93,7 @@ class ClocksState(WaitingState):
         with self.lock:
             self.ended[worker] = None
             if all(ended is None for ended in self.ended):
-                self.ended = [0] * self.workers
+                self.ended = [0] * self._first
         self.changed()
 
     def clear(self) -> None:
@@ -106,8 +118,9 @@ class _Pace(Attempt):
     def cause(self) -> str:
         ended = self.state.ended
         needed = (ended[self.worker] or 0) - self.staleness
-        late = [f"{i} (has ended {at})" for i, at in enumerate(ended) if at is not None and at < needed]
-        return f'workers {", ".join(late)} to end {needed} rounds, in clocks "{self.state.name}"'
+        late = [f"worker {i} ({at} ended)" for i, at in enumerate(ended) if at is not None and at < needed]
+        rounds = "1 round" if needed == 1 else f"{needed} rounds"
+        return f'{", ".join(late)} to end {rounds}, in clocks "{self.state.name}"'
 
     def advance(self) -> int:
         slowest = self.state.slowest()
@@ -120,8 +133,7 @@ class _Pace(Attempt):
 @clocks.state_kernel("CPU")
 def _find(resources: DeviceResources, *, container: bytes, shared_name: bytes, node: Node, workers: int) -> ClocksState:
     found = find_or_create(resources, container, shared_name, node, "clocks", lambda name: ClocksState(name, workers))
-    if found.workers != workers:
-        refuse(f'the clocks "{found.name}" are of {found.workers} workers, not of {workers}')
+    found.admit(workers)
     return found
 
 

@@ -145,6 +145,7 @@ class RoundsState(WaitingState):
         self.generation = max(time.time_ns(), self.generation + 1)
         self.round = 0
         self.late = [0] * self.workers
+        self._lives = 0  # of all workers
         self._tokens: dict[int, int] = {}  # of the workers that have entered
         self._left: set[int] = set()
         self._arrived: dict[int, _Arrival] = {}
@@ -162,7 +163,8 @@ class RoundsState(WaitingState):
         """
         with self.lock:
             self._forget_life(self._tokens.get(worker, 0))
-            token = self._tokens[worker] = secrets.randbits(62)
+            self._lives += 1
+            token = self._tokens[worker] = self._lives << 32 | secrets.randbits(32)  # a later life has a larger one
             self._left.discard(worker)
             self._arrived.pop(worker, None)
             ticket = self.generation, self.round, token
@@ -397,31 +399,40 @@ class RoundGradients(WaitingState):
 
     Attributes:
       done: (generation, round) of the latest round that is over on this task.
-      kept: (generation, round) -> member -> its gradients.
+      kept: (generation, round) -> member -> the worker and its gradients.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(1, unordered=(0,))
         self.name = name
         self.done = (0, -1)
-        self.kept: dict[tuple[int, int], dict[Member, tuple[Any, ...]]] = {}
+        self.kept: dict[tuple[int, int], dict[Member, tuple[int, tuple[Any, ...]]]] = {}
         self._leads: tuple[int, int] | None = None  # the round that a step applies
         self._members: list[Member] = []  # of that round
         self._has_begun = False
         self._cut: tuple[int, int] | None = None
 
     def put(self, push: Push, gradients: list[Array]) -> None:
-        """Keeps the gradients of a push in place of those of its void attempts; drops them if they do not count."""
+        """Keeps the gradients of a push in place of those that it makes void; drops them if they do not count.
+
+        An attempt makes those before it void, and a life of a worker what the lives before it have left in its round:
+        the round was not decided when this life entered. So a worker that dies again and again leaves one gradient.
+        """
         if push.earlier == DECIDED:
             return
         own = own_all(gradients)
         with self.lock:
-            if push.key > self.done:
-                kept = self.kept.setdefault(push.key, {})
-                if push.earlier == VOID:
-                    for member in [each for each in kept if each[0] == push.token and each[1] < push.attempt]:
-                        del kept[member]
-                kept[push.member] = own
+            if push.key <= self.done:
+                return
+            kept = self.kept.setdefault(push.key, {})
+            lives = {member[0] for member, (worker, _) in kept.items() if worker == push.worker}
+            if max(lives, default=0) > push.token:
+                return
+            for token, attempt in list(kept):
+                is_void = token == push.token and attempt < push.attempt and push.earlier == VOID
+                if is_void or (token in lives and token < push.token):
+                    del kept[token, attempt]
+            kept[push.member] = push.worker, own
 
     def lead(self, wait: Wait, key: tuple[int, int], members: list[Member]) -> None:
         """Answers with (True, a hold) the step that is to apply a round, and the others when that is done."""
@@ -450,7 +461,7 @@ class RoundGradients(WaitingState):
         wanted = [np.dtype(each.as_numpy_dtype) for each in types]
         with self.lock:
             kept = self.kept[self.leads]
-            pushes = [kept[member] for member in self._members]
+            pushes = [kept[member][1] for member in self._members]
             for push in pushes:
                 if [each.dtype for each in push] != wanted or len(forms) != len(wanted):
                     refuse(f"the gradients of a push are {[each.dtype.name for each in push]}, not {list(types)}")

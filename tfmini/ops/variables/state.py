@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.core_types import Array
 from tfmini.devices import parse
-from tfmini.errors import FailedPreconditionError
+from tfmini.errors import AbortedError, FailedPreconditionError, OpError
 from tfmini.graph import raw_ops
 from tfmini.graph.device_types import type_of
 from tfmini.graph.families import Operation, Tensor, colocate_with, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.prune import traverse
+from tfmini.memory import check_room
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw
@@ -54,9 +55,12 @@ class VariableState:
       name: the node or shared name, for messages.
       dtype: the element type.
       shape: the declared static shape, possibly partial.
+      moved: once the variable has moved to another task, the text of the error for who still looks for it here.
     """
 
-    __slots__ = ("name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "__weakref__")
+    __slots__ = (
+        "name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "moved", "__weakref__"
+    )  # fmt: skip
 
     def __init__(
         self, name: str, dtype: dtypes.DType, shape: RawShape, *, container: str = "", message: str | None = None
@@ -68,10 +72,17 @@ class VariableState:
         self.lock = threading.Lock()
         self._value: Any = None
         self.uninitialized_message = message or f"Attempting to use uninitialized value {name}"
+        self.moved = ""
 
     @property
     def is_initialized(self) -> bool:
+        if self._value is None and self.moved:
+            raise AbortedError.of(self.moved)
         return self._value is not None
+
+    def absent(self) -> OpError:
+        """The error of who needs the value where there is none."""
+        return AbortedError.of(self.moved) if self.moved else FailedPreconditionError.of(self.uninitialized_message)
 
     def extent(self) -> tuple[tuple[int, ...], int]:
         """(shape, bytes) of the value, without waiting for an update; () and 0 where there is none."""
@@ -88,13 +99,14 @@ class VariableState:
 
         Raises:
           FailedPreconditionError: when the variable was never assigned.
+          AbortedError: when it has moved to another task.
         """
         value = self._value
         if value is _BUSY:
             with self.lock:
                 value = self._value
         if value is None:
-            raise FailedPreconditionError.of(self.uninitialized_message)
+            raise self.absent()
         if value.dtype is _OBJECT and not value.ndim:
             return value.item()  # A scalar string is plain bytes everywhere.
         return value
@@ -109,6 +121,8 @@ class VariableState:
             value = np.asarray(value, self.dtype.numpy)
         with self.lock:
             old = self._value
+            if old is None and self.moved:
+                raise AbortedError.of(self.moved)
             if validate_shape:
                 self._check_shape(self.shape if old is None else old.shape, value.shape)
             # The references are the local name and getrefcount's argument, as in _take, and the slot itself.
@@ -140,6 +154,29 @@ class VariableState:
         with self.lock:
             self._value = None
 
+    def fill(self, shape: tuple[int, ...], start: int, part: Array) -> None:
+        """Writes a part of a value that no step can see yet.
+
+        Args:
+          shape: of the whole value.
+          part: the numbers from that position on, flat.
+        """
+        with self.lock:
+            if self._value is None or self._value.shape != shape:
+                check_room(shape, self.dtype.numpy.itemsize)
+                self._value = np.empty(shape, self.dtype.numpy)
+            self._value.reshape(-1)[start : start + part.size] = part.reshape(-1)
+
+    def give_up(self, text: str) -> None:
+        """Drops the value for good: whoever still has the variable gets AbortedError with this text."""
+        with self.lock:
+            self._value, self.moved = None, text
+
+    def held(self) -> Any:
+        """The array of the value, None without one. As long as the caller has it, each update makes another array."""
+        with self.lock:
+            return self._value
+
     def update(self, function: Callable[..., Any], *args: object) -> Any:
         """Runs ``function(array, *args)``, which changes the array in place, exclusively.
 
@@ -157,7 +194,7 @@ class VariableState:
         """Takes the array for an update, or a copy if it has other references."""
         buffer = self._value
         if buffer is None:
-            raise FailedPreconditionError.of(self.uninitialized_message)
+            raise self.absent()
         try:
             self._value = _BUSY
             # A reader that got the array before _BUSY was stored is counted; later readers cannot get it.
@@ -204,6 +241,29 @@ def update_together(states: Sequence[VariableState], function: Callable[..., Any
             state._value = buffer
         for state in reversed(ordered):
             state.lock.release()
+
+
+def move_away(held: Mapping[VariableState, Any], texts: Mapping[VariableState, str]) -> list[VariableState]:
+    """Takes the values out of variables whose copies stand ready on other tasks, if all are still what was copied.
+
+    Args:
+      held: the array of each (`VariableState.held`), which the caller has had since before it was copied.
+      texts: ``moved`` of each.
+
+    Returns:
+      Those that were changed meanwhile: then none has moved. None of them: all have.
+    """
+    ordered = sorted(held, key=id)
+    for state in ordered:
+        state.lock.acquire()
+    try:
+        changed = [state for state in ordered if state._value is not held[state]]
+        for state in () if changed else ordered:
+            state._value, state.moved = None, texts[state]
+    finally:
+        for state in reversed(ordered):
+            state.lock.release()
+    return changed
 
 
 # ---- Reads of variables that may be uninitialised: ``initialized_value`` and safe initial values -------------------

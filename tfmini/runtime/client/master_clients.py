@@ -100,7 +100,8 @@ class DirectMaster:
             answer.result(describe=_describe_listing)
 
     def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None:
-        with self._pending.new() as answer:  # the session's own patience ends it: an extension is not given up half-way
+        # No limit of time here: after an extension that was given up half-way, nobody would know what the master has.
+        with self._pending.new() as answer:
             self.session.extend_when_known(nodes, answer.done)
             answer.result(describe=_describe_extension)
 
@@ -259,6 +260,13 @@ def client_endpoint() -> Endpoint:
         return endpoint
 
 
+class _RemotePlan(tuple[Any, ...]):
+    """The signature of a plan that another process has. Its master replaces it when that has to be."""
+
+    __slots__ = ()
+    halted = False
+
+
 class RemoteMaster:
     """A master in another process."""
 
@@ -393,7 +401,7 @@ class RemoteMaster:
         told(f"its session has not been created, as {self._peer} {why}; it gives up after {self._timeout_s:g} s")
 
     def prepare(self, signature: Signature, timeout_s: float | None = None) -> Any:
-        return signature
+        return _RemotePlan(signature)
 
     def run(self, plan: Any, values: list[Any], timeout_s: float | None) -> list[Any]:
         feeds, fetches, targets = plan

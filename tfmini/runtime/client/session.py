@@ -189,7 +189,7 @@ class BaseSession:
             else:
                 if plan is None:
                     plan = call.plan
-                    if plan is None:
+                    if plan is None or plan.halted:
                         plan = call.plan = self.master.prepare(call.signature, timeout_s)
                 found = self.master.run(plan, values, timeout_s)
                 if run_metadata is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -194,8 +195,10 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
     return lambda *args: check(function(*args))
 
 
-# They are arrays and compute otherwise: a product of matrices is no product of elements.
-_OTHER_RULES = (np.matrix, np.ma.MaskedArray)
+def _has_other_rules(value: Any) -> bool:
+    """Whether an array computes otherwise: a product of matrices, say, is no product of elements."""
+    # `np.ma` would be imported for the question, and takes 1.2 MB. No value is of it before somebody has done so.
+    return isinstance(value, np.matrix) or "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray)
 
 
 class ResultCheck:
@@ -230,7 +233,7 @@ class ResultCheck:
         what = self._names[index] if len(self._names) == len(self._dtypes) else str(index)
         if dtype is dtypes.string and type(value) is bytes:
             found: Any = dtype.numpy
-        elif isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, _OTHER_RULES):
+        elif isinstance(value, (np.ndarray, np.generic)) and not _has_other_rules(value):
             found = value.dtype
         else:
             raise self._wrong(f"{type(value).__name__} for output {what}: an array or a numpy scalar is wanted")

@@ -21,6 +21,7 @@ from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.messages import CleanupAll
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ANSWER_TIMEOUT_S, ClusterView, SessionCluster
+from tfmini.runtime.master.holding import StepHolds
 from tfmini.runtime.master.master_session import CLOSED_BY_CLIENT, MasterSession
 from tfmini.runtime.master.registration import Plan
 from tfmini.runtime.master.step import StepCounts, TraceRequest
@@ -47,6 +48,7 @@ class Master(ClusterView):
       ended: why sessions have ended that their clients did not close, by handle; the latest.
       trace_request: somebody wants one of the next steps to be traced.
       resets: how often all sessions were closed by `reset`.
+      holds: lets steps wait while variables move.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Master(ClusterView):
         self.closed = False
         self.counts = StepCounts()
         self.resets = 0
+        self.holds = StepHolds(worker.task, self._movable_sessions, reactor)
         self._lock = lock("master")  # guards `ended`, and who traces
 
     # ---- sessions ---------------------------------------------------------------------------
@@ -94,7 +97,10 @@ class Master(ClusterView):
         )
         if nodes:
             session.extend(nodes)
+        session.on_halted_over = self.holds.halted_over
         self.sessions[session.handle] = session
+        if not options.isolate_session_state and session.cluster is self:
+            self.holds.admit(session)
         if self.closed:  # perhaps `close` was too early to find it there
             self._end(session)
             raise self.stopped()
@@ -129,6 +135,17 @@ class Master(ClusterView):
         """A task can no longer be reached: steps may wait for tensors that it has sent."""
         for step in [step for session in list(self.sessions.values()) for step in session.steps()]:
             step.task_lost(peer, why)
+        self.holds.task_lost(peer.task)
+
+    def task_returned(self, peer: Peer) -> None:
+        """A task has connected, perhaps another process than before."""
+        for session in list(self.sessions.values()):
+            session.task_returned(peer.task, peer.incarnation)
+
+    def _movable_sessions(self) -> list[MasterSession]:
+        """The sessions that use the variables that the cluster shares, by the cluster's own names of the tasks."""
+        shared = [each for each in list(self.sessions.values()) if not each.options.isolate_session_state]
+        return [each for each in shared if each.cluster is self]
 
     def session(self, handle: str) -> MasterSession:
         """The session of that handle.

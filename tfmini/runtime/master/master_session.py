@@ -6,6 +6,7 @@ client `master_service` sends the answer from the callback.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import logging
 from collections import ChainMap
@@ -19,13 +20,15 @@ from tfmini.graph.omission import omit
 from tfmini.graph.prune import prune, training_ops
 from tfmini.locks import Guarded, lock
 from tfmini.memory import collector_at_rest
-from tfmini.placement.decision import Decision
+from tfmini.placement.decision import Decision, moved_from
 from tfmini.placement.placer import ColocationLeaders, place, with_neighbours
 from tfmini.rpc.calls import Outcome
-from tfmini.rpc.fan_out import FanOut
+from tfmini.rpc.fan_out import FanOut, fan_out, first_error
+from tfmini.rpc.messages import SettleVariables
 from tfmini.rpc.transport import MakeError
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ClusterView
+from tfmini.runtime.master.following import VariableGroup, groups_on, relocated
 from tfmini.runtime.master.registration import (
     Plan,
     Registration,
@@ -37,6 +40,7 @@ from tfmini.runtime.master.registration import (
 )
 from tfmini.runtime.master.step import OnDone, Step, StepCounts, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
+from tfmini.runtime.worker.moved import Forwarding, NewPlace, VariablesMoved
 from tfmini.text import printable
 
 _log = logging.getLogger("tfmini.runtime")
@@ -47,7 +51,31 @@ OnOutcome = Callable[[Outcome[Plan]], None]
 _PlanKey = tuple[Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
+_MOST_FOLLOWS = 20  # of one plan: as often may its variables have moved from task to task
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
+
+
+class HeldSteps:
+    """A hold on the steps of a session: variables that some of them use are about to move.
+
+    Args:
+      uses: whether a plan uses them.
+
+    Attributes:
+      plans: those that do.
+      waiting: the steps that wait for the end of the hold, with their fed values.
+    """
+
+    def __init__(self, uses: Callable[[Plan], bool]) -> None:
+        self.uses = uses
+        self.plans: list[Plan] = []
+        self.waiting: list[tuple[Step, Sequence[Any]]] = []
+
+    def judge(self, plan: Plan) -> None:
+        """Halts a plan if it uses them."""
+        if not plan.halted and self.uses(plan):
+            plan.halt(True)
+            self.plans.append(plan)
 
 
 class SessionBook:
@@ -55,6 +83,7 @@ class SessionBook:
 
     Attributes:
       building: the plans that are being made, and who waits for each.
+      held: the hold on its steps, if there is one.
       closed: whether it was closed; ``closed_because``: why. ``closed_as`` makes the error that says so.
     """
 
@@ -63,6 +92,7 @@ class SessionBook:
         self.building: dict[_PlanKey, list[OnOutcome]] = {}
         self.registrations: dict[Registration, None] = {}
         self.steps: dict[int, Step] = {}
+        self.held: HeldSteps | None = None
         self.closed = False
         self.closed_because = CLOSED_BY_CLIENT
         self.closed_as: MakeError = errors.CancelledError.of
@@ -80,22 +110,60 @@ class SessionBook:
         """A registration is about to begin; False if it must not: the session is closed."""
         if not self.closed:
             self.registrations[registration] = None
+            if self.held is not None:
+                self.held.judge(registration.plan)
         return not self.closed
 
     def made(self, key: _PlanKey, plan: Plan | None) -> tuple[list[Plan], list[OnOutcome]]:
         """A plan has been made, or (None) could not be; returns those to forget, and who waits for this one."""
         for registration in [each for each in self.registrations if each.is_over]:
             del self.registrations[registration]
-        if plan is not None and not self.closed:
+        is_dead = plan is not None and plan.halted and self.held is None  # its variables moved while it was made
+        if plan is not None and not self.closed and not is_dead:
             self.plans[key] = plan
         old = [self.plans.pop(next(iter(self.plans))) for _ in range(len(self.plans) - PLAN_LIMIT)]
+        if plan is not None and is_dead:
+            old.append(plan)
         return old, self.building.pop(key, [])
 
-    def add_step(self, step: Step) -> bool:
-        """Notes a step that begins; False when the session is closed."""
-        if not self.closed:
-            self.steps[step.step_id] = step
-        return not self.closed
+    def add_step(self, step: Step) -> bool | None:
+        """Notes a step that begins; False when the session is closed, None when its plan is halted."""
+        if self.closed:
+            return False
+        if step.plan.halted:
+            return None
+        self.steps[step.step_id] = step
+        return True
+
+    def hold(self, uses: Callable[[Plan], bool]) -> None:
+        """Halts the plans for which ``uses`` holds, those that are being made too; again: further ones."""
+        held, self.held = self.held, HeldSteps(uses)
+        if held is not None:
+            self.held.plans, self.held.waiting = held.plans, held.waiting
+        for plan in [*self.plans.values(), *(registration.plan for registration in self.registrations)]:
+            self.held.judge(plan)
+
+    def wait(self, step: Step, values: Sequence[Any]) -> bool:
+        """A step of a halted plan is to begin: keeps it until the end of the hold; False: there is no hold."""
+        if self.held is not None:
+            self.held.waiting.append((step, values))
+        return self.held is not None
+
+    def release(self, changed: bool) -> tuple[list[Plan], list[tuple[Step, Sequence[Any]]]]:
+        """Ends the hold; returns the plans that are to be made anew, and the steps that have waited.
+
+        Args:
+          changed: whether its variables have moved.
+        """
+        held, self.held = self.held, None
+        if held is None:
+            return [], []
+        for plan in () if changed else held.plans:
+            plan.halt(False)
+        old = {key: plan for key, plan in self.plans.items() if plan.halted}
+        for key in old:
+            del self.plans[key]
+        return list(old.values()), held.waiting
 
     def close(self, why: str, make_error: MakeError) -> tuple[list[Registration], list[Step]] | None:
         """Ends the session; returns what runs. None: it is closed already."""
@@ -121,6 +189,8 @@ class MasterSession:
       counts: of its steps that have ended.
       book: its plans and steps; see `SessionBook`.
       tasks: where it is open.
+      followed: the tasks that have told it where their variables are -> their incarnations.
+      on_halted_over: called when a step of a halted plan has ended.
     """
 
     def __init__(
@@ -152,6 +222,12 @@ class MasterSession:
         self.opened_at = cluster.worker.now()
         self.counts = StepCounts()
         self._graph_lock = lock("session graph")  # guards the nodes and their placement
+        self.followed: dict[str, int] = {}
+        self._told: dict[str, Forwarding] = {}  # what these tasks have told, the latest last
+        self._asked: dict[str, str] = {}  # the placement as if nothing had moved; kept from the first move on
+        self._follows: collections.Counter[_PlanKey] = collections.Counter()  # of each plan that is being made
+        self._had_plans = False
+        self.on_halted_over: Callable[[], None] = lambda: None
 
     @property
     def closed(self) -> bool:
@@ -241,12 +317,17 @@ class MasterSession:
             devices,
             default_device=self.cluster.default_device,
             soft_placement=self.options.allow_soft_placement,
-            assigned=self.placement,
+            assigned=self._asked or self.placement,
             hidden=[d.name for d in self.cluster.devices(()) if d not in devices] if filters else (),
         )
         new = {name: placement[name] for name in nodes}
         self.decisions.update(new)
-        self.placement.update({name: d.device for name, d in new.items()})
+        chosen = {name: d.device for name, d in new.items()}
+        if self._told:
+            self._asked.update(chosen)
+            self._place_moved({**self.nodes, **nodes})
+        else:
+            self.placement.update(chosen)
 
     def _log_placement(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -304,7 +385,7 @@ class MasterSession:
         try:
             self._check_open()
             plan = self._build(signature, traced, omitted)
-            registration = Registration(self.tasks, plan, lambda error: self._prepared(key, error or plan))
+            registration = Registration(self.tasks, plan, partial(self._registered, key, plan))
             if not self._book(SessionBook.begin, registration):
                 raise self.closing_error()
             registration.start()
@@ -329,10 +410,93 @@ class MasterSession:
                 client_device=self.cluster.default_device, incarnations=incarnations, name_counter=self._names,
             )  # fmt: skip
             plan.judge(self._types, not self._others_train())
+            plan.omitted = omitted
             return plan
+
+    def _registered(self, key: _PlanKey, plan: Plan, error: errors.OpError | None) -> None:
+        if isinstance(error, VariablesMoved):
+            self._follow(key, error)
+        else:
+            self._prepared(key, error or plan)
+
+    # ---- variables that have moved ------------------------------------------------------------
+
+    def _follow(self, key: _PlanKey, told: VariablesMoved) -> None:
+        """Places the graph by what a task tells of its variables, and makes the plan again."""
+        self._follows[key] += 1
+        try:
+            places = self._relocate(told)
+            if self._follows[key] > _MOST_FOLLOWS or not places:
+                raise errors.InternalError.of(f"The variables of the step cannot be found: {told.message}")
+            calls = {place: partial(self._settle, place) for place in sorted(places)}
+        except errors.OpError as error:
+            self._prepared(key, error)
+            return
+        fan_out(calls, partial(self._followed, key, told))
+
+    def _relocate(self, told: VariablesMoved) -> set[NewPlace]:
+        if self.cluster.worker_name(self.cluster.task):
+            raise errors.UnimplementedError.of(
+                f"{told.message} A session with a cluster of its own (ConfigProto.cluster_def) cannot follow them."
+            )
+        with self._graph_lock:
+            self._asked = self._asked or dict(self.placement)
+            self._told.pop(told.source, None)
+            self._told[told.source] = told.forwarding
+            places = self._place_moved(self.nodes)
+        self.followed[told.source] = told.incarnation
+        for new in places:
+            if new.task not in self.cluster.addresses():
+                self.cluster.set_address(new.task, new.address)
+        return places
+
+    def _place_moved(self, nodes: Nodes) -> set[NewPlace]:
+        """Finds out where nodes are by what was told, from their places as if nothing had moved.
+
+        What was told later counts more. Where that is not right, a task will tell again.
+
+        Returns:
+          The places to which the latest telling leads.
+        """
+        placement, places = dict(self._asked), set[NewPlace]()
+        for source, forwarding in self._told.items():
+            devices, places = relocated(nodes, placement, source, forwarding)
+            placement |= devices
+            for name, device in devices.items():
+                if name in self.decisions:
+                    reasons = moved_from(source), *self.decisions[name].reasons[-1:]
+                    self.decisions[name] = Decision(device, reasons)
+        self.placement = placement
+        return places
+
+    def _settle(self, place: NewPlace, answered: Callable[[Outcome[Any]], None]) -> None:
+        """Makes sure that steps find the variables at their new place: who has moved them may have died before."""
+        if place.task == self.cluster.task:
+            self.cluster.worker.resources.unstage(place.move, True)
+            answered(None)
+            return
+        limit_s = self.options.operation_timeout_s or self.options.connect_timeout_s
+        request = SettleVariables(place.move, True)
+        self.cluster.peer(place.task).call(request, answered, limit_s, place.incarnation, wait_for_ready=True)
+
+    def _followed(self, key: _PlanKey, told: VariablesMoved, outcomes: Mapping[NewPlace, Outcome[Any]]) -> None:
+        error = first_error(outcomes)
+        # Who has used a variable that is lost now must begin anew. A new session finds out what is there.
+        if error is not None and (self._had_plans or not isinstance(error, errors.AbortedError)):
+            self._prepared(key, error)
+        else:
+            self._make_plan(key)
+
+    def task_returned(self, task: str, incarnation: int) -> None:
+        """A task is there again. If another process has taken its place, nobody knows where its variables were."""
+        if self.followed.get(task, incarnation) != incarnation:
+            text = f"{task}, which had given variables to other tasks, was restarted, and has forgotten it."
+            self.close(f"{text} Make a new session, and restore the model.", errors.AbortedError.of)
 
     def _prepared(self, key: _PlanKey, outcome: Outcome[Plan]) -> None:
         plan = None if isinstance(outcome, errors.OpError) else outcome
+        self._follows.pop(key, None)
+        self._had_plans |= plan is not None
         old, waiting = self._book(SessionBook.made, key, plan)
         for forgotten in old:
             forget_when_unused(forgotten, self.cluster)
@@ -381,14 +545,16 @@ class MasterSession:
         """A step of a plan, to be started; `Step` has the arguments."""
         return (TracedStep if plan.traced else Step)(self, plan, on_done, timeout_s)
 
-    def add_step(self, step: Step) -> bool:
-        """Notes a step that begins; False when the session is closed."""
+    def add_step(self, step: Step) -> bool | None:
+        """Notes a step that begins; False when the session is closed, None when its plan is halted."""
         with self._book.lock:  # as `Guarded.__call__` would
             return self.book.add_step(step)
 
     def drop_step(self, step: Step) -> None:
         """Forgets a step."""
         self.book.steps.pop(step.step_id, None)
+        if step.plan.halted:
+            self.on_halted_over()
 
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
@@ -396,6 +562,46 @@ class MasterSession:
         trains = step.plan.trains
         self.counts.add(trains, has_failed)
         self._on_step_over(trains, has_failed)
+        if step.plan.halted:
+            self.on_halted_over()
+
+    def wait(self, step: Step, values: Sequence[Any]) -> None:
+        """A step of a halted plan is to begin: it waits for the end of the hold, or takes the plan of now."""
+        if not self._book(SessionBook.wait, step, values):
+            self._renew(step, values)
+
+    def _renew(self, step: Step, values: Sequence[Any]) -> None:
+        old = step.plan
+
+        def prepared(error: errors.OpError | None, plan: Plan | None) -> None:
+            if error is not None:
+                step.cancel(error)
+            elif plan is not None and step.replan(plan):
+                step.start(values)
+
+        self.prepare((old.feeds, old.fetches, old.targets), prepared, old.traced, None, old.omitted)
+
+    def hold(self, uses: Callable[[Plan], bool]) -> None:
+        """Lets steps of the plans for which ``uses`` holds wait before they begin; see `SessionBook.hold`."""
+        self._book(SessionBook.hold, uses)
+
+    def release(self, changed: bool) -> None:
+        """Ends `hold`; ``changed``: the plans are made anew."""
+        old, waiting = self._book(SessionBook.release, changed)
+        for plan in old:
+            forget_when_unused(plan, self.cluster)
+        for step, values in waiting:
+            self._renew(step, values)
+
+    def halted_steps(self) -> list[Step]:
+        """The steps of halted plans that run."""
+        return [step for step in self.steps() if step.plan.halted]
+
+    def groups_on(self, task: str) -> list[VariableGroup]:
+        """Which variables of a task its graph keeps together."""
+        with self._graph_lock:
+            nodes, placement = dict(self.nodes), dict(self.placement)
+        return groups_on(nodes, placement, task)
 
     def steps(self) -> list[Step]:
         """The steps that run now, except those that a client's thread runs alone (`Worker.execute`)."""

@@ -25,12 +25,19 @@ from tfmini.placement.task_graph import TaskGraph
 from tfmini.rpc.calls import CallHandle, Outcome
 from tfmini.rpc.endpoint import State
 from tfmini.rpc.fan_out import FanOut, first_error
-from tfmini.rpc.messages import CreateWorkerSession, DeleteWorkerSession, DeregisterGraph, RegisterGraph
+from tfmini.rpc.messages import (
+    CreateWorkerSession,
+    DeleteWorkerSession,
+    DeregisterGraph,
+    RegisterGraph,
+    RegisterGraphReply,
+)
 from tfmini.rpc.waiter import Timer
 from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.resources import GRACE_S, hold
+from tfmini.runtime.worker.moved import Forwarding, VariablesMoved
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
@@ -76,6 +83,8 @@ class Plan:
       trains: whether its runs are training steps (`is_training_step`).
       fills: whether its runs only fill queues, as those of queue runners: they take nothing from the client and give
         it nothing.
+      omitted: the names of the updates that it leaves out.
+      halted: no step of it may begin: variables that it uses move, or have moved and it has to be made anew.
     """
 
     feeds: tuple[str, ...]
@@ -87,6 +96,15 @@ class Plan:
     targets: tuple[str, ...] = ()
     trains: bool = True
     fills: bool = False
+    omitted: frozenset[str] = frozenset()
+    halted: bool = False
+    _halted_local: RegisteredGraph | None = None
+
+    def halt(self, is_halted: bool) -> None:
+        """Lets no step begin, or lets steps begin again. A halted plan is not the client's thread's to run."""
+        if is_halted != self.halted:
+            self.halted = is_halted
+            self.local, self._halted_local = self._halted_local, self.local
 
     def judge(self, graph: Set[str], else_all: bool) -> None:
         """Decides whether its runs are training steps.
@@ -170,22 +188,22 @@ class SessionPlaces:
     """Where a session is open, or asked to be, until it is closed. Pure.
 
     Attributes:
-      asked: the tasks that were asked to open it, also if they have not answered.
+      asked: the tasks that were asked to open it, also if they have not answered -> how many addresses they were told.
       opened: those that have opened it -> their incarnation.
       ends: functions that are called at the end, such as those that stop reconnecting to those tasks.
       closing_error: makes the error of whatever the end of the session ends; None while it is open.
     """
 
     def __init__(self) -> None:
-        self.asked: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
+        self.asked: dict[str, int] = {}  # ordered: a seed repeats a simulated run exactly
         self.opened: dict[str, int] = {}
         self.ends: list[Callable[[], None]] = []
         self.closing_error: MakeClosingError | None = None
 
-    def ask(self, task: str) -> bool:
+    def ask(self, task: str, told: int) -> bool:
         """A task is about to be asked; False if it must not be: the session is closed."""
         if self.closing_error is None:
-            self.asked[task] = None
+            self.asked[task] = told
         return self.closing_error is None
 
     def open_on(self, task: str, incarnation: int) -> tuple[int | None, bool]:
@@ -231,13 +249,19 @@ class SessionOnTasks:
         """The incarnation of a task that has opened the session; None: no one has."""
         return self._places.state.opened.get(task)
 
+    def is_open_on(self, peer: Peer, task: str) -> bool:
+        """Whether this incarnation of a task has it open, and knows the addresses of all tasks."""
+        told = self._places.state.asked.get(task)
+        is_same = self.incarnation_on(task) == peer.incarnation and bool(peer.incarnation)
+        return is_same and told == len(self.cluster.addresses())
+
     def ask(self, task: str) -> None:
         """Notes that a task is about to be asked to open the session.
 
         Raises:
           OpError: the session has been closed.
         """
-        if not self._places(SessionPlaces.ask, task):
+        if not self._places(SessionPlaces.ask, task, len(self.cluster.addresses())):
             assert self.closing_error is not None
             raise self.closing_error()
 
@@ -342,7 +366,7 @@ class Registration:
         """Opens the session on the task unless the current incarnation of the task has it, and registers the part."""
         cluster, session = self.session.cluster, self.session
         part.peer = cluster.peer(part.task)
-        if session.incarnation_on(part.task) == part.peer.incarnation and part.peer.incarnation:
+        if session.is_open_on(part.peer, part.task):
             self._register(part, part.peer.incarnation, answered)
             return
         session.ask(part.task)
@@ -395,10 +419,20 @@ class Registration:
                     self.plan.traced,
                 )  # fmt: skip
                 # Without a deadline of its own: an answer that comes late must be heard, to withdraw the graph.
-                part.peer.call(request, answered, incarnation=incarnation)
+                part.peer.call(request, partial(self._registered, part, answered), incarnation=incarnation)
         except Exception as error:  # noqa: BLE001 - raised in a callback it would leave the client waiting
             text = f"the part of {part.task} cannot be sent: {type(error).__name__}: {error}"
             answered(errors.InternalError.of(text))
+
+    @staticmethod
+    def _registered(part: Part, answered: Answered, answer: Outcome[RegisterGraphReply]) -> None:
+        """Passes an answer on; one that says where variables have moved is an error."""
+        if not isinstance(answer, errors.OpError) and answer.moved:
+            try:
+                answer = VariablesMoved.from_task(part.task, part.incarnation, Forwarding.from_wire(answer.moved))
+            except (TypeError, ValueError) as error:
+                answer = errors.InternalError.of(f"{part.task} does not say where its variables are: {error}")
+        answered(answer)
 
     def _limit_time(self) -> None:
         """The session's operation timeout counts from the start of the registration."""

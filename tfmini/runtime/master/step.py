@@ -29,6 +29,7 @@ _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing m
 _COLLECT_TIMEOUT_S = 30.0
 ASK_S = 2.0  # how long a task may take to answer
 _WAITS, _COLLECTIVES = ops_with("waits"), ops_with("collective")
+_HELD = "It has not begun: variables that it uses move to another task."
 Told = Callable[[str], None]
 """Takes a text for people; "" when nothing is waited for."""
 OnDone = Callable[[errors.OpError | None, list[Any], GatheredTrace | None], None]
@@ -69,6 +70,12 @@ class StepState:
         self.waiting = set(range(len(plan.parts)))
         self.error: errors.OpError | None = None
         self.over = False
+
+    def replan(self, plan: Plan) -> bool:
+        """The step, which has not begun, gets another plan; False if it is over."""
+        if not self.over:
+            self.plan, self.values, self.waiting = plan, [None] * len(plan.fetches), set(range(len(plan.parts)))
+        return not self.over
 
     def part_done(self, part: int, values: Sequence[Any]) -> list[Instruction]:
         """A part has run to its end."""
@@ -188,7 +195,8 @@ class StepOwner(Protocol):
     cluster: ClusterView
 
     def find_plan(self, signature: Signature) -> Plan | None: ...
-    def add_step(self, step: Step) -> bool: ...
+    def add_step(self, step: Step) -> bool | None: ...
+    def wait(self, step: Step, values: Sequence[Any]) -> None: ...
     def drop_step(self, step: Step) -> None: ...
     def remove_step(self, step: Step, has_failed: bool) -> None: ...
     def closing_error(self) -> errors.OpError: ...
@@ -220,6 +228,7 @@ class Step:
         self._timer: Any = None
         self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
+        self._is_held = False  # whether it waits to begin, since variables move
         self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
         self.started_at = session.cluster.worker.now()
 
@@ -231,15 +240,20 @@ class Step:
         """
         if self._state.state.over:  # cancelled before it began
             return
-        if not self.session.add_step(self):
+        begins = self.session.add_step(self)
+        if begins is False:
             self._finish(self.session.closing_error(), [])
             return
         if self._state.state.over:  # cancelled meanwhile, too early to take the note back
             self.session.drop_step(self)
             return
         reactor = self.session.cluster.reactor
-        if self._timeout_s is not None and reactor is not None:
+        if self._timeout_s is not None and reactor is not None and self._timer is None:
             self._expire_after(self._timeout_s, reactor)
+        if begins is None:
+            self._is_held = True
+            self.session.wait(self, values)
+            return
         local: tuple[int, Part] | None = None
         for index, part in enumerate(self.plan.parts):
             if self._state.state.over:  # cancelled, or failed on a task, meanwhile: the others are not begun
@@ -250,6 +264,13 @@ class Step:
                 self._guarded(self._call, index, part, values)
         if local is not None and not self._state.state.over:
             self._guarded(self._run_local, *local, values)
+
+    def replan(self, plan: Plan) -> bool:
+        """Goes on with another plan; only before the step has begun. False if it is over."""
+        is_open = self._state(StepState.replan, plan)
+        if is_open:
+            self.plan, self._is_held = plan, False
+        return is_open
 
     def _expire_after(self, seconds: float, clock: Clock) -> None:
         self._timer = clock.call_later(seconds, self.expire)
@@ -269,8 +290,9 @@ class Step:
         assert self._timeout_s is not None
         parts = self.waiting_parts()
         waits = pending_parts(self.step_id, parts, self.session.cluster.worker.runs)
+        waits = _HELD if self._is_held else waits
         error = deadline_exceeded(self.step_id, self._timeout_s, waits)
-        if self._late is not None or not self._may_end(parts):
+        if self._late is not None or self._is_held or not self._may_end(parts):
             self.cancel(self._late or error)
             return
         self._late = error
@@ -306,6 +328,9 @@ class Step:
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
+        if self._is_held:
+            told(_HELD)
+            return
         describe_parts(self.step_id, self.waiting_parts(), self.session.cluster.worker.runs, told)
 
     def task_lost(self, peer: Peer, why: str) -> None:

@@ -379,8 +379,8 @@ class TaskState:
     # ---- sessions and graphs ----------------------------------------------------------------
 
     def open_session(self, session: WorkerSession) -> None:
-        """A master opens a session, perhaps again."""
-        self.sessions.setdefault(session.handle, session)
+        """A master opens a session, perhaps again: it may know more addresses by now."""
+        self.sessions.setdefault(session.handle, session).addresses = session.addresses
 
     def close_session(self, handle: str) -> tuple[WorkerSession | None, list[PartitionRun]]:
         """Forgets a session, its graphs and its traces; returns it with its runs."""

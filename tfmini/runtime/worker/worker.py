@@ -32,6 +32,7 @@ from tfmini.runtime.gathered_trace import task_stats
 from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace import clock
+from tfmini.runtime.worker.moved import Departures
 from tfmini.runtime.worker.task_state import KEEP_S, ORPHAN_S, LossReports, TaskState, WorkerSession
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Worker:
     Attributes:
       sessions, graphs, runs, early, traces, outcomes, counts: those of its `TaskState`, which alone changes them.
       threads: those that run long segments.
+      departures: what has moved away from here.
       cleanups: how often containers were cleared.
       now: the clock of the process, in seconds.
       new_step_id: makes a number that no other step of the cluster has.
@@ -76,6 +78,7 @@ class Worker:
         self.incarnation = devices[0].incarnation if devices else process.randbits(63)
         self.default_container = parse(task).job or "localhost"
         self.resources = ResourceManager(self.default_container)
+        self.departures = Departures(task, self.incarnation, self.resources)
         self.reactor = reactor
         self.threads = TaskThreads(process, reactor, pool_size)
         self.losses = losses or LossReports(task)
@@ -130,12 +133,14 @@ class Worker:
         Raises:
           AbortedError: when the session is not known here.
           InvalidArgumentError: when an op has no kernel.
+          VariablesMoved: when it names variables that are on other tasks now.
         """
         session = self.sessions.get(session_handle)
         if session is None:
             raise errors.AbortedError.of(
                 f'Session handle is not found: {session_handle}. Possibly this worker ("{self.task}") just restarted.',
             )
+        self.departures.check(session.resources, task_graph.nodes.values())
         with collector_at_rest():
             program = compile_program(
                 task_graph, resources=session.resources, fold_constants=fold_constants, traced=traced,

@@ -20,6 +20,7 @@ from tfmini.runtime.executor.dataflow_run import Activation
 from tfmini.runtime.executor.registered_graph import PartitionRun, StepOutcome
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import ThreadSnapshot
+from tfmini.runtime.worker.moved import VariablesMoved
 from tfmini.runtime.worker.task_state import STEP_LIMIT
 from tfmini.runtime.worker.worker import Worker
 
@@ -181,6 +182,13 @@ class _WorkerService:
 
     def register_graph(self, peer: Peer, request: m.RegisterGraph, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
+        gate = self.worker.departures.gate
+        if gate is not None:
+            gate.append(lambda: self._admit(request, respond))
+        else:
+            self._admit(request, respond)
+
+    def _admit(self, request: m.RegisterGraph, respond: Responder) -> None:
         nodes = request.graph.get("nodes") if type(request.graph) is dict else None
         if type(nodes) is not list or len(nodes) < _LARGE_GRAPH:
             self._register(request, respond)
@@ -195,12 +203,14 @@ class _WorkerService:
             graph = self.worker.register_graph(
                 request.session_handle, task_graph, request.fold_constants, request.traced
             )
+        except VariablesMoved as moved:
+            respond(m.RegisterGraphReply(0, moved.forwarding.to_wire()))
         except errors.OpError as error:
             respond(error)
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the master wait for ever
             respond(errors.InternalError.of(f"the graph cannot be registered: {type(error).__name__}: {error}"))
         else:
-            respond(m.RegisterGraphReply(graph.handle))
+            respond(m.RegisterGraphReply(graph.handle, []))
 
     def deregister_graph(self, peer: Peer, request: m.DeregisterGraph) -> None:
         graph = self.worker.graphs.get(request.graph_handle)

@@ -350,7 +350,8 @@ def _gauges(task: TaskSnapshot) -> Iterator[tuple[str, float]]:
     name = short(task.task)
     if task.steps or task.steps_in_flight:
         yield f"{STEPS}|{name}", task.steps_s
-    yield f"{BYTES}|{name}", sum(link.sent_bytes_s for link in task.links)
+    # Without those to clients, as the page itself is one.
+    yield f"{BYTES}|{name}", sum(link.sent_bytes_s for link in task.links if link.peer.startswith("/job:"))
     yield f"{MEMORY}|{name}", task.memory_bytes
     for queue in task.queues:
         yield f"{QUEUE}|{queue.name} on {name}", queue.length

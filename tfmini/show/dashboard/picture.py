@@ -23,6 +23,7 @@ from tfmini.show.status.explanation import (
     culprit_head,
     culprit_parts,
     hop_text,
+    job_of,
 )
 from tfmini.show.status.explanation import short as why_short
 from tfmini.show.status.gather import per_second, size
@@ -58,11 +59,6 @@ def state_of(task: TaskSnapshot) -> str:
     """The state of a task, or `WAITS`."""
     waits = any(wait.since_s >= LONG_S for wait in task.waits if wait.kind != COMPUTES)
     return WAITS if waits and task.state == OK else task.state
-
-
-def job_of(task: str) -> str:
-    """The job of a full task name."""
-    return short(task).partition("/")[0]
 
 
 def fold(tasks: Sequence[TaskSnapshot], rates: Mapping[str, float], alone: Collection[str] = ()) -> list[Box]:
@@ -172,7 +168,7 @@ class Shown:
 
 _CHARTS = (
     Chart(measures.STEPS, "steps per second", "/s"),
-    Chart(measures.BYTES, "bytes sent per second", "B/s"),
+    Chart(measures.BYTES, "bytes sent to tasks per second", "B/s"),
     Chart(measures.COLLECTIVES, "bytes sent in collectives per second", "B/s"),
     Chart(measures.STALENESS, "staleness of asynchronous updates", ""),
     Chart(measures.QUEUE, "elements in queues", ""),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from tfmini.show.inspection.clusters import (
     devices_of,
     read_cluster,
     requested_jobs,
+    short,
     tf_config_cluster,
     tf_config_master,
 )
 from tfmini.show.inspection.findings import GUESSED_CLUSTER, Finding, Inspection
 from tfmini.show.inspection.sources import assume_batch, of_script, read_source
 from tfmini.show.inspection.study import study
-from tfmini.show.inspection.trace import StepTrace, measure, read_trace
+from tfmini.show.inspection.trace import StepTrace, measure
 
 
 @export("tf.inspect")
@@ -54,8 +56,7 @@ def inspect(
       batch: the size to assume for unknown first dimensions.
       entry: ``module:function`` that builds the graph, instead of ``source``.
       arguments: the arguments of the script.
-      trace: a traced run of the step, to show its times and bytes: the path of a timeline of `tfmini trace`, a
-        RunMetadata, or the path of one.
+      trace: a traced run of the step, to show its times and bytes: what `tf.StepTrace.of` takes.
 
     Raises:
       ValueError, TypeError: the source or cluster is invalid, or a name is not in the graph.
@@ -94,8 +95,7 @@ def _guarded(source: Any, is_script: bool) -> AbstractContextManager[None]:
 
 
 def _add_trace(found: Inspection, trace: Any) -> None:
-    read = StepTrace.of(trace.step_stats) if hasattr(trace, "step_stats") else read_trace(trace)
-    found.measured = measure(read, found.transfers)
+    found.measured = measure(StepTrace.of(trace), found.transfers)
     if not any(op in found.nodes for op in found.measured.ops):
         remedy = "Trace a run of the inspected step: see --fetch of both commands."
         found.warnings.append(Finding("trace", "none of the traced ops is in this graph.", remedy))
@@ -112,3 +112,61 @@ def _names(given: Any) -> list[str]:
     if isinstance(given, str) or hasattr(given, "name"):
         given = [given]
     return [item if isinstance(item, str) else str(item.name) for item in given]
+
+
+# ---- Compares two inspections: ops, devices and transfers ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The differences from one inspection to another.
+
+    Attributes:
+      added, removed: ops.
+      moved: ops with their old and new device.
+      new_transfers, gone_transfers: (tensor, source, destination).
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    moved: tuple[tuple[str, str, str], ...]
+    new_transfers: tuple[tuple[str, str, str], ...]
+    gone_transfers: tuple[tuple[str, str, str], ...]
+
+    def lines(self) -> list[str]:
+        """One line per change, with short names of devices."""
+        lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
+        lines += [f"~ {name}: {short(old)} -> {short(new)}" for name, old, new in self.moved]
+        lines += [f"+ wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.new_transfers]
+        lines += [f"- wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.gone_transfers]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "no difference"
+
+
+def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
+    """Compares two placements of a graph, or two graphs; each is an inspection or the result of its ``to_json``.
+
+    Raises:
+      ValueError: a mapping is no inspection.
+    """
+    old, was = _read(before)
+    new, now = _read(after)
+    return Difference(
+        tuple(name for name in new if name not in old),
+        tuple(name for name in old if name not in new),
+        tuple((n, old[n], new[n]) for n in old if n in new and old[n] != new[n]),
+        tuple(sorted(now - was)),
+        tuple(sorted(was - now)),
+    )
+
+
+def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
+    """Returns op -> device, and the transfers."""
+    data = found.to_json() if isinstance(found, Inspection) else found
+    try:
+        devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
+        return devices, {(str(t["tensor"]), str(t["src"]), str(t["dst"])) for t in data["transfers"]}
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("not the output of tfmini inspect --json: it has no placement and transfers.") from None

@@ -53,6 +53,7 @@ _STYLE = """
 .picture .data .line { stroke: var(--data); }
 .picture .data .head { fill: var(--data); }
 .picture .order .line { stroke-dasharray: 4 3; }
+.picture .unknown .line { stroke-dasharray: 0.1 6; stroke-linecap: round; }
 .picture .broken .line { stroke: var(--alarm); stroke-dasharray: 6 4; stroke-width: 3px; }
 .picture .broken .head { fill: var(--alarm); }
 .picture .touch { fill: none; stroke: none; stroke-width: 10px; pointer-events: stroke; }
@@ -75,14 +76,14 @@ def theme() -> str:
     )
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_rules()}"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_rules()}"
     )
 
 
 def style() -> str:
     """CSS for a picture by itself: with plain colours, since not everything that shows SVG knows variables."""
     light, dark = (_filled(_rules(), _colours(dark=is_dark)) for is_dark in (False, True))
-    return f"{light}@media (prefers-color-scheme: dark) {{{dark}}}"
+    return f"{light}@media screen and (prefers-color-scheme: dark) {{{dark}}}"
 
 
 def _colours(dark: bool) -> dict[str, str]:

@@ -6,17 +6,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from json import dumps
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from tfmini.collectives.costs import flows
 from tfmini.devices import parse, task_of_device
 from tfmini.dtypes import DType
+from tfmini.export import export
+from tfmini.graph.liveness import has_flow, uncertain_values
 from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes
 from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
 from tfmini.placement.partition import Partitions, to_networkx
 from tfmini.placement.task_graph import Route
-from tfmini.placement.wire_table import Transfer, sum_note
+from tfmini.placement.wire_table import Transfer, period_of, sum_note
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
 
@@ -64,18 +68,25 @@ class Finding:
 
 @dataclass(frozen=True)
 class StepMessage:
-    """One message of a step. ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown."""
+    """One message of a step, or those of a collective from one task to another.
+
+    ``transfers`` is empty for a request or reply without tensors; ``bytes`` None: unknown; ``count``: of messages.
+    """
 
     src: str
     dst: str
     text: str
     bytes: int | None = 0
     transfers: tuple[Transfer, ...] = ()
+    count: int = 1
 
 
+@export("tf.Inspection")
 @dataclass(repr=False)
 class Inspection:
-    """One step of a graph on a cluster: its placement, partitions and transfers.
+    """One step of a graph on a cluster, as ``tf.inspect`` returns it: its placement, partitions and transfers.
+
+    As the last value of a notebook's cell it shows itself as a page.
 
     Attributes:
       nodes: the whole graph.
@@ -110,6 +121,34 @@ class Inspection:
     def __repr__(self) -> str:
         """Short: a prompt and a notebook show it."""
         return f"<Inspection: {headline(self)}>"
+
+    def text(self, view: str = "summary", *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
+        """A table of `tfmini inspect --view`: ``summary``, ``tasks``, ``wire``, ``why``, ``step`` or ``lint``.
+
+        Args:
+          full: all rows, not only those that fit on a screen.
+          ops: for ``why``: only these.
+          width: characters of a line.
+        """
+        from tfmini.show.inspection.text import show
+
+        return show(self, view, full=full, ops=ops, width=width)
+
+    def overview(self) -> Overview:
+        """What each task sends, receives, holds and computes, which tasks are alike, and what stands out."""
+        return overview(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the page (``.html``), the picture (``.svg``), the graph (``.dot``) or all findings (``.json``).
+
+        Raises:
+          ValueError: the name of the file has another ending.
+        """
+        from tfmini.show.inspection import pages, pictures
+
+        json = dumps(self.to_json(), indent=1)
+        forms = {".html": pages.page, ".svg": pictures.svg, ".dot": pictures.dot, ".json": lambda _: json}
+        pages.save_as(path, self, forms)
 
     def why(self, op: str) -> list[str]:
         """The device of an op, and the chain of reasons, the most direct one first.
@@ -153,49 +192,52 @@ class Inspection:
         """The messages of one step in a possible order, from the client's request to its reply."""
         master = task_of_device(self.master)
         others = [task for task in self.partitions.tasks if task != master]
-        fed = ", ".join(self.feeds) or "no feeds"
-        found = [StepMessage("client", master, f"run {', '.join([*self.fetches, *self.targets])} with {fed}", None)]
+        run = f"run {_first([*self.fetches, *self.targets])} with {_first(self.feeds) or 'no feeds'}"
+        found = [StepMessage("client", master, run, None)]
         for task in others:
             values = self._of(Route.FED, task, incoming=True)
             found.append(StepMessage(master, task, _with("RunGraph", values), _size(values), values))
-        found += self._pushed() + self._exchanged()
+        found += self._between()
         for task in others:
             values = self._of(Route.FETCHED, task, incoming=False)
             found.append(StepMessage(task, master, _with("done", values), _size(values), values))
-        return [*found, StepMessage(master, "client", f"values of {', '.join(self.fetches) or 'nothing'}", None)]
+        answer = f"the answer, with {_first(self.fetches)}" if self.fetches else "the answer, without values"
+        return [*found, StepMessage(master, "client", answer, None)]
 
     def _of(self, route: Route, task: str, incoming: bool) -> tuple[Transfer, ...]:
         return tuple(
             t for t in self.transfers if t.route is route and task_of_device(t.dst if incoming else t.src) == task
         )
 
-    def _pushed(self) -> list[StepMessage]:
+    def _between(self) -> list[StepMessage]:
+        """What tasks push to each other, and what ranks of collectives send, each after the messages it waits for."""
         groups: dict[tuple[str, str, int], list[Transfer]] = {}
         for transfer in self.transfers:
-            if transfer.route is Route.SENT:
+            if transfer.route in (Route.SENT, Route.EXCHANGED):
                 key = (transfer.src, transfer.dst, transfer.group)
                 # A message is sent when its last tensor is ready, so it moves to the end of the order.
                 groups[key] = [*groups.pop(key, []), transfer]
-        behind = self._messages_before()
-        ordered = sorted(groups.values(), key=lambda group: max(behind[t.producer] for t in group))
-        return _message_of_each(ordered)
+        before = self._messages_before()
+        depth = {key: max(before.get(t.producer, 0) for t in group) for key, group in groups.items()}
+        for _, _, number in groups:
+            if number < 0:  # a collective, whose value comes after its messages; other ranks' ops are in other graphs
+                together = [key for key in groups if key[2] == number]
+                depth |= dict.fromkeys(
+                    together, max(before.get(t.producer, 0) for k in together for t in groups[k]) - 1
+                )
+        return _message_of_each(groups[key] for key in sorted(groups, key=lambda key: depth[key]))
 
     def _messages_before(self) -> dict[str, int]:
-        """Op -> how many messages, each of which waits for the one before it, must have come before it runs."""
+        """Op -> how many messages, each of which waits for the one before it, come before it has its value."""
         device_of = {name: device for device, part in self.partitions.parts.items() for name in part}
         sent = {(t.producer, t.dst) for t in self.transfers if t.route is Route.SENT}
+        exchanged = {t.producer for t in self.transfers if t.route is Route.EXCHANGED}
         found: dict[str, int] = {}
         for name, node in self.partitions.step.nodes.items():  # a loop's way back comes before what it leads to
             needs = [source for source in (*(s for s, _ in node.inputs), *node.controls) if source in found]
-            found[name] = max((found[s] + ((s, device_of[name]) in sent) for s in needs), default=0)
+            came = max((found[s] + ((s, device_of[name]) in sent) for s in needs), default=0)
+            found[name] = came + (name in exchanged)
         return found
-
-    def _exchanged(self) -> list[StepMessage]:
-        links: dict[tuple[str, str], list[Transfer]] = {}
-        for transfer in self.transfers:
-            if transfer.route is Route.EXCHANGED:
-                links.setdefault((transfer.src, transfer.dst), []).append(transfer)
-        return _message_of_each(links.values())
 
     def _repr_html_(self) -> str:
         """The page of `tfmini inspect --html`, for notebooks."""
@@ -234,12 +276,21 @@ class Inspection:
 def _message_of_each(groups: Iterable[Sequence[Transfer]]) -> list[StepMessage]:
     """Returns one message per group of transfers from one task to another."""
     return [
-        StepMessage(task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t)) for t in groups
-    ]
+        StepMessage(
+            task_of_device(t[0].src), task_of_device(t[0].dst), _roles(t), _size(t), tuple(t),
+            max(transfer.messages for transfer in t),
+        )
+        for t in groups
+    ]  # fmt: skip
 
 
 def _with(text: str, values: Sequence[Transfer]) -> str:
     return f"{text} with {', '.join(t.tensor for t in values)}" if values else text
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _roles(members: Sequence[Transfer]) -> str:
@@ -253,64 +304,6 @@ def _roles(members: Sequence[Transfer]) -> str:
 def _size(members: Sequence[Transfer]) -> int | None:
     sizes = [t.bytes for t in members]
     return None if None in sizes else sum(size or 0 for size in sizes)
-
-
-# ---- Compares two inspections: ops, devices and transfers ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The differences from one inspection to another.
-
-    Attributes:
-      added, removed: ops.
-      moved: ops with their old and new device.
-      new_transfers, gone_transfers: (tensor, source, destination).
-    """
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    moved: tuple[tuple[str, str, str], ...]
-    new_transfers: tuple[tuple[str, str, str], ...]
-    gone_transfers: tuple[tuple[str, str, str], ...]
-
-    def lines(self) -> list[str]:
-        """One line per change, with short names of devices."""
-        lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
-        lines += [f"~ {name}: {short(old)} -> {short(new)}" for name, old, new in self.moved]
-        lines += [f"+ wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.new_transfers]
-        lines += [f"- wire {tensor}: {short(src)} -> {short(dst)}" for tensor, src, dst in self.gone_transfers]
-        return lines
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines()) or "no difference"
-
-
-def difference(before: Inspection | Mapping[str, Any], after: Inspection | Mapping[str, Any]) -> Difference:
-    """Compares two placements of a graph, or two graphs; each is an inspection or the result of its ``to_json``.
-
-    Raises:
-      ValueError: a mapping is no inspection.
-    """
-    old, was = _read(before)
-    new, now = _read(after)
-    return Difference(
-        tuple(name for name in new if name not in old),
-        tuple(name for name in old if name not in new),
-        tuple((n, old[n], new[n]) for n in old if n in new and old[n] != new[n]),
-        tuple(sorted(now - was)),
-        tuple(sorted(was - now)),
-    )
-
-
-def _read(found: Inspection | Mapping[str, Any]) -> tuple[dict[str, str], set[tuple[str, str, str]]]:
-    """Returns op -> device, and the transfers."""
-    data = found.to_json() if isinstance(found, Inspection) else found
-    try:
-        devices = {name: str(decision["device"]) for name, decision in data["placement"].items()}
-        return devices, {(str(t["tensor"]), str(t["src"]), str(t["dst"])) for t in data["transfers"]}
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("not the output of tfmini inspect --json: it has no placement and transfers.") from None
 
 
 # ---- overview ----------------------------------------
@@ -358,8 +351,7 @@ class Load:
 
 def headline(found: Inspection) -> str:
     """One line: the size of the graph, the ops that run, and the client's task."""
-    wanted = [*found.fetches, *found.targets]
-    run = ", ".join(wanted[:4]) + (f" and {len(wanted) - 4} more" if len(wanted) > 4 else "")
+    run = _first([*found.fetches, *found.targets])
     return f"{len(found.nodes):,} ops; the step runs {run}; the client is at {short(found.master)}"
 
 
@@ -419,13 +411,17 @@ class Overview:
     def sentences(self) -> list[str]:
         """What is worth knowing at first sight."""
         found = [f"{overload_text(load, factor)}." for load, factor in self.overloaded[:3]]
+        if len(self.overloaded) > 3:
+            rest = [short(load.device) for load, _ in self.overloaded[3:]]
+            found.append(f"{_first(rest)} {'are' if len(rest) > 1 else 'is'} overloaded, too.")
         if self.busiest_link is not None:
             src, dst = self.busiest_link
             nbytes, more = self.links[src, dst], self.beyond.get((src, dst), "")
             others = sum(other == nbytes for other in self.links.values()) - 1
             as_many = f" ({others} other{'s have' if others > 1 else ' has'} as many)" if others else ""
+            known = " by the sizes that are known" if any("?" in note for note in self.beyond.values()) else ""
             if nbytes:
-                found.append(f"The busiest link is {short(src)} → {short(dst)}: {nbytes:,} B{more}{as_many}.")
+                found.append(f"The busiest link{known} is {short(src)} → {short(dst)}: {nbytes:,} B{more}{as_many}.")
         idle = len(self.loads) - len(self.busy)
         if idle:
             found.append(f"{idle} task{'s have' if idle > 1 else ' has'} no part in this client's step.")
@@ -623,10 +619,13 @@ def exchanges(found: Inspection) -> list[Transfer]:
                 instance = node.attrs["group_key"], node.attrs["instance_key"]
                 groups.setdefault(instance, {})[summary.device] = node
     rows: list[Transfer] = []
+    step = found.partitions.step.nodes
+    is_uncertain = uncertain_values(step) if groups and has_flow(step) else lambda endpoint: False
     for number, ops in enumerate(groups.values()):
         collective = _collective(found, ops)
+        may_not_run = is_uncertain((collective.node.name, -1))
         for src, dst, nbytes, messages in _traffic(collective):
-            rows.append(_transfer(collective, number, src, dst, nbytes, messages))
+            rows.append(_transfer(collective, number, src, dst, nbytes, messages, may_not_run))
     return rows
 
 
@@ -650,13 +649,18 @@ def is_source(node: Node) -> bool:
     return node.op == "CollectiveBcastSend" or bool(node.attrs.get("is_source"))
 
 
-def _transfer(c: _Collective, number: int, src: str, dst: str, nbytes: int | None, messages: int) -> Transfer:
+def _transfer(
+    c: _Collective, number: int, src: str, dst: str, nbytes: int | None, messages: int, is_conditional: bool
+) -> Transfer:  # fmt: skip
     node, sender, receiver = c.node, c.ops.get(src), c.ops.get(dst)
     source, index = node.inputs[0] if node.inputs else (node.name, 0)
     return Transfer(
-        tensor=f"{source}:{index}", src=src, dst=dst, dtype=node.attrs["T"], shape=c.shape, bytes=nbytes,
-        control=False, role=c.role, group=-1 - number, route=Route.EXCHANGED, messages=messages,
+        tensor=f"{source}:{index}", src=src, dst=dst, dtype=node.attrs["T"], bytes=nbytes,
+        shape=(0,) if nbytes == 0 else c.shape,
+        control=False, role=f"acknowledgement of a {c.role}" if nbytes == 0 else c.role, group=-1 - number,
+        route=Route.EXCHANGED, messages=messages,
         producer=sender.name if sender is not None else "",
         consumers=(receiver.name,) if receiver is not None else (),
         key=f"collective {node.attrs['group_key']}:{node.attrs['instance_key']}",
+        is_conditional=is_conditional, period=period_of(node) if is_conditional else 0,
     )  # fmt: skip

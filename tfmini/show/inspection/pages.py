@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
 
 from tfmini.placement.wire_table import Transfer
 from tfmini.progress import work
@@ -30,12 +32,12 @@ from tfmini.show.inspection.trace import (
     WIRE,
     Span,
     StepTrace,
-    covered,
     milliseconds,
     packed_stats,
 )
 from tfmini.train.timeline import ChromeTrace
 
+_Shown = TypeVar("_Shown")
 _LIBRARIES = ("LICENSES.txt", "cytoscape.min.js", "dagre.min.js")
 HEIGHT_PX = 560
 _SCRIPTS = ("picture.js", "units.js", "model.js", "layout.js", "lines.js", "view.js", "heat.js", "tasks.js", "page.js")
@@ -85,6 +87,14 @@ def _file(name: str) -> str:
     return f"/*\n{text}\n*/" if name.endswith(".txt") else text
 
 
+def save_as(path: str | PathLike[str], shown: _Shown, forms: Mapping[str, Callable[[_Shown], str]]) -> None:
+    """Writes a file in the form that its ending names; raises ValueError for another one."""
+    make = forms.get(Path(path).suffix)
+    if make is None:
+        raise ValueError(f"{path} can be written as {', '.join(forms)}, by the ending of its name.")
+    Path(path).write_text(make(shown))
+
+
 class _Numbered(dict[str, int]):
     """Numbers texts, since a page with thousands of ops repeats few of them."""
 
@@ -107,7 +117,7 @@ def _data(found: Inspection) -> dict[str, Any]:
         "texts": list(texts),
         "transfers": [_transfer(t) for t in found.transfers],
         "messages": [
-            {"from": short(m.src), "to": short(m.dst), "text": m.text, "bytes": m.bytes,
+            {"from": short(m.src), "to": short(m.dst), "text": m.text, "bytes": m.bytes, "count": m.count,
              "transfers": [index[id(t)] for t in m.transfers]}
             for m in found.messages()
         ],
@@ -317,8 +327,9 @@ def trace_page_data(trace: StepTrace) -> dict[str, Any]:
 
 
 def _bar(trace: StepTrace, bar: _Bar) -> dict[str, Any]:
+    waits = bar.first.kind == OP and not bar.first.computes  # the colour says so
     return {
-        "kind": bar.first.kind, "title": bar.title, "start": _since_start(trace, bar.first),
+        "kind": WAIT if waits else bar.first.kind, "title": bar.title, "start": _since_start(trace, bar.first),
         "duration": round(bar.first.duration, 3),
         "facts": {key: value for key, value in bar.arguments().items() if key != "device"},
     }  # fmt: skip
@@ -385,16 +396,23 @@ def _ways(trace: StepTrace) -> Iterator[tuple[Span, Span, Span]]:
         yield from zip(*members)
 
 
+def _awaited(span: Span) -> str:
+    """What a wait was for; of many tensors the first: ``dense/kernel/read and 2 more from ps/0``."""
+    names, separator, sender = span.name.rpartition(" from ")
+    first, *more = (names or span.name).split(", ")
+    others = f" and {len(more)} more" if more else ""
+    return f"{first}{others}{separator and f' from {short(sender)}'}"
+
+
 def sentences(trace: StepTrace) -> list[str]:
     """What is worth knowing at first sight: the duration, the longest wait, what was sent."""
     found = [f"The step took {milliseconds(trace.duration)} ms; {trace.attributed():.1%} of it is attributed."]
-    waits = {task: [s for s in trace.of_kind(WAIT) if s.task == task] for task in trace.tasks}
-    for task, spans in sorted(waits.items()):
+    for task in trace.tasks:
+        spans = trace.waits_of(task)
         if spans:
             longest = max(spans, key=lambda span: span.duration)
-            total = milliseconds(covered(spans, trace.start, trace.end))
-            what = f"longest for {longest.name} ({milliseconds(longest.duration)} ms)"
-            found.append(f"{short(task)} waited {total} ms in all, {what}.")
+            what = f"longest for {_awaited(longest)} ({milliseconds(longest.duration)} ms)"
+            found.append(f"{short(task)} waited {milliseconds(trace.waited(task))} ms in all, {what}.")
     sent = sum(span.bytes for span in trace.of_kind(WIRE))
     if sent:
         found.append(f"Tensors between tasks: {sent:,} B.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,21 +158,31 @@ def picture_of_tasks(found: Inspection, folded: bool) -> Picture:
     for (src, dst), nbytes in seen.links.items():
         ways.setdefault((key[src], key[dst]), []).append(nbytes)
     colours = {fold_label(group): colour_of(i) for i, group in enumerate(groups)}
-    most = max((max(sizes) for sizes in ways.values()), default=0) or 1
     order = list(colours)  # lines come in the order of the boxes, so that they cross little
     beyond = {(key[src], key[dst]): text for (src, dst), text in seen.beyond.items()}
+    is_partial = any("?" in text for text in beyond.values())
+    most = _scale((max(sizes) for sizes in ways.values()), is_partial)
     wires = [
         _link(way, ways[way], most, colours[way[0]], beyond.get(way))
         for way in sorted(ways, key=lambda way: (order.index(way[0]), order.index(way[1])))
     ]
     boxes = [_task_box(group, factors, colours[fold_label(group)]) for group in groups]
-    return Picture(boxes, wires, [*_LINES, *_TASKS, *([Sample("box many", "several equal tasks")] if folded else [])])
+    legend = [*_LINES, *(_PARTIAL if is_partial else []), *_TASKS]
+    return Picture(boxes, wires, [*legend, *([Sample("box many", "several equal tasks")] if folded else [])])
+
+
+def _scale(sizes: Iterable[int], is_partial: bool) -> int:
+    """The bytes of the thickest line. Beside unknown sizes a few bytes are not drawn as if they were the most."""
+    return max(max(sizes, default=0), _SCALE_FROM if is_partial else 1)
 
 
 _LINES = [
     Sample("wire", "tensors: the colour is the sender's, the width and the number say the bytes of a step, one way"),
     Sample("order", "dashed: order only, no bytes"),
 ]
+_PARTIAL = [Sample("wire unknown", "dotted, ?: the bytes depend on the data, so the width does not say them")]
+_SCALE_FROM = 1 << 14
+_UNKNOWN_SHARE = 0.3  # of the width of the thickest line
 _TASKS = [Sample("box ps", "ps"), Sample("box", "other task"), Sample("box idle", "no part in this step")]
 _OPS = [
     Sample("op", "an op"),
@@ -228,7 +238,12 @@ def _link(way: tuple[str, str], sizes: list[int], most: int, colour: int, beyond
     known = f"{'' if min(sizes) > 0.9 * high else 'up to '}{human(high)}{beyond}{times}"
     label = "" if beyond is None else known if high else f"? B{times}"
     told = [f"{way[0]} → {way[1]}: {sum(sizes):,} B{beyond or ''}" + (f" in {len(sizes)} links" if times else "")]
-    return Arrow(*way, label, "order" if beyond is None else "wire", high / most, told, colour)
+    kind = "order" if beyond is None else "wire unknown" if "?" in beyond else "wire"
+    return Arrow(*way, label, kind, _share(high, most, kind), told, colour)
+
+
+def _share(nbytes: int, most: int, kind: str) -> float:
+    return max(nbytes / most, _UNKNOWN_SHARE if "unknown" in kind else 0.0)
 
 
 def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
@@ -245,23 +260,27 @@ def picture_of_ops(found: Inspection, shown: Condensed) -> Picture:
     inner = [
         Arrow((device, a), (device, b), kind="data") for device in shown.inner for a, b in sorted(shown.inner[device])
     ]
-    return Picture(boxes, [*inner, *_wires(shown, numbers)], [*_LINES, *_OPS])
+    is_partial = any(t.bytes is None for t in found.transfers)
+    return Picture(
+        boxes, [*inner, *_wires(shown, numbers, is_partial)], [*_LINES, *(_PARTIAL if is_partial else []), *_OPS]
+    )
 
 
-def _wires(shown: Condensed, numbers: Mapping[str, int]) -> list[Arrow]:
+def _wires(shown: Condensed, numbers: Mapping[str, int], is_partial: bool) -> list[Arrow]:
     """The transfers between the boxes of two tasks. The first line of a box to a task has the bytes of all its lines
     there, since a tensor goes once to a task, however many boxes use it."""
     ways: dict[tuple[End, str], dict[int, Transfer]] = {}
     for (src, dst), rows in shown.wires.items():
         ways.setdefault((src, dst[0]), {}).update((id(row), row) for row in rows)
-    most = max((sum(t.bytes or 0 for t in rows) for rows in shown.wires.values()), default=0) or 1
+    most = _scale((sum(t.bytes or 0 for t in rows) for rows in shown.wires.values()), is_partial)
     found = []
     for (src, dst), rows in shown.wires.items():
         control, together = all(t.control for t in rows), list(ways.pop((src, dst[0]), {}).values())
         label = _size(together) if any(not t.control for t in together) else ""
         told = [f"{t.tensor}: {t.purpose}" + ("" if t.control else f", {_size([t])}") for t in rows]
-        share = sum(t.bytes or 0 for t in rows) / most
-        found.append(Arrow(src, dst, label, "order" if control else "wire", share, told, colour_of(numbers[src[0]])))
+        kind = "order" if control else "wire unknown" if any(t.bytes is None for t in rows) else "wire"
+        share = _share(sum(t.bytes or 0 for t in rows), most, kind)
+        found.append(Arrow(src, dst, label, kind, share, told, colour_of(numbers[src[0]])))
     return found
 
 

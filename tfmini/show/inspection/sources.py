@@ -382,7 +382,7 @@ def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
 
 def _role(jobs: Jobs) -> tuple[str, int, ClusterSpec]:
     """The (job, task, cluster) of the script: the chief or the first worker if there is one."""
-    job = next((name for name in ("chief", "worker") if jobs.get(name)), next(iter(jobs)))
+    job = next((name for name in ("chief", "master", "worker") if jobs.get(name)), next(iter(jobs)))
     first = {name: 20000 + 1000 * i for i, name in enumerate(jobs)}
     addresses = {name: {task: f"localhost:{first[name] + task}" for task in tasks} for name, tasks in jobs.items()}
     return job, min(jobs[job]), ClusterSpec(addresses)

@@ -26,7 +26,7 @@ from tfmini.show.inspection.findings import (
 )
 from tfmini.show.inspection.lint import balance
 from tfmini.show.inspection.trace import milliseconds
-from tfmini.terminal import IfWide, Rows, console, plain
+from tfmini.terminal import IfWide, Rows, as_text, plain
 
 _SURPRISE = {SOFT_PLACEMENT: 0, SET_APART: 0, IGNORED: 1, DEFAULT: 3, REFERENCE: 4, COLOCATED: 5, EXPLICIT: 6}
 _ROWS = 40
@@ -48,12 +48,7 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str] = (), width: int = 120) -> str:
     """`view` as plain text."""
-    shown = console(
-        width=width, no_color=True, legacy_windows=False, force_terminal=False, force_jupyter=False
-    )  # fmt: skip
-    with shown.capture() as capture:
-        shown.print(view(found, name, full=full, ops=ops))
-    return capture.get()
+    return as_text(view(found, name, full=full, ops=ops), width)
 
 
 def _number(value: int | None) -> str:
@@ -119,7 +114,8 @@ def _wire(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
         return plain("no transfers between devices")
     links = found.links()
     more = "" if full else "   (--full: also keys, producers and consumers)"
-    total = plain(f"all links: {_total(found.transfers)}{more}")
+    sent = "".join(f"; {nbytes} B were sent" for nbytes in _measured_bytes(found, found.transfers))
+    total = plain(f"all links: {_total(found.transfers)}{sent}{more}")
     if not full and 3 * len(links) > rows:
         return Group(_link_table(links, rows), total)
     each = 10**9 if full else max(1, rows // len(links) - 3)
@@ -150,16 +146,23 @@ def _transfers(found: Inspection, members: Sequence[Transfer], each: int, full: 
     controls = [] if full else [t for t in members if t.control]
     shown = [t for t in members if full or not t.control]
     ranked = shown if full else sorted(shown, key=lambda t: -(t.bytes or 0))
+    each += len(ranked) == each + 1  # the line that says "1 more" has room for it
     for t in ranked[:each]:
         more = (t.producer, ", ".join(t.consumers), t.key) if full else ()
         times = _measured_transfer(found, t)
         table.add_row(f"  {t.tensor}", t.purpose, t.dtype.name, _shape(t.shape), _number(t.bytes), *times, *more)
     rest = ranked[each:]
     if rest:
-        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes(rest))
+        table.add_row(f"  … {len(rest)} more", "", "", "", _bytes(rest), *_measured_bytes(found, rest))
     if controls:
-        table.add_row(f"  {len(controls)} control edge(s)", "order only", "", "", "0")
+        table.add_row(
+            f"  {len(controls)} control edge(s)", "order only", "", "", "0", *_measured_bytes(found, controls)
+        )
     return table
+
+
+def _measured_bytes(found: Inspection, rows: Sequence[Transfer]) -> list[str]:
+    return [] if found.measured is None else [f"{found.measured.bytes_of(rows):,}"]
 
 
 def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
@@ -230,7 +233,8 @@ def _step_list(found: Inspection, full: bool) -> RenderableType:
     table = Rows.of("", "from", "to", "-message", ">bytes", one_line=not full)
     for number, m in enumerate(messages if full else messages[:_ROWS], 1):
         src, dst = (short(p) for p in (m.src, m.dst))
-        table.add_row(str(number), src, dst, m.text, _size(m))
+        count = f" in {m.count} messages" if m.count > 1 else ""
+        table.add_row(str(number), src, dst, f"{m.text}{count}", _size(m))
     return Group(table, *_hidden(messages, full))
 
 
@@ -241,7 +245,9 @@ def _hidden(messages: Sequence[StepMessage], full: bool) -> list[Text]:
 
 def _of_size(message: StepMessage) -> str:
     size = _size(message)
-    return f" ({size} B)" if size else ""
+    count = f"in {message.count} messages" if message.count > 1 else ""
+    told = " ".join(filter(None, [size and f"{size} B", count]))
+    return f" ({told})" if told else ""
 
 
 def _size(message: StepMessage) -> str:

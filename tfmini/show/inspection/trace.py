@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.console import Group, RenderableType
 
 from tfmini import errors
 from tfmini.devices import task_of_device
+from tfmini.export import export
 from tfmini.graph import node
 from tfmini.graph.op_types import ops_with
 from tfmini.numerics.images import inflate
@@ -22,7 +24,7 @@ from tfmini.placement.wire_table import Transfer
 from tfmini.runtime import trace as labels
 from tfmini.runtime.trace import edge_number_and_producer
 from tfmini.show.inspection.clusters import short
-from tfmini.terminal import Rows, plain
+from tfmini.terminal import Rows, as_text, plain
 
 OP, SEND, WIRE, RECEIVE, WAIT, DISPATCH = "op", "send", "wire", "receive", "wait", "dispatch"
 CONTROL, TASK, STEP, EXCHANGE = "control", "task", "step", "exchange"
@@ -91,9 +93,12 @@ class ClockFit:
     error: float
 
 
+@export("tf.StepTrace")
 @dataclass(repr=False)
 class StepTrace:
-    """A traced step, made by `StepTrace.of` or `read_trace`.
+    """What a traced step did on all tasks, made by `StepTrace.of`.
+
+    As the last value of a notebook's cell it shows itself as a timeline.
 
     Attributes:
       spans: in order of their starts.
@@ -109,12 +114,21 @@ class StepTrace:
     stats: Any = field(repr=False, default=None)
 
     @classmethod
-    def of(cls, step_stats: Any) -> StepTrace:
-        """Reads a StepStats message of tfmini or TensorFlow.
+    def of(cls, traced: Any) -> StepTrace:
+        """Reads what ``session.run`` has recorded with ``trace_level=FULL_TRACE``.
+
+        Args:
+          traced: the RunMetadata of the run or its StepStats, of tfmini or TensorFlow; a `StepTrace`; or the path of a
+            RunMetadata, or of a timeline of `tfmini trace` or `save`.
 
         Raises:
-          ValueError: it has no entries.
+          ValueError: it has no entries, or the file is something else.
         """
+        if isinstance(traced, (str, PathLike)):
+            return read_trace(traced)
+        if isinstance(traced, StepTrace):
+            return traced
+        step_stats = getattr(traced, "step_stats", traced)
         spans: list[Span] = []
         clocks: dict[str, ClockFit] = {}
         for device in step_stats.dev_stats:
@@ -133,6 +147,20 @@ class StepTrace:
     def __repr__(self) -> str:
         """Short: a prompt and a notebook show it."""
         return f"<StepTrace: {self.duration / 1000:.3f} ms, {len(self.tasks)} tasks, {len(self.spans):,} spans>"
+
+    def text(self, width: int = 120) -> str:
+        """The tables of `tfmini trace`: the work of each task, and the longest ops and transfers."""
+        return as_text(summary(self), width)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the timeline for ui.perfetto.dev and `of` (``.json``), or as a page (``.html``).
+
+        Raises:
+          ValueError: the name of the file has another ending.
+        """
+        from tfmini.show.inspection.pages import save_as, timeline, trace_page
+
+        save_as(path, self, {".json": timeline, ".html": trace_page})
 
     @property
     def duration(self) -> float:
@@ -160,6 +188,24 @@ class StepTrace:
         work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE))]
         return covered(work, self.start, self.end)
 
+    def waits_of(self, task: str) -> list[Span]:
+        """When a task had no op ready to run, and its ops that last as long as they wait for other tasks."""
+        return [s for s in self.spans if s.task == task and (s.kind == WAIT or s.kind == OP and not s.computes)]
+
+    def waited(self, task: str) -> float:
+        """Microseconds in which a task did nothing but wait."""
+        work = [s for s in self.spans if s.task == task and (s.computes or s.kind in (SEND, RECEIVE, DISPATCH))]
+        both = covered([*work, *self.waits_of(task)], self.start, self.end)
+        return both - covered(work, self.start, self.end)
+
+    def received(self, task: str) -> tuple[int, bool]:
+        """(the bytes that a task has received, whether it has received more from ranks that are not in the trace)."""
+        came = [s for s in self.spans if s.kind == WIRE and s.task == task]
+        exchanged = self.of_kind(EXCHANGE)
+        came += [s for s in exchanged if task_of_device(s.peer) == task]
+        others = {task_of_device(s.peer) for s in exchanged if s.task == task}
+        return sum(s.bytes for s in came), not others <= set(self.tasks)
+
     def clocks_to_json(self) -> dict[str, Any]:
         """The alignment of the tasks' clocks."""
         return {task: {"correction_us": fit.correction, "error_us": fit.error} for task, fit in self.clocks.items()}
@@ -182,7 +228,7 @@ def covered(spans: Iterable[Span], start: float, end: float) -> float:
     return total
 
 
-def read_trace(path: str | Path) -> StepTrace:
+def read_trace(path: str | PathLike[str]) -> StepTrace:
     """Reads a timeline of `tfmini trace`, or the bytes of a RunMetadata of tfmini or TensorFlow.
 
     Raises:
@@ -328,12 +374,14 @@ def _tasks(trace: StepTrace) -> Rows:
         mine = [span for span in trace.spans if span.task == task]
         times = [
             milliseconds(covered([s for s in mine if chosen(s)], trace.start, trace.end))
-            for chosen in (_computes, _is(SEND), _is(WAIT), _is(DISPATCH))
+            for chosen in (_computes, _is(SEND), _is(DISPATCH))
         ]
+        times.insert(2, milliseconds(trace.waited(task)))
         sent = sum(span.bytes for span in mine if span.kind in (SEND, EXCHANGE))
-        received = sum(span.bytes for span in mine if span.kind == WIRE)
+        received, has_more = trace.received(task)
         ops = sum(span.kind == OP for span in mine)
-        table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", f"{received:,}", _clock(trace, task))
+        came = f"{received:,}{' + ?' if has_more else ''}"
+        table.add_row(short(task), f"{ops:,}", *times, f"{sent:,}", came, _clock(trace, task))
     return table
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tfmini.show.inspection.clusters import short
 from tfmini.show.simulation.cores import VirtualClock
 from tfmini.show.simulation.profile import LinkProfile, Machine, Profile
 
@@ -77,6 +78,14 @@ class Nics:
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
+    def busy_s(self, host: str) -> tuple[float, float]:
+        """For how long the NIC of a host has sent, and received, until now."""
+        return self._until_now(self.sent[host], (host, "out")), self._until_now(self.received[host], (host, "in"))
+
+    def _until_now(self, usage: Usage, direction: tuple[str, str]) -> float:
+        """Without what is queued: a message counts as soon as its time is reserved."""
+        return usage.busy_s - max(0.0, self._free[direction] - self.clock.now())
+
     def reset(self) -> None:
         """Forgets what was carried so far."""
         for usage in (self.sent, self.received, self.carried):
@@ -139,8 +148,8 @@ class Prediction:
       step_s: the median seconds of a step, as a client sees it.
       steps_s: the seconds of each step that counts, of all workers, in the order of their ends.
       throughput: steps per second of all workers together.
-      busy: task -> the share of the time in which it computed, of one core.
-      links: host -> the share of the time in which its NIC (sent, received) was busy.
+      busy: task -> the share of the time in which it computed, of one core; of the time of the steps that count.
+      links: host -> the share of that time in which its NIC (sent, received) was busy.
       staleness: how many updates of other workers ended during a step, on average; 0 if all workers update together.
       nbytes: (source, target) task -> payload bytes of the whole run. ``steps``: how many steps it had.
       critical: the critical path of the latest step, first event first.
@@ -157,10 +166,10 @@ class Prediction:
     staleness: float = 0.0
 
     def bottleneck(self) -> tuple[str, float]:
-        """What is busy for the largest share of the time (a task's CPU, or a direction of a host's NIC)."""
-        shares = {f"the CPU of {task}": share for task, share in self.busy.items()}
+        """What is busy for the largest share of the time: the CPU of a task, or its network in one direction."""
+        shares = {f"{short(task)} computing": share for task, share in self.busy.items()}
         for host, (sent, received) in self.links.items():
-            shares[f"what {host} sends"], shares[f"what {host} receives"] = sent, received
+            shares[f"{short(host)} sending"], shares[f"{short(host)} receiving"] = sent, received
         name = max(shares, key=lambda key: shares[key])
         return name, shares[name]
 
@@ -179,26 +188,41 @@ def path_to(event: Event | None, since: float = 0.0) -> list[Event]:
     return path[::-1]
 
 
+class Used(NamedTuple):
+    """The seconds for which tasks and NICs have been busy until a moment: see `Prediction`."""
+
+    now_s: float
+    busy: Mapping[str, float]
+    links: Mapping[str, tuple[float, float]]
+
+
+def counted_of(steps: int, clients: int) -> slice:
+    """Which of the ends of steps count: those while all clients run, without the first step of each."""
+    last = clients * (steps - 1) if steps > 2 else clients * steps
+    return slice(clients if steps > 1 else 0, last)
+
+
 def prediction_of(
-    ends: Sequence[tuple[int, float, float, Event]], clients: int, busy: Mapping[str, float], nics: Nics, seconds: float
+    ends: Sequence[tuple[int, float, float, Event]], clients: int, since: Used, until: Used, nics: Nics
 ) -> Prediction:
     """The prediction of a run.
 
     Args:
       ends: of each step, in the order of their ends: the number of its client, begin, end, and the last event.
-      busy: task -> share of the time.
-      seconds: of the whole run.
+      since, until: what was used at the begin and at the end of the steps that count.
     """
-    counted = ends[clients:-clients] or ends[clients:] or ends  # while all clients run
+    counted = ends[counted_of(len(ends) // clients, clients)]
+    seconds = max(until.now_s - since.now_s, 1e-12)
     steps_s = [end - began for _, began, end, _ in counted]
     last = ends[-1]
     others = [sum(began < each[2] <= end and each[0] != client for each in ends[-_NEAR:]) for client, began, end, _
               in counted[-_NEAR // 2 :]]  # fmt: skip
     return Prediction(
-        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s), busy=busy,
+        step_s=statistics.median(steps_s), steps_s=steps_s, throughput=clients / statistics.mean(steps_s),
+        busy={task: (busy_s - since.busy[task]) / seconds for task, busy_s in until.busy.items()},
         links={
-            host: (nics.sent[host].busy_s / seconds, nics.received[host].busy_s / seconds)
-            for host in nics.cluster.machines
+            host: (min(1.0, (sent - since.links[host][0]) / seconds), min(1.0, (got - since.links[host][1]) / seconds))
+            for host, (sent, got) in until.links.items()
         },
         nbytes=dict(nics.carried), steps=len(ends), critical=path_to(last[3], last[1]),
         staleness=statistics.mean(others),

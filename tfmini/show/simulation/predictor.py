@@ -38,7 +38,7 @@ from tfmini.runtime.server import Server
 from tfmini.show.inspection.findings import COLLECTIVES, Inspection
 from tfmini.show.simulation.cores import Deciding
 from tfmini.show.simulation.modelled_kernels import CollectiveKernels, KernelTimes, SharedPrograms, phantom
-from tfmini.show.simulation.prediction import Event, Prediction, Topology, prediction_of
+from tfmini.show.simulation.prediction import Event, Prediction, Topology, Used, counted_of, prediction_of
 from tfmini.show.simulation.profile import KernelCosts, Machine, Profile
 from tfmini.show.simulation.timed_host import TimedHost, TimedNetwork
 
@@ -127,8 +127,7 @@ class _Simulation:
         self._ready = 0
         self._begin: list[Waiter] = []
         self._failures: list[BaseException] = []
-        self._began_s = 0.0
-        self._busy: dict[str, float] = {}
+        self._used: dict[int, Used] = {}  # by the number of steps that had ended
 
     def _kernel_times(self, network: TimedNetwork, machine: Machine) -> KernelTimes:
         found, model = self._found, self._model
@@ -202,8 +201,7 @@ class _Simulation:
     def _start_clocks(self) -> None:
         network = self.network
         network.nics.reset()
-        self._began_s = network.now()
-        self._busy = {host.name: host.busy_s for host in network.hosts()}
+        self._used[0] = self._used_now()
         for waiter in self._begin:
             waiter.set()
 
@@ -238,6 +236,17 @@ class _Simulation:
         """A client has run a step."""
         now = self.network.now()
         self._ends.append((client, began, now, last or Event("Session.run", "", now, None)))
+        counted = self._counted()
+        if len(self._ends) in (counted.start, counted.stop):
+            self._used[len(self._ends)] = self._used_now()
+
+    def _counted(self) -> slice:
+        return counted_of(self._model.steps, len(self._model._starts))
+
+    def _used_now(self) -> Used:
+        network = self.network
+        links = {host: network.nics.busy_s(host) for host in network.nics.cluster.machines}
+        return Used(network.now(), {host.name: host.busy_s for host in network.hosts()}, links)
 
     def finished(self) -> None:
         """A client has run its steps."""
@@ -249,10 +258,9 @@ class _Simulation:
         return self._left == 0
 
     def _prediction(self, clients: int) -> Prediction:
-        network = self.network
-        seconds = network.now() - self._began_s
-        busy = {host.name: (host.busy_s - self._busy[host.name]) / seconds for host in network.hosts()}
-        predicted = prediction_of(self._ends, clients, busy, network.nics, seconds)
+        counted = self._counted()
+        since, until = self._used[counted.start], self._used[counted.stop]
+        predicted = prediction_of(self._ends, clients, since, until, self.network.nics)
         # Steps of others end meanwhile in any run, but they are updates only where each worker makes its own.
         return predicted if mode_of(self._found) == "async" else replace(predicted, staleness=0.0)
 

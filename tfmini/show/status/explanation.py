@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tfmini.devices import parse
 from tfmini.runtime.snapshot import (
     COLLECTIVE,
     COMPUTES,
@@ -270,11 +271,21 @@ class Explainer:
         if wait.since_s < self._least_s:
             return ALL, [_End(task, MOVES, "waits, but not for long")]
         if wait.kind == COLLECTIVE:
-            return ALL, [node for other in wait.from_tasks for node in self._of_client(other, wait)]
+            others = wait.from_tasks or self._outside(task, wait.on)
+            found = [node for other in others for node in self._of_client(other, wait)]
+            return ALL, found or [_End(task, wait.kind, f"waits for {wait.text}")]
         if wait.kind in _NEEDS:
             found = self._who_may(key, _NEEDS[wait.kind])
             return (ALL if wait.kind in (GRADIENT, LOCK) else ANY), found
         return ALL, [_End(task, wait.kind, f"waits for {wait.text}")]
+
+    def _outside(self, task: str, group: str) -> list[str]:
+        """The tasks of the same job that wait in no collective of a group: one of them keeps it from forming.
+
+        A group that has not formed does not know its members.
+        """
+        job, within = job_of(task), {key[0] for key, wait in self._waits.items() if wait.on == group}
+        return [other for other in self._tasks if job_of(other) == job and other not in within]
 
     def _bad(self, task: str) -> list[_Node]:
         """The culprit if a task is silent, unknown or stuck: what a stuck one computes, if it computes."""
@@ -361,6 +372,11 @@ def _doing(texts: Iterable[str]) -> str:
     known = [what for what in whats if what]
     shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
     return f"{COMPUTES} {shown}".strip() if whats else ""
+
+
+def job_of(task: str) -> str:
+    """The job of a full task name."""
+    return parse(task).job or ""
 
 
 # ---- An explanation in words, for the terminal ---------------------------------------------------------------------

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from collections.abc import Collection, Iterator
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from tfmini._version import API_VERSION as VERSION
 from tfmini.compat.old_python import behaviours
 from tfmini.tools import python2
 from tfmini.tools.migration import known
@@ -51,6 +54,7 @@ def check(parsed: Parsed, found: Found, project: Project) -> list[Obstacle]:
             findings += _call(use, use.call)
     findings += [Obstacle(line, *_PRINT, "python 2") for line in found.prints]
     findings += [Obstacle(line, f"{text} is no integer", _QUOTIENT, "python 2") for line, text in found.quotients]
+    findings += [*_versions(parsed.tree), *_changed_while_read(parsed.tree)]
     return sorted(set(findings))
 
 
@@ -227,10 +231,18 @@ def _call(use: Use, call: ast.Call) -> Iterator[Obstacle]:
             yield finding
             return
     root = path.partition(".")[0]
+    if root in known.OF_TENSORFLOW:
+        for what in filter(None, map(_no_list, _arguments(call))):
+            if not what.startswith(("zip", "…")):  # apply_gradients takes zip(...), and many functions take views
+                yield Obstacle(use.line, f"{what} for {use.text}", f"write list({what})", "python 2", MAYBE)
     if root in known.OF_TENSORFLOW or root in ("numpy", "scipy") or path == "builtins.sorted":  # which took cmp=
         misfit = _misfit(path, call)
         if misfit:
             yield Obstacle(use.line, f"{use.text}(...)", misfit, "signature")
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 class _Any:
@@ -328,3 +340,64 @@ def _file(use: Use, index: int, is_binary: bool) -> Obstacle | None:
         return None
     right = f"{mode}b" if is_binary else mode.replace("b", "")
     return Obstacle(use.line, f"{use.text}(...) with a file of mode {mode!r}", f"open it with {right!r}", "python 2")
+
+
+# ---- Statements ------------------------------------------------------------------------------------------------------
+
+_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge
+}  # fmt: skip
+_VERSIONS = ("tf.__version__", "tf.VERSION", "tensorflow.__version__", "tensorflow.VERSION")
+
+
+def _versions(tree: ast.Module) -> Iterator[Obstacle]:
+    """Comparisons of TensorFlow's version as a text, where "1.15.0" comes before "1.4"."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or type(node.ops[0]) not in _ORDERS:
+            continue
+        sides = [_version(side) for side in (node.left, node.comparators[0])]
+        is_ours = [ast.unparse(side) in _VERSIONS for side in (node.left, node.comparators[0])]
+        if None in sides or is_ours[0] == is_ours[1]:
+            continue
+        order = _ORDERS[type(node.ops[0])]
+        if order(*sides) != order(*([int(part) for part in str(side).split(".")] for side in sides)):
+            other = next(side for side in sides if side != VERSION)
+            place = "after" if str(other) < VERSION else "before"
+            remedy = f"it compares texts, and {VERSION!r} comes {place} {other!r}; write LooseVersion(...) around both"
+            yield Obstacle(node.lineno, ast.unparse(node), remedy, "tensorflow")
+
+
+def _version(node: ast.expr) -> str | None:
+    if ast.unparse(node) in _VERSIONS:
+        return VERSION
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node.value if is_text and re.fullmatch(r"\d+(\.\d+)*", node.value) else None  # type: ignore[attr-defined]
+
+
+def _changed_while_read(tree: ast.Module) -> Iterator[Obstacle]:
+    """Loops over the keys, values or items of a dictionary that take entries out of it: an error in Python 3."""
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For) or not (what := _no_list(loop.iter)).startswith("…"):
+            continue
+        owner = ast.unparse(loop.iter.func.value)  # type: ignore[attr-defined]
+        for node in (node for statement in loop.body for node in ast.walk(statement)):
+            if _takes_out(node, owner) and not _ends_loop(loop):
+                text = f"{owner}{what[1:]}"
+                remedy = f"write list({text}): Python 3 refuses to change what it reads"
+                yield Obstacle(loop.lineno, f"for … in {text}", remedy, "python 2")
+                break
+
+
+def _takes_out(node: ast.AST, owner: str) -> bool:
+    if isinstance(node, ast.Delete):
+        return any(isinstance(each, ast.Subscript) and ast.unparse(each.value) == owner for each in node.targets)
+    function = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(function, ast.Attribute) or function.attr not in ("pop", "popitem"):
+        return False
+    return ast.unparse(function.value) == owner
+
+
+def _ends_loop(loop: ast.For) -> bool:
+    """Whether the loop has a ``break`` or a ``return``, perhaps after its change."""
+    nodes = (node for statement in loop.body for node in ast.walk(statement))
+    return any(isinstance(node, (ast.Break, ast.Return)) for node in nodes)

@@ -24,6 +24,7 @@ from tfmini.protos import MetaGraphDef
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.process import current_process
 from tfmini.shapes import format_raw
+from tfmini.train import queue_runners  # noqa: F401 - registers how a MetaGraphDef stores them, before one is read
 from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing.graph_files import NewCheckpointReader, as_meta_graph
 from tfmini.train.checkpointing.object_graph import keys_by_name, renamed_saveables

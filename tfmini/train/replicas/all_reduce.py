@@ -17,6 +17,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import identity
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
@@ -31,6 +32,7 @@ from tfmini.runtime.client.session import BaseSession
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
+from tfmini.train.replicas.compressed import ErrorFeedback
 from tfmini.train.replicas.elastic import ElasticHook, Ranks
 from tfmini.train.session_run_hook import SessionRunHook
 
@@ -61,9 +63,12 @@ class AllReduceOptimizer(OptimizerWrapper, Optimizer):
       use_locking, name: as in `Optimizer`.
       least_workers: training goes on with so many workers when others are lost, and with up to ``num_workers`` when
         they come (back); 0: it needs all of them. See `elastic`.
+      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients are sent in 16 or 8 bits per number, or as the
+        hundredth of the numbers that is largest, and what one lacks is added to the next. Gradients of ``fp16`` are
+        all-reduced; of the others each worker sends all that it has to all others.
 
     Raises:
-      ValueError: when the rank is not below ``num_workers``.
+      ValueError: when the rank is not below ``num_workers``, or there is no such compression.
     """
 
     def __init__(
@@ -78,8 +83,10 @@ class AllReduceOptimizer(OptimizerWrapper, Optimizer):
         use_locking: bool = False,
         name: str | None = None,
         least_workers: int = 0,
+        compression: str | None = None,
     ) -> None:
         super().__init__(opt, use_locking, name or f"AllReduce{opt.get_name()}")
+        self._feedback = ErrorFeedback(compression, self._name)
         self._bucket_bytes = bucket_bytes
         self._mean = mean
         self.ranks = Ranks(num_workers, rank, group_key, device, least_workers)
@@ -108,7 +115,15 @@ class AllReduceOptimizer(OptimizerWrapper, Optimizer):
 
     def _reduce(self, pairs: Sequence[GradAndVar]) -> list[Tensor]:
         names = "+".join(variable.op.name for _, variable in pairs)
-        grads = [grad for grad, _ in pairs]
+        if not all(self._feedback.takes(grad) for grad, _ in pairs):
+            return self._reduce_as_they_are([grad for grad, _ in pairs], names)
+        if not self._feedback.compression.adds_up:
+            return self._feedback.gathered(self.ranks, pairs, names, self._mean)
+        small = [sent for grad, variable in pairs for sent in self._feedback.sent(grad, variable)]
+        reduced = self._reduce_as_they_are(small, names)
+        return [identity.cast(value, grad.dtype.base_dtype) for value, (grad, _) in zip(reduced, pairs)]
+
+    def _reduce_as_they_are(self, grads: Sequence[Tensor], names: str) -> list[Tensor]:
         if len(grads) == 1:
             return [self.ranks.all_reduce(grads[0], names, mean=self._mean)]
         flat = array_joining.concat([array_shape.reshape(grad, [-1]) for grad in grads], 0)

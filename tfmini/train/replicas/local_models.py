@@ -33,6 +33,7 @@ from tfmini.ops.variables.functions import (
     trainable_variables,
 )
 from tfmini.ops.variables.scope import get_variable
+from tfmini.placement.wire_table import EVERY_STEPS
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
@@ -147,7 +148,8 @@ class _LocalOptimizer(OptimizerWrapper, Optimizer):
         updated = [var for gradient, var in pairs if gradient is not None]
         with control_dependencies([steps]):
             is_time = equal(floormod(steps, self._period), 0)
-            return cond(is_time, lambda: self._meet(updated, global_step), control.no_op)
+            with get_default_graph()._attr_scope({EVERY_STEPS: self._period}):
+                return cond(is_time, lambda: self._meet(updated, global_step), control.no_op)
 
     def _meet(self, updated: list[Any], global_step: Any) -> Operation:
         raise NotImplementedError

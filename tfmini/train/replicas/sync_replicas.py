@@ -42,6 +42,7 @@ from tfmini.train.coordinator import Coordinator
 from tfmini.train.optimizers.loss_scale import OptimizerWrapper
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.queue_runners import QueueRunner
+from tfmini.train.replicas.compressed import CompressedGradientOptimizer, ErrorFeedback
 from tfmini.train.replicas.elastic import NumbersFollower, Roster
 from tfmini.train.replicas.sync_state import ChangingNumbers, Numbers, SyncLedger, SyncState, added_later, ledger_ops
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -66,6 +67,10 @@ class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
       use_locking, name: as in `Optimizer`.
       elastic: both numbers may change during the run: they follow the workers that come, and that leave in good order;
         see also `resize`. The graph then is not TensorFlow's.
+      compression: ``fp16``, ``int8`` or ``topk:0.01``: how dense gradients are sent, see `CompressedGradientOptimizer`.
+
+    Raises:
+      ValueError: there is no such compression, or ``opt`` is a `CompressedGradientOptimizer`.
     """
 
     def __init__(
@@ -78,8 +83,12 @@ class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
         use_locking: bool = False,
         name: str = "sync_replicas",
         elastic: bool = False,
+        compression: str | None = None,
     ) -> None:
         super().__init__(opt, use_locking, name)
+        if isinstance(opt, CompressedGradientOptimizer):  # it would get means that are on the parameter servers already
+            raise ValueError("Give SyncReplicasOptimizer the argument compression, not a CompressedGradientOptimizer.")
+        self._feedback = ErrorFeedback(compression, name)
         self._replicas_to_aggregate = replicas_to_aggregate
         self._total_num_replicas = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
         self._variable_averages = variable_averages
@@ -117,7 +126,7 @@ class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
         Raises:
           ValueError: when gradients or the global step are missing, or a gradient has another type.
         """
-        pairs = list(grads_and_vars)
+        pairs = self._feedback.arrived(grads_and_vars)
         if not pairs:
             raise ValueError("Must supply at least one variable")
         if global_step is None:

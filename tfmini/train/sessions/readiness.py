@@ -17,7 +17,8 @@ from tfmini import dtypes, errors, library_log, protos
 from tfmini.devices import DeviceSpec, intersects, parse
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
-from tfmini.graph.names import GraphKeys
+from tfmini.graph.names import MODEL_RECORD, GraphKeys
+from tfmini.graph.op_types import ops_with
 from tfmini.graph.scoping import device
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.variables.assignment import assign
@@ -33,6 +34,7 @@ _log = logging.getLogger("tensorflow")
 _runtime_log = logging.getLogger("tfmini.runtime")
 _PREFIX = "Variables not initialized: "
 _NAMES_SHOWN = 10
+_COLLECTIVES = ops_with("collective")
 
 
 def ready(op: object, sess: BaseSession, msg: str) -> tuple[bool, str | None]:
@@ -99,6 +101,11 @@ def advice(reason: str | None, graph: Graph, task: str) -> str:
     names = [name for name in reason[len(_PREFIX) :].split(", ") if _lies_on(name, graph, task)]
     if not names:
         return ""
+    if any(op.type in _COLLECTIVES for op in graph.get_operations()):
+        return (
+            f". The variable {names[0]} lies on this task, {task}, and the graph has collectives: each rank initialises"
+            " its own variables, so make the session of every rank with is_chief=True"
+        )
     return (
         f". The variable {names[0]} lies on this task, {task}, so the chief's graph probably has no such variable, and"
         " nobody initialises it: make it with collections=[tf.GraphKeys.LOCAL_VARIABLES], which each worker initialises"
@@ -369,7 +376,10 @@ class ReadinessWait:
             if self._chief is not None:
                 text += advice(reason, self._graph, own)
             elif parse(own).job in CHIEF_JOBS:  # nobody else is
-                text += f". This task, {own}, is the chief by convention: make its session with is_chief=True"
+                text += (
+                    f". This task, {own}, is the chief by convention: make its session with is_chief=True, or start the"
+                    " task that the script takes for the chief (tfmini launch --chief or --master)"
+                )
         else:
             text = f"waiting for an answer about the model's variables, which {whom} initialises"
         return f"{text}; no connection to {', '.join(away)}" if away else text
@@ -426,7 +436,7 @@ class ModelRecords:
         place.device_type = place.device_index = None
         with Graph().as_default() as self._graph, device(place.to_string()):
             self._text = placeholder(dtypes.string, [])
-            self._variable = Variable("", name=f"{first.name}/tfmini_model_record")
+            self._variable = Variable("", name=f"{first.name}{MODEL_RECORD}")
             self._assign = assign(self._variable, self._text)
 
     def read(self) -> ModelRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import Initializer
 from tfmini.ops.variables.store import PartitionInfo
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
+from tfmini.train.optimizers.compression import GradientCompression
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.store.compression import GradientCompression
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
@@ -234,6 +234,19 @@ class DeclaredArray:
 
 Pushed: TypeAlias = tuple[DeclaredArray, str]  # the form
 Pulled: TypeAlias = tuple[DeclaredArray, bool]  # whether rows
+
+
+class KeptTable(Protocol):
+    """What a store needs of a table that grows for its checkpoints; `tf.EmbeddingTable` is one."""
+
+    def saved(self) -> dict[str, Any]:
+        """Name in a checkpoint -> the table, or what its optimizer keeps beside the slots."""
+
+    def scalars(self) -> dict[str, Variable]:
+        """What its optimizer keeps beside the slots, by the names that a graph gives it."""
+
+    def restore(self, path: str) -> None:
+        """Reads a checkpoint."""
 
 
 def alone(optimizer: Optimizer) -> Optimizer:

@@ -97,11 +97,12 @@ class EmbeddingTable:
                 )  # fmt: skip
             self._parts = [_Part(part, store) for part in ([table] if len(store.tasks) == 1 else table)]
             self._table = {name: table}
-            self._saver = Saver({**self._table, **self._parts[0].scalars()}, max_to_keep=None)
+            self._saver = Saver({**self._table, **self.scalars()}, max_to_keep=None)
             kept = [v for part in self._parts if part.optimizer is not None for v in part.optimizer.variables()]
             store.session.run([part.first for part in self._parts])
             if kept:
                 store._initialize(kept, {})
+            store._tables[name], store._saver = self, None
         feeds = [part.ids for part in self._parts]
         self._finds = {
             insert: store.session.make_callable([part.found[insert] for part in self._parts], feeds)
@@ -156,11 +157,25 @@ class EmbeddingTable:
         found = self._store.session.run([part.content[:2] for part in self._parts])
         return np.concatenate([keys for keys, _ in found]), np.concatenate([rows for _, rows in found])
 
+    def scalars(self) -> dict[str, Variable]:
+        """What the optimizer keeps beside the slots, by the names that a graph gives it.
+
+        Each push changes it in all parts alike, so these are those of one part.
+        """
+        return self._parts[0].scalars()
+
+    def saved(self) -> dict[str, Any]:
+        """Name in a checkpoint of the store -> the table, or what its optimizer keeps beside the slots."""
+        return {**self._table, **{self._scalar_name(name): each for name, each in self.scalars().items()}}
+
+    def _scalar_name(self, name: str) -> str:
+        return f"{self.name}/push/{name}"
+
     def save(self, path: str) -> str:
         """Writes a checkpoint of the table, with the slots, which a `tf.train.Saver` can restore; returns its path.
 
-        What the optimizer keeps beside them, such as Adam's ``beta1_power``, has the name that graphs give it. Each
-        push changes it in all parts alike, so that of one part is enough.
+        `ParameterStore.save` writes the tables of a store, too. What the optimizer keeps beside the slots, such as
+        Adam's ``beta1_power``, has the name that graphs give it.
         """
         return str(self._saver.save(self._store.session, path, write_meta_graph=False))
 
@@ -168,13 +183,18 @@ class EmbeddingTable:
         """Reads a checkpoint with a table of this name, in any number of parts.
 
         What the checkpoint lacks of the optimizer stays as it is.
+
+        Raises:
+          NotFoundError: there is none, or it lacks the table.
         """
         with self._store._building():
             Saver(self._table, max_to_keep=None).restore(self._store.session, path)
             stored = load_checkpoint(path).get_variable_to_shape_map()
             for part in self._parts:
-                if found := {name: variable for name, variable in part.scalars().items() if name in stored}:
-                    Saver(found, max_to_keep=None).restore(self._store.session, path)
+                for name, variable in part.scalars().items():
+                    own = self._scalar_name(name)  # before those of other tables and arrays
+                    if found := own if own in stored else name if name in stored else "":
+                        Saver({found: variable}, max_to_keep=None).restore(self._store.session, path)
 
     def __repr__(self) -> str:
         return f"table '{self.name}' ({self._dtype.name}, rows of {self.dim})"

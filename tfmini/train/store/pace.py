@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from tfmini.ops.queues.rounds import (
     rounds_take_back,
 )
 from tfmini.runtime.client.session import Session
+from tfmini.train.sessions import readiness
 from tfmini.train.store.arrays import ROWS, ArrayPart, Pushed
 
 
@@ -181,6 +183,54 @@ class Rounds:
                 return values  # type: ignore[no-any-return]
             # This step has applied the round before, which was left. Its gradients were in no round.
             self._mine = self._mine._replace(round=ended + 1, earlier=VOID)
+
+
+class Leaving:
+    """A worker whose process is told to end while the ``with`` block of its store runs (`readiness`).
+
+    It finishes its call, or the shard that a loop has in hand, and then leaves the block. So nobody waits for it, and
+    no other worker repeats what it has done.
+    """
+
+    def __init__(self) -> None:
+        self._may_leave = False
+        self._in_hand = 0
+
+    def begin(self) -> None:
+        """The block begins."""
+        self._may_leave = readiness.begin()
+
+    def check(self) -> None:
+        """Leaves the block.
+
+        Raises:
+          SystemExit, KeyboardInterrupt: the process was told to end, and no loop has a shard in hand.
+        """
+        if self._may_leave and not self._in_hand and readiness.is_wanted():
+            raise readiness.left()
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """A loop has a shard in hand."""
+        self._in_hand += 1
+        try:
+            yield
+        finally:
+            self._in_hand -= 1
+
+    @contextmanager
+    def ending(self, well: bool) -> Iterator[None]:
+        """The block ends, without an error or with one, and closes its store meanwhile."""
+        if self._may_leave:
+            readiness.last_step_is_over()
+        try:
+            yield
+        finally:
+            may_leave, self._may_leave = self._may_leave, False
+            if may_leave:
+                readiness.end()
+        if well and may_leave and readiness.is_wanted():
+            raise readiness.left()
 
 
 def _taken(part: ArrayPart, form: str, values: Any) -> Any:

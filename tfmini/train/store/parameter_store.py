@@ -51,6 +51,7 @@ from tfmini.runtime.process import address_of_target, server_at
 from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.optimizers.compression import compression_of
 from tfmini.train.optimizers.optimizer import Optimizer
 from tfmini.train.store.arrays import (
     COMPRESSED,
@@ -61,6 +62,7 @@ from tfmini.train.store.arrays import (
     DeclaredArray,
     Gradient,
     Init,
+    KeptTable,
     Names,
     Pulled,
     Pushed,
@@ -71,8 +73,7 @@ from tfmini.train.store.arrays import (
     optimizer_text,
     set_initial,
 )
-from tfmini.train.store.compression import compression_of
-from tfmini.train.store.pace import Clocks, Meeting, Rounds
+from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds
 from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
@@ -142,6 +143,8 @@ class ParameterStore:
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
         self._shards: dict[str, Shards] = {}
+        self._tables: dict[str, KeptTable] = {}  # that grow
+        self._leaving = Leaving()
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
         config = protos.ConfigProto(device_filters=["/job:ps"])
@@ -417,6 +420,7 @@ class ParameterStore:
 
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
+        self._leaving.check()
         wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
         with self._in_turn if gradients else nullcontext():
             return self._step(gradients, names, wanted)
@@ -543,6 +547,7 @@ class ParameterStore:
           ValueError: this store does not know the workers, or they have no ps in common.
         """
         self._needs_workers()
+        self._leaving.check()
         assert self._meeting is not None
         self._meeting.wait(self.session)
 
@@ -561,14 +566,14 @@ class ParameterStore:
             if name in self._shards or name in self._added:
                 raise ValueError(f"This store has something else by the name of '{name}'.")
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
-                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings))
+                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
             self._saver = None
             return self._shards[name]
 
     # ---- checkpoints ----------------------------------------------------------------------------
 
     def save(self, path: str, step: int | None = None) -> str:
-        """Writes a checkpoint of all arrays and of what their optimizers keep, and returns its path.
+        """Writes a checkpoint of all arrays and tables and of what their optimizers keep, and returns its path.
 
         A `tf.train.Saver` of a graph with the same names can restore it. Where each part has its own scalar of
         something, such as Adam's ``beta1_power``, the checkpoint also has that of the first part under the array's
@@ -588,7 +593,7 @@ class ParameterStore:
         this store lack is dropped.
 
         Raises:
-          NotFoundError: there is none, or it lacks an array.
+          NotFoundError: there is none, or it lacks an array or a table.
         """
         stored = load_checkpoint(path).get_variable_to_shape_map()
         with self._in_turn, self._building():
@@ -596,6 +601,8 @@ class ParameterStore:
                 raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
             for names in filter(None, self._restored(stored)):
                 Saver(names, max_to_keep=None).restore(self.session, path)
+            for table in self._tables.values():
+                table.restore(path)
             self._drop_lacks(self._arrays)
 
     def _saved(self) -> dict[str, Any]:
@@ -609,19 +616,24 @@ class ParameterStore:
                         found[variable.op.name] = variable
                     else:
                         found.setdefault(info.full_name, []).append(variable)
+        for table in self._tables.values():
+            found.update(table.saved())
         return found
 
     def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
         named = {_scalar_name(array, name): variable for array, name, variable in firsts}
-        for _, name, variable in firsts:
+        of_tables = [each for table in self._tables.values() for each in table.scalars().items()]
+        for name, variable in [*(each[1:] for each in firsts), *of_tables]:
             named.setdefault(name, variable)
         return {name: Copy(identity(variable), name) for name, variable in named.items()}
 
     def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The variables that a checkpoint with these names has values for, under each name at most one."""
-        yield {name: variable for name, variable in self._saved().items() if name in stored}
+        names_of_tables = {name for table in self._tables.values() for name in table.saved()}  # they restore themselves
+        saved = {name: v for name, v in self._saved().items() if name not in names_of_tables}
+        yield {name: variable for name, variable in saved.items() if name in stored}
         for array in self._arrays.values():
             for part in array.parts:
                 lacking = [(name, v) for name, v in part.scalars() if v.op.name not in stored]
@@ -646,12 +658,14 @@ class ParameterStore:
             self.session.close()
 
     def __enter__(self) -> Self:
+        self._leaving.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with nullcontext() if error is None else suppress(errors.OpError):  # which would hide the error of the block
+        hidden = nullcontext() if error is None else suppress(errors.OpError)  # or they would hide the block's error
+        with self._leaving.ending(error is None), hidden:
             self.close()
 
     def __repr__(self) -> str:

@@ -41,6 +41,7 @@ from tfmini.ops.variables.functions import register_resource
 from tfmini.runtime.client.session import Session
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.queue_runners import QueueRunner, add_queue_runner
+from tfmini.train.store.pace import Leaving
 
 
 @export("tf.WorkQueue", "tensorflow.python.ops.work_queue.WorkQueue")
@@ -255,10 +256,11 @@ class Shards:
             store.push({"w": gradient(store.pull("w"), x[rows], y[rows])})
 
     The loop acknowledges a shard when its body has run. One that it leaves by an exception or a ``break`` is for others
-    when the store is closed, or when the lease is over.
+    when the store is closed, or when the lease is over. A process that is told to end (SIGTERM) first lets the body run
+    to its end, for some seconds at most, if the loop is in the ``with`` block of its store.
     """
 
-    def __init__(self, session: Session, queue: WorkQueue) -> None:
+    def __init__(self, session: Session, queue: WorkQueue, leaving: Leaving) -> None:
         work, ticket = queue.lease()
         given, works = placeholder(dtypes.int64, [3], "ticket"), placeholder(dtypes.string, [None], "works")
         self._take = session.make_callable([work, ticket])
@@ -266,10 +268,15 @@ class Shards:
         self._renew = session.make_callable(queue.renew(given), [given])
         self._add = session.make_callable(queue.add(works), [works])
         self._size = session.make_callable(queue.size())
-        self.queue = queue
+        self.queue, self._leaving = queue, leaving
 
     def take(self) -> LeasedShard | None:
-        """The next shard, on lease; None when all are acknowledged. Waits while those that are left are on lease."""
+        """The next shard, on lease; None when all are acknowledged. Waits while those that are left are on lease.
+
+        Raises:
+          SystemExit: this process was told to end.
+        """
+        self._leaving.check()
         try:
             work, ticket = self._take()
         except errors.OutOfRangeError:
@@ -300,5 +307,6 @@ class Shards:
 
     def __iter__(self) -> Iterator[Any]:
         while (shard := self.take()) is not None:
-            yield shard.work
+            with self._leaving.finishing():
+                yield shard.work
             self.acknowledge(shard)

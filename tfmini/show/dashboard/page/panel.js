@@ -62,7 +62,7 @@ function listsOf(task) {
   add("Accumulators", task.accumulators, ["name", "gradients", "dropped"], (a) => [a.name, a.count + " of " + (a.required || "?"), String(a.dropped)]);
   add("Staleness", task.staleness, ["worker", "updates", "mean", "maximum"], (s) => [shortTask(s.worker), String(s.updates), s.mean.toFixed(2), String(s.maximum)]);
   add("Links", task.links, ["to", "sent", "received", "state"], (l) => [shortTask(l.peer), scaled(l.sent_bytes_s, "B/s"), scaled(l.received_bytes_s, "B/s"), l.state + (l.transport ? ", " + l.transport : "") + (l.why ? ": " + l.why : "")]);
-  add("Variables", task.variables, ["name", "bytes", "shape"], (v) => [v.name, scaled(v.bytes, "B"), v.dtype + "[" + v.shape.join(",") + "]"]);
+  add("Variables", task.variables, ["name", "bytes", "shape"], (v) => [v.name, v.bytes || v.shape.length ? scaled(v.bytes, "B") : "not initialized", v.dtype + (v.bytes || v.shape.length ? "[" + v.shape.join(",") + "]" : "")]);
   add("Sessions", task.sessions, ["owner", "age", "steps"], (s) => [shortTask(s.owner), duration(s.age_s), s.steps + " (" + s.in_flight + " in flight)"]);
   add("Collectives", task.collectives, ["group", "runs", "sent"], (c) => [c.group + " of " + c.size, String(c.runs), scaled(c.bytes, "B")]);
   add("Scalars", task.scalars, ["tag", "value", "step"], (s) => [s.tag, String(s.value), String(s.step)]);

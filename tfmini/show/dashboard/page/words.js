@@ -9,7 +9,8 @@ function scaled(value, unit) {
   let i = 0;
   while (Math.abs(value) >= 999.5 && i < prefixes.length - 1) { value /= 1000; i += 1; }
   const digits = Math.abs(value) >= 99.5 || Number.isInteger(value) ? 0 : Math.abs(value) >= 9.95 ? 1 : 2;
-  return value.toFixed(digits) + (unit || prefixes[i] ? " " : "") + prefixes[i] + unit;
+  const text = value && Math.abs(value) < 0.0995 ? String(+value.toPrecision(2)) : value.toFixed(digits);  // an axis has 0.005 and 0.01
+  return text + (unit || prefixes[i] ? " " : "") + prefixes[i] + unit;
 }
 // Values of a chart: of scalars without a unit small ones need their digits.
 const valueText = (value, unit) => (value === null || value === undefined ? "–" : unit === "" && Math.abs(value) < 1 ? String(+value.toPrecision(3)) : scaled(value, unit));

@@ -129,7 +129,8 @@ const tellNode = (node) => (node.op ? tellOp(node.op) : showBox(node));
 
 let now = -1;
 const rows = DATA.messages.map((m, i) => {
-  const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (m.bytes !== 0 && m.transfers.length ? " (" + size(m.bytes) + ")" : ""), () => step(i));
+  const told = [m.bytes !== 0 && m.transfers.length ? size(m.bytes) : "", m.count > 1 ? "in " + m.count + " messages" : ""].filter(Boolean).join(" ");
+  const row = line((i + 1) + ". " + m.from + " → " + m.to + ": " + m.text + (told && " (" + told + ")"), () => step(i));
   row.tabIndex = i ? -1 : 0;  // one stop of the tab key; arrow keys go through them
   $("messages").append(row);
   return row;

@@ -1,7 +1,7 @@
 "use strict";
 // What pages with pictures share: the picture in its place, boxes and rows as buttons for the keyboard, PNG files.
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-const darkScreen = window.matchMedia("(prefers-color-scheme: dark)");
+const darkScreen = window.matchMedia("screen and (prefers-color-scheme: dark)");
 
 // Shows SVG text. What is alike stays the same element, so that the focus and the mouse stay where they are.
 function showPicture(place, text) {

@@ -9,7 +9,8 @@ function drawTasks() {
   showPicture(place, isUnfolded ? DATA.unfolded : DATA.picture);
   const svg = place.firstElementChild, box = svg.viewBox.baseVal;
   const fits = Math.min((place.clientWidth - 12) / box.width, (place.clientHeight - 12) / box.height, 1.4);
-  const scale = zoom || Math.max(fits, Math.min(LEAST_ZOOM, (place.clientWidth - 12) / box.width || 1), box.width > 2200 ? 0.45 : LEAST_ZOOM);
+  const wide = (place.clientWidth - 12) / box.width;  // rather a little smaller than cut
+  const scale = zoom || Math.max(fits, wide > 0.45 ? Math.min(LEAST_ZOOM, wide) : box.width > 2200 ? 0.45 : LEAST_ZOOM);
   svg.setAttribute("width", box.width * scale);
   svg.setAttribute("height", box.height * scale);
 }

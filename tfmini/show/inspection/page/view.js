@@ -69,9 +69,11 @@ const isClosedTask = (node) => isTask(shownFor(node)) && !shownFor(node).open;
 // Labels, widths that say the bytes, and the colours of the senders.
 function dress(wires) {
   const total = (edge) => edge.data.transfers.reduce((sum, i) => sum + (DATA.transfers[i].bytes || 0), 0);
-  const most = Math.max(1, ...wires.map(total));
+  // As in the picture of tasks: beside unknown sizes a few bytes are not drawn as if they were the most.
+  const isUnknown = (edge) => edge.data.transfers.some((i) => DATA.transfers[i].bytes === null);
+  const most = Math.max(wires.some(isUnknown) ? 1 << 14 : 1, ...wires.map(total));
   for (const edge of wires) {
-    edge.data.width = 1 + (4 * total(edge)) / most;
+    edge.data.width = 1 + 4 * Math.max(total(edge) / most, isUnknown(edge) ? 0.3 : 0);
     edge.data.colour = "t" + DATA.colours[DATA.devices.indexOf(DATA.transfers[edge.data.transfers[0]].src)];
     edge.data.label = wireLabel(edge);
   }

@@ -1,7 +1,8 @@
 """Compressed gradients: how a worker sends dense ones in fewer bytes, and what a parameter server makes of them.
 
 The worker keeps what a compressed gradient lacks, and adds it to the next one (error feedback; Karimireddy et al.,
-*Error feedback fixes SignSGD*, 2019). So nothing is lost, only late.
+*Error feedback fixes SignSGD*, 2019). So nothing is lost, only late. A `tf.ParameterStore` compresses arrays of numpy,
+graphs compress tensors; what is sent is the same.
 """
 
 from __future__ import annotations
@@ -14,9 +15,17 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.core_types import Array
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array.gather import scatter_nd
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.gather import gather, scatter_nd
 from tfmini.ops.array.identity import cast, placeholder
 from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.math.comparison import where_v2
+from tfmini.ops.math.reductions import reduce_max, reduce_sum
+from tfmini.ops.math.search import top_k
+from tfmini.ops.math.segments import unsorted_segment_sum
+from tfmini.ops.math.sums import clip_by_value
+from tfmini.ops.math.unary import abs as absolute
+from tfmini.ops.math.unary import is_finite, rint
 
 _LARGEST_HALF, _LARGEST_BYTE = 65504.0, 127
 
@@ -26,7 +35,10 @@ class GradientCompression:
 
     Attributes:
       text: as the user gave it.
+      adds_up: whether the sum of what workers send is what is sent of their sum.
     """
+
+    adds_up = True
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -39,30 +51,70 @@ class GradientCompression:
         """The gradient, from what is fed."""
         return cast(sent[0], dtype)
 
+    def total(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
+        """The sum of the gradients of several workers, which are the first dimension of each of ``sent``."""
+        total: Tensor = reduce_sum(cast(sent[0], dtype), 0)
+        return total
+
     def compress(self, gradient: Array) -> tuple[list[Array], Array]:
         """What to feed for a gradient, and the gradient that the parameter server makes of it."""
-        sent = np.clip(gradient, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
+        sent = np.clip(_widened(gradient), -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
         return [sent], sent.astype(gradient.dtype)
+
+    def compressed(self, gradient: Tensor) -> list[Tensor]:
+        """What to send of a gradient of known shape that is not empty, as `compress` does."""
+        wide = cast(gradient, _wide(gradient.dtype))
+        return [cast(clip_by_value(wide, -_LARGEST_HALF, _LARGEST_HALF), dtypes.float16)]
+
+
+def _wide(dtype: dtypes.DType) -> dtypes.DType:
+    """In what limits and scales are: 16 bits round the largest half up, and small scales to nothing."""
+    return dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
+
+
+def _widened(gradient: Array) -> Array:
+    return gradient.astype(_wide(dtypes.as_dtype(gradient.dtype)).as_numpy_dtype, copy=False)
 
 
 class _Bytes(GradientCompression):
     """Sends 8 bits of each number, and their scale (``int8``)."""
 
+    adds_up = False
+
     def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
-        return [placeholder(dtypes.int8, shape, "compressed"), placeholder(dtype, [], "scale")]
+        return [placeholder(dtypes.int8, shape, "compressed"), placeholder(_wide(dtype), [], "scale")]
 
     def restored(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
-        numbers: Tensor = cast(sent[0], dtype) * sent[1]
-        return numbers
+        numbers, scale = sent
+        return cast(cast(numbers, _wide(dtype)) * scale, dtype)
+
+    def total(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
+        numbers, scales = sent
+        scales = reshape(scales, [-1] + [1] * len(shape))
+        return cast(reduce_sum(cast(numbers, _wide(dtype)) * scales, 0), dtype)
 
     def compress(self, gradient: Array) -> tuple[list[Array], Array]:
-        scale = np.asarray(np.abs(gradient).max(initial=0) / _LARGEST_BYTE, gradient.dtype)
-        sent = np.rint(gradient / scale).astype(np.int8) if scale else np.zeros(gradient.shape, np.int8)
-        return [sent, scale], sent.astype(gradient.dtype) * scale
+        wide = _widened(gradient)
+        scale = np.asarray(np.abs(wide).max(initial=0) / _LARGEST_BYTE, wide.dtype)
+        with np.errstate(invalid="ignore"):  # of numbers that are not finite
+            # A scale that is subnormal may be too small.
+            numbers = np.rint(wide / scale).clip(-_LARGEST_BYTE, _LARGEST_BYTE) if scale else np.zeros_like(wide)
+            sent = numbers.astype(np.int8)
+        return [sent, scale], (sent.astype(wide.dtype) * scale).astype(gradient.dtype, copy=False)
+
+    def compressed(self, gradient: Tensor) -> list[Tensor]:
+        wide = cast(gradient, _wide(gradient.dtype))
+        scale: Tensor = reduce_max(absolute(wide)) / _LARGEST_BYTE
+        numbers = clip_by_value(
+            rint(wide / where_v2(scale > 0, scale, ones_like(scale))), -_LARGEST_BYTE, _LARGEST_BYTE
+        )
+        return [cast(where_v2(is_finite(numbers), numbers, zeros_like(numbers)), dtypes.int8), scale]
 
 
 class _Largest(GradientCompression):
     """Sends the numbers that are largest without their sign, and where they are (``topk:FRACTION``)."""
+
+    adds_up = False
 
     def __init__(self, text: str, fraction: float) -> None:
         super().__init__(text)
@@ -80,6 +132,10 @@ class _Largest(GradientCompression):
         places, numbers = sent
         return reshape(scatter_nd(expand_dims(places, 1), numbers, [math.prod(shape)]), shape)
 
+    def total(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
+        places, numbers = sent
+        return reshape(unsorted_segment_sum(numbers, places, math.prod(shape)), shape)
+
     def compress(self, gradient: Array) -> tuple[list[Array], Array]:
         flat = gradient.reshape(-1)
         count = self._count(flat.size)
@@ -87,6 +143,12 @@ class _Largest(GradientCompression):
         restored = np.zeros_like(flat)
         restored[places] = flat[places]
         return [places.astype(np.int32), flat[places]], restored.reshape(gradient.shape)
+
+    def compressed(self, gradient: Tensor) -> list[Tensor]:
+        flat = reshape(gradient, [-1])
+        count = self._count(gradient.shape.num_elements() or 0)
+        places = top_k(absolute(flat), count, sorted=False).indices
+        return [places, gather(flat, places)]
 
 
 def compression_of(text: str | None) -> GradientCompression | None:

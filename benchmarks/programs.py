@@ -1,0 +1,204 @@
+"""Whole public programs of the time: what a step takes on tfmini and on TensorFlow.
+
+    python benchmarks/programs.py SOURCES --tensorflow1 PYTHON [--tensorflow2 PYTHON --shim SHIM] [PROGRAM …]
+
+SOURCES has a checkout of each repository as OWNER+NAME; nothing of them is part of this one. The Python of TensorFlow
+1.15.5 needs what the programs import (scipy, networkx, scikit-learn); SHIM is a folder whose package ``tensorflow`` is
+`tensorflow.compat.v1` (`../shared/corpus/shim`). The scripts run as they are, for so many steps: ``Session.run`` is
+wrapped to take the time of each call, and a step is the median of the second half of the calls of the kind that takes
+most of the time. Each target runs in a process of its own, in turn, with its default number of threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+
+# This file also runs on Python 3.7, for TensorFlow 1.15.
+TARGETS = ("tfmini", "tensorflow1", "tensorflow2")
+
+
+class Program:
+    """A script of a repository, or a graph that is built from its modules.
+
+    Args:
+      repository: OWNER+NAME.
+      script: a path in the repository, or a function ``script(tf)`` that trains.
+      folder: the working directory, in the repository.
+      arguments: of the script.
+      steps: after how many calls of the longest kind the program ends.
+    """
+
+    def __init__(self, repository, script, folder="", arguments=(), steps=60):
+        self.repository, self.script, self.folder = repository, script, folder
+        self.arguments, self.steps = arguments, steps
+
+
+# ---- in the process of a program ----------------------------------------------------------------------------------
+
+
+def bert(tf):
+    """Fine-tunes a tiny BERT (two layers of 128, 32 sequences of 64 ids) with its own optimizer."""
+    import modeling
+    import numpy as np
+    import optimization
+
+    ids = np.random.RandomState(0).randint(0, 1000, [32, 64])
+    config = modeling.BertConfig(
+        vocab_size=1000, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512
+    )
+    fed = tf.placeholder(tf.int32, [32, 64])
+    pooled = modeling.BertModel(config, is_training=True, input_ids=fed).get_pooled_output()
+    logits = tf.layers.dense(pooled, 2)
+    loss = tf.losses.sparse_softmax_cross_entropy(np.arange(32) % 2, logits)
+    train = optimization.create_optimizer(loss, 1e-4, 1000, 10, use_tpu=False)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        while True:
+            session.run([train, loss], {fed: ids})
+
+
+def dcgan(tf):
+    """Trains the generator and the discriminator of DCGAN's layers on pictures of 28 by 28, 64 at a time."""
+    import numpy as np
+
+    sys.modules["cv2"] = types.ModuleType("cv2")  # what shows and saves pictures is not used
+    import ops
+
+    images = tf.placeholder(tf.float32, [64, 28, 28, 1])
+    noise = tf.placeholder(tf.float32, [64, 100])
+
+    def generator():
+        with tf.variable_scope("generator"):
+            hidden = tf.nn.relu(ops.batch_norm(name="g0")(ops.linear(noise, 7 * 7 * 64, "h0")))
+            hidden = ops.deconv2d(tf.reshape(hidden, [64, 7, 7, 64]), [64, 14, 14, 32], name="h1")
+            hidden = tf.nn.relu(ops.batch_norm(name="g1")(hidden))
+            return tf.nn.sigmoid(ops.deconv2d(hidden, [64, 28, 28, 1], name="h2"))
+
+    def discriminator(pictures, reuse):
+        with tf.variable_scope("discriminator", reuse=reuse):
+            hidden = ops.lrelu(ops.conv2d(pictures, 32, name="h0"))
+            hidden = ops.lrelu(ops.batch_norm(name="d1")(ops.conv2d(hidden, 64, name="h1")))
+            return ops.linear(tf.reshape(hidden, [64, -1]), 1, "h2")
+
+    def loss(logits, label):
+        return tf.reduce_mean(
+            tf.nn.sigmoid_cross_entropy_with_logits(logits=logits, labels=label * tf.ones_like(logits))
+        )
+
+    real, fake = discriminator(images, False), discriminator(generator(), True)
+    trains = []
+    for scope, value in (("discriminator", loss(real, 1.0) + loss(fake, 0.0)), ("generator", loss(fake, 1.0))):
+        variables = tf.trainable_variables(scope)
+        trains.append(tf.train.AdamOptimizer(2e-4, beta1=0.5).minimize(value, var_list=variables))
+    random = np.random.RandomState(0)
+    feeds = {images: random.rand(64, 28, 28, 1), noise: random.rand(64, 100)}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        while True:
+            session.run(trains, feeds)
+
+
+PROGRAMS = {
+    "gcn": Program("tkipf+gcn", "gcn/train.py", "gcn", ["--early_stopping=1000"], 200),
+    "cnn-text": Program("dennybritz+cnn-text-classification-tf", "train.py"),
+    "char-rnn": Program("sherjilozair+char-rnn-tensorflow", "train.py", steps=80),
+    "sparse-gat": Program("PetarV-+GAT", "execute_cora_sparse.py"),
+    "bert-tiny": Program("google-research+bert", bert, steps=40),
+    "dcgan": Program("carpedm20+DCGAN-tensorflow", dcgan, steps=60),
+}
+
+
+def run_here(program, source):
+    """Runs a program until it has made its steps, and prints the seconds of one."""
+    import tensorflow as tf
+
+    os.chdir(os.path.join(source, program.folder))
+    sys.path[:0] = [os.getcwd(), source]
+    times = collections.defaultdict(list)
+    run = tf.Session.run
+
+    def timed(session, fetches, *args, **kwargs):
+        begin = time.perf_counter()
+        found = run(session, fetches, *args, **kwargs)
+        kind = times[str(fetches)]
+        kind.append(time.perf_counter() - begin)
+        if len(kind) == program.steps and sum(kind[1:]) == max(sum(each[1:]) for each in times.values()):
+            sys.stdout.flush()
+            sys.__stdout__.write(f"\n{statistics.median(kind[program.steps // 2 :])!r}\n")
+            sys.__stdout__.flush()
+            os._exit(0)  # the rest of the program is not measured
+        return found
+
+    tf.Session.run = timed
+    if callable(program.script):
+        program.script(tf)
+    else:
+        sys.argv = [os.path.join(source, program.script), *program.arguments]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    raise SystemExit(f"the program has ended before its {program.steps} steps")
+
+
+# ---- the comparison -----------------------------------------------------------------------------------------------
+
+
+def step_of(name: str, sources: Path, command: list[str], env: dict[str, str]) -> float:
+    """The seconds of a program's step in a process of its own, in a copy of its checkout."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        subprocess.run(["cp", "-r", sources / PROGRAMS[name].repository, source], check=True)
+        done = subprocess.run(
+            [*command, __file__, "--here", name, str(source)], env=env, cwd=folder, capture_output=True, text=True,
+            timeout=900, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{name} with {command} failed:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
+    return float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("--tensorflow1", help="a Python with TensorFlow 1.15.5")
+    parser.add_argument("--tensorflow2", help="a Python with a current TensorFlow")
+    parser.add_argument("--shim", help="a folder whose package tensorflow is tensorflow.compat.v1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
+    args = parser.parse_intermixed_args()
+    unknown = set(args.programs) - set(PROGRAMS)
+    if unknown:
+        parser.error(f"unknown programs {sorted(unknown)}; there are {', '.join(PROGRAMS)}")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    env["CUDA_VISIBLE_DEVICES"] = ""
+    targets = {"tfmini": ([sys.executable, "-m", "tfmini", "run"], env)}
+    if args.tensorflow1:
+        targets["tensorflow1"] = ([args.tensorflow1], env)
+    if args.tensorflow2:
+        path = os.pathsep.join(filter(None, [args.shim, env.get("PYTHONPATH")]))
+        targets["tensorflow2"] = ([args.tensorflow2], {**env, "PYTHONPATH": path})
+    print(
+        f"| program | {' | '.join(f'{name} (ms)' for name in targets)} | ratios |\n|---|{'---:|' * (len(targets) + 1)}"
+    )
+    for name in args.programs or PROGRAMS:
+        found = collections.defaultdict(list)
+        for _ in range(args.rounds):
+            for target, (command, its) in targets.items():
+                found[target].append(1e3 * step_of(name, args.sources.resolve(), command, its))
+        middle = {target: statistics.median(each) for target, each in found.items()}
+        ratios = ", ".join(f"{middle['tfmini'] / middle[target]:.2f}" for target in list(targets)[1:])
+        print(f"| {name} | {' | '.join(f'{each:.2f}' for each in middle.values())} | {ratios} |", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--here"]:
+        run_here(PROGRAMS[sys.argv[2]], sys.argv[3])
+    main()

@@ -1,0 +1,328 @@
+"""Variables move between the tasks of clusters of real processes: nothing is lost, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tests.polling import poll
+from tfmini.rpc import messages as m
+from tfmini.rpc.peer import Peer
+from tfmini.runtime.client.moving import VariableMover
+from tfmini.testing import ProcessCluster
+
+pytestmark = pytest.mark.cluster
+PS = ["/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:ps/replica:0/task:2"]
+
+
+def _counters(is_resource: bool = False) -> tuple[tf.Variable, tf.Variable, tf.Operation]:
+    """A counter that moves, one that stays, and the op that adds one to both."""
+    with tf.device("/job:ps/task:0"):
+        moving = tf.get_variable("moving", [], tf.int64, tf.zeros_initializer(), use_resource=is_resource)
+    with tf.device("/job:ps/task:1"):
+        staying = tf.get_variable("staying", [], tf.int64, tf.zeros_initializer())
+    one = tf.constant(1, tf.int64)
+    return moving, staying, tf.group(tf.assign_add(moving, one).op, tf.assign_add(staying, one).op)
+
+
+@contextmanager
+def _workers(sessions: list[tf.Session], op: tf.Operation, steps: int) -> Iterator[list[BaseException]]:
+    """Runs the steps in one thread for each session; after the block all have ended."""
+    failures: list[BaseException] = []
+
+    def work(session: tf.Session) -> None:
+        try:
+            for _ in range(steps):
+                session.run(op)
+        except tf.errors.OpError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield failures
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("is_resource", [False, True])
+def test_no_update_is_lost_while_a_variable_moves_under_load(is_resource: bool) -> None:
+    steps = 1500
+    with ProcessCluster(ps=3, workers=3, local=("worker", 0)) as cluster:
+        moving, staying, add = _counters(is_resource)
+        targets = [cluster.server.target, cluster.target("worker", 1), cluster.target("worker", 2)]
+        sessions = [tf.Session(target) for target in targets]
+        sessions[0].run(tf.global_variables_initializer())
+        moves = 0
+        with _workers(sessions, add, steps) as failures:
+            for place in [1, 2, 0, 2, 1, 0, 1, 0, 2, 1]:
+                assert tf.move_variables(targets[1], {"moving": PS[place]}) == {"moving": PS[place]}
+                moves += 1
+        assert failures == [] and moves == 10
+        assert [session.run([moving, staying]) for session in sessions] == [[3 * steps, 3 * steps]] * 3
+        with tf.Session(targets[2]) as later:  # whoever comes later finds it as well
+            assert later.run(moving) == 3 * steps
+        for session in sessions:
+            session.close()
+
+
+def test_slots_move_with_their_variable_and_a_checkpoint_is_whole(tmp_path) -> None:
+    with ProcessCluster(ps=2, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            w = tf.get_variable("w", [8], initializer=tf.ones_initializer())
+        train = tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(w * w), colocate_gradients_with_ops=True)
+        saver = tf.train.Saver(sharded=True)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(tf.global_variables_initializer())
+            session.run(train)
+            before = session.run([w, *(v for v in tf.global_variables() if "Adam" in v.name)])
+            moved = tf.move_variables(cluster.target("worker", 0), {"w": "/job:ps/task:1"})
+            # The powers of the betas are colocated with the variable, too.
+            assert set(moved) == {"w", "w/Adam", "w/Adam_1", "beta1_power", "beta2_power"}
+            after = session.run([w, *(v for v in tf.global_variables() if "Adam" in v.name)])
+            for a, b in zip(before, after):
+                np.testing.assert_array_equal(a, b)
+            path = saver.save(session, str(tmp_path / "model"))
+            session.run(train)
+            trained = session.run(w)
+            saver.restore(session, path)
+            np.testing.assert_array_equal(session.run(w), after[0])
+            session.run(train)
+            np.testing.assert_array_equal(session.run(w), trained)
+        with tf.Session(cluster.target("worker", 0)) as later:
+            np.testing.assert_array_equal(later.run(w), trained)
+
+
+def test_a_graph_that_grows_after_a_move_puts_new_slots_beside_the_variable() -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            w = tf.get_variable("w", [4], initializer=tf.ones_initializer())
+        with tf.Session(cluster.server.target) as session:
+            session.run(w.initializer)
+            tf.move_variables(cluster.server.target, {"w": PS[1]})
+            session.run(w)
+            train = tf.train.MomentumOptimizer(0.5, 0.9).minimize(tf.reduce_sum(w))
+            session.run([v.initializer for v in tf.global_variables() if v is not w])
+            session.run(train)
+            np.testing.assert_array_equal(session.run(w), [0.5] * 4)
+
+
+def test_uninitialized_variables_and_strings_move_too() -> None:
+    with ProcessCluster(ps=2, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            empty = tf.get_variable("empty", [2])
+            names = tf.get_variable("names", initializer=tf.constant(["a", "bc"]))
+            word = tf.get_variable("word", initializer=tf.constant("d"))
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run([names.initializer, word.initializer, tf.report_uninitialized_variables()])
+            tf.move_variables(cluster.target("worker", 0), dict.fromkeys(["empty", "names", "word"], PS[1]))
+            assert session.run(tf.report_uninitialized_variables()).tolist() == [b"empty"]
+            assert session.run(names).tolist() == [b"a", b"bc"] and session.run(word) == b"d"
+            session.run(empty.initializer)
+            assert session.run(empty).shape == (2,)
+
+
+def test_what_cannot_move_is_refused_by_name() -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [2], initializer=tf.zeros_initializer())
+            with tf.colocate_with(v):
+                queue = tf.FIFOQueue(3, tf.float32, shared_name="line", name="line_op")
+        with tf.Session(cluster.server.target) as session:
+            session.run([v.initializer, queue.enqueue(1.0)])
+            with pytest.raises(tf.errors.FailedPreconditionError, match="cannot move: line_op"):
+                tf.move_variables(cluster.server.target, {"v": PS[1]})
+            with pytest.raises(tf.errors.NotFoundError, match="no_such"):
+                tf.move_variables(cluster.server.target, {"no_such": PS[1]})
+            with pytest.raises(tf.errors.InvalidArgumentError, match="task:7 is not in the cluster"):
+                tf.move_variables(cluster.server.target, {"v": "/job:ps/task:7"})
+            assert tf.move_variables(cluster.server.target, {"v": PS[0]}) == {}
+            assert session.run([v, queue.size()])[1] == 1
+
+
+def test_a_step_that_does_not_end_is_named_and_the_others_go_on() -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        moving, _, add = _counters()
+        with tf.device("/job:ps/task:0"):
+            queue = tf.FIFOQueue(1, tf.int64, shapes=[[]], shared_name="stuck")
+        stuck = tf.assign_add(moving, queue.dequeue(), name="stuck_step")
+        with tf.Session(cluster.server.target) as session:
+            session.run(tf.global_variables_initializer())
+            waiting = threading.Thread(target=lambda: session.run(stuck))
+            waiting.start()
+            size = queue.size()
+            poll(lambda: session.run(size) == 0 and _runs(cluster, "stuck_step"), "the step waits")
+            with pytest.raises(tf.errors.DeadlineExceededError, match="1 steps of .*computes stuck_step:0"):
+                tf.move_variables(cluster.server.target, {"moving": PS[1]}, timeout_s=0.1)
+            session.run(add)
+            session.run(queue.enqueue(tf.constant(10, tf.int64)))
+            waiting.join()
+            tf.move_variables(cluster.server.target, {"moving": PS[1]})
+            assert session.run(moving) == 11
+
+
+def _runs(cluster: ProcessCluster, name: str) -> bool:
+    steps = [step for session in cluster.server.master.sessions.values() for step in session.steps()]
+    return any(f"{name}:0" in step.plan.fetches for step in steps)
+
+
+# ---- who dies meanwhile --------------------------------------------------------------------------------------------
+
+
+def _killing(
+    monkeypatch: pytest.MonkeyPatch, cluster: ProcessCluster, kind: type[m.Message], victim: tuple[str, int]
+) -> None:
+    """Kills a task just before the process of the test sends the first message of a kind, or just before its answer."""
+    call = Peer.call
+
+    def killing(self: Peer, request: m.Message, *args, **kwargs):
+        if isinstance(request, kind):
+            monkeypatch.setattr(Peer, "call", call)
+            cluster.kill(*victim)
+        return call(self, request, *args, **kwargs)
+
+    monkeypatch.setattr(Peer, "call", killing)
+
+
+@pytest.mark.parametrize("kind", [m.HoldSteps, m.StoreVariables])
+def test_a_new_ps_that_dies_before_the_move_costs_nothing(monkeypatch: pytest.MonkeyPatch, kind) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add = tf.assign_add(v, 1)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            session.run(add)
+            _killing(monkeypatch, cluster, kind, ("ps", 1))
+            with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError)):
+                tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            assert session.run(add) == 2
+            cluster.start_task("ps", 1)
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
+            assert session.run(add) == 3
+
+
+def test_a_new_ps_that_dies_at_the_moment_of_the_move_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add = tf.assign_add(v, 1)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            session.run(add)
+            _killing(monkeypatch, cluster, m.SettleVariables, ("ps", 1))
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
+            cluster.start_task("ps", 1)
+            cluster.wait_ready("ps", 1)
+            with pytest.raises((tf.errors.AbortedError, tf.errors.UnavailableError)):
+                session.run(add)
+        with tf.Session(cluster.target("worker", 0)) as fresh:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value v"):
+                fresh.run(add)
+            fresh.run(v.initializer)
+            assert fresh.run(add) == 1
+
+
+def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
+    with ProcessCluster(ps=2, workers=2) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add = tf.assign_add(v, 1)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
+            assert session.run(add) == 1
+            cluster.kill("ps", 0)
+            assert session.run(add) == 2  # it needs the new one alone
+            cluster.start_task("ps", 0)
+            cluster.wait_ready("ps", 0)
+
+            def ended() -> bool:
+                try:
+                    session.run(add)
+                except (tf.errors.AbortedError, tf.errors.CancelledError) as error:
+                    return "was restarted, and has forgotten it" in error.message
+                return False
+
+            poll(ended, "the end of the session")
+        fresh = tf.Session(cluster.target("worker", 1))  # as after the loss of any ps
+        with fresh, pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value v"):
+            fresh.run(add)
+
+
+def test_a_copy_that_a_restart_has_cut_off_replaces_nothing() -> None:
+    with ProcessCluster(ps=3, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add, target = tf.assign_add(v, 1), cluster.target("worker", 0)
+        with tf.Session(target) as session:
+            session.run(v.initializer)
+            session.run(add)
+            tf.move_variables(target, {"v": PS[1]})
+            session.run(add)
+        cluster.kill("ps", 0)  # with the only trace of where v is
+        cluster.start_task("ps", 0)
+        with tf.Session(target) as fresh:
+            fresh.run(v.initializer)
+            # Two tasks have a variable of that name, and both would have to give it away.
+            assert tf.move_variables(target, {"v": PS[2]}) == {"v": PS[2]}
+            assert fresh.run(add) == 1
+            assert cluster_variables(target) == {"v": [PS[2]]}
+
+
+def cluster_variables(target: str) -> dict[str, list[str]]:
+    """Name of each variable -> the tasks that have one."""
+    found: dict[str, list[str]] = {}
+    mover = VariableMover.at(target)
+    for task, holding in mover.holdings(task for task in mover.tasks() if "ps" in task).items():
+        for _, name in holding.sizes:
+            found.setdefault(name, []).append(task)
+    return found
+
+
+def test_a_worker_that_dies_while_its_steps_are_held_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=2, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        add = tf.assign_add(v, 1)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            lost = tf.Session(cluster.target("worker", 1))
+            lost.run(add)
+            _killing(monkeypatch, cluster, m.StoreVariables, ("worker", 1))
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
+            assert session.run(add) == 2
+            lost.close()
+
+
+def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 1)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        with tf.device("/job:ps/task:1"):
+            w = tf.get_variable("w", [], tf.int64, tf.zeros_initializer())
+        both = tf.group(tf.assign_add(v, 1), tf.assign_add(w, 1))
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(tf.global_variables_initializer())
+            session.run(both)
+            stage, staged_names = cluster.server.worker.resources.staged, list[str]()
+
+            def staged(move: int, container: str, name: str, *rest: object) -> object:
+                staged_names.append(name)
+                cluster.kill("ps", 0)
+                return stage(move, container, name, *rest)
+
+            monkeypatch.setattr(cluster.server.worker.resources, "staged", staged)
+            with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
+                tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            with pytest.raises(tf.errors.UnavailableError):
+                session.run(both)
+            assert staged_names == ["v"]
+            assert session.run(w) in (1, 2)  # the step that failed may have made its part here

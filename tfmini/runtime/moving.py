@@ -1,0 +1,467 @@
+"""Variables that move from one task to another while a job runs: the task that has them drives the move.
+
+1. The masters of its sessions hold the steps that use the variables (`runtime.master.holding`), and say which others
+   are colocated with them. Graphs that are to be registered here wait.
+2. The values are copied to the new tasks, where no step finds them yet (`ResourceManager.staged`).
+3. **The move happens in one moment, here**: if no variable has been changed since it was copied, all of them become
+   tombstones (`ops.variables.state.move_away`). Otherwise nothing has happened.
+4. The new tasks let steps use them. If this task cannot tell them, the masters do when they learn of the move.
+5. The masters go on. A graph that still names a tombstone is refused, and its session follows the variables
+   (`runtime.master.following`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tfmini import errors
+from tfmini.devices import parse
+from tfmini.locks import Guarded
+from tfmini.ops.variables.state import VariableState, move_away
+from tfmini.rpc import messages as m
+from tfmini.rpc.calls import Outcome
+from tfmini.rpc.fan_out import FanOut, fan_out, first_error
+from tfmini.runtime.master.following import VariableGroup, closed_under
+from tfmini.runtime.master.master import Master
+from tfmini.runtime.resources import ResourceManager, SessionOwners
+from tfmini.runtime.worker.moved import NewPlace, VariableKey
+from tfmini.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tfmini.rpc.calls import Responder
+    from tfmini.rpc.peer import Peer
+
+_LEASE_S = 30.0  # for so long steps wait at most when this task dies in the middle
+_COPY_S = 20.0  # how long the new tasks may take; less than the lease
+_REACH_S = 10.0
+_REHEARSAL_S = 120.0
+_MESSAGE_BYTES = 32 << 20
+_AT_ONCE = 2  # messages on their way to a task
+_GRACE_S = 2.0  # a master says better than this task which steps it waits for
+
+Ask = Callable[[Callable[[Outcome[list[VariableGroup]]], None]], Any]
+
+
+def moving_handlers(worker: Worker, master: Master, owners: SessionOwners) -> dict[type[Any], Callable[..., Any]]:
+    """Message kind -> handler, for `Endpoint.serve`."""
+    service = MovingService(worker, master, owners)
+    return {
+        m.MoveVariables: service.move_variables,
+        m.ListVariables: service.list_variables,
+        m.HoldSteps: service.hold_steps,
+        m.ReleaseSteps: service.release_steps,
+        m.StoreVariables: service.store_variables,
+        m.SettleVariables: service.settle_variables,
+    }
+
+
+class MovingService:
+    """The answers of a task to the messages of moves."""
+
+    def __init__(self, worker: Worker, master: Master, owners: SessionOwners) -> None:
+        self.worker, self.master, self._owners = worker, master, owners
+
+    # ---- the task that has the variables ------------------------------------------------------
+
+    def move_variables(self, peer: Peer, request: m.MoveVariables, respond: Responder) -> None:
+        """Begins a move."""
+        wanted = {(str(container), str(name)): str(task) for container, name, task in request.variables}
+        for task, address in request.tasks:
+            if task not in self.master.addresses():
+                self.master.set_address(str(task), str(address))
+        try:
+            VariableMove(self, wanted, request.rest, request.patience_ms / 1000, respond).begin()
+        except errors.OpError as error:
+            respond(error)
+
+    def list_variables(self, peer: Peer, request: m.ListVariables, respond: Responder) -> None:
+        """Says what is here, and what must stay together."""
+        departures = self.worker.departures
+
+        def told(outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
+            groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
+            held = [[*key, state.extent()[1]] for key, state in departures.variables().items()]
+            others = tuple(departures.others())
+            wire = [group.to_wire() for group in groups]
+            respond(m.ListVariablesReply(held, wire, others, departures.forwarding().to_wire()))
+
+        fan_out(self.ask_masters(0, set(), False, 0.0, _GRACE_S), told)
+
+    def ask_masters(
+        self, move: int, keys: Iterable[VariableKey], whole: bool, lease_s: float, patience_s: float
+    ) -> dict[str, Ask]:
+        """How to ask each master that has a session here to hold its steps; `StepHolds.hold` has the arguments."""
+        task = self.worker.task
+        own = partial(self.master.holds.hold, move, task, list(keys), whole, lease_s, patience_s)
+        request = m.HoldSteps(
+            move, task, [list(key) for key in keys], whole, round(lease_s * 1000), round(patience_s * 1000)
+        )
+        limit_s = patience_s + _GRACE_S
+        others = {str(peer.identity): partial(_ask_master, peer, request, limit_s) for peer in self.masters()}
+        return {"": own, **others}
+
+    def masters(self) -> list[Peer]:
+        """The connections to the other tasks whose masters have sessions here.
+
+        One that is not connected now has probably died. If not, its steps that use what has moved fail with
+        AbortedError, as those fail that the loss of the connection has cut off.
+        """
+        found: dict[Any, Peer] = {}
+        for handle, session in list(self.worker.sessions.items()):
+            if handle in self.master.sessions or isinstance(session.resources, ResourceManager):
+                continue
+            for peer in self._owners.peers_of(handle)[:1]:
+                found.setdefault(peer.identity, peer)
+        return list(found.values())
+
+    # ---- a master -----------------------------------------------------------------------------
+
+    def hold_steps(self, peer: Peer, request: m.HoldSteps, respond: Responder) -> None:
+        """Holds steps of this task's sessions."""
+
+        def held(outcome: Outcome[list[VariableGroup]]) -> None:
+            if isinstance(outcome, errors.OpError):
+                respond(outcome)
+            else:
+                respond(m.HoldStepsReply([group.to_wire() for group in outcome]))
+
+        keys = [(str(container), str(name)) for container, name in request.variables]
+        lease_s, patience_s = request.lease_ms / 1000, request.patience_ms / 1000
+        self.master.holds.hold(request.move, request.task, keys, request.whole, lease_s, patience_s, held)
+
+    def release_steps(self, peer: Peer, request: m.ReleaseSteps, respond: None) -> None:
+        """Ends a hold."""
+        self.master.holds.release(request.move, request.changed)
+
+    # ---- the task that gets the variables -----------------------------------------------------
+
+    def store_variables(self, peer: Peer, request: m.StoreVariables, respond: Responder) -> None:
+        """Takes in variables; copying them takes long."""
+        if not self.worker.threads.run_in_pool(self._store, peer, request, respond):
+            respond(errors.shutting_down(self.worker.task))
+
+    def _store(self, peer: Peer, request: m.StoreVariables, respond: Responder) -> None:
+        try:
+            values = iter(request.values)
+            for row in request.variables:
+                key = str(row[0]), str(row[1])
+                self.worker.departures.check_room_for(key, peer.task, peer.incarnation)
+                self._take_in(request.move, row, values)
+            respond(m.Acknowledged())
+        except errors.OpError as error:
+            respond(error)
+        except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the other task wait
+            respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
+
+    def _take_in(self, move: int, row: Sequence[Any], values: Iterator[Any]) -> None:
+        container, name, dtype, static, text, shape, start, origins = row
+        static = None if static is None else tuple(static)
+        make = partial(VariableState, name, dtype, static, container=container, message=text)
+        chain = tuple((str(task), int(incarnation)) for task, incarnation in origins)
+        state = self.worker.resources.staged(move, container, name, make, chain)
+        if shape is None:
+            state.clear()
+        else:
+            state.fill(tuple(shape), start, next(values))
+
+    def settle_variables(self, peer: Peer, request: m.SettleVariables, respond: Responder) -> None:
+        """Lets steps use them, or drops them."""
+        self.worker.resources.unstage(request.move, request.keep)
+        respond(m.Acknowledged())
+
+
+def _ask_master(
+    peer: Peer, request: m.HoldSteps, timeout_s: float, answered: Callable[[Outcome[list[VariableGroup]]], None]
+) -> None:
+    def told(answer: Any) -> None:
+        if isinstance(answer, errors.UnavailableError):  # see `MovingService.masters`
+            answered([])
+            return
+        if not isinstance(answer, errors.OpError):
+            answer = [
+                VariableGroup((), frozenset((str(c), str(n)) for c, n in keys), tuple(map(str, fixed)))
+                for keys, fixed in answer.groups
+            ]
+        answered(answer)
+
+    peer.call(request, told, timeout_s)
+
+
+class _Outbox:
+    """The messages to a task that have not left. Pure, but for the locks of the variables whose values it takes."""
+
+    def __init__(self, messages: Iterator[m.StoreVariables]) -> None:
+        self._messages, self._under_way = messages, _AT_ONCE
+        self.failure: errors.OpError | None = None
+
+    def answered(self, answer: Any) -> tuple[m.StoreVariables | None, bool]:
+        """A message was answered, or (None) the first are to leave: returns the next one, and whether all is over."""
+        if isinstance(answer, errors.OpError):
+            self.failure = self.failure or answer
+        message = None if self.failure is not None else next(self._messages, None)
+        self._under_way -= message is None
+        return message, not self._under_way
+
+
+def _ask_status(peer: Peer, is_needed: bool, answered: Callable[[Any], None]) -> None:
+    peer.call(m.GetStatus(), answered, _REACH_S if is_needed else _GRACE_S, wait_for_ready=is_needed)
+
+
+class VariableMove:
+    """One attempt of a task to give variables away; see the module.
+
+    Args:
+      wanted: variable -> the task that is to have it.
+      rest: see `m.MoveVariables`.
+      patience_s: how long to wait for steps that run.
+
+    Raises:
+      OpError: it is refused.
+    """
+
+    def __init__(
+        self,
+        service: MovingService,
+        wanted: Mapping[VariableKey, str],
+        rest: str,
+        patience_s: float,
+        respond: Responder,
+    ) -> None:
+        self._service, self._worker, self._master = service, service.worker, service.master
+        self._wanted, self._rest, self._patience_s, self._respond = dict(wanted), rest, patience_s, respond
+        self._number = self._worker.process.randbits(62) | 1
+        self._held: dict[VariableState, Any] = {}
+        self._targets: dict[str, Peer] = {}
+        self._incarnations: dict[str, int] = {}
+        self._holders: list[Peer] = []
+        self._began = 0.0
+        self._has_moved = False
+        self._check()
+
+    def _check(self) -> None:
+        departures, own = self._worker.departures, self._worker.task
+        here = departures.variables()
+        if departures.gate is not None:
+            raise errors.AbortedError.of(f"Other variables of {own} are moving.")
+        for key in self._wanted:
+            if key not in here:
+                there = departures.forwarding().moved.get(key)
+                where = f"; it is on {there.task}" if there is not None else ""
+                raise errors.NotFoundError.of(f"{own} has no variable {key[1]} (container {key[0]}){where}.")
+        for task in {*self._wanted.values(), *([self._rest] if self._rest else ())}:
+            if task == own or parse(task).job != parse(own).job:
+                raise errors.InvalidArgumentError.of(
+                    f"{own} gives variables to other tasks of its job only, not to {task}."
+                )
+            self._targets[task] = self._master.peer(task)
+        fixed = (
+            departures.others()
+            if self._rest
+            else [key[1] for key in self._wanted if type(here[key]) is not VariableState]
+        )
+        if fixed:
+            raise _cannot_move(own, fixed)
+
+    def begin(self) -> None:
+        """Holds the steps, and goes on when none runs."""
+        self._worker.departures.gate = []
+        resources, own = self._worker.resources, self._worker.task
+        origins = {task for key in self._wanted for task, _ in resources.origins.get(key, ())} - {own}
+        asked = {task: self._master.peer(task) for task in origins if task in self._master.addresses()}
+        calls = {
+            task: partial(_ask_status, peer, task in self._targets) for task, peer in (asked | self._targets).items()
+        }
+        fan_out(calls, self._reached)
+
+    def _reached(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        """The new tasks are there, so nobody waits for them from now on. What nobody can find here does not move."""
+        error = first_error({task: outcomes[task] for task in self._targets})
+        if error is not None:
+            self._end(error)
+            return
+        known = {
+            task: answer.incarnation for task, answer in outcomes.items() if not isinstance(answer, errors.OpError)
+        }
+        for key in list(self._wanted):
+            if self._worker.departures.forsake(key, known):
+                del self._wanted[key]
+        self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
+        self._rehearse()
+
+    def _hold(self) -> None:
+        self._holders = self._service.masters()
+        asked = self._service.ask_masters(self._number, set(self._wanted), bool(self._rest), _LEASE_S, self._patience_s)
+        FanOut(asked, self._quiet, until_error=True).begin()
+
+    def _quiet(self, outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
+        """No step runs that uses the variables: takes in what is colocated with them, and copies."""
+        try:
+            error = first_error(outcomes)
+            if error is not None:
+                raise error
+            groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
+            if self._complete(groups):
+                self._hold()  # further variables, whose steps run
+                return
+            self._copy()
+        except errors.OpError as failure:
+            self._end(failure)
+
+    def _complete(self, groups: Sequence[VariableGroup]) -> bool:
+        """Adds all that is colocated with a variable that moves; returns whether there was any."""
+        fixed = [name for group in groups if not group.keys.isdisjoint(self._wanted) for name in group.fixed]
+        if fixed:
+            raise _cannot_move(self._worker.task, fixed)
+        before = len(self._wanted)
+        for key, task in list(self._wanted.items()):
+            for other in closed_under([key], groups):
+                if self._wanted.setdefault(other, task) != task:
+                    text = (
+                        f"{key[1]} and {other[1]} are colocated, so they cannot go to {task} and {self._wanted[other]}."
+                    )
+                    raise errors.InvalidArgumentError.of(text)
+        return len(self._wanted) > before
+
+    # ---- the copies ---------------------------------------------------------------------------
+
+    def _rehearse(self) -> None:
+        """Copies while steps run, so that the copies that count find their memory: new memory is slow to get."""
+        here = self._worker.departures.variables()
+        states = {key: here[key] for key in self._wanted if key in here}
+        self._send_all(states, VariableState.held, _REHEARSAL_S, self._rehearsed)
+
+    def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        error = first_error(outcomes)
+        if error is not None:
+            self._end(error)
+            return
+        self._began = self._worker.now()
+        self._hold()
+
+    def _copy(self) -> None:
+        here = self._worker.departures.variables()
+        states = {key: here[key] for key in self._wanted if key in here}
+        if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
+            raise _cannot_move(self._worker.task, fixed)
+        self._held = {state: state.held() for state in states.values()}
+        self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+
+    def _send_all(
+        self, states: Mapping[VariableKey, VariableState], value_of: Callable[[VariableState], Any], limit_s: float,
+        done: Callable[[dict[str, Outcome[Any]]], None],
+    ) -> None:  # fmt: skip
+        """Sends variables to their new tasks; each of these gets at least one message."""
+        calls = {}
+        for task, peer in self._targets.items():
+            own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
+            calls[task] = partial(self._send, peer, self._messages(own, value_of))
+        wait = FanOut(calls, done, until_error=True)
+        late = errors.DeadlineExceededError.of(f"The variables could not be copied within {limit_s:g} s.")
+        wait.begin()
+        wait.limit(self._worker.reactor, limit_s, lambda: late)
+
+    def _messages(
+        self, states: Sequence[tuple[VariableKey, VariableState]], value_of: Callable[[VariableState], Any]
+    ) -> Iterator[m.StoreVariables]:
+        """Messages of about `_MESSAGE_BYTES` each; a large value is cut into several."""
+        rows: list[list[Any]] = []
+        values: list[Any] = []
+        size = 0
+        for (container, name), state in states:
+            value = value_of(state)
+            static = None if state.shape is None else list(state.shape)
+            row = [container, name, state.dtype, static, state.uninitialized_message]
+            origins = self._worker.departures.origins_on((container, name), self._wanted[container, name])
+            chain = [list(origin) for origin in origins]
+            if value is None:
+                rows.append([*row, None, 0, chain])
+                continue
+            flat = value.reshape(-1)
+            step = max(1, _MESSAGE_BYTES // value.itemsize)
+            for start in range(0, max(1, flat.size), step):
+                part = flat[start : start + step]
+                rows.append([*row, list(value.shape), start, chain])
+                values.append(part)
+                size += part.nbytes
+                if size >= _MESSAGE_BYTES:
+                    yield m.StoreVariables(self._number, rows, tuple(values))
+                    rows, values, size = [], [], 0
+        yield m.StoreVariables(self._number, rows, tuple(values))
+
+    def _send(self, peer: Peer, messages: Iterator[m.StoreVariables], answered: Callable[[Any], None]) -> None:
+        """Sends messages to a task, two at a time: it takes in one while this task copies another."""
+        outbox = Guarded("moving", _Outbox(messages))
+
+        def stored(answer: Any) -> None:
+            message, is_over = outbox(_Outbox.answered, answer)
+            if message is not None:
+                peer.call(message, stored, _COPY_S, self._incarnations[peer.task])
+            elif is_over:
+                answered(outbox.state.failure)
+
+        for _ in range(_AT_ONCE):
+            stored(None)
+
+    def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
+        error = first_error(outcomes) or self._depart()
+        if error is not None:
+            self._end(error)
+            return
+        # The targets may be cut off at this very moment; the masters tell them then.
+        calls = {task: partial(self._settle, peer, True) for task, peer in self._targets.items()}
+        fan_out(calls, lambda settled: self._end(first_error(settled)))
+
+    def _depart(self) -> errors.OpError | None:
+        """The moment of the move."""
+        addresses = self._master.addresses()
+        places = {
+            key: NewPlace(task, addresses[task], self._incarnations[task], self._number)
+            for key, task in self._wanted.items()
+        }
+        texts = {state: places[key].text(key[1]) for key, state in self._worker.departures.variables().items()
+                 if state in self._held}  # fmt: skip
+        changed = move_away(self._held, texts)
+        self._held = {}
+        if changed:
+            names = ", ".join(sorted(state.name for state in changed)[:5])
+            return errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
+        self._has_moved = True
+        self._worker.resources.note_moved(places)
+        if self._rest:
+            rest = NewPlace(self._rest, addresses[self._rest], self._incarnations[self._rest], self._number)
+            self._worker.departures.rest = rest
+        return None
+
+    def _settle(self, peer: Peer, keep: bool, answered: Callable[[Any], None]) -> None:
+        incarnation = self._incarnations.get(peer.task)
+        peer.call(m.SettleVariables(self._number, keep), answered, _GRACE_S, incarnation, wait_for_ready=True)
+
+    def _end(self, error: errors.OpError | None) -> None:
+        """Lets everybody go on, and answers."""
+        self._held = {}
+        if not self._has_moved:
+            for task in self._incarnations:
+                self._settle(self._targets[task], False, lambda _: None)
+        self._master.holds.release(self._number, self._has_moved)
+        release = m.ReleaseSteps(self._number, self._has_moved)
+        for peer in self._holders:
+            peer.send(release)
+        departures = self._worker.departures
+        waiting, departures.gate = departures.gate, None
+        for admit in waiting or ():
+            admit()
+        if error is not None and not self._has_moved:
+            self._respond(error)
+            return
+        moved = [[*key, task] for key, task in sorted(self._wanted.items())]
+        self._respond(m.MoveVariablesReply(moved, round((self._worker.now() - self._began) * 1000)))
+
+
+def _cannot_move(task: str, what: Sequence[str]) -> errors.OpError:
+    shown = ", ".join(sorted(what)[:8]) + (f" and {len(what) - 8} more" if len(what) > 8 else "")
+    return errors.FailedPreconditionError.of(
+        f"{task} has state that cannot move: {shown}. Only variables move; queues, accumulators, tables, iterators and"
+        " the variables of devices that compile stay where they are."
+    )
