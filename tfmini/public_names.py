@@ -179,6 +179,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.graph_editor": {
         "compat.graph_editor": "ControlOutputs SubGraphView add_control_inputs can_be_regex copy copy_with_input_replacements filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_backward_walk_ops get_consuming_ops get_forward_walk_ops get_generating_ops get_name_scope_ops get_tensors get_walks_intersection_ops get_walks_union_ops graph_replace make_list_of_op make_list_of_t make_regex make_view=sgv make_view_from_scope=sgv_scope remove_control_inputs reroute_ts select_ops select_ts sgv sgv_scope swap_ts",
     },
+    "contrib.image": {
+        "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
+    },
     "contrib.layers": {
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d elu fully_connected group_norm instance_norm layer_norm linear relu=fully_connected relu6 separable_conv2d=separable_convolution2d separable_convolution2d",
@@ -210,6 +213,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.layers_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
     },
     "contrib.legacy_seq2seq": {
+        "layers.contrib.legacy_seq2seq": "attention_decoder basic_rnn_seq2seq embedding_attention_decoder embedding_attention_seq2seq embedding_rnn_decoder embedding_rnn_seq2seq embedding_tied_rnn_seq2seq model_with_buckets one2many_rnn_seq2seq tied_rnn_seq2seq",
         "layers.contrib.losses": "rnn_decoder sequence_loss=sequence_loss_of_steps sequence_loss_by_example",
     },
     "contrib.lookup": {
@@ -221,9 +225,14 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.losses": "absolute_difference=old_absolute_difference compute_weighted_loss=old_compute_weighted_loss cosine_distance=old_cosine_distance hinge_loss=old_hinge_loss log_loss=old_log_loss mean_pairwise_squared_error=old_mean_pairwise_squared_error mean_squared_error=old_mean_squared_error sigmoid_cross_entropy=old_sigmoid_cross_entropy softmax_cross_entropy=old_softmax_cross_entropy sparse_softmax_cross_entropy=old_sparse_softmax_cross_entropy",
         "layers.losses": "add_loss get_losses get_regularization_losses get_total_loss",
     },
+    "contrib.losses.metric_learning": {
+        "layers.contrib.metric_learning": "contrastive_loss lifted_struct_loss npairs_loss npairs_loss_multilabel triplet_semihard_loss",
+    },
     "contrib.metrics": {
+        "layers.contrib.further_metrics": "cohen_kappa count f1_score precision_at_recall streaming_concat streaming_covariance streaming_curve_points streaming_false_negative_rate streaming_false_negative_rate_at_thresholds streaming_false_negatives_at_thresholds streaming_false_positive_rate streaming_false_positive_rate_at_thresholds streaming_false_positives_at_thresholds streaming_pearson_correlation streaming_recall_at_k streaming_true_negatives_at_thresholds streaming_true_positives_at_thresholds",
         "layers.contrib.losses": "accuracy aggregate_metric_map aggregate_metrics streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_positives",
         "layers.metrics": "confusion_matrix",
+        "ops.sparse.sets": "set_difference set_intersection set_size set_union",
     },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
@@ -231,6 +240,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.opt": {
         "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+        "train.optimizers.research_optimizers": "AddSignOptimizer ExternalOptimizerInterface LARSOptimizer MultitaskOptimizerWrapper PowerSignOptimizer RegAdagradOptimizer ScipyOptimizerInterface VariableClippingOptimizer",
         "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
         "train.replicas.wrappers": "DropStaleGradientOptimizer MovingAverageOptimizer",
     },
@@ -239,10 +249,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
+        "layers.contrib.further_cells": "AttentionCellWrapper CompiledWrapper Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell CoupledInputForgetGateLSTMCell GLSTMCell GRUBlockCell HighwayWrapper IndRNNCell IndyGRUCell IndyLSTMCell IntersectionRNNCell PhasedLSTMCell SRUCell TimeFreqLSTMCell UGRNNCell stack_bidirectional_rnn",
         "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
         "layers.contrib.rnn": "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
-        "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn",
+        "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn static_state_saving_rnn",
     },
     "contrib.seq2seq": {
         "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention BahdanauMonotonicAttention LuongAttention LuongMonotonicAttention hardmax monotonic_attention safe_cumprod tile_batch",
@@ -255,6 +266,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "contrib.slim": {
+        "compat.slim_library": "data_decoder data_provider dataset dataset_data_provider nets parallel_reader prefetch_queue queues tfexample_decoder",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
@@ -298,6 +310,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tensorboard.plugins.projector": {
         "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
     },
+    "contrib.tfprof.model_analyzer": {
+        "compat.profiler": "FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY Profiler TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",
+    },
     "contrib.tpu": {
         "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",
         "train.optimizers.loss_scale": "CrossShardOptimizer",
@@ -305,6 +320,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
         "placement.device_setter": "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn",
+        "train.bucketing": "FeedingQueueRunner bucket bucket_by_sequence_length rejection_sample resample_at_rate stratified_sample weighted_resample",
         "train.checkpointing.graph_files": "checkpoints_iterator wait_for_new_checkpoint",
         "train.evaluation": "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step",
         "train.slim_learning": "train=train_with_hooks",
@@ -519,6 +535,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "nn.rnn_cell": {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
+    },
+    "profiler": {
+        "compat.profiler": "GraphNodeProto MultiGraphNodeProto ProfileOptionBuilder Profiler profile",
     },
     "python.client.device_lib": {
         "compat.internal_names": "list_local_devices",

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 ANSWERS = Path(__file__).parent / "era.json"
-PARTS = ("era_distributions", "era_operators", "era_seq2seq")  # modules with more programs
+# Modules with more programs.
+NAMES = ["distributions", "operators", "seq2seq", "slim", "training", "cells", "optimizers", "profiles", "learning"]
+PARTS = [f"era_{name}" for name in NAMES]
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}
 

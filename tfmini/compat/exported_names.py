@@ -11,6 +11,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.eager.python.tfe": {
         "compat.internal_names": "in_eager_mode list_devices",
     },
+    "contrib.opt.python.training.sign_decay": {
+        "train.optimizers.research_optimizers": "get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn",
+    },
     "contrib.tpu.python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },

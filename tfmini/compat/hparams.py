@@ -185,6 +185,8 @@ class HParams:
             self.set_hparam(name, value)
         return self
 
+    set_from_map = override_from_dict  # its older name
+
     def parse_json(self, values_json: str) -> HParams:
         """Overrides parameters from a JSON object, and returns self.
 

@@ -141,6 +141,7 @@ _PYTHON = {
     ":compat.tf_keras.backend": "keras.backend keras.utils.tf_utils",
     "tf.layers": "keras.engine.input_spec layers.base layers.core layers.layers",
     "tf.logging": "platform.tf_logging",
+    "tf.profiler": "profiler.model_analyzer profiler.option_builder",
     "tf.python.client.device_lib": "client.device_lib",
     "tf.python_io": "lib.io.python_io",
     "tf.resource_loader": "platform.resource_loader",
@@ -193,6 +194,9 @@ _CONTRIB = {
         "layers.python.layers.regularizers"
     ),
     "tf.contrib.layers.utils": "layers.python.layers.utils",
+    "tf.contrib.losses.metric_learning": (
+        "losses.python.metric_learning losses.python.metric_learning.metric_loss_ops"
+    ),
     "tf.contrib.learn.datasets": "learn.python.learn.datasets",
     "tf.contrib.learn.datasets.mnist": "learn.python.learn.datasets.mnist",
     "tf.contrib.learn.preprocessing": (
@@ -298,8 +302,6 @@ UNSUPPORTED: dict[str, str] = {
     "python.util.nest": "tf.nest",
     "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
     "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
-    "contrib.slim.python.slim.data": "tf.data.TFRecordDataset with tf.parse_single_example",
-    "contrib.slim.python.slim.nets": "a network of your own, from tf.contrib.slim's layers",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",
     "lite": "TensorFlow",

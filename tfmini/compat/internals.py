@@ -279,6 +279,8 @@ def _module(dotted: str) -> ModuleType | None:
     found = module(plain)
     if found is None and "keras" in plain.split(".")[:2]:
         found = import_module(f"{TARGET}.compat.tf_keras.names").module(plain)
+    if found is None and plain.startswith("contrib.slim."):
+        found = import_module(f"{TARGET}.compat.slim_library").module(plain)
     return found
 
 

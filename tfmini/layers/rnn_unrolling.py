@@ -388,7 +388,7 @@ def _body(cell: RNNCell, loop_fn: Callable[..., Any], blanks: object) -> Callabl
 # ---- ``tf.nn.static_state_saving_rnn``: an unrolled cell whose state a saver keeps between steps -------------------
 
 
-@export("tf.nn.static_state_saving_rnn")
+@export("tf.contrib.rnn.static_state_saving_rnn", "tf.nn.static_state_saving_rnn")
 def static_state_saving_rnn(
     cell: RNNCell,
     inputs: list[Any],

@@ -9,8 +9,8 @@ WITHOUT = """
 import importlib.metadata, tfmini
 def distribution(name):
     raise importlib.metadata.PackageNotFoundError(name)
-from tfmini.compat.tf_keras import library
-library.distribution = distribution
+from tfmini.compat import library_copy
+library_copy.distribution = distribution
 """
 
 

@@ -8,22 +8,13 @@ Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwis
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import os
 import re
-import sys
-import threading
-import warnings
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.metadata import PackageNotFoundError, distribution
 from types import ModuleType
-from typing import Any
+
+from tfmini.compat.library_copy import installed_folder, load
 
 NAME = "tfmini.compat.tf_keras.keras"
 REMEDY = "pip install 'tfmini-cluster[keras]'"
-_lock = threading.RLock()
 
 # What tfmini is for TensorFlow, and what Python and numpy have dropped since Keras 2.3.
 _EVERYWHERE = [
@@ -111,86 +102,17 @@ def changed(module: str, text: str) -> str:
     return text
 
 
-class _Loader(SourceFileLoader):
-    """Compiles the changed text; there is no cache of it, as Python's is that of the library itself."""
-
-    def get_code(self, fullname: str) -> Any:
-        path = self.get_filename(fullname)
-        text = importlib.util.decode_source(self.get_data(path))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of a library that nobody changes any more
-            return compile(changed(fullname[len(NAME) + 1 :], text), path, "exec", dont_inherit=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        from tfmini.compat.tf_keras import changes
-
-        vars(module).update(changes.HELPERS)
-        super().exec_module(module)
-
-
-class _Finder(MetaPathFinder):
-    """Finds the modules of the copy in the files of the installed library."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != NAME and not fullname.startswith(NAME + "."):
-            return None
-        folders = [os.path.dirname(self._folder)] if fullname == NAME else path
-        found = PathFinder.find_spec(f"keras{fullname[len(NAME) :]}", folders)
-        if found is None or found.origin is None:
-            return None
-        return importlib.util.spec_from_file_location(
-            fullname, found.origin, loader=_Loader(fullname, found.origin),
-            submodule_search_locations=found.submodule_search_locations,
-        )  # fmt: skip
-
-
 def library() -> ModuleType:
     """The root of the copy, loaded and changed at the first call.
 
     Raises:
       ImportError: Keras is missing, or is another than 2.3; names the remedy.
     """
-    with _lock:
-        found = sys.modules.get(NAME)
-        if found is not None and hasattr(found, "_is_whole"):
-            return found
-        return _load()
+    from tfmini.compat.tf_keras import changes
 
-
-def _load() -> ModuleType:
-    from tfmini.compat import internals
-
-    internals.find_private_paths()
-    finder = _Finder(_folder())
-    sys.meta_path.insert(0, finder)
-    try:
-        root = importlib.import_module(NAME)
-        from tfmini.compat.tf_keras import changes
-
-        changes.apply(root)
-    except BaseException:
-        for name in [name for name in sys.modules if name == NAME or name.startswith(NAME + ".")]:
-            del sys.modules[name]
-        sys.meta_path.remove(finder)
-        raise
-    root._is_whole = True  # type: ignore[attr-defined]
-    return root
+    return load(NAME, _folder, changed, lambda: changes.HELPERS, changes.apply)
 
 
 def _folder() -> str:
-    """Where the installed Keras lies."""
-    try:
-        installed = distribution("keras")
-    except PackageNotFoundError:
-        raise ImportError(f"tf.keras needs Keras 2.3.1, which is not installed: {REMEDY}", name="keras") from None
-    if not installed.version.startswith("2.3."):
-        raise ImportError(
-            f"tf.keras needs Keras 2.3.1, and Keras {installed.version} is installed: {REMEDY}", name="keras"
-        )
-    for module in ("h5py", "six", "yaml", "keras_applications", "keras_preprocessing"):
-        if importlib.util.find_spec(module) is None:
-            raise ImportError(f"tf.keras needs {module}, which is not installed: {REMEDY}", name=module)
-    return str(installed.locate_file("keras"))
+    modules = ("h5py", "six", "yaml", "keras_applications", "keras_preprocessing")
+    return installed_folder("Keras 2.3.1", modules, "tf.keras", REMEDY)

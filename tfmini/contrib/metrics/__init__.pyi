@@ -3,6 +3,12 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
+from tfmini.layers.contrib.further_metrics import (
+    streaming_false_negatives_at_thresholds as streaming_false_negatives_at_thresholds,
+    streaming_false_positives_at_thresholds as streaming_false_positives_at_thresholds,
+    streaming_true_negatives_at_thresholds as streaming_true_negatives_at_thresholds,
+    streaming_true_positives_at_thresholds as streaming_true_positives_at_thresholds,
+)
 from tfmini.layers.contrib.losses import (
     accuracy as accuracy,
     aggregate_metric_map as aggregate_metric_map,
@@ -32,22 +38,58 @@ from tfmini.layers.contrib.losses import (
 from tfmini.layers.metrics import (
     confusion_matrix as confusion_matrix,
 )
+from tfmini.ops.sparse.sets import (
+    set_difference as set_difference,
+    set_intersection as set_intersection,
+    set_size as set_size,
+    set_union as set_union,
+)
 from typing import (
     Any as _Any,
 )
 
+def cohen_kappa(labels: _Any, predictions_idx: _Any, num_classes: int, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def count(values: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def f1_score(labels: _Any, predictions: _Any, weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def precision_at_recall(labels: _Any, predictions: _Any, target_recall: float, weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_concat(values: _Any, axis: int = ..., max_size: int | None = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_covariance(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_curve_points(labels: _Any = ..., predictions: _Any = ..., weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., curve: str = ..., name: str | None = ...) -> _Any: ...
+def streaming_false_negative_rate(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_false_negative_rate_at_thresholds(predictions: _Any, labels: _Any, thresholds: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_false_positive_rate(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_false_positive_rate_at_thresholds(predictions: _Any, labels: _Any, thresholds: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_mean(values: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_mean_tensor(values: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_pearson_correlation(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_percentage_less(values: _Any, threshold: float, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_recall_at_k(predictions: _Any, labels: _Any, k: int, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 __all__ = [
     "accuracy",
     "aggregate_metric_map",
     "aggregate_metrics",
+    "cohen_kappa",
     "confusion_matrix",
+    "count",
+    "f1_score",
+    "precision_at_recall",
+    "set_difference",
+    "set_intersection",
+    "set_size",
+    "set_union",
     "streaming_accuracy",
     "streaming_auc",
+    "streaming_concat",
+    "streaming_covariance",
+    "streaming_curve_points",
+    "streaming_false_negative_rate",
+    "streaming_false_negative_rate_at_thresholds",
     "streaming_false_negatives",
+    "streaming_false_negatives_at_thresholds",
+    "streaming_false_positive_rate",
+    "streaming_false_positive_rate_at_thresholds",
     "streaming_false_positives",
+    "streaming_false_positives_at_thresholds",
     "streaming_mean",
     "streaming_mean_absolute_error",
     "streaming_mean_cosine_distance",
@@ -55,10 +97,12 @@ __all__ = [
     "streaming_mean_relative_error",
     "streaming_mean_squared_error",
     "streaming_mean_tensor",
+    "streaming_pearson_correlation",
     "streaming_percentage_less",
     "streaming_precision",
     "streaming_precision_at_thresholds",
     "streaming_recall",
+    "streaming_recall_at_k",
     "streaming_recall_at_thresholds",
     "streaming_root_mean_squared_error",
     "streaming_sensitivity_at_specificity",
@@ -67,5 +111,7 @@ __all__ = [
     "streaming_sparse_recall_at_k",
     "streaming_specificity_at_sensitivity",
     "streaming_true_negatives",
+    "streaming_true_negatives_at_thresholds",
     "streaming_true_positives",
+    "streaming_true_positives_at_thresholds",
 ]

@@ -9,6 +9,16 @@ from tfmini.train.optimizers.contrib_optimizers import (
     clip_gradients_by_global_norm as clip_gradients_by_global_norm,
     extend_with_decoupled_weight_decay as extend_with_decoupled_weight_decay,
 )
+from tfmini.train.optimizers.research_optimizers import (
+    AddSignOptimizer as AddSignOptimizer,
+    ExternalOptimizerInterface as ExternalOptimizerInterface,
+    LARSOptimizer as LARSOptimizer,
+    MultitaskOptimizerWrapper as MultitaskOptimizerWrapper,
+    PowerSignOptimizer as PowerSignOptimizer,
+    RegAdagradOptimizer as RegAdagradOptimizer,
+    ScipyOptimizerInterface as ScipyOptimizerInterface,
+    VariableClippingOptimizer as VariableClippingOptimizer,
+)
 from tfmini.train.replicas.local_models import (
     ElasticAverageCustomGetter as ElasticAverageCustomGetter,
     ElasticAverageOptimizer as ElasticAverageOptimizer,
@@ -23,16 +33,24 @@ from tfmini.train.replicas.wrappers import (
 __all__ = [
     "AdaMaxOptimizer",
     "AdamWOptimizer",
+    "AddSignOptimizer",
     "DecoupledWeightDecayExtension",
     "DropStaleGradientOptimizer",
     "ElasticAverageCustomGetter",
     "ElasticAverageOptimizer",
+    "ExternalOptimizerInterface",
+    "LARSOptimizer",
     "LazyAdamOptimizer",
     "ModelAverageCustomGetter",
     "ModelAverageOptimizer",
     "MomentumWOptimizer",
     "MovingAverageOptimizer",
+    "MultitaskOptimizerWrapper",
     "NadamOptimizer",
+    "PowerSignOptimizer",
+    "RegAdagradOptimizer",
+    "ScipyOptimizerInterface",
+    "VariableClippingOptimizer",
     "clip_gradients_by_global_norm",
     "extend_with_decoupled_weight_decay",
 ]

@@ -12,6 +12,15 @@ from tfmini.placement.device_setter import (
     RandomStrategy as RandomStrategy,
     byte_size_load_fn as byte_size_load_fn,
 )
+from tfmini.train.bucketing import (
+    FeedingQueueRunner as FeedingQueueRunner,
+    bucket as bucket,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+    rejection_sample as rejection_sample,
+    resample_at_rate as resample_at_rate,
+    stratified_sample as stratified_sample,
+    weighted_resample as weighted_resample,
+)
 from tfmini.train.checkpointing.graph_files import (
     checkpoints_iterator as checkpoints_iterator,
     wait_for_new_checkpoint as wait_for_new_checkpoint,
@@ -38,12 +47,15 @@ def create_train_op(total_loss: _Any, optimizer: _Any, global_step: _Any = ..., 
 def evaluate_once(checkpoint_path: str | None, master: str = ..., scaffold: _Any = ..., eval_ops: _Any = ..., feed_dict: _Any = ..., final_ops: _Any = ..., final_ops_feed_dict: _Any = ..., hooks: _Any = ..., config: _Any = ...) -> _Any: ...
 def evaluate_repeatedly(checkpoint_dir: str, master: str = ..., scaffold: _Any = ..., eval_ops: _Any = ..., feed_dict: _Any = ..., final_ops: _Any = ..., final_ops_feed_dict: _Any = ..., eval_interval_secs: float = ..., hooks: _Any = ..., config: _Any = ..., max_number_of_evaluations: int | None = ..., timeout: float | None = ..., timeout_fn: _Any = ...) -> _Any: ...
 __all__ = [
+    "FeedingQueueRunner",
     "GreedyLoadBalancingStrategy",
     "HParams",
     "RandomStrategy",
     "StopAfterNEvalsHook",
     "SummaryAtEndHook",
     "add_gradients_summaries",
+    "bucket",
+    "bucket_by_sequence_length",
     "byte_size_load_fn",
     "checkpoints_iterator",
     "clip_gradient_norms",
@@ -54,6 +66,10 @@ __all__ = [
     "get_or_create_eval_step",
     "multiply_gradients",
     "parse_values",
+    "rejection_sample",
+    "resample_at_rate",
+    "stratified_sample",
     "train",
     "wait_for_new_checkpoint",
+    "weighted_resample",
 ]

@@ -13,7 +13,7 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collections, control_dependencies
+from tfmini.graph.scoping import add_to_collections, control_dependencies, name_scope
 from tfmini.layers.contrib.model_variables import (
     add_arg_scope,
     add_model_variable,
@@ -39,7 +39,7 @@ from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
 from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
-from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.ops.variables.scope import VariableScope, get_variable_scope, variable_scope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
@@ -68,6 +68,21 @@ def weights_of(
         name, shape=shape, dtype=dtype, initializer=initializer, regularizer=regularizer, trainable=trainable,
         collections=_collections(variables_collections, name),
     )  # fmt: skip
+
+
+# In TensorFlow these layers are around core layers, after whose names for weights their losses are called.
+_OF_CORE = {"weights": "kernel", "biases": "bias", "depthwise_weights": "depthwise_kernel",
+            "pointwise_weights": "pointwise_kernel"}  # fmt: skip
+
+
+def _as_core(name: str, regularizer: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The regularizer of a variable, with its ops in the name scope that a core layer has for it."""
+
+    def regularized(variable: Any) -> Any:
+        with name_scope(f"{get_variable_scope().original_name_scope}{_OF_CORE[name]}/Regularizer/"):
+            return regularizer(variable)  # type: ignore[misc]
+
+    return regularized if regularizer is not None and name in _OF_CORE else regularizer
 
 
 def collected(
@@ -117,8 +132,8 @@ class Weighted:
     ) -> Any:
         """Makes a kernel for these inputs."""
         return weights_of(
-            name, shape, inputs.dtype.base_dtype, initializer or self.weights_initializer, self.weights_regularizer,
-            self.trainable, self.variables_collections,
+            name, shape, inputs.dtype.base_dtype, initializer or self.weights_initializer,
+            _as_core(name, self.weights_regularizer), self.trainable, self.variables_collections,
         )  # fmt: skip
 
     def finished(self, outputs: Tensor, channels: int, scope: VariableScope, data_format: str = _NHWC) -> Any:
@@ -127,8 +142,8 @@ class Weighted:
             outputs = self.normalizer_fn(outputs, **(self.normalizer_params or {}))
         elif self.biases_initializer is not None:
             biases = weights_of(
-                "biases", [channels], outputs.dtype.base_dtype, self.biases_initializer, self.biases_regularizer,
-                self.trainable, self.variables_collections,
+                "biases", [channels], outputs.dtype.base_dtype, self.biases_initializer,
+                _as_core("biases", self.biases_regularizer), self.trainable, self.variables_collections,
             )  # fmt: skip
             outputs = add_bias(outputs, biases, data_format, name="BiasAdd")
         return collected(outputs, self.activation_fn, self.outputs_collections, scope.original_name_scope[:-1])
@@ -283,7 +298,13 @@ def separable_convolution2d(
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         channels = channels_of(inputs, layout)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels, depth_multiplier]
-        depthwise = given.weights(inputs, kernel, "depthwise_weights")
+        if num_outputs is None:  # then TensorFlow makes the variable without a core layer
+            depthwise = weights_of(
+                "depthwise_weights", kernel, inputs.dtype.base_dtype, given.weights_initializer,
+                given.weights_regularizer, given.trainable, given.variables_collections,
+            )  # fmt: skip
+        else:
+            depthwise = given.weights(inputs, kernel, "depthwise_weights")
         steps = around(normalized_tuple(stride, 2, "stride"), layout)
         gaps = list(normalized_tuple(rate, 2, "rate"))
         if num_outputs is None:

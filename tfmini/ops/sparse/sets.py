@@ -205,26 +205,26 @@ def _operation(a: Any, b: Any, operation: str, validate_indices: bool) -> Sparse
     return SparseTensor(*dense_dense_op(a, b, **options))
 
 
-@export("tf.sets.set_size", "tf.sets.size")
+@export("tf.contrib.metrics.set_size", "tf.sets.set_size", "tf.sets.size")
 def set_size(a: TensorLike, validate_indices: bool = True) -> Tensor:
     """The number of distinct elements along the last axis of a sparse tensor (``tf.sets.size``)."""
     sparse = as_sparse(a)
     return size_op(*parts(sparse), validate_indices=validate_indices)
 
 
-@export("tf.sets.intersection", "tf.sets.set_intersection")
+@export("tf.contrib.metrics.set_intersection", "tf.sets.intersection", "tf.sets.set_intersection")
 def set_intersection(a: TensorLike, b: TensorLike, validate_indices: bool = True) -> SparseTensor:
     """Elements in both sets along the last axis (``tf.sets.intersection``)."""
     return _operation(a, b, "intersection", validate_indices)
 
 
-@export("tf.sets.difference", "tf.sets.set_difference")
+@export("tf.contrib.metrics.set_difference", "tf.sets.difference", "tf.sets.set_difference")
 def set_difference(a: TensorLike, b: TensorLike, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
     """Elements of ``a`` that are not in ``b``, or of ``b`` that are not in ``a`` (``tf.sets.difference``)."""
     return _operation(a, b, "a-b" if aminusb else "b-a", validate_indices)
 
 
-@export("tf.sets.set_union", "tf.sets.union")
+@export("tf.contrib.metrics.set_union", "tf.sets.set_union", "tf.sets.union")
 def set_union(a: TensorLike, b: TensorLike, validate_indices: bool = True) -> SparseTensor:
     """Elements in either set along the last axis (``tf.sets.union``)."""
     return _operation(a, b, "union", validate_indices)

@@ -1,0 +1,107 @@
+"""Programs with losses and metrics of ``tf.contrib``: a part of `tests.programs.era`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program, run
+
+
+def _numbers(*shape: int) -> Any:
+    return np.sin(np.arange(np.prod(shape)) * 1.3 + np.arange(np.prod(shape)) ** 2).reshape(shape).astype(np.float32)
+
+
+@program
+def losses_of_metric_learning(tf: Any) -> Any:
+    losses = tf.contrib.losses.metric_learning
+    x, y = tf.constant(_numbers(6, 3)), tf.constant(_numbers(6, 3)[::-1] * 0.5)
+    unit = tf.nn.l2_normalize(x, 1)
+    labels = [[0, 1, 0, 2, 1, 0], [0, 0, 1, 1, 2, 2], [3, 3, 3, 1, 1, 1]]
+    sparse = [tf.SparseTensor([[i % 3], [3]], [1, 1], [4]) for i in range(6)]
+    made = [losses.triplet_semihard_loss(tf.constant(ids), unit, margin) for ids in labels for margin in (1.0, 0.2)]
+    made += [losses.lifted_struct_loss(tf.constant(ids), x) for ids in labels]
+    made += [losses.contrastive_loss(tf.constant([1, 0, 0, 1, 1, 0]), x, y, 0.7)]
+    made += [losses.npairs_loss(tf.constant([0, 1, 2, 3, 1, 5]), x, y), losses.npairs_loss(tf.range(6), x, y, 0.5)]
+    made += [losses.npairs_loss_multilabel(sparse, x, y)]
+    slopes = [tf.gradients(loss, x)[0] for loss in made]
+    return run(tf, [made, slopes]), outcome(lambda: losses.npairs_loss_multilabel([1, 2], x, y))
+
+
+@program
+def further_metrics(tf: Any) -> Any:
+    metrics = tf.contrib.metrics
+    scores, wanted = _numbers(4, 6) * 0.4 + 0.5, np.cos(np.arange(24)).reshape(4, 6) > 0.1
+    classes, chosen = np.arange(24).reshape(4, 6) % 3, (np.arange(24) ** 2 // 2).reshape(4, 6) % 3
+    weights = np.float32(np.arange(24).reshape(4, 6) % 4)
+
+    def of(make: Any) -> Any:
+        """The updates and values of a metric over four batches."""
+        with tf.Graph().as_default():
+            row = tf.placeholder(tf.int32, [])
+            parts = [tf.gather(tf.constant(table), row) for table in (scores, wanted, classes, chosen, weights)]
+            value, update = make(*parts)
+            found = []
+            with tf.Session() as session:
+                session.run(tf.local_variables_initializer())
+                for i in range(4):
+                    step = session.run(update, {row: i})
+                    found.append([step if isinstance(update, tf.Tensor) else None, session.run(value)])
+            names = sorted(v.op.name for v in tf.local_variables())
+            return found, names, value.shape.as_list()
+
+    other = lambda s: tf.tanh(s) * 3.0  # noqa: E731
+    made = {
+        "count": lambda s, y, a, b, w: metrics.count(s), "count weights": lambda s, y, a, b, w: metrics.count(s, w),
+        "covariance": lambda s, y, a, b, w: metrics.streaming_covariance(s, other(s) + tf.to_float(a)),
+        "covariance weighted": lambda s, y, a, b, w: metrics.streaming_covariance(s, other(s) - w, w, name="own"),
+        "pearson": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, other(s) + tf.to_float(a)),
+        "pearson weighted": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, w, w),
+        "kappa": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3),
+        "kappa weighted": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3, w),
+        "f1": lambda s, y, a, b, w: metrics.f1_score(y, s, num_thresholds=11),
+        "f1 weighted": lambda s, y, a, b, w: metrics.f1_score(y, s, w),
+        "precision at recall": lambda s, y, a, b, w: metrics.precision_at_recall(y, s, 0.6, num_thresholds=21),
+        "false positive rate": lambda s, y, a, b, w: metrics.streaming_false_positive_rate(s > 0.5, y),
+        "false negative rate": lambda s, y, a, b, w: metrics.streaming_false_negative_rate(s > 0.5, y, w),
+        "at thresholds": lambda s, y, a, b, w: metrics.streaming_false_positive_rate_at_thresholds(s, y, [0.2, 0.6]),
+        "counts": lambda s, y, a, b, w: metrics.streaming_true_negatives_at_thresholds(s, y, [0.2, 0.6], w),
+        "roc": lambda s, y, a, b, w: metrics.streaming_curve_points(y, s, num_thresholds=5),
+        "pr": lambda s, y, a, b, w: metrics.streaming_curve_points(y, s, w, num_thresholds=5, curve="PR"),
+    }  # fmt: skip
+    found = {name: of(make) for name, make in made.items()}
+    one_hot = lambda a: tf.one_hot(a, 3) + tf.range(3.0) / 10.0  # noqa: E731
+    found["recall at k"] = of(lambda s, y, a, b, w: metrics.streaming_recall_at_k(one_hot(b), a, 2))
+    joined = [of(lambda s, y, a, b, w: metrics.streaming_concat(s)),
+              of(lambda s, y, a, b, w: metrics.streaming_concat(tf.stack([s, w])[:, :2], 1, max_size=5))]  # fmt: skip
+    wrong = [lambda: metrics.cohen_kappa(tf.constant([1]), tf.constant([1]), 1),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32)),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None, None])),
+             lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None]), axis=1),
+             lambda: metrics.streaming_curve_points(tf.constant([True]), tf.constant([0.5]), curve="x")]  # fmt: skip
+    return found, [[values for _, values in rows] for rows, _, _ in joined], [outcome(way) for way in wrong]
+
+
+@program
+def transformed_images(tf: Any) -> Any:
+    image = tf.contrib.image
+    batch = tf.constant((_numbers(2, 4, 5, 3) * 100 + 120).astype(np.float32))
+    bytes_ = tf.cast(batch, tf.uint8)
+    some = tf.placeholder_with_default(batch, [None, None, None, 3])
+    own = [1.1, 0.2, -0.3, 0.1, 0.9, 0.4, 0.01, -0.02]
+    both = [[1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0], own]
+    kinds = ("NEAREST", "BILINEAR")
+    made = [image.rotate(batch, angle, kind) for angle in (0.5, -2.0, [0.3, 1.2]) for kind in kinds]
+    made += [image.translate(batch, shift, kind) for shift in ([1, -1], [[0.4, 1.3], [-0.6, 0.2]]) for kind in kinds]
+    made += [image.transform(some, transforms, kind) for transforms in (own, both) for kind in kinds]
+    made += [image.rotate(bytes_, 0.5, kind) for kind in kinds]
+    made += [image.transform(batch[0], own, "BILINEAR", [3, 7]), image.transform(batch[0, :, :, 0], own)]
+    made += [image.compose_transforms(own, both[0]), image.flat_transforms_to_matrices(both),
+             image.matrices_to_flat_transforms([[1.0, 2, 3], [4, 5, 6], [7, 8, 2]]),
+             image.angles_to_projective_transforms([0.1, 2.0], 4.0, 7.0)]  # fmt: skip
+    slope = tf.gradients(image.rotate(batch, 0.5, "BILINEAR")[0, 1, 2, 0], batch)[0][0, :, :, 0]
+    wrong = [lambda: image.rotate(tf.placeholder(tf.float32), 1.0), lambda: image.rotate(tf.constant([True]), 1.0),
+             lambda: image.rotate(tf.zeros([3]), 1.0), lambda: image.rotate(batch, [[1.0]]),
+             lambda: image.translate(batch, 1.0)]  # fmt: skip
+    return run(tf, [made, slope]), [t.shape.as_list() for t in made[:1] + made[-6:]], [outcome(way) for way in wrong]

@@ -1,0 +1,637 @@
+"""``tf.contrib.rnn``: cells of papers, and wrappers of cells with variables of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
+from tfmini.export import export, export_names
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.layers.contrib.rnn import GRUBlockCellV2, LayerNormBasicLSTMCell, _check_stacks
+from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell, _Gated, _Wrapper
+from tfmini.layers.rnn_unrolling import check_cell, static_bidirectional_rnn
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.identity import cast, stop_gradient
+from tfmini.ops.array.joining import concat, split
+from tfmini.ops.array.layout import tile
+from tfmini.ops.array.partition import where
+from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.elementwise import mod
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_sum
+from tfmini.ops.math.sums import clip_by_value
+from tfmini.ops.math.unary import exp, sigmoid, tanh
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn.batch_norm import bias_add
+from tfmini.ops.nn.convolution import conv1d, conv2d, conv3d
+from tfmini.ops.nn.cross_entropy import softmax
+from tfmini.ops.random_functions import random_uniform
+from tfmini.ops.variables import scope as vs
+from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
+from tfmini.ops.variables.scope import VariableScope
+from tfmini.ops.variables.store import ReuseLike
+from tfmini.shapes import TensorShape
+
+_Function = Callable[..., Any]
+GRUBlockCell = GRUBlockCellV2
+export_names("tf.contrib.rnn", "GRUBlockCell")
+
+
+def _width(inputs: Tensor) -> int:
+    width = inputs.shape.as_list()[-1]
+    if width is None:
+        raise ValueError("Could not infer input size from inputs.get_shape()[-1]")
+    return int(width)
+
+
+def _linear(parts: Sequence[Any], units: int, bias: bool = True) -> Any:
+    """``concat(parts) @ kernel + bias``, with the variables of the current scope."""
+    joined = parts[0] if len(parts) == 1 else concat(parts, 1)
+    product = matmul(joined, vs.get_variable("kernel", [_width(joined), units], joined.dtype))
+    return bias_add(product, vs.get_variable("bias", [units], joined.dtype, Zeros())) if bias else product
+
+
+def _sharded(name: str, rows: int, columns: int, dtype: DTypeLike, shards: int) -> Any:
+    """A matrix whose rows are in variables ``name_0``, ``name_1`` …, of sizes that differ by one at most."""
+    sizes = [rows // shards + (i < rows % shards) for i in range(shards)]
+    parts = [vs.get_variable(f"{name}_{i}", [size, columns], dtype) for i, size in enumerate(sizes)]
+    return parts[0] if shards == 1 else concat(parts, 0)
+
+
+# ---- cells that compute their gates from inputs and output -----------------------------------------------------------
+
+
+@export("tf.contrib.rnn.UGRNNCell")
+class UGRNNCell(_Gated):
+    """An update gate RNN (``tf.contrib.rnn.UGRNNCell``; Collins, Sohl-Dickstein and Sussillo, 2017).
+
+    Args:
+      initializer: of the kernel.
+      forget_bias: added to the gate, which keeps the state.
+    """
+
+    def __init__(
+        self, num_units: int, initializer: _Function | None = None, forget_bias: float = 1.0,
+        activation: _Function = tanh,
+        reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, activation, reuse)
+        self._initializer, self._forget_bias = initializer, forget_bias
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
+            gate, candidate = split(_linear([inputs, state], 2 * self._num_units), 2, axis=1)
+        keep = sigmoid(gate + self._forget_bias)
+        new = keep * state + (1.0 - keep) * self._activation(candidate)
+        return new, new
+
+
+@export("tf.contrib.rnn.IntersectionRNNCell")
+class IntersectionRNNCell(_Gated):
+    """The "+RNN", with gates along time and depth (``tf.contrib.rnn.IntersectionRNNCell``; Collins et al., 2017).
+
+    Args:
+      num_in_proj: project inputs of another width than ``num_units``; None: they must have that width.
+      initializer: of the kernels.
+      forget_bias: added to both gates.
+      y_activation: of the output; default relu.
+    """
+
+    def __init__(
+        self, num_units: int, num_in_proj: int | None = None, initializer: _Function | None = None,
+        forget_bias: float = 1.0, y_activation: _Function = relu, reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, tanh, reuse)
+        self._projects, self._initializer = num_in_proj, initializer
+        self._forget_bias, self._y_activation = forget_bias, y_activation
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
+            if _width(inputs) != self._num_units:
+                if not self._projects:
+                    raise ValueError(
+                        "Must have input size == output size for Intersection RNN. To fix, num_in_proj should be set"
+                        " to num_units at cell init."
+                    )
+                with vs.variable_scope("in_projection"):
+                    inputs = _linear([inputs], self._num_units)
+            gate_h, h, gate_y, y = split(_linear([inputs, state], 4 * self._num_units), 4, axis=1)
+        keep_h, keep_y = sigmoid(gate_h + self._forget_bias), sigmoid(gate_y + self._forget_bias)
+        output = keep_y * inputs + (1.0 - keep_y) * self._y_activation(y)
+        return output, keep_h * state + (1.0 - keep_h) * self._activation(h)
+
+
+@export("tf.contrib.rnn.CoupledInputForgetGateLSTMCell")
+class CoupledInputForgetGateLSTMCell(LayerNormBasicLSTMCell):
+    """An LSTM whose input gate is one minus the forget gate (``tf.contrib.rnn.CoupledInputForgetGateLSTMCell``).
+
+    Args:
+      use_peepholes, initializer, num_proj, proj_clip, num_unit_shards, num_proj_shards, forget_bias, state_is_tuple,
+        activation: as in `LSTMCell`.
+      layer_norm, norm_gain, norm_shift: as in `LayerNormBasicLSTMCell`.
+    """
+
+    def __init__(
+        self, num_units: int, use_peepholes: bool = False, initializer: _Function | None = None,
+        num_proj: int | None = None, proj_clip: float | None = None, num_unit_shards: int = 1,
+        num_proj_shards: int = 1, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: _Function = tanh,
+        reuse: ReuseLike = None, layer_norm: bool = False, norm_gain: float = 1.0, norm_shift: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, forget_bias, None, activation, layer_norm, norm_gain, norm_shift,
+                         reuse=reuse)  # fmt: skip
+        self._peepholes, self._initializer, self._is_tuple = use_peepholes, initializer, state_is_tuple
+        self._num_proj, self._proj_clip = num_proj, proj_clip
+        self._shards = num_unit_shards, num_proj_shards
+
+    @property
+    def output_size(self) -> int:
+        return self._num_proj or self._num_units
+
+    @property
+    def state_size(self) -> Any:
+        sizes = LSTMStateTuple(self._num_units, self.output_size)
+        return sizes if self._is_tuple else sum(sizes)
+
+    def _peep(self, name: str, cell: Tensor) -> Any:
+        return vs.get_variable(name, [self._num_units], cell.dtype) * cell if self._peepholes else 0.0
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        units = self._num_units
+        c, m = state if self._is_tuple else split(state, [units, self.output_size], axis=1)
+        joined = concat([inputs, m], 1)
+        with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
+            kernel = _sharded("W", _width(joined), 3 * units, joined.dtype, self._shards[0])
+            bias = vs.get_variable("B", [3 * units], joined.dtype, Zeros())
+            gates = matmul(joined, kernel)
+            parts = split(gates if self._layer_norm else bias_add(gates, bias), 3, axis=1)
+            j, f, o = (self._normalised(part, scope) for part, scope in zip(parts, ("transform", "forget", "output")))
+            keep = sigmoid(f + self._forget_bias + self._peep("W_F_diag", c))
+            c = self._normalised(keep * c + (1 - keep) * self._activation(j), "state")
+            m = sigmoid(o + self._peep("W_O_diag", c)) * self._activation(c)
+            if self._num_proj is not None:
+                m = matmul(m, _sharded("W_P", units, self._num_proj, m.dtype, self._shards[1]))
+                m = m if self._proj_clip is None else clip_by_value(m, -self._proj_clip, self._proj_clip)
+        return m, LSTMStateTuple(c, m) if self._is_tuple else concat([c, m], 1)
+
+
+@export("tf.contrib.rnn.TimeFreqLSTMCell")
+class TimeFreqLSTMCell(_Gated):
+    """An LSTM along time and along the frequencies of a step (``tf.contrib.rnn.TimeFreqLSTMCell``; Li et al., 2015).
+
+    Args:
+      use_peepholes, cell_clip, initializer, num_unit_shards, forget_bias: as in `LSTMCell`.
+      feature_size: how many inputs a frequency's step reads.
+      frequency_skip: how many inputs later the next one begins.
+    """
+
+    def __init__(
+        self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None,
+        initializer: _Function | None = None, num_unit_shards: int = 1, forget_bias: float = 1.0,
+        feature_size: int | None = None, frequency_skip: int = 1, reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, tanh, reuse)
+        self._peepholes, self._clip, self._initializer = use_peepholes, cell_clip, initializer
+        self._shards, self._forget_bias = num_unit_shards, forget_bias
+        self._feature_size, self._skip = feature_size, frequency_skip
+
+    @property
+    def state_size(self) -> Any:
+        return 2 * self._num_units
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        units, size = self._num_units, self._feature_size or 0
+        steps = [inputs[:, i : i + size] for i in range(0, _width(inputs) - size + 1, self._skip)]
+        kept = split(state, 2 * len(steps), axis=1)
+        below, found = zeros([inputs.shape.as_list()[0] or shape_of(inputs)[0], units], inputs.dtype), []
+        with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
+            kernel = _sharded("W", size + 2 * units, 4 * units, inputs.dtype, self._shards)
+            bias = vs.get_variable("B", [4 * units], inputs.dtype, Zeros())
+            names = ("W_F_diag", "W_I_diag", "W_O_diag")
+            see_f, see_i, see_o = (
+                vs.get_variable(name, [units], inputs.dtype) if self._peepholes else 0.0 for name in names
+            )
+        for k, part in enumerate(steps):
+            c = kept[2 * k]
+            gates = bias_add(matmul(concat([part, kept[2 * k + 1], below], 1), kernel), bias)
+            i, j, f, o = split(gates, 4, axis=1)
+            c = sigmoid(f + self._forget_bias + see_f * c) * c + sigmoid(i + see_i * c) * tanh(j)
+            c = c if self._clip is None else clip_by_value(c, -self._clip, self._clip)
+            below = sigmoid(o + see_o * c) * tanh(c)
+            found += [c, below]
+        return concat(found[1::2], 1), concat(found, 1)
+
+
+@export("tf.contrib.rnn.PhasedLSTMCell")
+class PhasedLSTMCell(_Gated):
+    """An LSTM whose units change in a part of their period only (``tf.contrib.rnn.PhasedLSTMCell``; Neil et al., 2016).
+
+    The inputs are a pair: the times, [batch, 1], and the values.
+
+    Args:
+      use_peepholes: whether the gates read the cell state.
+      leak: how much a closed unit changes.
+      ratio_on: the part of the period in which a unit is open.
+      trainable_ratio_on: whether optimizers change it.
+      period_init_min, period_init_max: the bounds of the initial periods.
+    """
+
+    def __init__(
+        self, num_units: int, use_peepholes: bool = False, leak: float = 0.001, ratio_on: float = 0.1,
+        trainable_ratio_on: bool = True, period_init_min: float = 1.0, period_init_max: float = 1000.0,
+        reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, tanh, reuse)
+        self.input_spec: Any = None
+        self._peepholes, self._leak, self._ratio, self._trains = use_peepholes, leak, ratio_on, trainable_ratio_on
+        self._bounds = math.log(period_init_min), math.log(period_init_max)
+
+    @property
+    def state_size(self) -> Any:
+        return LSTMStateTuple(self._num_units, self._num_units)
+
+    def __call__(
+        self, inputs: Any, state: Any, scope: str | VariableScope | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        return RNNCell.__call__(self, inputs, state, scope, *args, **kwargs)
+
+    def _openness(self, time: Tensor) -> Any:
+        """How far each unit is open at the times."""
+        units = [self._num_units]
+        period = vs.get_variable(
+            "period", units, initializer=lambda shape, dtype=dtypes.float32, **_: exp(
+                random_uniform(shape, *self._bounds, dtype)
+            ),
+        )  # fmt: skip
+        phase = vs.get_variable("phase", units, initializer=RandomUniform(0.0, period.initial_value))
+        ratio = vs.get_variable("ratio_on", units, initializer=Constant(self._ratio), trainable=self._trains)
+        shifted = time - cast(phase, time.dtype)
+        length = cast(period, time.dtype)
+        cycle = cast((stop_gradient(mod(shifted, length) - shifted) + shifted) / length, dtypes.float32)
+        up = 2 * cycle / ratio
+        return where(cycle < 0.5 * ratio, up, where(cycle < ratio, 2 - up, self._leak * cycle))
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        c, h = state
+        time, x = inputs
+        with vs.variable_scope("mask_gates"):
+            seen = [x, h, c] if self._peepholes else [x, h]
+            write, keep = split(sigmoid(_linear(seen, 2 * self._num_units)), 2, axis=1)
+        with vs.variable_scope("new_input"):
+            new_c = c * keep + write * tanh(_linear([x, h], self._num_units))
+        with vs.variable_scope("output_gate"):
+            seen = [x, h, new_c] if self._peepholes else [x, h]
+            new_h = tanh(new_c) * sigmoid(_linear(seen, self._num_units))
+        k = self._openness(time)
+        state = LSTMStateTuple(k * new_c + (1 - k) * c, k * new_h + (1 - k) * h)
+        return state.h, state
+
+
+@export("tf.contrib.rnn.GLSTMCell")
+class GLSTMCell(_Gated):
+    """An LSTM in groups that do not see each other (``tf.contrib.rnn.GLSTMCell``; Kuchaiev and Ginsburg, 2017).
+
+    Args:
+      initializer: of the kernels.
+      num_proj: the width of the output, by a projection; None: ``num_units``.
+      number_of_groups: how many; they divide the widths.
+    """
+
+    def __init__(
+        self, num_units: int, initializer: _Function | None = None, num_proj: int | None = None,
+        number_of_groups: int = 1,
+        forget_bias: float = 1.0, activation: _Function = tanh, reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, activation, reuse)
+        self._initializer, self._num_proj, self._groups = initializer, num_proj, number_of_groups
+        self._forget_bias = forget_bias
+        for name, width in (("num_units", num_units), ("num_proj", num_proj or 0)):
+            if width % number_of_groups:
+                raise ValueError(f"{name} must be divisible by number_of_groups")
+
+    @property
+    def output_size(self) -> int:
+        return self._num_proj or self._num_units
+
+    @property
+    def state_size(self) -> Any:
+        return LSTMStateTuple(self._num_units, self.output_size)
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        c, m = state
+        units, groups = self._num_units, self._groups
+        if _width(inputs) % groups:
+            raise ValueError(f"input size ({_width(inputs)}) must be divisible by number_of_groups ({groups})")
+        parts = []
+        with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
+            for k, pair in enumerate(zip(split(inputs, groups, axis=1), split(m, groups, axis=1))):
+                with vs.variable_scope(f"group{k}"):
+                    parts.append(split(_linear(pair, 4 * units // groups, bias=False), 4, axis=1))
+            i, j, f, o = (
+                bias_add(concat(same, 1), vs.get_variable(f"bias_{name}", [units], m.dtype, Constant(0.0)))
+                for name, same in zip("ijfo", zip(*parts))
+            )
+        c = sigmoid(f + self._forget_bias) * c + sigmoid(i) * tanh(j)
+        m = sigmoid(o) * self._activation(c)
+        if self._num_proj is not None:
+            with vs.variable_scope("projection"):
+                m = _linear([m], self._num_proj, bias=False)
+        return m, LSTMStateTuple(c, m)
+
+
+@export("tf.contrib.rnn.SRUCell")
+class SRUCell(_Gated):
+    """A simple recurrent unit (``tf.contrib.rnn.SRUCell``; Lei, Zhang and Artzi, 2017)."""
+
+    def build(self, input_shape: ShapeLike) -> None:
+        self._kernel = self.add_weight("kernel", [self._width(input_shape), 4 * self._num_units])
+        self._bias = self.add_weight("bias", [2 * self._num_units], initializer=Zeros())
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        written, forget, highway, skipped = split(matmul(inputs, self._kernel), 4, axis=1)
+        keep, mix = split(sigmoid(bias_add(concat([forget, highway], 1), self._bias)), 2, axis=1)
+        c = keep * state + (1.0 - keep) * written
+        return mix * self._activation(c) + (1.0 - mix) * skipped, c
+
+
+# ---- cells whose units see of the state their own part only (Li et al., 2018) ----------------------------------------
+
+
+class _Independent(_Gated):
+    """Base class of these cells: ``inputs @ w + state * u + bias``, once or more."""
+
+    def __init__(
+        self, num_units: int, activation: _Function | None = None, reuse: ReuseLike = None,
+        kernel_initializer: _Function | None = None,
+        bias_initializer: _Function | None = None, name: str | None = None, dtype: DTypeLike | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, activation, reuse, name, dtype)
+        self._starts = kernel_initializer, bias_initializer
+
+    def _gates(self, input_shape: ShapeLike, number: int, prefix: str = "", bias: float = 0.0, w: str = "_w") -> Any:
+        """The weights of ``number`` gates."""
+        units, (kernel, start) = number * self._num_units, self._starts
+        return number, (
+            self.add_weight(f"{prefix}kernel{w}", [self._width(input_shape), units], initializer=kernel),
+            self.add_weight(f"{prefix}kernel_u", [1, units], initializer=RandomUniform(-1, 1)),
+            self.add_weight(f"{prefix}bias", [units], initializer=start or Constant(bias)),
+        )
+
+    def _seen(self, gates: Any, inputs: TensorLike, state: Any) -> Any:
+        number, (w, u, bias) = gates
+        return bias_add(matmul(inputs, w) + (tile(state, [1, number]) if number > 1 else state) * u, bias)
+
+
+@export("tf.contrib.rnn.IndRNNCell")
+class IndRNNCell(_Independent):
+    """A recurrent network of independent units (``tf.contrib.rnn.IndRNNCell``)."""
+
+    def __init__(
+        self, num_units: int, activation: _Function | None = None, reuse: ReuseLike = None, name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_units, activation, reuse, name=name, dtype=dtype)
+
+    def build(self, input_shape: ShapeLike) -> None:
+        self._weights = self._gates(input_shape, 1)
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        output = self._activation(self._seen(self._weights, inputs, state))
+        return output, output
+
+
+@export("tf.contrib.rnn.IndyGRUCell")
+class IndyGRUCell(_Independent):
+    """A GRU of independent units (``tf.contrib.rnn.IndyGRUCell``)."""
+
+    def build(self, input_shape: ShapeLike) -> None:
+        self._both = self._gates(input_shape, 2, "gates/", 1.0)
+        self._candidate = self._gates(input_shape, 1, "candidate/", w="")
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        reset, keep = split(sigmoid(self._seen(self._both, inputs, state)), 2, axis=1)
+        new = keep * state + (1 - keep) * self._activation(self._seen(self._candidate, inputs, reset * state))
+        return new, new
+
+
+@export("tf.contrib.rnn.IndyLSTMCell")
+class IndyLSTMCell(_Independent):
+    """An LSTM of independent units (``tf.contrib.rnn.IndyLSTMCell``)."""
+
+    def __init__(self, num_units: int, forget_bias: float = 1.0, *args: Any, **kwargs: Any) -> None:
+        super().__init__(num_units, *args, **kwargs)
+        self._forget_bias = forget_bias
+
+    @property
+    def state_size(self) -> Any:
+        return LSTMStateTuple(self._num_units, self._num_units)
+
+    def build(self, input_shape: ShapeLike) -> None:
+        self._weights = self._gates(input_shape, 4)
+
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        c, h = state
+        i, j, f, o = split(self._seen(self._weights, inputs, h), 4, axis=1)
+        c = c * sigmoid(f + self._forget_bias) + sigmoid(i) * self._activation(j)
+        h = self._activation(c) * sigmoid(o)
+        return h, LSTMStateTuple(c, h)
+
+
+# ---- convolutional LSTMs (Shi et al., 2015) --------------------------------------------------------------------------
+
+
+@export("tf.contrib.rnn.ConvLSTMCell")
+class ConvLSTMCell(RNNCell):
+    """An LSTM of images, by convolutions (``tf.contrib.rnn.ConvLSTMCell``).
+
+    Args:
+      conv_ndims: 1, 2 or 3 spatial axes.
+      input_shape: of the inputs without the batch: the spatial sizes and the channels.
+      output_channels: the channels of state and output.
+      kernel_shape: the sizes of the kernel.
+      use_bias: whether the gates have a bias.
+      skip_connection: whether the output has the inputs' channels, too.
+      forget_bias: added to the forget gate.
+      initializers: ignored, as in TensorFlow.
+    """
+
+    def __init__(
+        self, conv_ndims: int, input_shape: ShapeLike, output_channels: int, kernel_shape: Sequence[int],
+        use_bias: bool = True, skip_connection: bool = False, forget_bias: float = 1.0, initializers: object = None,
+        name: str = "conv_lstm_cell",
+    ) -> None:  # fmt: skip
+        super().__init__(name=name)
+        self._sizes: list[Any] = TensorShape(input_shape).as_list()
+        if conv_ndims != len(self._sizes) - 1:
+            raise ValueError(f"Invalid input_shape {input_shape} for conv_ndims={conv_ndims}.")
+        self._convolve: Any = {1: conv1d, 2: conv2d, 3: conv3d}[conv_ndims]
+        self._strides: Any = 1 if conv_ndims == 1 else [1] * (conv_ndims + 2)
+        self._channels, self._kernel_shape, self._use_bias = output_channels, list(kernel_shape), use_bias
+        self._skip, self._forget_bias = skip_connection, forget_bias
+
+    @property
+    def output_size(self) -> Any:
+        return TensorShape([*self._sizes[:-1], self._channels + (self._sizes[-1] if self._skip else 0)])
+
+    @property
+    def state_size(self) -> Any:
+        size = TensorShape([*self._sizes[:-1], self._channels])
+        return LSTMStateTuple(size, size)
+
+    def call(self, inputs: Any, state: Any, scope: object = None) -> Any:
+        c, h = state
+        joined = concat([inputs, h], -1)
+        shape = [*self._kernel_shape, _width(joined), 4 * self._channels]
+        gates = self._convolve(joined, vs.get_variable("kernel", shape, joined.dtype), self._strides, "SAME")
+        if self._use_bias:
+            gates = gates + vs.get_variable("biases", shape[-1:], joined.dtype, Constant(0.0))
+        i, j, f, o = split(gates, 4, axis=-1)
+        c = sigmoid(f + self._forget_bias) * c + sigmoid(i) * tanh(j)
+        h = tanh(c) * sigmoid(o)
+        # TensorFlow keeps the inputs in the state, too, which then does not fit the next step.
+        return concat([h, inputs], -1) if self._skip else h, LSTMStateTuple(c, h)
+
+
+def _of_dimensions(ndims: int) -> type[ConvLSTMCell]:
+    def make(self: Any, name: str = f"conv_{ndims}d_lstm_cell", **kwargs: Any) -> None:
+        ConvLSTMCell.__init__(self, ndims, name=name, **kwargs)
+
+    doc = f"A `ConvLSTMCell` with {ndims} spatial axes (``tf.contrib.rnn.Conv{ndims}DLSTMCell``)."
+    return type(f"Conv{ndims}DLSTMCell", (ConvLSTMCell,), {"__init__": make, "__doc__": doc, "__module__": __name__})
+
+
+Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell = map(_of_dimensions, (1, 2, 3))
+export_names("tf.contrib.rnn", "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell")
+
+
+# ---- wrappers --------------------------------------------------------------------------------------------------------
+
+
+@export("tf.contrib.rnn.HighwayWrapper")
+class HighwayWrapper(_Wrapper):
+    """Mixes a cell's inputs into its outputs, by a gate (``tf.contrib.rnn.HighwayWrapper``; Srivastava et al., 2015).
+
+    Args:
+      couple_carry_transform_gates: whether the gate of the outputs is one minus that of the inputs.
+      carry_bias_init: the initial bias of the gate of the inputs.
+    """
+
+    def __init__(self, cell: RNNCell, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0) -> None:
+        super().__init__(cell)
+        self._couples, self._bias = couple_carry_transform_gates, carry_bias_init
+
+    def _gate(self, name: str, bias: float, inputs: Tensor) -> Any:
+        width = _width(inputs)
+        kernel = vs.get_variable(f"{name}_w", [width, width])
+        return sigmoid(bias_add(matmul(inputs, kernel), vs.get_variable(f"{name}_b", [width], None, Constant(bias))))
+
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
+        outputs, new_state = self._cell(inputs, state, scope=scope)
+        nest.assert_same_structure(inputs, outputs)
+
+        def mixed(one: Any, other: Any) -> Any:
+            one.shape.assert_is_compatible_with(other.shape)
+            carry = self._gate("carry", self._bias, one)
+            return one * carry + other * (1 - carry if self._couples else self._gate("transform", -self._bias, one))
+
+        return nest.map_structure(mixed, inputs, outputs), new_state
+
+
+@export("tf.contrib.rnn.CompiledWrapper")
+class CompiledWrapper(_Wrapper):
+    """A cell as it is: on the CPU, tfmini compiles no single cell (``tf.contrib.rnn.CompiledWrapper``)."""
+
+    def __init__(self, cell: RNNCell, compile_stateful: bool = False) -> None:
+        super().__init__(cell)
+
+
+@export("tf.contrib.rnn.AttentionCellWrapper")
+class AttentionCellWrapper(RNNCell):
+    """Attention of a cell to its last outputs (``tf.contrib.rnn.AttentionCellWrapper``; Bahdanau et al., 2014).
+
+    Args:
+      attn_length: how many outputs it sees.
+      attn_size: the width of the outputs; default: the cell's.
+      attn_vec_size: the width of the attention's hidden layer; default ``attn_size``.
+      input_size: the width of the projected inputs; default: their own.
+      state_is_tuple: whether the state is a tuple (the cell's, attention, outputs) rather than their concatenation.
+    """
+
+    def __init__(
+        self, cell: RNNCell, attn_length: int, attn_size: int | None = None, attn_vec_size: int | None = None,
+        input_size: int | None = None, state_is_tuple: bool = True, reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(_reuse=reuse)
+        check_cell(cell)
+        if nest.is_nested(cell.state_size) and not state_is_tuple:
+            raise ValueError(f"Cell returns tuple of states, but the flag state_is_tuple is not set: {cell.state_size}")
+        if attn_length <= 0:
+            raise ValueError(f"attn_length should be greater than zero, got {attn_length}")
+        self._cell, self._length, self._is_tuple = cell, attn_length, state_is_tuple
+        self._attn_size = attn_size or cell.output_size
+        self._hidden, self._input_size = attn_vec_size or self._attn_size, input_size
+
+    @property
+    def state_size(self) -> Any:
+        sizes = (self._cell.state_size, self._attn_size, self._attn_size * self._length)
+        return sizes if self._is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> int:
+        return int(self._attn_size)
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        size, length = self._attn_size, self._length
+        inner, attended, past = state if self._is_tuple else split(
+            state, [self._cell.state_size, size, size * length], axis=1
+        )  # fmt: skip
+        past = reshape(past, [-1, length, size])
+        inputs = convert_to_tensor(inputs)
+        output, inner = self._cell(_linear([inputs, attended], self._input_size or _width(inputs)), inner)
+        attended = self._attention(nest.flatten(inner), past)
+        with vs.variable_scope("attn_output_projection"):
+            output = _linear([output, attended], size)
+        past = reshape(concat([past[:, 1:], expand_dims(output, 1)], 1), [-1, length * size])
+        found = (inner, attended, past)
+        return output, found if self._is_tuple else concat(list(found), 1)
+
+    def _attention(self, query: list[Any], past: Tensor) -> Any:
+        """The mean of the last outputs, weighted by how they fit the state."""
+        with vs.variable_scope("attention"):
+            kernel = vs.get_variable("attn_w", [1, 1, self._attn_size, self._hidden])
+            vector = vs.get_variable("attn_v", [self._hidden])
+            features = conv2d(expand_dims(past, 2), kernel, [1, 1, 1, 1], "SAME")
+            asked = reshape(_linear(query, self._hidden), [-1, 1, 1, self._hidden])
+            weights = softmax(reduce_sum(vector * tanh(features + asked), [2, 3]))
+            return reduce_sum(expand_dims(weights, -1) * past, 1)
+
+
+@export("tf.contrib.rnn.stack_bidirectional_rnn")
+def stack_bidirectional_rnn(
+    cells_fw: list[Any], cells_bw: list[Any], inputs: Any, initial_states_fw: Sequence[Any] | None = None,
+    initial_states_bw: Sequence[Any] | None = None, dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None, scope: str | VariableScope | None = None,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:  # fmt: skip
+    """Stacked bidirectional networks over a list of steps (``tf.contrib.rnn.stack_bidirectional_rnn``).
+
+    Args:
+      inputs: a list of tensors, [batch, width], one per step.
+      The others are those of `stack_bidirectional_dynamic_rnn`.
+
+    Returns:
+      (a list of outputs, last states of the forward cells, last states of the backward cells).
+    """
+    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    none = [None] * len(cells_fw)
+    states: list[tuple[Any, Any]] = []
+    with vs.variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, cells in enumerate(zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none)):
+            with vs.variable_scope(f"cell_{i}") as opened:
+                inputs, *last = static_bidirectional_rnn(*cells[:2], inputs, *cells[2:], dtype, sequence_length, opened)
+                states.append((last[0], last[1]))
+    return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
