@@ -173,10 +173,10 @@ def numbers() -> dict[str, float]:
 # What issue 32 asks for is in brackets where the library is not there yet.
 LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
-    # growing tables, migrate.
-    "files": 570,
+    # growing tables, migrate, ps that move, local SGD, loops as one program of a device.
+    "files": 590,
     "files under 100 lines": 100,
-    "lines without generated files": 170_000,  # (128,000)
+    "lines without generated files": 178_500,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
@@ -184,7 +184,7 @@ LIMITS: dict[str, float] = {
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
     "parameters annotated as Any, %": 8.5,
-    "lock blocks in runtime and rpc": 100,
+    "lock blocks in runtime and rpc": 102,  # (110)
     "private members reached from tests": 100,
 }
 

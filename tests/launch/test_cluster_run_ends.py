@@ -18,8 +18,9 @@ import pytest
 
 import tfmini as tf
 from tfmini.launch import cluster_run, local
-from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits
+from tfmini.launch.cluster_run import ClusterRun, RunLimits
 from tfmini.launch.engine import EngineOptions, TaskCommand, TaskRequest
+from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.output import Sink
 from tfmini.launch.supervision import PrintNote, RunOver, Supervision, TaskId
 from tfmini.tools.launch import task_commands

@@ -25,10 +25,10 @@ from tests.rpc.task_processes import Call
 from tests.tools import comers
 from tfmini import errors
 from tfmini.launch import hub
-from tfmini.launch.cluster_run import LaunchOptions
 from tfmini.launch.engine import EngineOptions, TaskRequest
 from tfmini.launch.hub import AgentEngine
 from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run
+from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import TaskId
 from tfmini.rpc import messages as m

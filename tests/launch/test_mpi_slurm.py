@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tfmini.launch.cluster_run import LaunchOptions
 from tfmini.launch.engine import EngineError, EngineOptions, Resources
+from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.mpi import member_of_step, step_options, steps_of
 from tfmini.tools.cli import main
 

@@ -16,8 +16,8 @@ import click
 from tfmini.cluster import ClusterSpec
 from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, misplaced
 from tfmini.compat.roles import defined_options
-from tfmini.launch.cluster_run import LaunchOptions, manifest_options
 from tfmini.launch.engine import Resources
+from tfmini.launch.launch_options import LaunchOptions, manifest_options
 from tfmini.launch.supervision import SERVICE_JOBS
 from tfmini.rpc.keys import keys_in_memory
 

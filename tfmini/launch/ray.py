@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from tfmini.launch.agent import ALIVE_ENV
-from tfmini.launch.cluster_run import cluster_tasks, key_of_run
+from tfmini.launch.cluster_run import key_of_run
 from tfmini.launch.engine import TOKEN_ENV, EngineError, EngineOptions, Resources, TaskRequest
 from tfmini.launch.hub import AgentEngine
 from tfmini.launch.invitation import AGENT_ENV, Invitation
+from tfmini.launch.launch_options import cluster_tasks
 from tfmini.launch.supervision import SERVICE_JOBS, TaskId
 from tfmini.library_log import REPORT_ENV
 from tfmini.listen_fd import LISTEN_FD_ENV

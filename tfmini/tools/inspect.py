@@ -28,7 +28,7 @@ from tfmini.command_line import (
 from tfmini.compat.roles import defined_options
 from tfmini.errors import FailedPreconditionError, UnimplementedError
 from tfmini.exit_codes import ExitCode
-from tfmini.launch.cluster_run import cluster_tasks
+from tfmini.launch.launch_options import cluster_tasks
 from tfmini.launch.progress import shown
 from tfmini.launch.supervision import TaskId
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers

@@ -31,9 +31,10 @@ from tfmini.devices import DeviceSpec
 from tfmini.exit_codes import ExitCode
 from tfmini.jobs import Job, RunningJob, running_jobs
 from tfmini.json_log import LOG_JSON_ENV
-from tfmini.launch.cluster_run import ClusterRun, LaunchOptions, RunLimits, key_of_run, launch_options
+from tfmini.launch.cluster_run import ClusterRun, RunLimits, key_of_run
 from tfmini.launch.control import Control, ask
 from tfmini.launch.engine import Engine, EngineError, NamedRole, TaskCommand, engine_class, member_of
+from tfmini.launch.launch_options import LaunchOptions, launch_options
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
 from tfmini.launch.supervision import SERVICE_JOBS, PrintNote, RunOver, ScaleError, Supervision, TaskId

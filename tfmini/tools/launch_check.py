@@ -18,7 +18,7 @@ from tfmini.cluster import ClusterSpec
 from tfmini.command_line import misplaced
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, texts_of
 from tfmini.graph.op_types import ops_with
-from tfmini.launch.cluster_run import LaunchOptions
+from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.local import reserve_cluster, usable_cpus
 from tfmini.launch.supervision import EVALUATOR_JOB, TaskId
 from tfmini.show.inspection.api import inspect

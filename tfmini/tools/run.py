@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, former, misplaced
 from tfmini.compat.roles import defined_options
 from tfmini.json_log import LOG_JSON_ENV, install
-from tfmini.launch.cluster_run import member_options
+from tfmini.launch.launch_options import member_options
 from tfmini.launch.progress import work_shown
 from tfmini.library_log import is_launched
 from tfmini.rpc.addresses import ADDRESSES_ENV, BIND_ENV, PORTS_ENV

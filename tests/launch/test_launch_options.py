@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from tfmini.launch.cluster_run import LaunchOptions, Memory, Words
 from tfmini.launch.engine import ENGINES, EngineOptions, Resources, engine_class
+from tfmini.launch.launch_options import LaunchOptions, Memory, Words
 from tfmini.launch.supervision import TaskId
 
 
