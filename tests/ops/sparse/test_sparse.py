@@ -152,3 +152,15 @@ def test_the_gradient_of_a_slice_has_only_elements_of_the_tensor() -> None:
     )
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="aren't all propagated"):
         session.run(grad)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.float32, tf.float64, tf.complex64, tf.int32])
+def test_a_product_adds_all_elements_of_a_row_also_zeros(dtype: tf.DType) -> None:
+    """Elements come in any order and may be there twice; zero times infinity is NaN."""
+    x = tf.SparseTensor([[2, 0], [0, 1], [2, 0]], tf.cast([3, 2, 4], dtype), [3, 2])
+    b = tf.cast([[1, 2], [5, 6]], dtype)
+    assert run(tf.sparse_tensor_dense_matmul(x, b)).tolist() == [[10, 12], [0, 0], [7, 14]]
+    if dtype.is_floating:
+        zeros = tf.SparseTensor([[0, 0], [0, 1]], tf.zeros([2], dtype), [1, 2])
+        product = tf.sparse_tensor_dense_matmul(zeros, tf.constant([[1, np.inf], [2, 3]], dtype))
+        assert np.isnan(run(product)).tolist() == [[False, True]]

@@ -176,6 +176,9 @@ def _static_sizes(shape: Tensor) -> tuple[int | None, ...]:
     return with_rank(constant_value_as_shape(shape), 2)
 
 
+_OF_SCIPY = "fdFDilq"  # types of numpy's names that its sparse products take; not float16 and bfloat16
+
+
 @matmul_op.kernel("CPU")
 def _matmul_kernel(indices: Array, values: Array, shape: Array, b: Array, *, adjoint_a: bool, adjoint_b: bool) -> Any:
     check_parts(indices, values, shape)
@@ -193,10 +196,16 @@ def _matmul_kernel(indices: Array, values: Array, shape: Array, b: Array, *, adj
             f"[{shape[0]}, {shape[1]}).  Dimensions of B: {list(b.shape)}"
         )
     for what, found, bound in (("k", columns, width), ("m", rows, height)):
-        bad = np.flatnonzero((found < 0) | (found >= bound))
-        if bad.size:
+        if found.size and (found.min() < 0 or found.max() >= bound):
+            bad = np.flatnonzero((found < 0) | (found >= bound))
             refuse(f"{what} ({found[bad[0]]}) from index[{bad[0]},{int(what == 'k')}] out of bounds (>={bound})")
     check_room((height, b.shape[1]), b.dtype.itemsize)
+    # scipy leaves zeros out, also where they should make NaN of infinity.
+    if b.dtype.char in _OF_SCIPY and (values.all() or np.isfinite(b).all()):
+        from scipy.sparse import coo_array  # late, since few programs need it
+
+        # It adds the products in the order of the elements, as TensorFlow does, and sorts nothing.
+        return coo_array((values, (rows, columns)), (height, width)) @ b
     out = np.zeros((height, b.shape[1]), b.dtype)
     order = np.argsort(rows, kind="stable")
     reduce_runs(np.add, b[columns[order]] * values[order, None], rows[order], out)
