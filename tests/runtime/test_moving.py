@@ -147,6 +147,36 @@ def test_what_cannot_move_is_refused_by_name() -> None:
             assert session.run([v, queue.size()])[1] == 1
 
 
+def test_a_drained_task_gives_away_what_whoever_asks_does_not_know() -> None:
+    with ProcessCluster(ps=3, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            known = tf.get_variable("known", initializer=tf.constant(1.0))
+            late = tf.get_variable("late", initializer=tf.constant(2.0))
+            empty = tf.get_variable("empty", [2])
+        with tf.Session(cluster.server.target) as session:
+            session.run([known.initializer, late.initializer, tf.is_variable_initialized(empty)])
+            mover = VariableMover.at(cluster.server.target)
+            key = next(key for key in mover.holdings(PS[:1])[PS[0]].sizes if key[1] == "known")
+            moved = mover.move({PS[0]: {key: PS[1]}}, PS[2])
+            assert moved.places == {"known": PS[1], "late": PS[2], "empty": PS[2]}
+            assert session.run([known, late]) == [1.0, 2.0]
+            with tf.Session(cluster.server.target) as later:
+                assert later.run([known, late]) == [1.0, 2.0]
+
+
+def test_a_task_with_a_variable_beside_a_queue_is_not_drained() -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=tf.constant(1.0))
+            with tf.colocate_with(v):
+                tf.FIFOQueue(3, tf.float32, name="line_op").size()  # never run, so the task does not have it
+        with tf.Session(cluster.server.target) as session:
+            session.run(v.initializer)
+            with pytest.raises(tf.errors.FailedPreconditionError, match="cannot move: line_op"):
+                VariableMover.at(cluster.server.target).move({PS[0]: {}}, PS[1])
+            assert session.run(v) == 1.0
+
+
 def test_a_step_that_does_not_end_is_named_and_the_others_go_on() -> None:
     with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
         moving, _, add = _counters()

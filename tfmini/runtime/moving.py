@@ -235,6 +235,7 @@ class VariableMove:
         self._held: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
         self._incarnations: dict[str, int] = {}
+        self._known: dict[str, int] = {}
         self._holders: list[Peer] = []
         self._began = 0.0
         self._has_moved = False
@@ -268,7 +269,8 @@ class VariableMove:
         """Holds the steps, and goes on when none runs."""
         self._worker.departures.gate = []
         resources, own = self._worker.resources, self._worker.task
-        origins = {task for key in self._wanted for task, _ in resources.origins.get(key, ())} - {own}
+        keys = {*self._wanted, *(self._worker.departures.variables() if self._rest else ())}
+        origins = {task for key in keys for task, _ in resources.origins.get(key, ())} - {own}
         asked = {task: self._master.peer(task) for task in origins if task in self._master.addresses()}
         calls = {
             task: partial(_ask_status, peer, task in self._targets) for task, peer in (asked | self._targets).items()
@@ -281,11 +283,11 @@ class VariableMove:
         if error is not None:
             self._end(error)
             return
-        known = {
+        self._known = {
             task: answer.incarnation for task, answer in outcomes.items() if not isinstance(answer, errors.OpError)
         }
         for key in list(self._wanted):
-            if self._worker.departures.forsake(key, known):
+            if self._worker.departures.forsake(key, self._known):
                 del self._wanted[key]
         self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
         self._rehearse()
@@ -302,7 +304,7 @@ class VariableMove:
             if error is not None:
                 raise error
             groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
-            if self._complete(groups):
+            if self._complete(groups) or self._complete_rest():
                 self._hold()  # further variables, whose steps run
                 return
             self._copy()
@@ -323,6 +325,13 @@ class VariableMove:
                     )
                     raise errors.InvalidArgumentError.of(text)
         return len(self._wanted) > before
+
+    def _complete_rest(self) -> bool:
+        """Adds, when all is to go, the variables that whoever asked does not know; returns whether there was any."""
+        new = self._worker.departures.variables().keys() - self._wanted.keys() if self._rest else ()
+        found = [key for key in sorted(new) if not self._worker.departures.forsake(key, self._known)]
+        self._wanted |= dict.fromkeys(found, self._rest)
+        return bool(found)
 
     # ---- the copies ---------------------------------------------------------------------------
 
@@ -346,7 +355,25 @@ class VariableMove:
         if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
             raise _cannot_move(self._worker.task, fixed)
         self._held = {state: state.held() for state in states.values()}
+        self._check_whole()
         self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+
+    def _check_whole(self) -> None:
+        """Refuses to leave anything behind that sessions would look for elsewhere from now on.
+
+        Raises:
+          OpError: it would be left.
+        """
+        departures = self._worker.departures
+        if self._rest and (others := departures.others()):
+            raise _cannot_move(self._worker.task, others)
+        left = [
+            key[1] for key, state in departures.variables().items()
+            if state not in self._held and (self._rest or key in self._wanted)
+        ]  # fmt: skip
+        if left:
+            names = ", ".join(sorted(left)[:5])
+            raise errors.AbortedError.of(f"A step has made {names} while variables were copied: nothing has moved.")
 
     def _send_all(
         self, states: Mapping[VariableKey, VariableState], value_of: Callable[[VariableState], Any], limit_s: float,
@@ -415,6 +442,10 @@ class VariableMove:
 
     def _depart(self) -> errors.OpError | None:
         """The moment of the move."""
+        try:
+            self._check_whole()
+        except errors.OpError as error:
+            return error
         addresses = self._master.addresses()
         places = {
             key: NewPlace(task, addresses[task], self._incarnations[task], self._number)
