@@ -203,6 +203,26 @@ def _runs(cluster: ProcessCluster, name: str) -> bool:
     return any(f"{name}:0" in step.plan.fetches for step in steps)
 
 
+def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            departures = cluster.server.worker.departures
+
+            def failing(*_: object) -> None:
+                raise MemoryError("no room")
+
+            monkeypatch.setattr(departures, "origins_on", failing)
+            with pytest.raises(tf.errors.InternalError, match="MemoryError: no room"):
+                tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            monkeypatch.undo()
+            assert session.run(tf.assign_add(v, 1)) == 1
+            assert tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}) == {"v": PS[1]}
+            assert session.run(v) == 1
+
+
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
 
 
