@@ -223,6 +223,31 @@ def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monk
             assert session.run(v) == 1
 
 
+@pytest.mark.parametrize("rest", ["", PS[1]])
+def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, rest: str
+) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=tf.constant(1.0))
+        with tf.Session(cluster.server.target) as session:
+            session.run(v.initializer)
+            mover = VariableMover.at(cluster.server.target)
+            wanted = dict.fromkeys(mover.holdings(PS[:1])[PS[0]].sizes, PS[1])
+            call = Peer.call
+
+            def losing(self: Peer, request: m.Message, answered, *args, **kwargs):
+                def lost(answer: object) -> None:
+                    answered(tf.errors.UnavailableError(None, None, "The connection is lost."))
+
+                is_move = isinstance(request, m.MoveVariables)
+                return call(self, request, lost if is_move else answered, *args, **kwargs)
+
+            monkeypatch.setattr(Peer, "call", losing)
+            assert mover.move({PS[0]: wanted}, rest).places == {"v": PS[1]}
+            assert session.run(v) == 1.0
+
+
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
 
 
