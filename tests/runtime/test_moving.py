@@ -147,6 +147,36 @@ def test_what_cannot_move_is_refused_by_name() -> None:
             assert session.run([v, queue.size()])[1] == 1
 
 
+def test_a_drained_task_gives_away_what_whoever_asks_does_not_know() -> None:
+    with ProcessCluster(ps=3, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            known = tf.get_variable("known", initializer=tf.constant(1.0))
+            late = tf.get_variable("late", initializer=tf.constant(2.0))
+            empty = tf.get_variable("empty", [2])
+        with tf.Session(cluster.server.target) as session:
+            session.run([known.initializer, late.initializer, tf.is_variable_initialized(empty)])
+            mover = VariableMover.at(cluster.server.target)
+            key = next(key for key in mover.holdings(PS[:1])[PS[0]].sizes if key[1] == "known")
+            moved = mover.move({PS[0]: {key: PS[1]}}, PS[2])
+            assert moved.places == {"known": PS[1], "late": PS[2], "empty": PS[2]}
+            assert session.run([known, late]) == [1.0, 2.0]
+            with tf.Session(cluster.server.target) as later:
+                assert later.run([known, late]) == [1.0, 2.0]
+
+
+def test_a_task_with_a_variable_beside_a_queue_is_not_drained() -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=tf.constant(1.0))
+            with tf.colocate_with(v):
+                tf.FIFOQueue(3, tf.float32, name="line_op").size()  # never run, so the task does not have it
+        with tf.Session(cluster.server.target) as session:
+            session.run(v.initializer)
+            with pytest.raises(tf.errors.FailedPreconditionError, match="cannot move: line_op"):
+                VariableMover.at(cluster.server.target).move({PS[0]: {}}, PS[1])
+            assert session.run(v) == 1.0
+
+
 def test_a_step_that_does_not_end_is_named_and_the_others_go_on() -> None:
     with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
         moving, _, add = _counters()
@@ -171,6 +201,51 @@ def test_a_step_that_does_not_end_is_named_and_the_others_go_on() -> None:
 def _runs(cluster: ProcessCluster, name: str) -> bool:
     steps = [step for session in cluster.server.master.sessions.values() for step in session.steps()]
     return any(f"{name}:0" in step.plan.fetches for step in steps)
+
+
+def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            departures = cluster.server.worker.departures
+
+            def failing(*_: object) -> None:
+                raise MemoryError("no room")
+
+            monkeypatch.setattr(departures, "origins_on", failing)
+            with pytest.raises(tf.errors.InternalError, match="MemoryError: no room"):
+                tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            monkeypatch.undo()
+            assert session.run(tf.assign_add(v, 1)) == 1
+            assert tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}) == {"v": PS[1]}
+            assert session.run(v) == 1
+
+
+@pytest.mark.parametrize("rest", ["", PS[1]])
+def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, rest: str
+) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", initializer=tf.constant(1.0))
+        with tf.Session(cluster.server.target) as session:
+            session.run(v.initializer)
+            mover = VariableMover.at(cluster.server.target)
+            wanted = dict.fromkeys(mover.holdings(PS[:1])[PS[0]].sizes, PS[1])
+            call = Peer.call
+
+            def losing(self: Peer, request: m.Message, answered, *args, **kwargs):
+                def lost(answer: object) -> None:
+                    answered(tf.errors.UnavailableError(None, None, "The connection is lost."))
+
+                is_move = isinstance(request, m.MoveVariables)
+                return call(self, request, lost if is_move else answered, *args, **kwargs)
+
+            monkeypatch.setattr(Peer, "call", losing)
+            assert mover.move({PS[0]: wanted}, rest).places == {"v": PS[1]}
+            assert session.run(v) == 1.0
 
 
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------

@@ -144,6 +144,12 @@ class PsScale:
                 f"{_short(going)} has state that cannot move: {', '.join(holdings[going].others[:8])}. Only variables"
                 " move; a ps with queues, accumulators, tables or iterators cannot be drained."
             )
+        if holdings[going].fixed:
+            names = sorted(name for _, name in holdings[going].fixed)
+            raise errors.FailedPreconditionError.of(
+                f"{_short(going)} has variables that cannot move: {', '.join(names[:8])}. They are colocated with state"
+                " such as queues; a ps that has them cannot be drained."
+            )
         moves, rest = drained(holdings, going)
         lines = _lines(self._mover.move(moves, rest), holdings)
         return [*lines, f"{_short(going)} is drained; its process stays, to tell who comes later where they are."]

@@ -71,10 +71,7 @@ class MovingService:
         for task, address in request.tasks:
             if task not in self.master.addresses():
                 self.master.set_address(str(task), str(address))
-        try:
-            VariableMove(self, wanted, request.rest, request.patience_ms / 1000, respond).begin()
-        except errors.OpError as error:
-            respond(error)
+        VariableMove(self, wanted, request.rest, request.patience_ms / 1000, respond).begin()
 
     def list_variables(self, peer: Peer, request: m.ListVariables, respond: Responder) -> None:
         """Says what is here, and what must stay together."""
@@ -216,9 +213,6 @@ class VariableMove:
       wanted: variable -> the task that is to have it.
       rest: see `m.MoveVariables`.
       patience_s: how long to wait for steps that run.
-
-    Raises:
-      OpError: it is refused.
     """
 
     def __init__(
@@ -235,16 +229,14 @@ class VariableMove:
         self._held: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
         self._incarnations: dict[str, int] = {}
+        self._known: dict[str, int] = {}
         self._holders: list[Peer] = []
         self._began = 0.0
-        self._has_moved = False
-        self._check()
+        self._has_moved = self._is_over = False
 
     def _check(self) -> None:
         departures, own = self._worker.departures, self._worker.task
         here = departures.variables()
-        if departures.gate is not None:
-            raise errors.AbortedError.of(f"Other variables of {own} are moving.")
         for key in self._wanted:
             if key not in here:
                 there = departures.forwarding().moved.get(key)
@@ -265,49 +257,72 @@ class VariableMove:
             raise _cannot_move(own, fixed)
 
     def begin(self) -> None:
-        """Holds the steps, and goes on when none runs."""
-        self._worker.departures.gate = []
+        """Begins the move, which answers when it has ended."""
+        if self._worker.departures.begin_move():
+            self._going_on(self._reach)()
+        else:
+            self._respond(errors.AbortedError.of(f"Other variables of {self._worker.task} are moving."))
+
+    def _going_on(self, method: Callable[..., None]) -> Callable[..., None]:
+        """A method that goes on with the move unless it is over. Whatever it raises ends the move.
+
+        Nobody else would open the gate: later moves would be refused, and graphs wait, for ever.
+        """
+
+        def go_on(*args: Any) -> None:
+            if self._is_over:
+                return
+            try:
+                method(*args)
+            except errors.OpError as error:
+                self._end(error)
+            except Exception as error:  # noqa: BLE001 - raised in a callback nobody would hear of it
+                self._end(errors.InternalError.of(f"the move has failed: {type(error).__name__}: {error}"))
+
+        return go_on
+
+    def _reach(self) -> None:
+        """Asks the new tasks whether they are there."""
+        self._check()
         resources, own = self._worker.resources, self._worker.task
-        origins = {task for key in self._wanted for task, _ in resources.origins.get(key, ())} - {own}
+        keys = {*self._wanted, *(self._worker.departures.variables() if self._rest else ())}
+        origins = {task for key in keys for task, _ in resources.origins.get(key, ())} - {own}
         asked = {task: self._master.peer(task) for task in origins if task in self._master.addresses()}
         calls = {
             task: partial(_ask_status, peer, task in self._targets) for task, peer in (asked | self._targets).items()
         }
-        fan_out(calls, self._reached)
+        fan_out(calls, self._going_on(self._reached))
 
     def _reached(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         """The new tasks are there, so nobody waits for them from now on. What nobody can find here does not move."""
         error = first_error({task: outcomes[task] for task in self._targets})
         if error is not None:
-            self._end(error)
-            return
-        known = {
+            raise error
+        self._known = {
             task: answer.incarnation for task, answer in outcomes.items() if not isinstance(answer, errors.OpError)
         }
         for key in list(self._wanted):
-            if self._worker.departures.forsake(key, known):
+            if self._worker.departures.forsake(key, self._known):
                 del self._wanted[key]
         self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
         self._rehearse()
 
     def _hold(self) -> None:
+        self._worker.departures.shut_gate()
         self._holders = self._service.masters()
         asked = self._service.ask_masters(self._number, set(self._wanted), bool(self._rest), _LEASE_S, self._patience_s)
-        FanOut(asked, self._quiet, until_error=True).begin()
+        FanOut(asked, self._going_on(self._quiet), until_error=True).begin()
 
     def _quiet(self, outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
         """No step runs that uses the variables: takes in what is colocated with them, and copies."""
-        try:
-            error = first_error(outcomes)
-            if error is not None:
-                raise error
-            groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
-            if self._complete(groups):
-                self._hold()  # further variables, whose steps run
-                return
-            self._copy()
-        except errors.OpError as failure:
-            self._end(failure)
+        error = first_error(outcomes)
+        if error is not None:
+            raise error
+        groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
+        if self._complete(groups) or self._complete_rest():
+            self._hold()  # further variables, whose steps run
+            return
+        self._copy()
 
     def _complete(self, groups: Sequence[VariableGroup]) -> bool:
         """Adds all that is colocated with a variable that moves; returns whether there was any."""
@@ -324,6 +339,13 @@ class VariableMove:
                     raise errors.InvalidArgumentError.of(text)
         return len(self._wanted) > before
 
+    def _complete_rest(self) -> bool:
+        """Adds, when all is to go, the variables that whoever asked does not know; returns whether there was any."""
+        new = self._worker.departures.variables().keys() - self._wanted.keys() if self._rest else ()
+        found = [key for key in sorted(new) if not self._worker.departures.forsake(key, self._known)]
+        self._wanted |= dict.fromkeys(found, self._rest)
+        return bool(found)
+
     # ---- the copies ---------------------------------------------------------------------------
 
     def _rehearse(self) -> None:
@@ -335,8 +357,7 @@ class VariableMove:
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes)
         if error is not None:
-            self._end(error)
-            return
+            raise error
         self._began = self._worker.now()
         self._hold()
 
@@ -346,7 +367,25 @@ class VariableMove:
         if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
             raise _cannot_move(self._worker.task, fixed)
         self._held = {state: state.held() for state in states.values()}
+        self._check_whole()
         self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+
+    def _check_whole(self) -> None:
+        """Refuses to leave anything behind that sessions would look for elsewhere from now on.
+
+        Raises:
+          OpError: it would be left.
+        """
+        departures = self._worker.departures
+        if self._rest and (others := departures.others()):
+            raise _cannot_move(self._worker.task, others)
+        left = [
+            key[1] for key, state in departures.variables().items()
+            if state not in self._held and (self._rest or key in self._wanted)
+        ]  # fmt: skip
+        if left:
+            names = ", ".join(sorted(left)[:5])
+            raise errors.AbortedError.of(f"A step has made {names} while variables were copied: nothing has moved.")
 
     def _send_all(
         self, states: Mapping[VariableKey, VariableState], value_of: Callable[[VariableState], Any], limit_s: float,
@@ -357,7 +396,7 @@ class VariableMove:
         for task, peer in self._targets.items():
             own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
             calls[task] = partial(self._send, peer, self._messages(own, value_of))
-        wait = FanOut(calls, done, until_error=True)
+        wait = FanOut(calls, self._going_on(done), until_error=True)
         late = errors.DeadlineExceededError.of(f"The variables could not be copied within {limit_s:g} s.")
         wait.begin()
         wait.limit(self._worker.reactor, limit_s, lambda: late)
@@ -395,6 +434,8 @@ class VariableMove:
         outbox = Guarded("moving", _Outbox(messages))
 
         def stored(answer: Any) -> None:
+            if self._is_over:  # the task drops the copies
+                answer = errors.AbortedError.of("The move has ended.")
             message, is_over = outbox(_Outbox.answered, answer)
             if message is not None:
                 peer.call(message, stored, _COPY_S, self._incarnations[peer.task])
@@ -405,16 +446,17 @@ class VariableMove:
             stored(None)
 
     def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
-        error = first_error(outcomes) or self._depart()
+        error = first_error(outcomes)
         if error is not None:
-            self._end(error)
-            return
+            raise error
+        self._depart()
         # The targets may be cut off at this very moment; the masters tell them then.
         calls = {task: partial(self._settle, peer, True) for task, peer in self._targets.items()}
-        fan_out(calls, lambda settled: self._end(first_error(settled)))
+        fan_out(calls, self._going_on(lambda settled: self._end(first_error(settled))))
 
-    def _depart(self) -> errors.OpError | None:
+    def _depart(self) -> None:
         """The moment of the move."""
+        self._check_whole()
         addresses = self._master.addresses()
         places = {
             key: NewPlace(task, addresses[task], self._incarnations[task], self._number)
@@ -426,13 +468,12 @@ class VariableMove:
         self._held = {}
         if changed:
             names = ", ".join(sorted(state.name for state in changed)[:5])
-            return errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
+            raise errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
         self._has_moved = True
         self._worker.resources.note_moved(places)
         if self._rest:
             rest = NewPlace(self._rest, addresses[self._rest], self._incarnations[self._rest], self._number)
             self._worker.departures.rest = rest
-        return None
 
     def _settle(self, peer: Peer, keep: bool, answered: Callable[[Any], None]) -> None:
         incarnation = self._incarnations.get(peer.task)
@@ -440,6 +481,9 @@ class VariableMove:
 
     def _end(self, error: errors.OpError | None) -> None:
         """Lets everybody go on, and answers."""
+        if self._is_over:  # it was cut off, and the cause of that is told
+            return
+        self._is_over = True
         self._held = {}
         if not self._has_moved:
             for task in self._incarnations:
@@ -448,10 +492,7 @@ class VariableMove:
         release = m.ReleaseSteps(self._number, self._has_moved)
         for peer in self._holders:
             peer.send(release)
-        departures = self._worker.departures
-        waiting, departures.gate = departures.gate, None
-        for admit in waiting or ():
-            admit()
+        self._worker.departures.open_gate()
         if error is not None and not self._has_moved:
             self._respond(error)
             return

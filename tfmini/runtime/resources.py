@@ -6,6 +6,7 @@ container of a device is called after its job: ``ps``, ``worker``, ``localhost``
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -40,6 +41,7 @@ class ResourceManager:
         self.moved: dict[_Key, Any] = {}
         self.origins: dict[_Key, Origins] = {}
         self._staged: dict[int, dict[_Key, tuple[Any, Origins]]] = {}
+        self._refused: collections.deque[int] = collections.deque(maxlen=100)  # moves whose late messages store nothing
         self._containers: dict[str, dict[_Key, Any]] = {}
         self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
 
@@ -96,8 +98,14 @@ class ResourceManager:
     # ---- variables that move --------------------------------------------------------------
 
     def staged(self, move: int, container: str, name: str, create: Callable[[], T], origins: Origins = ()) -> T:
-        """A variable that comes from another task, where no step finds it yet; it is made when it comes first."""
+        """A variable that comes from another task, where no step finds it yet; it is made when it comes first.
+
+        Raises:
+          AbortedError: the move has ended.
+        """
         with self._lock:
+            if move in self._refused:
+                raise errors.AbortedError.of("The move has ended without the variables.")
             found: T = self._staged.setdefault(move, {}).setdefault((container, name), (create(), origins))[0]
             return found
 
@@ -105,6 +113,8 @@ class ResourceManager:
         """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""
         with self._lock:
             staged = self._staged.pop(move, {})
+            if not keep:
+                self._refused.append(move)
             for (container, name), (state, origins) in staged.items() if keep else ():
                 self._containers.setdefault(container, {})["variable", name] = state
                 self.moved.pop((container, name), None)

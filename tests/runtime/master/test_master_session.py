@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.errors import InternalError, InvalidArgumentError
+from tfmini.errors import CancelledError, InternalError, InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.locks import made_by
 from tfmini.placement.placer import place
@@ -79,3 +79,16 @@ def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyP
         session.extend([Node("wrong", "NoOp", "/job:nowhere")])
     assert sizes == [1] * 21 and len(session.nodes) == len(session.placement) == 20
     session.close()
+
+
+def test_a_step_that_waits_in_a_hold_ends_with_its_session() -> None:
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
+    session.extend([Node("nothing", "NoOp")])
+    plans: list[Any] = []
+    session.prepare(((), (), ("nothing",)), lambda error, plan: plans.append(plan))
+    session.hold(lambda plan: True)
+    ended: list[Any] = []
+    session.new_step(plans[0], lambda error, values, trace: ended.append(error), None).start([])
+    assert ended == []
+    session.close()
+    assert [type(error) for error in ended] == [CancelledError]

@@ -21,7 +21,7 @@ _ANSWER_S = 30.0
 _PATIENCE_S = 0.5  # of the first attempt; it doubles, since running steps must end, and other steps wait meanwhile
 _MOST_PATIENCE_S = 8.0
 _PAUSE_S = 0.2  # between two attempts
-_COPY_S = 60.0
+_MOVE_S = 180.0  # a task needs no longer for an attempt, besides the patience: `runtime.moving` has its limits
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,24 @@ class VariableMover:
         until, patience_s = process.now() + timeout_s, _PATIENCE_S
         targets = {*wanted.values(), *([rest] if rest else ())}
         tasks = [[each, self._address(each)] for each in sorted(targets)]
+        left, is_first = dict(wanted), True
         while True:
-            rows = [[*key, new] for key, new in sorted(wanted.items())]
-            request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
             try:
+                if not is_first:  # the answer of an attempt that has moved them may have been lost
+                    forwarding = self.holdings([task])[task].forwarding
+                    left = _not_at(wanted, forwarding)
+                    if not left and (not rest or forwarding.rest is not None and forwarding.rest.task == rest):
+                        return m.MoveVariablesReply(_done(wanted, left), 0)
+                rows = [[*key, new] for key, new in sorted(left.items())]
+                request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
                 asked = {task: (self._peer(task), request)}
-                return _answers(self._endpoint, asked, patience_s + _COPY_S)[task]
+                reply = _answers(self._endpoint, asked, patience_s + _MOVE_S)[task]
+                return m.MoveVariablesReply([*_done(wanted, left), *reply.moved], reply.held_ms)
             except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError):
                 if process.now() + _PAUSE_S > until:
                     raise
             process.sleep(_PAUSE_S)
-            patience_s = min(2 * patience_s, _MOST_PATIENCE_S)
+            is_first, patience_s = False, min(2 * patience_s, _MOST_PATIENCE_S)
 
     def _address(self, task: str) -> str:
         if task not in self._tasks:
@@ -142,6 +149,17 @@ class VariableMover:
 
     def _peer(self, task: str) -> Any:
         return self._endpoint.peer(self._address(task), task)
+
+
+def _not_at(wanted: Mapping[VariableKey, str], forwarding: Forwarding) -> dict[VariableKey, str]:
+    """Those that have not moved to the task that is to have them."""
+    at = {key: place.task for key, place in forwarding.moved.items()}
+    return {key: task for key, task in wanted.items() if at.get(key) != task}
+
+
+def _done(wanted: Mapping[VariableKey, str], left: Mapping[VariableKey, str]) -> list[list[str]]:
+    """The rows of those that have moved in an earlier attempt."""
+    return [[*key, task] for key, task in sorted(wanted.items()) if key not in left]
 
 
 def _answers(endpoint: Endpoint, asked: Mapping[str, tuple[Any, m.Message]], timeout_s: float) -> dict[str, Any]:

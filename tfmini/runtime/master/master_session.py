@@ -137,6 +137,8 @@ class SessionBook:
 
     def hold(self, uses: Callable[[Plan], bool]) -> None:
         """Halts the plans for which ``uses`` holds, those that are being made too; again: further ones."""
+        if self.closed:
+            return
         held, self.held = self.held, HeldSteps(uses)
         if held is not None:
             self.held.plans, self.held.waiting = held.plans, held.waiting
@@ -166,12 +168,14 @@ class SessionBook:
         return list(old.values()), held.waiting
 
     def close(self, why: str, make_error: MakeError) -> tuple[list[Registration], list[Step]] | None:
-        """Ends the session; returns what runs. None: it is closed already."""
+        """Ends the session; returns what runs or waits in a hold. None: it is closed already."""
         if self.closed:
             return None
         self.closed, self.closed_because, self.closed_as = True, why, make_error
         self.plans.clear()
-        return list(self.registrations), list(self.steps.values())
+        held, self.held = self.held, None  # nobody releases the steps of a closed session
+        waiting = [step for step, _ in held.waiting] if held is not None else []
+        return list(self.registrations), [*self.steps.values(), *waiting]
 
 
 class MasterSession:

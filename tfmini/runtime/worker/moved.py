@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tfmini import errors
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import VARIABLE_OPS
+from tfmini.locks import Guarded
 from tfmini.ops.variables.state import VariableState
 from tfmini.runtime.resources import Origins, ResourceManager
 
@@ -114,18 +115,64 @@ def keys_of(nodes: Iterable[Node], default_container: str) -> set[VariableKey]:
     return {key_of(node, default_container) for node in nodes if node.op in VARIABLE_OPS}
 
 
+class _Gate:
+    """Whether variables of a task move, and the graphs that wait for their end. Pure."""
+
+    def __init__(self) -> None:
+        self.is_moving = self.is_shut = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def begin(self) -> bool:
+        """A move begins; False if another one has not ended."""
+        before, self.is_moving = self.is_moving, True
+        return not before
+
+    def shut(self) -> None:
+        """From now on graphs wait."""
+        self.is_shut = True
+
+    def wait(self, admit: Callable[[], None]) -> bool:
+        """Keeps a graph if it has to wait; returns whether it has to."""
+        if self.is_shut:
+            self.waiting.append(admit)
+        return self.is_shut
+
+    def open(self) -> list[Callable[[], None]]:
+        """The move has ended; returns the graphs that have waited."""
+        waiting, self.waiting = self.waiting, []
+        self.is_moving = self.is_shut = False
+        return waiting
+
+
 class Departures:
     """What a task has given away, of the variables that its sessions share.
 
     Attributes:
       rest: see `Forwarding`.
-      gate: graphs to register that wait while variables are about to move; None: none has to wait.
     """
 
     def __init__(self, task: str, incarnation: int, resources: ResourceManager) -> None:
         self._task, self._incarnation, self._resources = task, incarnation, resources
         self.rest: NewPlace | None = None
-        self.gate: list[Callable[[], None]] | None = None
+        self._gate = Guarded("moving", _Gate())
+
+    def begin_move(self) -> bool:
+        """A move begins, if no other one is under way; returns whether it may."""
+        return self._gate(_Gate.begin)
+
+    def shut_gate(self) -> None:
+        """Lets graphs that are to be registered wait."""
+        self._gate(_Gate.shut)
+
+    def open_gate(self) -> None:
+        """Ends a move, and admits the graphs that have waited for that."""
+        for admit in self._gate(_Gate.open):
+            admit()
+
+    def admit_or_wait(self, admit: Callable[[], None]) -> None:
+        """Admits a graph that is to be registered, now or when `open_gate` is called."""
+        if not self._gate(_Gate.wait, admit):
+            admit()
 
     def check(self, resources: Any, nodes: Iterable[Node]) -> None:
         """Refuses a graph that names variables which are elsewhere.

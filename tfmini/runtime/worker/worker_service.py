@@ -182,11 +182,7 @@ class _WorkerService:
 
     def register_graph(self, peer: Peer, request: m.RegisterGraph, respond: Responder) -> None:
         self._check_session(request.session_handle, peer)
-        gate = self.worker.departures.gate
-        if gate is not None:
-            gate.append(lambda: self._admit(request, respond))
-        else:
-            self._admit(request, respond)
+        self.worker.departures.admit_or_wait(lambda: self._admit(request, respond))
 
     def _admit(self, request: m.RegisterGraph, respond: Responder) -> None:
         nodes = request.graph.get("nodes") if type(request.graph) is dict else None
