@@ -20,7 +20,7 @@ from tfmini.rpc.messages import (
     RegisterGraphReply,
 )
 from tfmini.rpc.peer import State
-from tfmini.runtime.master.registration import Registration, SessionOnTasks
+from tfmini.runtime.master.registration import Plan, Registration, SessionOnTasks
 
 HERE, THERE = "/job:worker/replica:0/task:0", "/job:ps/replica:0/task:0"
 
@@ -247,3 +247,13 @@ def test_a_task_that_compiles_for_long_is_told_as_such(caplog: pytest.LogCapture
     assert opens.endswith("(5 s; gives up after 0.2 s)")
     assert compiles.startswith(f"RegisterGraph still waiting for response from worker: {THERE} at there: it compiles")
     assert "CreateSession" not in compiles and "it compiles" in slow.registration.describe_wait()
+
+
+def test_a_plan_that_is_halted_while_it_is_registered_is_not_the_clients_thread_s_to_run() -> None:
+    nothing: Any = object()
+    plan, graph = Plan((), (), nothing, []), nothing
+    plan.halt(True)
+    plan.set_local(graph)
+    assert plan.local is None
+    plan.halt(False)
+    assert plan.local is graph

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tfmini import errors
-from tfmini.locks import Once
+from tfmini.locks import Once, lock
 from tfmini.rpc.calls import Outcome
 from tfmini.runtime.master.following import VariableGroup, closed_under, plan_uses
 from tfmini.runtime.master.master_session import MasterSession
@@ -63,6 +63,7 @@ class StepHolds:
     def __init__(self, task: str, sessions: Callable[[], list[MasterSession]], reactor: Any) -> None:
         self._task, self._sessions, self._reactor = task, sessions, reactor
         self._hold: _Hold | None = None
+        self._lock = lock("moving")  # guards the exchange of `_hold`; several tasks may ask in several threads
         self._groups: list[VariableGroup] = []
 
     def groups_on(self, task: str) -> list[VariableGroup]:
@@ -87,14 +88,17 @@ class StepHolds:
         if not lease_s:
             answered(groups)
             return
-        before = self._hold
-        if before is not None and before.move != move:
+        hold = _Hold(move, task, partial(plan_uses, task=task, keys=found, whole=whole), answered)
+        with self._lock:
+            before = self._hold
+            is_free = before is None or before.move == move
+            if is_free:
+                self._hold, self._groups = hold, groups
+        if not is_free:
             answered(errors.AbortedError.of(f"Other variables are moving, and {self._task} holds steps for them."))
             return
         if before is not None:
             before.stop()
-        hold = self._hold = _Hold(move, task, partial(plan_uses, task=task, keys=found, whole=whole), answered)
-        self._groups = groups
         for session in self._sessions():
             session.hold(hold.uses)
         hold.timers.append(self._reactor.call_later(lease_s, self.release, move, True))
@@ -139,10 +143,11 @@ class StepHolds:
 
     def release(self, move: int, changed: bool) -> None:
         """Ends a hold, if it is of that move. ``changed``: its variables have moved, or nobody knows."""
-        hold = self._hold
-        if hold is None or hold.move != move:
-            return
-        self._hold = None
+        with self._lock:
+            hold = self._hold
+            if hold is None or hold.move != move:
+                return
+            self._hold = None
         hold.stop()
         hold.answer(errors.AbortedError.of(f"The hold on steps of {self._task} has ended."))
         for session in self._sessions():

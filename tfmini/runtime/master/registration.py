@@ -106,6 +106,13 @@ class Plan:
             self.halted = is_halted
             self.local, self._halted_local = self._halted_local, self.local
 
+    def set_local(self, graph: RegisteredGraph) -> None:
+        """Gives the plan to the client's thread to run, as soon as it is not halted."""
+        if self.halted:
+            self._halted_local = graph
+        else:
+            self.local = graph
+
     def judge(self, graph: Set[str], else_all: bool) -> None:
         """Decides whether its runs are training steps.
 
@@ -357,7 +364,7 @@ class Registration:
                 part.incarnation = cluster.worker.incarnation
                 part.graph.trains = self.plan.trains
                 if part.graph.driver.is_blocking:
-                    self.plan.local = part.graph
+                    self.plan.set_local(part.graph)
         answered(None)
 
     # ---- remote parts -----------------------------------------------------------------------
