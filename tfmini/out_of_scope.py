@@ -42,6 +42,8 @@ _NAMES = {
     "tpu": _DEVICE_WAY,
     "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "distribute.cluster_resolver.GCEClusterResolver": "tf.train.ClusterSpec with the addresses",
+    "profiler": "tf.profiler.profile, or tf.StepTrace of a RunMetadata",
+    "contrib.tfprof": "tf.profiler.profile, or tf.StepTrace of a RunMetadata",
     "xla": _GRAPH_WAY,
     "GradientTape": "tf.gradients",
     "function": _GRAPH_WAY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import tempfile
@@ -84,7 +85,7 @@ def slim_residual_networks(tf: Any) -> Any:
 
 @program
 def slim_plain_networks(tf: Any) -> Any:
-    import tensorflow.contrib.slim.nets as nets
+    nets = importlib.import_module("tensorflow.contrib.slim.nets")
 
     found = []
     for module, name, size in (("alexnet", "alexnet_v2", 224), ("overfeat", "overfeat", 231), ("vgg", "vgg_a", 224),

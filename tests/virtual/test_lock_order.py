@@ -18,7 +18,18 @@ PACKAGE = Path(__file__).parents[2] / "tfmini"
 PAGE = PACKAGE.parent / "docs" / "concepts" / "threads.md"
 # What the schedules do not come to: they have one thread at a time, no shared memory and no `Server.start` of its own.
 ELSEWHERE = {
-    *("thread", "spare", "master", "status", "traffic", "exchange", "server early", "server start", "client endpoint"),
+    *(
+        "thread",
+        "spare",
+        "master",
+        "status",
+        "traffic",
+        "exchange",
+        "server early",
+        "server start",
+        "client endpoint",
+        "moving",
+    ),
 }
 
 

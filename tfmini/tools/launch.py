@@ -452,7 +452,7 @@ def _order(job: Job, name: str, argument: int | str) -> Any:
 
 @click.command(cls=Command, context_settings=HELP)
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of workers from now on.")
-@click.option("--ps", type=click.IntRange(1), metavar="N", help="Number of ps that have variables from now on.")
+@click.option("--ps", type=click.IntRange(1), metavar="N", help="Number of ps tasks that have variables from now on.")
 @click.argument("job", required=False)
 def scale(job: str | None, workers: int | None, ps: int | None) -> None:
     """Give a running JOB of `tfmini launch` N workers or ps: more of them join it, or the last ones leave.

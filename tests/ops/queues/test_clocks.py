@@ -56,7 +56,7 @@ def test_who_joins_is_awaited_from_then_on_and_not_in_the_next_run() -> None:
     assert clocks.enter(2) == 2
     clocks.tick(0)
     wait = go_on(clocks, 0, staleness=0)
-    assert wait.is_pending and wait.cause == 'workers 2 (has ended 2) to end 3 rounds, in clocks "c"'
+    assert wait.is_pending and wait.cause == 'worker 2 (2 ended) to end 3 rounds, in clocks "c"'
     clocks.leave(2), clocks.leave(0)
     assert clocks.ended == [0]
 

@@ -72,7 +72,7 @@ def test_the_transfers_of_an_lstm_have_roles_and_sizes(folder: Path) -> None:
     expected = {("variable read", 24576), ("gradient of kernel", 24576)}
     assert roles(folder, "lstm_0") == expected
     # The read is inside the loop, so the loop also runs on the ps, which receives the loop condition.
-    assert roles(folder, "lstm_1") == expected | {("tensor", 1)}
+    assert roles(folder, "lstm_1") == expected | {("condition", 1)}
 
 
 def test_a_graph_that_needs_soft_placement_is_reported(folder: Path) -> None:

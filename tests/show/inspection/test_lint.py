@@ -284,7 +284,7 @@ def test_lint_warns_of_the_tasks_that_the_page_marks(rows: int) -> None:
 def test_the_examples_have_no_warnings(script: str) -> None:
     if "digits" in script:
         pytest.importorskip("sklearn")
-    ps = {"digits_in_graph.py": 1, "digits_allreduce.py": 0}.get(script, 2)
+    ps = {"digits_in_graph.py": 1, "digits_allreduce.py": 0, "digits_local.py": 0, "factors_numpy.py": 1}.get(script, 2)
     found = inspect(EXAMPLES / script, ps=ps, workers=2, batch=100)
     # An example without a training op gets a note about the default step, which is no mistake.
     assert [str(w) for w in found.warnings if w.kind != "step"] == []

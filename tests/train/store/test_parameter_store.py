@@ -177,7 +177,7 @@ def test_a_barrier_does_not_wait_for_one_that_has_ended_before_it(fresh: tf.Loca
 def test_a_barrier_that_was_given_up_is_entered_again_once(fresh: tf.LocalCluster) -> None:
     first, second = (tf.ParameterStore(task, workers=2, timeout_s=1.0) for task in fresh.tasks[:2])
     with first, second:
-        with pytest.raises(tf.errors.DeadlineExceededError, match=r"workers 1 \(has ended 0\) to end 1"):
+        with pytest.raises(tf.errors.DeadlineExceededError, match=r"worker 1 \(0 ended\) to end 1"):
             first.barrier()
         for _ in range(2):  # they go on together
             thread = threading.Thread(target=second.barrier)
@@ -237,7 +237,7 @@ def test_a_wait_for_a_slow_worker_names_it(fresh: tf.LocalCluster) -> None:
         store.push({"n": 1.0})
         store.push({"n": 1.0})
         with pytest.raises(
-            tf.errors.DeadlineExceededError, match=r"workers 1 \(has ended 0\), 2 \(has ended 0\) to end 1"
+            tf.errors.DeadlineExceededError, match=r"worker 1 \(0 ended\), worker 2 \(0 ended\) to end 1"
         ):
             store.pull("n")
 
