@@ -14,7 +14,7 @@ import zmq
 from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc import messages as m
-from tfmini.rpc import zmq_pump
+from tfmini.rpc import zmq_pump, zmq_router, zmq_transport
 from tfmini.rpc.codec import encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, own_keys
@@ -142,6 +142,44 @@ def test_a_large_message_waits_for_the_lane(
     assert (call(peer, m.RunGraph(1, 2, (value,))).values[0] == value).all()
     assert seen == list(range(10))
     assert bool(cuts) is not lanes
+
+
+@pytest.mark.parametrize("leaver", ["_DealerConnection", "_RouterConnection"])
+def test_the_end_of_a_connection_that_was_left_does_not_end_the_link(
+    server: Any, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch, leaver: str
+) -> None:
+    """Another thread of the loop may report it before the one that has left it does anything else."""
+    cls = getattr(zmq_transport if leaver == "_DealerConnection" else zmq_router, leaver)
+    start, send, close, ends = cls.start, cls.send, cls.close, {}
+
+    def end_now(connection: Any) -> None:
+        reporter = threading.Thread(target=ends[connection], args=("moved to a lane",))
+        reporter.start()
+        reporter.join(5.0)  # it waits for our lock only if it ends the link
+
+    def send_last(connection: Any, parts: Any) -> None:
+        send(connection, parts)
+        if leaver == "_DealerConnection" and list(parts) == list(encode(m.LaneSwitch())):
+            end_now(connection)
+
+    def close_last(connection: Any, reason: str = "closed here") -> None:
+        close(connection, reason)
+        if reason == "moved to a lane":
+            end_now(connection)
+
+    def start_noted(connection: Any, on_parts: Any, on_closed: Any) -> None:
+        ends[connection] = on_closed
+        start(connection, on_parts, on_closed)
+
+    monkeypatch.setattr(cls, "start", start_noted)
+    monkeypatch.setattr(cls, "send", send_last)
+    monkeypatch.setattr(cls, "close", close_last)
+    settle(peer, lanes)
+    until(lambda: server.counters["lanes"] == lanes, "the move of the server")
+    link = peer.link
+    assert call(peer, m.GetStatus()).task == PS
+    assert link is not None
+    assert peer.link is link
 
 
 @pytest.fixture

@@ -41,3 +41,22 @@ def test_a_message_of_exactly_one_read_does_not_hide_the_next_one() -> None:
     assert [len(part) for (part,) in got] == [lane_connection.READ_BYTES - 32, 5]
     lane.close()
     theirs.close()
+
+
+def test_a_lane_that_was_closed_before_its_start_watches_nothing() -> None:
+    """The system gives the number of its descriptor to the next connection."""
+    mine, theirs = socket.socketpair()
+    number, reasons = mine.fileno(), []
+    closed = lane_connection.LaneConnection(mine, None, get_reactor(), "test")
+    closed.close("ended meanwhile")
+    a, b = socket.socketpair()
+    assert number in (a.fileno(), b.fileno())
+    closed.start(lambda parts: None, reasons.append)
+    until(lambda: reasons == ["ended meanwhile"], "the report of the end")
+    got: list[Any] = []
+    other = lane_connection.LaneConnection(a, None, get_reactor(), "test")
+    other.start(got.append, lambda reason: None)
+    b.send(lane_wire.pack_single(b"x"))
+    until(lambda: got, "the message")
+    for end in (other, theirs, b):
+        end.close()

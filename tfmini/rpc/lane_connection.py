@@ -74,9 +74,12 @@ class LaneConnection(Connection):
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
         with self._out.lock:
-            self._started = True
-            self._reactor.watch(self._source, writable=bool(self._out))
-        if self._end_reason is not None:
+            if not self._done:  # else another thread has closed it: the descriptor's number may be another one's now
+                self._started = True
+                self._reactor.watch(self._source, writable=bool(self._out))
+        if not self._started:
+            self._reactor.call_soon(deliver, on_closed, self._end_reason)
+        elif self._end_reason is not None:
             self._source.again()
 
     @property
@@ -266,10 +269,10 @@ class LaneConnection(Connection):
             if self._end_reason is None:
                 self._out.write_last()
             self._set_end(reason)
+            if not self._started:  # `start` reports it
+                self._release()
         if self._out:
             self._reactor.call_later(_LINGER_S, self._linger_no_more)
-        if not self._started:  # there is no callback to call
-            self._release()
 
     def _break(self, reason: str) -> None:
         """Ends the connection at once and drops the queue. The caller holds the lock."""
@@ -291,18 +294,19 @@ class LaneConnection(Connection):
     def _finish(self, reason: str) -> None:
         self._end_reason = self._end_reason or reason
         self._reactor.unwatch(self._source)
-        self._release()
+        with self._out.lock:
+            self._release()
         if self._on_closed is not None:
             deliver(self._on_closed, reason)
 
     def _release(self) -> None:
+        """Gives everything back. The caller holds the lock, so that `start` comes before or sees it."""
         self._done = True
         self._partial = None
-        with self._out.lock:
-            self._out.clear()
-            self._sock.close()
-            if self._memory is not None:
-                self._memory.close()
+        self._out.clear()
+        self._sock.close()
+        if self._memory is not None:
+            self._memory.close()
 
 
 def peer_credentials(sock: socket.socket) -> tuple[int, int]:

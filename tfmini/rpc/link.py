@@ -556,8 +556,8 @@ class Link:
 
     def _switch_sending(self, lane: Connection, route: LinkRoute) -> None:
         with self._lock:
-            self.connection.send(encode(LaneSwitch()))
-            self.connection, self._route = lane, route
+            old, self.connection, self._route = self.connection, lane, route
+            old.send(encode(LaneSwitch()))  # last: the peer may close it then, which must not end the link
             self._send_held()
             self._may_switch = False  # last: whoever sees it sends on the lane
 
@@ -565,14 +565,15 @@ class Link:
         """Handles the peer's last message on the old connection."""
         lane = self._lane
         if self._route is LinkRoute.LEFT and lane is not None:  # both sides have left the old connection
-            self._incoming.close("moved to a lane")
-            self._route = LinkRoute.MOVED
+            # First `_incoming`: another thread may report the end of the old connection before `close` returns.
+            old, self._incoming, self._route = self._incoming, lane, LinkRoute.MOVED
+            old.close("moved to a lane")
         elif self._route is LinkRoute.OFFERED and lane is not None:
+            self._incoming = lane  # as above: the peer closes the old connection as soon as it has our LaneSwitch
             self._switch_sending(lane, LinkRoute.MOVED)
         else:
             self.end("the peer switched to a lane that does not exist")
             return
-        self._incoming = lane
         self.endpoint.counters["lanes"] += 1
         self.endpoint.connection_opened(lane)
         lane.start(self._on_parts, lambda reason: self._on_closed(lane, reason))
