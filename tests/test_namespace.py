@@ -6,6 +6,8 @@ After a deliberate change of the names, write the pinned list anew:
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import inspect
 import math
@@ -122,6 +124,19 @@ def test_versions() -> None:
 def test_absent_names_say_what_to_do(read, told: str) -> None:
     with pytest.raises(AttributeError, match=told):
         read()
+
+
+def test_no_absent_name_exists() -> None:
+    rows = Path(out_of_scope.__file__).with_name("absent_names.txt").read_text().splitlines()
+    absent = set()
+    for parent, *names in (row.split()[1:] for row in rows if not row.startswith("#")):
+        absent |= {name if parent == "-" else f"{parent}.{name}" for name in names}
+    found = []
+    for name in sorted(absent):
+        with contextlib.suppress(AttributeError):
+            functools.reduce(getattr, name.split("."), tf)
+            found.append(name)
+    assert not found, f"tfmini has these names: delete them from absent_names.txt: {found}"
 
 
 def test_names_that_remedies_name_exist() -> None:

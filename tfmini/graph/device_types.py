@@ -49,7 +49,7 @@ class DeviceType(Protocol):
         ...
 
     def compile(self, node: Node) -> Callable[..., Any]:
-        """Returns the function of a joined node (`tfmini.xla.stretches`).
+        """Returns the function of a joined node (`tfmini.runtime.compiler.stretches`).
 
         Raises:
           UnimplementedError: this kind does not compile.

@@ -6,8 +6,8 @@ messages have id 0. The layout of the first three entries, and of `Goodbye`, is 
 versions, so that both sides can report a version mismatch.
 
 Numbers: 1-15 connection, 16-47 client to master, 48-95 master to worker, 96-115 worker to worker, 116-127 launcher and
-agents. Within a service requests are even and the reply of a request is the next odd number. What tasks say to each
-other when variables move has 72-79, since their own range is full.
+agents. Within a service requests are even and the reply of a request is the next odd number. When variables move,
+a client asks with 42-45, and tasks tell each other with 72-79, since their own range is full.
 """
 
 from __future__ import annotations
@@ -501,7 +501,7 @@ class ListVariablesReply(Message):
 
 @message(kind=44, direction=MASTER, reply=ListVariablesReply, retry=Retry.SAFE)
 class ListVariables(Message):
-    pass
+    """Asks a task for its variables, and where those are that it has given away (``forwarding``)."""
 
 
 @message(kind=73, direction=PEER, is_reply=True)
@@ -512,7 +512,7 @@ class HoldStepsReply(Message):
 @message(kind=72, direction=PEER, reply=HoldStepsReply, retry=Retry.NEVER)
 class HoldSteps(Message):
     """Asks a master to begin no step that uses these variables of ``task`` (``whole``: the task) for ``lease_ms`` (0:
-    to hold nothing). It answers when none runs, or after ``patience_ms`` with an error. `ReleaseSteps` ends it."""
+    to hold nothing). Answers with its groups when none runs; an error after ``patience_ms``. `ReleaseSteps` ends it."""
 
     move: int
     task: str
@@ -525,7 +525,7 @@ class HoldSteps(Message):
 @message(kind=74, direction=PEER)
 class ReleaseSteps(Message):
     move: int
-    changed: bool
+    changed: bool  # its variables have moved, or nobody knows
 
 
 @message(kind=76, direction=PEER, reply=Acknowledged, retry=Retry.NEVER)

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("tfmini.tools.migrate:migrate_command", "List what of a program will not run, before its first run."),
     "place": ("tfmini.tools.place:place", "Propose which variable goes to which ps, by predicted steps."),
     "run": ("tfmini.tools.run:run", "Run a TensorFlow 1.x script, unmodified, on tfmini."),
-    "scale": ("tfmini.tools.launch:scale", "Let workers join a running job, or leave it."),
+    "scale": ("tfmini.tools.launch:scale", "Change the number of workers or ps of a running job."),
     "simulate": ("tfmini.tools.simulate:simulate", "Predict the step times of a script on a cluster."),
     "stacks": ("tfmini.tools.status:stacks", "Explain why the steps of a running cluster wait."),
     "status": ("tfmini.tools.status:status", "Show what a running cluster does."),

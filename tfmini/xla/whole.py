@@ -21,7 +21,7 @@ from tfmini.graph.lowering import lowering_of
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import SWITCH_OPS
 from tfmini.ops.array.lowering import DROP, rows
-from tfmini.runtime.compiler.folding import FOLDED, CannotFold, WholeCond, WholeLoop
+from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeCond, WholeLoop
 from tfmini.runtime.compiler.kernels import op_facts
 
 MOST_ITERATIONS = 100_000
@@ -276,6 +276,7 @@ _ARRAYS: dict[str, Callable[..., Any]] = {
     "StackPopV2": lambda trace, node, stack: stack.pop(),
     "StackCloseV2": lambda trace, node, stack: (),
 }
+assert _ARRAYS.keys() == ARRAY_OPS
 
 
 # ---- conditionals --------------------------------------------------------------------------------------------------

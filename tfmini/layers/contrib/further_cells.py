@@ -1,4 +1,7 @@
-"""``tf.contrib.rnn``: cells of papers, and wrappers of cells with variables of their own."""
+"""``tf.contrib.rnn``: cells of papers, and wrappers of cells with variables of their own.
+
+The block cells, the layer-normalised LSTM, NAS and the projection wrappers are in `rnn`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``tf.contrib.rnn``: further cells, projection wrappers, and stacked bidirectional networks."""
+"""``tf.contrib.rnn``: block cells, layer-normalised LSTM and NAS, projection wrappers, stacked bidirectional networks.
+
+The cells of other papers are in `further_cells`.
+"""
 
 from __future__ import annotations
 
