@@ -132,7 +132,9 @@ def test_no_absent_name_exists() -> None:
     for parent, *names in (row.split()[1:] for row in rows if not row.startswith("#")):
         absent |= {name if parent == "-" else f"{parent}.{name}" for name in names}
     found = []
-    for name in sorted(absent):
+    # A module of which libraries import names only, such as contrib.compiler, is an attribute once one has done so.
+    only_imported = {"contrib.compiler"}
+    for name in sorted(absent - only_imported):
         with contextlib.suppress(AttributeError):
             functools.reduce(getattr, name.split("."), tf)
             found.append(name)
