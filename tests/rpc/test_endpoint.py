@@ -194,6 +194,39 @@ def test_a_large_message_does_not_wait_for_ever(no_lane: None, peer: Any) -> Non
     assert peer.backlog == 0
 
 
+def test_more_than_may_wait_for_the_lane_leaves_at_once(
+    no_lane: None, server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfmini.rpc.link._HOLD_S", 600.0)
+    monkeypatch.setattr("tfmini.rpc.link._HOLD_MOST", 5 << 20)
+    seen: list[int] = []
+    server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
+    for i in range(3):
+        peer.send(m.SendTensors(i, "", 0, b"", (np.ones(1 << 19, np.float32),)))
+    until(lambda: seen == [0, 1, 2], "the messages")
+    assert call(peer, m.GetStatus())
+
+
+def test_a_message_that_is_refused_after_its_wait_for_the_lane_ends_the_link(
+    no_lane: None, peer: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller was told that it is sent: its call would wait for ever."""
+
+    def refuse(connection: Any, parts: Any) -> None:
+        if sum(map(len, parts)) > 1 << 20:
+            raise errors.ResourceExhaustedError.of("The queue is full.")
+        send(connection, parts)
+
+    dealer = vars(zmq_transport)["_DealerConnection"]
+    send = dealer.send
+    monkeypatch.setattr(dealer, "send", refuse)
+    kind, text = (
+        (errors.UnavailableError, "waited for a faster way: ") if lanes else (errors.ResourceExhaustedError, "")
+    )
+    with pytest.raises(kind, match=f"{text}The queue is full"):
+        call(peer, m.RunGraph(1, 2, (np.ones(1 << 20, np.float32),)))
+
+
 def test_close_lets_a_message_leave_that_waits_for_the_lane(no_lane: None, server: Any, peer: Any, lanes: bool) -> None:
     got: list[Any] = []
     server.serve({m.SendTensors: lambda peer, message, respond: got.append(message)})

@@ -197,7 +197,8 @@ class LinkWatch:
 # ---- One connection to a peer, from its handshake to its end -------------------------------------------------------
 
 _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
-_HOLD_FROM, _HOLD_S = 256 << 10, 0.25  # bytes of a message that waits for the lane, and how long it does at most
+# From how many bytes on a message waits for the lane, for how long at most, and how many bytes may wait.
+_HOLD_FROM, _HOLD_S, _HOLD_MOST = 256 << 10, 0.25, 256 << 20
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
@@ -256,6 +257,7 @@ class Link:
         self._may_switch = True  # whether this side may still leave `connection`
         # A large message, and those behind it, while they wait for the lane; None: no message waits any more.
         self._held: list[Any] | None = []
+        self._held_bytes = 0
         self._deadline: Timer | None = None  # `start` sets it, since it may be due at once
 
     @property
@@ -316,11 +318,15 @@ class Link:
         held = self._held
         if held is None or self._route is not LinkRoute.OFFERED or self._phase is not _ESTABLISHED:
             return False
+        size = sum(map(len, parts))
         if not held:
-            if sum(map(len, parts)) < _HOLD_FROM:
+            if size < _HOLD_FROM:
                 return False
             self.endpoint.reactor.call_later(_HOLD_S, self._hold_no_more)
         held.append(parts)
+        self._held_bytes += size
+        if self._held_bytes > _HOLD_MOST:
+            self._send_held()
         return True
 
     def _hold_no_more(self) -> None:
@@ -328,15 +334,20 @@ class Link:
         with self._lock:
             self._send_held()
 
-    def _send_held(self) -> None:  # no connection refuses so few messages so early
-        held, self._held = self._held, None
-        for parts in held or ():
-            self.connection.send(parts)
+    def _send_held(self) -> None:
+        """Sends what has waited for the lane, in order; the caller holds the lock."""
+        held, self._held, self._held_bytes = self._held, None, 0
+        try:
+            for parts in held or ():
+                self.connection.send(parts)
+        except errors.ResourceExhaustedError as error:
+            # Whoever gave us these messages takes them as sent. Later, since `end` takes the lock, too.
+            self.endpoint.reactor.call_soon(self.end, f"messages that waited for a faster way: {error.message}")
 
     @property
     def backlog(self) -> int:
         """Bytes of messages that have not left: those that wait for the lane, and those of the connection's queue."""
-        return sum(len(part) for parts in list(self._held or ()) for part in parts) + self.connection.backlog
+        return self._held_bytes + self.connection.backlog
 
     # -- arrival -------------------------------------------------------------------------
 
