@@ -197,8 +197,8 @@ def test_a_large_message_does_not_wait_for_ever(no_lane: None, peer: Any) -> Non
 def test_more_than_may_wait_for_the_lane_leaves_at_once(
     no_lane: None, server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfmini.rpc.link._HOLD_S", 600.0)
-    monkeypatch.setattr("tfmini.rpc.link._HOLD_MOST", 5 << 20)
+    monkeypatch.setattr("tfmini.rpc.link.HOLD_S", 600.0)
+    monkeypatch.setattr("tfmini.rpc.link.HOLD_MOST", 5 << 20)
     seen: list[int] = []
     server.serve({m.SendTensors: lambda peer, message, _: seen.append(message.step_id)})
     for i in range(3):

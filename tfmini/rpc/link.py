@@ -198,7 +198,7 @@ class LinkWatch:
 
 _LONGEST_NAME, _LONGEST_REASON = 256, 4000  # characters
 # From how many bytes on a message waits for the lane, for how long at most, and how many bytes may wait.
-_HOLD_FROM, _HOLD_S, _HOLD_MOST = 256 << 10, 0.25, 256 << 20
+HOLD_FROM, HOLD_S, HOLD_MOST = 256 << 10, 0.25, 256 << 20
 HELLO_TIMEOUT_S = max(4.0, LOST_AFTER_S)  # whoever allows more silence has a machine that is busy for as long
 
 
@@ -320,12 +320,12 @@ class Link:
             return False
         size = sum(map(len, parts))
         if not held:
-            if size < _HOLD_FROM:
+            if size < HOLD_FROM:
                 return False
-            self.endpoint.reactor.call_later(_HOLD_S, self._hold_no_more)
+            self.endpoint.reactor.call_later(HOLD_S, self._hold_no_more)
         held.append(parts)
         self._held_bytes += size
-        if self._held_bytes > _HOLD_MOST:
+        if self._held_bytes > HOLD_MOST:
             self._send_held()
         return True
 
