@@ -223,9 +223,9 @@ def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monk
             assert session.run(v) == 1
 
 
-@pytest.mark.parametrize("rest", ["", PS[1]])
+@pytest.mark.parametrize("rest, timeout_s", [("", 60.0), (PS[1], 60.0), ("", 0.0)])
 def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, rest: str
+    monkeypatch: pytest.MonkeyPatch, rest: str, timeout_s: float
 ) -> None:
     with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
         with tf.device("/job:ps/task:0"):
@@ -244,7 +244,7 @@ def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
                 return call(self, request, lost if is_move else answered, *args, **kwargs)
 
             monkeypatch.setattr(Peer, "call", losing)
-            assert mover.move({PS[0]: wanted}, rest).places == {"v": PS[1]}
+            assert mover.move({PS[0]: wanted}, rest, timeout_s).places == {"v": PS[1]}
             assert session.run(v) == 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from tfmini.runtime.process import address_of_target, current_process
 from tfmini.runtime.worker.moved import Forwarding, VariableKey
 
 _ANSWER_S = 30.0
+_LOOK_S = 5.0  # for a look at what an attempt has done
 _PATIENCE_S = 0.5  # of the first attempt; it doubles, since running steps must end, and other steps wait meanwhile
 _MOST_PATIENCE_S = 8.0
 _PAUSE_S = 0.2  # between two attempts
@@ -87,14 +89,14 @@ class VariableMover:
         """Notes the addresses of further tasks."""
         self._tasks |= tasks
 
-    def holdings(self, tasks: Iterable[str]) -> dict[str, Holding]:
+    def holdings(self, tasks: Iterable[str], timeout_s: float = _ANSWER_S) -> dict[str, Holding]:
         """The variables of tasks, in their order.
 
         Raises:
           OpError: a task does not answer.
         """
         asked = {task: (self._peer(task), m.ListVariables()) for task in tasks}
-        answers = _answers(self._endpoint, asked, _ANSWER_S)
+        answers = _answers(self._endpoint, asked, timeout_s)
         return {task: _holding(task, answers[task]) for task in asked}
 
     def move(self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0) -> Moved:
@@ -122,24 +124,31 @@ class VariableMover:
         until, patience_s = process.now() + timeout_s, _PATIENCE_S
         targets = {*wanted.values(), *([rest] if rest else ())}
         tasks = [[each, self._address(each)] for each in sorted(targets)]
-        left, is_first = dict(wanted), True
-        while True:
+        failure: errors.OpError | None = None
+        while failure is None or process.now() < until:
             try:
-                if not is_first:  # the answer of an attempt that has moved them may have been lost
-                    forwarding = self.holdings([task])[task].forwarding
-                    left = _not_at(wanted, forwarding)
-                    if not left and (not rest or forwarding.rest is not None and forwarding.rest.task == rest):
-                        return m.MoveVariablesReply(_done(wanted, left), 0)
+                left = wanted if failure is None else self._left(task, wanted, rest)
+                if left is None:
+                    return m.MoveVariablesReply(_done(wanted, {}), 0)
                 rows = [[*key, new] for key, new in sorted(left.items())]
                 request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
-                asked = {task: (self._peer(task), request)}
-                reply = _answers(self._endpoint, asked, patience_s + _MOVE_S)[task]
+                reply = _answers(self._endpoint, {task: (self._peer(task), request)}, patience_s + _MOVE_S)[task]
                 return m.MoveVariablesReply([*_done(wanted, left), *reply.moved], reply.held_ms)
-            except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError):
-                if process.now() + _PAUSE_S > until:
-                    raise
+            except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError) as error:
+                failure = error
             process.sleep(_PAUSE_S)
-            is_first, patience_s = False, min(2 * patience_s, _MOST_PATIENCE_S)
+            patience_s = min(2 * patience_s, _MOST_PATIENCE_S)
+        with suppress(errors.OpError):  # it would say less than the failure
+            if self._left(task, wanted, rest) is None:
+                return m.MoveVariablesReply(_done(wanted, {}), 0)
+        raise failure
+
+    def _left(self, task: str, wanted: Mapping[VariableKey, str], rest: str) -> Mapping[VariableKey, str] | None:
+        """Those that have not moved; None: all is done, by an attempt whose answer was lost."""
+        forwarding = self.holdings([task], _LOOK_S)[task].forwarding
+        left = _not_at(wanted, forwarding)
+        is_drained = forwarding.rest is not None and forwarding.rest.task == rest
+        return left if left or rest and not is_drained else None
 
     def _address(self, task: str) -> str:
         if task not in self._tasks:
