@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.ops.variables.state import VariableState
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import Peer
 from tfmini.runtime.client.moving import VariableMover
@@ -387,17 +390,25 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(tf.global_variables_initializer())
             session.run(both)
-            stage, staged_names = cluster.server.worker.resources.staged, list[str]()
+            stage, copies = cluster.server.worker.resources.staged, list[weakref.ref[VariableState]]()
 
-            def staged(move: int, container: str, name: str, *rest: object) -> object:
-                staged_names.append(name)
+            def staged(*args: Any) -> VariableState:
                 cluster.kill("ps", 0)
-                return stage(move, container, name, *rest)
+                state = stage(*args)
+                copies.append(weakref.ref(state))
+                return state
 
             monkeypatch.setattr(cluster.server.worker.resources, "staged", staged)
             with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
                 tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            monkeypatch.undo()
             with pytest.raises(tf.errors.UnavailableError):
                 session.run(both)
-            assert staged_names == ["v"]
             assert session.run(w) in (1, 2)  # the step that failed may have made its part here
+        assert [copy() is None for copy in copies] == [False]
+        cluster.start_task("ps", 0)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            assert tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}) == {"v": PS[1]}
+            session.run(both)
+        poll(lambda: copies[0]() is None, "the end of the copy that nobody can find")

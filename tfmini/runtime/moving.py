@@ -39,6 +39,7 @@ _REACH_S = 10.0
 _REHEARSAL_S = 120.0
 _MESSAGE_BYTES = 32 << 20
 _AT_ONCE = 2  # messages on their way to a task
+_DROP_S = 60.0  # a new task that is cut off keeps its copies if it does not come back so soon
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
 
 Ask = Callable[[Callable[[Outcome[list[VariableGroup]]], None]], Any]
@@ -145,19 +146,19 @@ class MovingService:
             for row in request.variables:
                 key = str(row[0]), str(row[1])
                 self.worker.departures.check_room_for(key, peer.task, peer.incarnation)
-                self._take_in(request.move, row, values)
+                self._take_in(request.move, peer, row, values)
             respond(m.Acknowledged())
         except errors.OpError as error:
             respond(error)
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the other task wait
             respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
 
-    def _take_in(self, move: int, row: Sequence[Any], values: Iterator[Any]) -> None:
+    def _take_in(self, move: int, sender: Peer, row: Sequence[Any], values: Iterator[Any]) -> None:
         container, name, dtype, static, text, shape, start, origins = row
         static = None if static is None else tuple(static)
         make = partial(VariableState, name, dtype, static, container=container, message=text)
         chain = tuple((str(task), int(incarnation)) for task, incarnation in origins)
-        state = self.worker.resources.staged(move, container, name, make, chain)
+        state = self.worker.resources.staged(move, sender.identity, container, name, make, chain)
         if shape is None:
             state.clear()
         else:
@@ -476,8 +477,9 @@ class VariableMove:
             self._worker.departures.rest = rest
 
     def _settle(self, peer: Peer, keep: bool, answered: Callable[[Any], None]) -> None:
+        limit_s = _GRACE_S if keep else _DROP_S  # nobody waits until copies are dropped
         incarnation = self._incarnations.get(peer.task)
-        peer.call(m.SettleVariables(self._number, keep), answered, _GRACE_S, incarnation, wait_for_ready=True)
+        peer.call(m.SettleVariables(self._number, keep), answered, limit_s, incarnation, wait_for_ready=True)
 
     def _end(self, error: errors.OpError | None) -> None:
         """Lets everybody go on, and answers."""

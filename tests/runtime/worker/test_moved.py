@@ -22,10 +22,34 @@ def test_graphs_wait_at_the_gate_only_while_it_is_shut() -> None:
     assert len(admitted) == 3 and departures.begin_move()
 
 
+def staged(resources: ResourceManager, move: int, incarnation: int = 1) -> None:
+    resources.staged(move, ("/job:ps/replica:0/task:0", incarnation, b"key"), "localhost", f"v{move}", object)
+
+
+def names(resources: ResourceManager) -> list[str]:
+    return [name for _, _, name, _ in resources.contents()]
+
+
 def test_late_copies_of_a_move_that_has_ended_are_refused() -> None:
     resources = ResourceManager("localhost")
-    resources.staged(1, "localhost", "v", object)
+    staged(resources, 1)
     resources.unstage(1, False)
     with pytest.raises(AbortedError, match="The move has ended"):
-        resources.staged(1, "localhost", "v", object)
-    resources.staged(2, "localhost", "v", object)
+        staged(resources, 1)
+    staged(resources, 2)
+
+
+def test_copies_are_dropped_when_their_sender_was_restarted() -> None:
+    resources = ResourceManager("localhost")
+    for move in (1, 2, 3):
+        staged(resources, move, incarnation=5)
+    resources.unstage(1, True)  # the sender had told, or a master
+    resources.sender_returned(("/job:ps/replica:0/task:1", 6, b"key"))
+    resources.sender_returned(("/job:ps/replica:0/task:0", 6, b"another cluster's"))
+    resources.sender_returned(("/job:ps/replica:0/task:0", 5, b"key"))  # the same one
+    resources.unstage(2, True)
+    resources.sender_returned(("/job:ps/replica:0/task:0", 6, b"key"))
+    with pytest.raises(AbortedError, match="The move has ended without the variables"):
+        resources.unstage(3, True)  # a master that was told before begins anew: the values are lost
+    resources.unstage(1, True)
+    assert names(resources) == ["v1", "v2"]

@@ -476,8 +476,12 @@ class MasterSession:
     def _settle(self, place: NewPlace, answered: Callable[[Outcome[Any]], None]) -> None:
         """Makes sure that steps find the variables at their new place: who has moved them may have died before."""
         if place.task == self.cluster.task:
-            self.cluster.worker.resources.unstage(place.move, True)
-            answered(None)
+            outcome: Outcome[Any] = None
+            try:
+                self.cluster.worker.resources.unstage(place.move, True)
+            except errors.AbortedError as error:  # as the call below would answer
+                outcome = error
+            answered(outcome)
             return
         limit_s = self.options.operation_timeout_s or self.options.connect_timeout_s
         request = SettleVariables(place.move, True)
