@@ -100,7 +100,7 @@ class StepHolds:
         if before is not None:
             before.stop()
         for session in self._sessions():
-            session.hold(hold.uses)
+            session.hold(hold.uses, hold.task)
         hold.timers.append(self._reactor.call_later(lease_s, self.release, move, True))
         hold.timers.append(self._reactor.call_later(patience_s, self._late, hold, patience_s))
         self.halted_over()
@@ -109,7 +109,7 @@ class StepHolds:
         """A session has been made: it is held like the others."""
         hold = self._hold
         if hold is not None:
-            session.hold(hold.uses)
+            session.hold(hold.uses, hold.task)
 
     def halted_over(self) -> None:
         """A step of a halted plan has ended."""

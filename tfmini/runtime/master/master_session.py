@@ -60,20 +60,22 @@ class HeldSteps:
 
     Args:
       uses: whether a plan uses them.
+      source: the task that they move away from.
 
     Attributes:
       plans: those that do.
       waiting: the steps that wait for the end of the hold, with their fed values.
     """
 
-    def __init__(self, uses: Callable[[Plan], bool]) -> None:
-        self.uses = uses
+    def __init__(self, uses: Callable[[Plan], bool], source: str) -> None:
+        self.uses, self.source = uses, source
         self.plans: list[Plan] = []
         self.waiting: list[tuple[Step, Sequence[Any]]] = []
 
     def judge(self, plan: Plan) -> None:
         """Halts a plan if it uses them."""
         if not plan.halted and self.uses(plan):
+            plan.moves_from = self.source
             plan.halt(True)
             self.plans.append(plan)
 
@@ -135,11 +137,11 @@ class SessionBook:
         self.steps[step.step_id] = step
         return True
 
-    def hold(self, uses: Callable[[Plan], bool]) -> None:
+    def hold(self, uses: Callable[[Plan], bool], source: str) -> None:
         """Halts the plans for which ``uses`` holds, those that are being made too; again: further ones."""
         if self.closed:
             return
-        held, self.held = self.held, HeldSteps(uses)
+        held, self.held = self.held, HeldSteps(uses, source)
         if held is not None:
             self.held.plans, self.held.waiting = held.plans, held.waiting
         for plan in [*self.plans.values(), *(registration.plan for registration in self.registrations)]:
@@ -589,9 +591,9 @@ class MasterSession:
 
         self.prepare((old.feeds, old.fetches, old.targets), prepared, old.traced, None, old.omitted)
 
-    def hold(self, uses: Callable[[Plan], bool]) -> None:
+    def hold(self, uses: Callable[[Plan], bool], source: str) -> None:
         """Lets steps of the plans for which ``uses`` holds wait before they begin; see `SessionBook.hold`."""
-        self._book(SessionBook.hold, uses)
+        self._book(SessionBook.hold, uses, source)
 
     def release(self, changed: bool) -> None:
         """Ends `hold`; ``changed``: the plans are made anew."""
@@ -604,6 +606,11 @@ class MasterSession:
     def halted_steps(self) -> list[Step]:
         """The steps of halted plans that run."""
         return [step for step in self.steps() if step.plan.halted]
+
+    def held_steps(self) -> list[Step]:
+        """The steps that wait in a hold before they begin."""
+        held = self.book.held
+        return [step for step, _ in list(held.waiting) if step.waiting_parts()] if held is not None else []
 
     def groups_on(self, task: str) -> list[VariableGroup]:
         """Which variables of a task its graph keeps together."""
@@ -618,7 +625,7 @@ class MasterSession:
     def describe_wait(self, signature: Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
         plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
-        step = next((step for step in list(self.book.steps.values()) if step.plan in plans), None)
+        step = next((step for step in [*self.steps(), *self.held_steps()] if step.plan in plans), None)
         if step is not None:
             step.describe(told)
             return
