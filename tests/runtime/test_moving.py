@@ -16,7 +16,7 @@ from tests.polling import poll
 from tfmini.ops.variables.state import VariableState
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import Peer
-from tfmini.runtime.client.moving import VariableMover
+from tfmini.runtime.client.variable_mover import VariableMover
 from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -159,7 +159,7 @@ def test_a_drained_task_gives_away_what_whoever_asks_does_not_know() -> None:
         with tf.Session(cluster.server.target) as session:
             session.run([known.initializer, late.initializer, tf.is_variable_initialized(empty)])
             mover = VariableMover.at(cluster.server.target)
-            key = next(key for key in mover.holdings(PS[:1])[PS[0]].sizes if key[1] == "known")
+            key = next(key for key in mover.variables(PS[:1])[PS[0]].sizes if key[1] == "known")
             moved = mover.move({PS[0]: {key: PS[1]}}, PS[2])
             assert moved.places == {"known": PS[1], "late": PS[2], "empty": PS[2]}
             assert session.run([known, late]) == [1.0, 2.0]
@@ -236,7 +236,7 @@ def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
         with tf.Session(cluster.server.target) as session:
             session.run(v.initializer)
             mover = VariableMover.at(cluster.server.target)
-            wanted = dict.fromkeys(mover.holdings(PS[:1])[PS[0]].sizes, PS[1])
+            wanted = dict.fromkeys(mover.variables(PS[:1])[PS[0]].sizes, PS[1])
             call = Peer.call
 
             def losing(self: Peer, request: m.Message, answered, *args, **kwargs):
@@ -359,8 +359,8 @@ def cluster_variables(target: str) -> dict[str, list[str]]:
     """Name of each variable -> the tasks that have one."""
     found: dict[str, list[str]] = {}
     mover = VariableMover.at(target)
-    for task, holding in mover.holdings(task for task in mover.tasks() if "ps" in task).items():
-        for _, name in holding.sizes:
+    for task, found_here in mover.variables(task for task in mover.tasks() if "ps" in task).items():
+        for _, name in found_here.sizes:
             found.setdefault(name, []).append(task)
     return found
 

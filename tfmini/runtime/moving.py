@@ -26,7 +26,7 @@ from tfmini.rpc.fan_out import FanOut, fan_out, first_error
 from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.resources import ResourceManager, SessionOwners
-from tfmini.runtime.worker.moved import NewPlace, VariableKey
+from tfmini.runtime.worker.departures import NewPlace, VariableKey, key_from_wire
 from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MovingService:
 
     def move_variables(self, peer: Peer, request: m.MoveVariables, respond: Responder) -> None:
         """Begins a move."""
-        wanted = {(str(container), str(name)): str(task) for container, name, task in request.variables}
+        wanted = {key_from_wire(row): str(row[2]) for row in request.variables}
         for task, address in request.tasks:
             if task not in self.master.addresses():
                 self.master.set_address(str(task), str(address))
@@ -125,7 +125,7 @@ class MovingService:
             else:
                 respond(m.HoldStepsReply([group.to_wire() for group in outcome]))
 
-        keys = [(str(container), str(name)) for container, name in request.variables]
+        keys = [key_from_wire(row) for row in request.variables]
         lease_s, patience_s = request.lease_ms / 1000, request.patience_ms / 1000
         self.master.holds.hold(request.move, request.task, keys, request.whole, lease_s, patience_s, held)
 
@@ -144,8 +144,7 @@ class MovingService:
         try:
             values = iter(request.values)
             for row in request.variables:
-                key = str(row[0]), str(row[1])
-                self.worker.departures.check_room_for(key, peer.task, peer.incarnation)
+                self.worker.departures.check_room_for(key_from_wire(row), peer.task, peer.incarnation)
                 self._take_in(request.move, peer, row, values)
             respond(m.Acknowledged())
         except errors.OpError as error:
@@ -178,10 +177,7 @@ def _ask_master(
             answered([])
             return
         if not isinstance(answer, errors.OpError):
-            answer = [
-                VariableGroup((), frozenset((str(c), str(n)) for c, n in keys), tuple(map(str, fixed)))
-                for keys, fixed in answer.groups
-            ]
+            answer = [VariableGroup.from_wire(group) for group in answer.groups]
         answered(answer)
 
     peer.call(request, told, timeout_s)
@@ -227,7 +223,7 @@ class VariableMove:
         self._service, self._worker, self._master = service, service.worker, service.master
         self._wanted, self._rest, self._patience_s, self._respond = dict(wanted), rest, patience_s, respond
         self._number = self._worker.process.randbits(62) | 1
-        self._held: dict[VariableState, Any] = {}
+        self._pinned: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
         self._incarnations: dict[str, int] = {}
         self._known: dict[str, int] = {}
@@ -353,7 +349,7 @@ class VariableMove:
         """Copies while steps run, so that the copies that count find their memory: new memory is slow to get."""
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
-        self._send_all(states, VariableState.held, _REHEARSAL_S, self._rehearsed)
+        self._send_all(states, VariableState.pinned, _REHEARSAL_S, self._rehearsed)
 
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes)
@@ -367,9 +363,9 @@ class VariableMove:
         states = {key: here[key] for key in self._wanted if key in here}
         if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
             raise _cannot_move(self._worker.task, fixed)
-        self._held = {state: state.held() for state in states.values()}
+        self._pinned = {state: state.pinned() for state in states.values()}
         self._check_whole()
-        self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+        self._send_all(states, self._pinned.__getitem__, _COPY_S, self._copied)
 
     def _check_whole(self) -> None:
         """Refuses to leave anything behind that sessions would look for elsewhere from now on.
@@ -382,7 +378,7 @@ class VariableMove:
             raise _cannot_move(self._worker.task, others)
         left = [
             key[1] for key, state in departures.variables().items()
-            if state not in self._held and (self._rest or key in self._wanted)
+            if state not in self._pinned and (self._rest or key in self._wanted)
         ]  # fmt: skip
         if left:
             names = ", ".join(sorted(left)[:5])
@@ -464,9 +460,9 @@ class VariableMove:
             for key, task in self._wanted.items()
         }
         texts = {state: places[key].text(key[1]) for key, state in self._worker.departures.variables().items()
-                 if state in self._held}  # fmt: skip
-        changed = move_away(self._held, texts)
-        self._held = {}
+                 if state in self._pinned}  # fmt: skip
+        changed = move_away(self._pinned, texts)
+        self._pinned = {}
         if changed:
             names = ", ".join(sorted(state.name for state in changed)[:5])
             raise errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
@@ -486,7 +482,7 @@ class VariableMove:
         if self._is_over:  # it was cut off, and the cause of that is told
             return
         self._is_over = True
-        self._held = {}
+        self._pinned = {}
         if not self._has_moved:
             for task in self._incarnations:
                 self._settle(self._targets[task], False, lambda _: None)

@@ -29,7 +29,7 @@ class ResourceManager:
     them up again when it has changed. ``session`` is part of the names of state that is not shared.
 
     Attributes:
-      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.moved` fills it.
+      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.departures` fills it.
       origins: of variables that have come from other tasks: those tasks, with their incarnations, the first one first.
     """
 
@@ -138,10 +138,9 @@ class ResourceManager:
     def sender_returned(self, identity: _Owner) -> None:
         """Drops the copies that came from an earlier process of a task: no graph can find the way to them any more."""
         task, _, key = identity
-        with self._lock:
-            for move, sender in list(self._senders.items()):
-                if sender != identity and (sender[0], sender[2]) == (task, key):
-                    self.unstage(move, False)
+        for move, sender in list(self._senders.items()):
+            if sender != identity and (sender[0], sender[2]) == (task, key):
+                self.unstage(move, False)
 
     def note_moved(self, places: Mapping[_Key, Any]) -> None:
         """Notes where variables are from now on. Their states stay, to tell who still has them."""

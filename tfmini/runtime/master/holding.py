@@ -16,7 +16,7 @@ from tfmini.rpc.calls import Outcome
 from tfmini.runtime.master.following import VariableGroup, closed_under, plan_uses
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.worker.moved import VariableKey
+from tfmini.runtime.worker.departures import VariableKey
 
 OnHeld = Callable[[Outcome[list[VariableGroup]]], None]
 
@@ -103,7 +103,7 @@ class StepHolds:
             session.hold(hold.uses, hold.task)
         hold.timers.append(self._reactor.call_later(lease_s, self.release, move, True))
         hold.timers.append(self._reactor.call_later(patience_s, self._late, hold, patience_s))
-        self.halted_over()
+        self.halted_step_ended()
 
     def admit(self, session: MasterSession) -> None:
         """A session has been made: it is held like the others."""
@@ -111,7 +111,7 @@ class StepHolds:
         if hold is not None:
             session.hold(hold.uses, hold.task)
 
-    def halted_over(self) -> None:
+    def halted_step_ended(self) -> None:
         """A step of a halted plan has ended."""
         hold = self._hold
         if hold is not None and not hold.is_quiet and not self._running():

@@ -40,7 +40,7 @@ from tfmini.runtime.master.registration import (
 )
 from tfmini.runtime.master.step import OnDone, Step, StepCounts, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.worker.moved import Forwarding, NewPlace, VariablesMoved
+from tfmini.runtime.worker.departures import Forwarding, NewPlace, VariablesMoved
 from tfmini.text import printable
 
 _log = logging.getLogger("tfmini.runtime")
@@ -196,7 +196,7 @@ class MasterSession:
       book: its plans and steps; see `SessionBook`.
       tasks: where it is open.
       followed: the tasks that have told it where their variables are -> their incarnations.
-      on_halted_over: called when a step of a halted plan has ended.
+      on_halted_step_ended: called when a step of a halted plan has ended.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class MasterSession:
         self._asked: dict[str, str] = {}  # the placement as if nothing had moved; kept from the first move on
         self._follows: collections.Counter[_PlanKey] = collections.Counter()  # of each plan that is being made
         self._had_plans = False
-        self.on_halted_over: Callable[[], None] = lambda: None
+        self.on_halted_step_ended: Callable[[], None] = lambda: None
 
     @property
     def closed(self) -> bool:
@@ -564,7 +564,7 @@ class MasterSession:
         """Forgets a step."""
         self.book.steps.pop(step.step_id, None)
         if step.plan.halted:
-            self.on_halted_over()
+            self.on_halted_step_ended()
 
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
@@ -573,7 +573,7 @@ class MasterSession:
         self.counts.add(trains, has_failed)
         self._on_step_over(trains, has_failed)
         if step.plan.halted:
-            self.on_halted_over()
+            self.on_halted_step_ended()
 
     def wait(self, step: Step, values: Sequence[Any]) -> None:
         """A step of a halted plan is to begin: it waits for the end of the hold, or takes the plan of now."""

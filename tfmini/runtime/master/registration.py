@@ -37,7 +37,7 @@ from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.resources import GRACE_S, hold
-from tfmini.runtime.worker.moved import Forwarding, VariablesMoved
+from tfmini.runtime.worker.departures import Forwarding, VariablesMoved
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer

@@ -6,7 +6,7 @@ import pytest
 
 from tfmini.errors import AbortedError
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.worker.moved import Departures
+from tfmini.runtime.worker.departures import Departures
 
 
 def test_graphs_wait_at_the_gate_only_while_it_is_shut() -> None:

@@ -15,8 +15,9 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.master_clients import client_endpoint
+from tfmini.runtime.master.following import VariableGroup
 from tfmini.runtime.process import address_of_target, current_process
-from tfmini.runtime.worker.moved import Forwarding, VariableKey
+from tfmini.runtime.worker.departures import Forwarding, VariableKey, key_from_wire
 
 _ANSWER_S = 30.0
 _LOOK_S = 5.0  # for a look at what an attempt has done
@@ -27,26 +28,29 @@ _MOVE_S = 180.0  # a task needs no longer for an attempt, besides the patience: 
 
 
 @dataclass(frozen=True)
-class Holding:
+class TaskVariables:
     """The variables of a task.
 
     Attributes:
       sizes: variable -> its bytes.
-      groups: variables that must stay together; ``fixed``: those that cannot move.
+      groups: what must stay together.
       others: what else is there and cannot move.
       forwarding: what has moved away.
     """
 
-    task: str
     sizes: Mapping[VariableKey, int]
-    groups: Sequence[frozenset[VariableKey]]
-    fixed: frozenset[VariableKey]
+    groups: Sequence[VariableGroup]
     others: Sequence[str]
     forwarding: Forwarding
 
+    @property
+    def fixed(self) -> set[VariableKey]:
+        """Those that cannot move."""
+        return {key for group in self.groups if group.fixed for key in group.keys}
+
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """What `VariableMover.move` has done.
 
     Attributes:
@@ -89,7 +93,7 @@ class VariableMover:
         """Notes the addresses of further tasks."""
         self._tasks |= tasks
 
-    def holdings(self, tasks: Iterable[str], timeout_s: float = _ANSWER_S) -> dict[str, Holding]:
+    def variables(self, tasks: Iterable[str], timeout_s: float = _ANSWER_S) -> dict[str, TaskVariables]:
         """The variables of tasks, in their order.
 
         Raises:
@@ -97,9 +101,11 @@ class VariableMover:
         """
         asked = {task: (self._peer(task), m.ListVariables()) for task in tasks}
         answers = _answers(self._endpoint, asked, timeout_s)
-        return {task: _holding(task, answers[task]) for task in asked}
+        return {task: _variables(answers[task]) for task in asked}
 
-    def move(self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0) -> Moved:
+    def move(
+        self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0
+    ) -> MoveResult:
         """Moves variables, with all that is colocated with them.
 
         Args:
@@ -117,7 +123,7 @@ class VariableMover:
                 reply = self._move_from(task, wanted, rest, timeout_s)
                 found |= {name: new for _, name, new in reply.moved}
                 held_s[task] = reply.held_ms / 1000
-        return Moved(found, held_s)
+        return MoveResult(found, held_s)
 
     def _move_from(self, task: str, wanted: Mapping[VariableKey, str], rest: str, timeout_s: float) -> Any:
         process = current_process()
@@ -145,7 +151,7 @@ class VariableMover:
 
     def _left(self, task: str, wanted: Mapping[VariableKey, str], rest: str) -> Mapping[VariableKey, str] | None:
         """Those that have not moved; None: all is done, by an attempt whose answer was lost."""
-        forwarding = self.holdings([task], _LOOK_S)[task].forwarding
+        forwarding = self.variables([task], _LOOK_S)[task].forwarding
         left = _not_at(wanted, forwarding)
         is_drained = forwarding.rest is not None and forwarding.rest.task == rest
         return left if left or rest and not is_drained else None
@@ -196,13 +202,10 @@ def _begin(ask: Any, peer: Any, request: m.Message) -> Any:
     return lambda answered: ask(peer, request, answered)
 
 
-def _holding(task: str, answer: m.ListVariablesReply) -> Holding:
-    groups = [(frozenset((str(c), str(n)) for c, n in keys), fixed) for keys, fixed in answer.groups]
-    return Holding(
-        task,
-        {(str(container), str(name)): int(size) for container, name, size in answer.variables},
-        [keys for keys, _ in groups],
-        frozenset(key for keys, fixed in groups if fixed for key in keys),
+def _variables(answer: m.ListVariablesReply) -> TaskVariables:
+    return TaskVariables(
+        {key_from_wire(row): int(row[2]) for row in answer.variables},
+        [VariableGroup.from_wire(group) for group in answer.groups],
         answer.others,
         Forwarding.from_wire(answer.forwarding),
     )
@@ -234,11 +237,11 @@ def move_variables(target: str, places: Mapping[str, str], timeout_s: float = 60
     mover = VariableMover.at(target)
     wanted = {name: _full(task) for name, task in places.items()}
     jobs = {parse(task).job for task in wanted.values()}
-    holdings = mover.holdings(task for task in mover.tasks() if parse(task).job in jobs)
+    found = mover.variables(task for task in mover.tasks() if parse(task).job in jobs)
     moves: dict[str, dict[VariableKey, str]] = {}
     missing = set(wanted)
-    for task, holding in holdings.items():
-        for key in holding.sizes:
+    for task, variables in found.items():
+        for key in variables.sizes:
             if key[1] in wanted:
                 missing.discard(key[1])
                 if wanted[key[1]] != task:
@@ -256,4 +259,4 @@ def _full(task: str) -> str:
         raise errors.InvalidArgumentError.of(str(error)) from None
     if found.job is None or found.task is None:
         raise errors.InvalidArgumentError.of(f"{task!r} names no task; write it as /job:ps/task:1.")
-    return f"/job:{found.job}/replica:{found.replica or 0}/task:{found.task}"
+    return found._replace(replica=found.replica or 0).task_name
