@@ -33,6 +33,13 @@ def _counters(is_resource: bool = False) -> tuple[tf.Variable, tf.Variable, tf.O
     return moving, staying, tf.group(tf.assign_add(moving, one).op, tf.assign_add(staying, one).op)
 
 
+def _counter() -> tuple[tf.Variable, tf.Tensor]:
+    """A counter on the first ps, and the tensor that adds one to it."""
+    with tf.device("/job:ps/task:0"):
+        counter = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+    return counter, tf.assign_add(counter, 1)
+
+
 @contextmanager
 def _workers(sessions: list[tf.Session], op: tf.Operation, steps: int) -> Iterator[list[BaseException]]:
     """Runs the steps in one thread for each session; after the block all have ended."""
@@ -272,9 +279,7 @@ def _killing(
 @pytest.mark.parametrize("kind", [m.HoldSteps, m.StoreVariables])
 def test_a_new_ps_that_dies_before_the_move_costs_nothing(monkeypatch: pytest.MonkeyPatch, kind) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             session.run(add)
@@ -289,9 +294,7 @@ def test_a_new_ps_that_dies_before_the_move_costs_nothing(monkeypatch: pytest.Mo
 
 def test_a_new_ps_that_dies_at_the_moment_of_the_move_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             session.run(add)
@@ -310,9 +313,7 @@ def test_a_new_ps_that_dies_at_the_moment_of_the_move_ends_the_session(monkeypat
 
 def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
     with ProcessCluster(ps=2, workers=2) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
@@ -337,9 +338,7 @@ def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
 
 def test_a_copy_that_a_restart_has_cut_off_replaces_nothing() -> None:
     with ProcessCluster(ps=3, workers=1) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add, target = tf.assign_add(v, 1), cluster.target("worker", 0)
+        (v, add), target = _counter(), cluster.target("worker", 0)
         with tf.Session(target) as session:
             session.run(v.initializer)
             session.run(add)
@@ -367,9 +366,7 @@ def cluster_variables(target: str) -> dict[str, list[str]]:
 
 def test_a_worker_that_dies_while_its_steps_are_held_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     with ProcessCluster(ps=2, workers=2, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             lost = tf.Session(cluster.target("worker", 1))

@@ -6,7 +6,7 @@ import pytest
 
 from tfmini.errors import AbortedError
 from tfmini.runtime.resources import ResourceManager
-from tfmini.runtime.worker.departures import Departures
+from tfmini.runtime.worker.departures import Departures, Forwarding
 
 
 def test_graphs_wait_at_the_gate_only_while_it_is_shut() -> None:
@@ -20,6 +20,12 @@ def test_graphs_wait_at_the_gate_only_while_it_is_shut() -> None:
     departures.open_gate()
     departures.admit_or_wait(lambda: admitted.append("later"))
     assert len(admitted) == 3 and departures.begin_move()
+
+
+@pytest.mark.parametrize("wire", [[[["c", "v"]], [], []], [[], [["c"]], []], [[], 1, []], [[], [], ["task"]], [[], []]])
+def test_a_forwarding_that_is_none_is_refused(wire: list[object]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Forwarding.from_wire(wire)
 
 
 def staged(resources: ResourceManager, move: int, incarnation: int = 1) -> None:

@@ -100,7 +100,7 @@ class StepHolds:
         if before is not None:
             before.stop()
         for session in self._sessions():
-            session.hold(hold.uses, hold.task)
+            self._hold_session(session, hold)
         hold.timers.append(self._reactor.call_later(lease_s, self.release, move, True))
         hold.timers.append(self._reactor.call_later(patience_s, self._late, hold, patience_s))
         self.halted_step_ended()
@@ -109,7 +109,12 @@ class StepHolds:
         """A session has been made: it is held like the others."""
         hold = self._hold
         if hold is not None:
-            session.hold(hold.uses, hold.task)
+            self._hold_session(session, hold)
+
+    def _hold_session(self, session: MasterSession, hold: _Hold) -> None:
+        session.hold(hold.uses, hold.task)
+        if self._hold is not hold:  # it has ended meanwhile, perhaps before the session could be told
+            session.release(True)
 
     def halted_step_ended(self) -> None:
         """A step of a halted plan has ended."""

@@ -23,8 +23,13 @@ VariableKey = tuple[str, str]
 
 
 def key_from_wire(row: Any) -> VariableKey:
-    """The key at the start of a row of a message."""
-    return str(row[0]), str(row[1])
+    """The key at the start of a row of a message.
+
+    Raises:
+      ValueError, TypeError: there is none.
+    """
+    container, name, *_ = row
+    return str(container), str(name)
 
 
 class NewPlace(NamedTuple):
