@@ -770,12 +770,12 @@ from tfmini.protos import (
     SummaryMetadata as SummaryMetadata,
     TensorInfo as TensorInfo,
 )
-from tfmini.runtime.client.moving import (
-    move_variables as move_variables,
-)
 from tfmini.runtime.client.session import (
     InteractiveSession as InteractiveSession,
     Session as Session,
+)
+from tfmini.runtime.client.variable_mover import (
+    move_variables as move_variables,
 )
 from tfmini.shapes import (
     Dimension as Dimension,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.ops.variables.state import VariableState
 from tfmini.rpc import messages as m
 from tfmini.rpc.peer import Peer
-from tfmini.runtime.client.moving import VariableMover
+from tfmini.runtime.client.variable_mover import VariableMover
 from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -28,6 +31,13 @@ def _counters(is_resource: bool = False) -> tuple[tf.Variable, tf.Variable, tf.O
         staying = tf.get_variable("staying", [], tf.int64, tf.zeros_initializer())
     one = tf.constant(1, tf.int64)
     return moving, staying, tf.group(tf.assign_add(moving, one).op, tf.assign_add(staying, one).op)
+
+
+def _counter() -> tuple[tf.Variable, tf.Tensor]:
+    """A counter on the first ps, and the tensor that adds one to it."""
+    with tf.device("/job:ps/task:0"):
+        counter = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
+    return counter, tf.assign_add(counter, 1)
 
 
 @contextmanager
@@ -156,7 +166,7 @@ def test_a_drained_task_gives_away_what_whoever_asks_does_not_know() -> None:
         with tf.Session(cluster.server.target) as session:
             session.run([known.initializer, late.initializer, tf.is_variable_initialized(empty)])
             mover = VariableMover.at(cluster.server.target)
-            key = next(key for key in mover.holdings(PS[:1])[PS[0]].sizes if key[1] == "known")
+            key = next(key for key in mover.variables(PS[:1])[PS[0]].sizes if key[1] == "known")
             moved = mover.move({PS[0]: {key: PS[1]}}, PS[2])
             assert moved.places == {"known": PS[1], "late": PS[2], "empty": PS[2]}
             assert session.run([known, late]) == [1.0, 2.0]
@@ -223,9 +233,9 @@ def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monk
             assert session.run(v) == 1
 
 
-@pytest.mark.parametrize("rest", ["", PS[1]])
+@pytest.mark.parametrize("rest, timeout_s", [("", 60.0), (PS[1], 60.0), ("", 0.0)])
 def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, rest: str
+    monkeypatch: pytest.MonkeyPatch, rest: str, timeout_s: float
 ) -> None:
     with ProcessCluster(ps=2, workers=1, local=("worker", 0)) as cluster:
         with tf.device("/job:ps/task:0"):
@@ -233,7 +243,7 @@ def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
         with tf.Session(cluster.server.target) as session:
             session.run(v.initializer)
             mover = VariableMover.at(cluster.server.target)
-            wanted = dict.fromkeys(mover.holdings(PS[:1])[PS[0]].sizes, PS[1])
+            wanted = dict.fromkeys(mover.variables(PS[:1])[PS[0]].sizes, PS[1])
             call = Peer.call
 
             def losing(self: Peer, request: m.Message, answered, *args, **kwargs):
@@ -244,7 +254,7 @@ def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
                 return call(self, request, lost if is_move else answered, *args, **kwargs)
 
             monkeypatch.setattr(Peer, "call", losing)
-            assert mover.move({PS[0]: wanted}, rest).places == {"v": PS[1]}
+            assert mover.move({PS[0]: wanted}, rest, timeout_s).places == {"v": PS[1]}
             assert session.run(v) == 1.0
 
 
@@ -269,9 +279,7 @@ def _killing(
 @pytest.mark.parametrize("kind", [m.HoldSteps, m.StoreVariables])
 def test_a_new_ps_that_dies_before_the_move_costs_nothing(monkeypatch: pytest.MonkeyPatch, kind) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             session.run(add)
@@ -286,9 +294,7 @@ def test_a_new_ps_that_dies_before_the_move_costs_nothing(monkeypatch: pytest.Mo
 
 def test_a_new_ps_that_dies_at_the_moment_of_the_move_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             session.run(add)
@@ -307,9 +313,7 @@ def test_a_new_ps_that_dies_at_the_moment_of_the_move_ends_the_session(monkeypat
 
 def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
     with ProcessCluster(ps=2, workers=2) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
@@ -334,9 +338,7 @@ def test_an_old_ps_that_restarts_ends_the_sessions_that_it_has_told() -> None:
 
 def test_a_copy_that_a_restart_has_cut_off_replaces_nothing() -> None:
     with ProcessCluster(ps=3, workers=1) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add, target = tf.assign_add(v, 1), cluster.target("worker", 0)
+        (v, add), target = _counter(), cluster.target("worker", 0)
         with tf.Session(target) as session:
             session.run(v.initializer)
             session.run(add)
@@ -356,17 +358,15 @@ def cluster_variables(target: str) -> dict[str, list[str]]:
     """Name of each variable -> the tasks that have one."""
     found: dict[str, list[str]] = {}
     mover = VariableMover.at(target)
-    for task, holding in mover.holdings(task for task in mover.tasks() if "ps" in task).items():
-        for _, name in holding.sizes:
+    for task, found_here in mover.variables(task for task in mover.tasks() if "ps" in task).items():
+        for _, name in found_here.sizes:
             found.setdefault(name, []).append(task)
     return found
 
 
 def test_a_worker_that_dies_while_its_steps_are_held_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     with ProcessCluster(ps=2, workers=2, local=("ps", 0)) as cluster:
-        with tf.device("/job:ps/task:0"):
-            v = tf.get_variable("v", [], tf.int64, tf.zeros_initializer())
-        add = tf.assign_add(v, 1)
+        v, add = _counter()
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(v.initializer)
             lost = tf.Session(cluster.target("worker", 1))
@@ -387,17 +387,25 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
         with tf.Session(cluster.target("worker", 0)) as session:
             session.run(tf.global_variables_initializer())
             session.run(both)
-            stage, staged_names = cluster.server.worker.resources.staged, list[str]()
+            stage, copies = cluster.server.worker.resources.staged, list[weakref.ref[VariableState]]()
 
-            def staged(move: int, container: str, name: str, *rest: object) -> object:
-                staged_names.append(name)
+            def staged(*args: Any) -> VariableState:
                 cluster.kill("ps", 0)
-                return stage(move, container, name, *rest)
+                state = stage(*args)
+                copies.append(weakref.ref(state))
+                return state
 
             monkeypatch.setattr(cluster.server.worker.resources, "staged", staged)
             with pytest.raises((tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
                 tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=0.1)
+            monkeypatch.undo()
             with pytest.raises(tf.errors.UnavailableError):
                 session.run(both)
-            assert staged_names == ["v"]
             assert session.run(w) in (1, 2)  # the step that failed may have made its part here
+        assert [copy() is None for copy in copies] == [False]
+        cluster.start_task("ps", 0)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            assert tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}) == {"v": PS[1]}
+            session.run(both)
+        poll(lambda: copies[0]() is None, "the end of the copy that nobody can find")

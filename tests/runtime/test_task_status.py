@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.runtime import snapshot as s
 from tfmini.runtime import task_status
 from tfmini.runtime.task_status import LIST_LIMIT, limited
+from tfmini.show.status.explanation import wait_text
 from tfmini.show.status.gather import gather
 from tfmini.tools.status import status_tables
 
@@ -177,6 +179,25 @@ def test_a_step_that_waits_for_a_queue_is_told_with_all_that_concerns_it(server:
     assert (step.step_id, step.fetches) == (wait.step_id, ("take:0",))
     assert task.pending == (s.PendingSnapshot(wait.step_id, s.TAKE, "jobs", "take"),)
     assert task.queues == (s.QueueSnapshot("jobs", "FIFOQueue", 0, 3, waiting_to_take=1),)
+
+
+def test_a_step_that_cannot_begin_since_variables_move_is_told_with_the_task_that_gives_them_away(
+    server: tf.train.Server,
+) -> None:
+    source, told = "/job:ps/replica:0/task:3", list[str]()
+    value = tf.constant(1.0, name="value") * 2.0
+    with tf.Session(server.target) as session:
+        session.run(value)
+        (held,) = server.master.sessions.values()
+        held.hold(lambda plan: True, source)
+        with waiting(server, session, value, s.OTHER) as task:
+            held.describe_wait(((), (value.name,), ()), told.append)
+            held.release(False)
+        assert told == [f"It has not begun: variables that it uses move away from {source}."]
+    (wait,), (step,) = task.waits, task.running
+    assert (wait.step_id, wait.text) == (step.step_id, f"variables that move away from {source}")
+    assert wait_text(replace(wait, since_s=3.0)) == "waits for variables that move away from ps/3 for 3.0 s"
+    assert step.fetches == (value.name,) and not step.awaits
 
 
 def test_what_a_step_has_done_is_not_pending(server: tf.train.Server) -> None:

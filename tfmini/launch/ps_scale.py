@@ -17,9 +17,11 @@ from tfmini.launch.supervision import SERVICE_JOBS
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import load_keys
 from tfmini.rpc.reactor import get_reactor
-from tfmini.runtime.client.moving import Holding, Moved, VariableMover
+from tfmini.runtime.client.variable_mover import MoveResult, TaskVariables, VariableMover
+from tfmini.runtime.master.following import closed_under
 from tfmini.runtime.process import current_process
-from tfmini.runtime.worker.moved import VariableKey
+from tfmini.runtime.worker.departures import VariableKey
+from tfmini.show.status.explanation import short
 
 Moves = dict[str, dict[VariableKey, str]]
 """Task that has variables -> variable -> the task that is to have it."""
@@ -35,32 +37,29 @@ class VariableUnit:
     size: int
 
 
-def units_of(holding: Holding) -> list[VariableUnit]:
+def units_of(variables: TaskVariables) -> list[VariableUnit]:
     """What a task can give away, the largest first."""
-    left, found = dict(holding.sizes), list[VariableUnit]()
-    for key in sorted(holding.sizes):
+    left, found = dict(variables.sizes), list[VariableUnit]()
+    for key in sorted(variables.sizes):
         if key not in left:
             continue
-        keys, before = {key}, 0
-        while len(keys) > before:
-            before = len(keys)
-            keys = keys.union(*(group for group in holding.groups if not keys.isdisjoint(group)))
-        here = tuple(sorted(each for each in keys if each in left))
+        keys = closed_under([key], variables.groups)
+        here = tuple(sorted(keys & left.keys()))
         size = sum(left.pop(each) for each in here)
-        if keys.isdisjoint(holding.fixed):
+        if keys.isdisjoint(variables.fixed):
             found.append(VariableUnit(here, size))
     return sorted(found, key=lambda unit: (-unit.size, unit.keys))
 
 
-def balanced(holdings: Mapping[str, Holding], new: Iterable[str]) -> Moves:
+def balanced(variables: Mapping[str, TaskVariables], new: Iterable[str]) -> Moves:
     """Moves groups of variables to new tasks until no further one makes the fullest task emptier.
 
     Args:
-      holdings: of all tasks, the new ones too.
+      variables: of all tasks, the new ones too.
     """
-    loads = {task: sum(holding.sizes.values()) for task, holding in holdings.items()}
+    loads = {task: sum(there.sizes.values()) for task, there in variables.items()}
     targets, found = list(new), Moves()
-    units = [(unit, task) for task, holding in holdings.items() if task not in targets for unit in units_of(holding)]
+    units = [(unit, task) for task, there in variables.items() if task not in targets for unit in units_of(there)]
     for unit, task in sorted(units, key=lambda each: (-each[0].size, each[0].keys)):
         target = min(targets, key=lambda each: loads[each])
         if unit.size and loads[task] >= loads[target] + unit.size and loads[task] > sum(loads.values()) / len(loads):
@@ -70,15 +69,15 @@ def balanced(holdings: Mapping[str, Holding], new: Iterable[str]) -> Moves:
     return found
 
 
-def drained(holdings: Mapping[str, Holding], going: str) -> tuple[Moves, str]:
+def drained(variables: Mapping[str, TaskVariables], going: str) -> tuple[Moves, str]:
     """Moves all variables of a task to the others, the largest group to the emptiest one.
 
     Returns:
       The moves, and the task that gets whatever else names the drained one.
     """
-    loads = {task: sum(holding.sizes.values()) for task, holding in holdings.items() if task != going}
+    loads = {task: sum(there.sizes.values()) for task, there in variables.items() if task != going}
     moves: dict[VariableKey, str] = {}
-    for unit in units_of(holdings[going]):
+    for unit in units_of(variables[going]):
         target = min(loads, key=lambda task: (loads[task], task))
         loads[target] += unit.size
         moves |= dict.fromkeys(unit.keys, target)
@@ -111,48 +110,58 @@ class PsScale:
         Raises:
           OpError: a task refuses, or does not answer.
         """
-        holdings = self._mover.holdings(_services(self._job))
-        here = [task for task, holding in holdings.items() if holding.forwarding.rest is None]
+        variables = self._mover.variables(_services(self._job))
+        here = [task for task, there in variables.items() if there.forwarding.rest is None]
         if not here:
             raise errors.FailedPreconditionError.of("The job has no ps.")
-        if len(here) == count:
+        if len(here) > count:
+            return [
+                line for going in reversed(here[count:]) for line in self._drain(here[: here.index(going) + 1], going)
+            ]
+        empty = [task for task in here if not variables[task].sizes]  # perhaps since an order before has failed
+        if len(here) == count and not empty:
             return [f"{count} ps have the variables already."]
-        if len(here) < count:
-            said = self._start(count - len(here))
-            return [said, *self._fill(here, count - len(here))]
-        return [line for going in reversed(here[count:]) for line in self._drain(here[: here.index(going) + 1], going)]
+        said = [self._start(count - len(here))] if len(here) < count else []
+        new = self._started(count - len(here))
+        variables = self._mover.variables([*here, *new])
+        return [*said, *_lines(self._mover.move(balanced(variables, [*empty, *new])), variables)]
 
-    def _fill(self, before: Sequence[str], count: int) -> list[str]:
+    def _started(self, count: int) -> list[str]:
+        """So many tasks, once they have joined the job."""
         known = set(self._job.tasks)
         process = current_process()
         until = process.now() + _START_S
         new: list[str] = []
         while len(new) < count:
             job = self._find()
-            if job is None or process.now() > until:
-                raise errors.UnavailableError.of(f"The new ps have not started within {_START_S:g} s.")
+            if job is None:
+                raise errors.UnavailableError.of("The job has ended.")
+            if process.now() > until:
+                raise errors.UnavailableError.of(
+                    f"{count - len(new)} of {count} new ps have not started within {_START_S:g} s; the output of the"
+                    " launcher says why. All that are there get variables when the order is given again."
+                )
             new = [task for task in _services(job) if task not in known]
             self._mover.learn(job.tasks)
             process.sleep(_LOOK_S)
-        holdings = self._mover.holdings([*before, *new])
-        return _lines(self._mover.move(balanced(holdings, new)), holdings)
+        return new
 
     def _drain(self, tasks: Sequence[str], going: str) -> list[str]:
-        holdings = self._mover.holdings(tasks)
-        if holdings[going].others:
+        variables = self._mover.variables(tasks)
+        if variables[going].others:
             raise errors.FailedPreconditionError.of(
-                f"{_short(going)} has state that cannot move: {', '.join(holdings[going].others[:8])}. Only variables"
+                f"{short(going)} has state that cannot move: {', '.join(variables[going].others[:8])}. Only variables"
                 " move; a ps with queues, accumulators, tables or iterators cannot be drained."
             )
-        if holdings[going].fixed:
-            names = sorted(name for _, name in holdings[going].fixed)
+        if variables[going].fixed:
+            names = sorted(name for _, name in variables[going].fixed)
             raise errors.FailedPreconditionError.of(
-                f"{_short(going)} has variables that cannot move: {', '.join(names[:8])}. They are colocated with state"
+                f"{short(going)} has variables that cannot move: {', '.join(names[:8])}. They are colocated with state"
                 " such as queues; a ps that has them cannot be drained."
             )
-        moves, rest = drained(holdings, going)
-        lines = _lines(self._mover.move(moves, rest), holdings)
-        return [*lines, f"{_short(going)} is drained; its process stays, to tell who comes later where they are."]
+        moves, rest = drained(variables, going)
+        lines = _lines(self._mover.move(moves, rest), variables)
+        return [*lines, f"{short(going)} is drained; its process stays, to tell who comes later where they are."]
 
 
 def _services(job: Job) -> list[str]:
@@ -160,18 +169,13 @@ def _services(job: Job) -> list[str]:
     return sorted(found, key=lambda task: parse(task).task or 0)
 
 
-def _short(task: str) -> str:
-    found = parse(task)
-    return f"{found.job}/{found.task}"
-
-
-def _lines(moved: Moved, holdings: Mapping[str, Holding]) -> list[str]:
-    sizes = {key[1]: size for holding in holdings.values() for key, size in holding.sizes.items()}
+def _lines(moved: MoveResult, variables: Mapping[str, TaskVariables]) -> list[str]:
+    sizes = {key[1]: size for there in variables.values() for key, size in there.sizes.items()}
     lines = []
     for task in sorted(set(moved.places.values())):
         names = [name for name, place in moved.places.items() if place == task]
         size = sum(sizes.get(name, 0) for name in names)
-        lines.append(f"moved {len(names)} variables ({size / 1e6:,.1f} MB) to {_short(task)}.")
+        lines.append(f"moved {len(names)} variables ({size / 1e6:,.1f} MB) to {short(task)}.")
     if moved.held_s:
         lines.append(f"steps that use them had to wait for {max(moved.held_s.values()):.2f} s at most.")
     return lines or ["no variable had to move."]

@@ -474,6 +474,9 @@ class LostTensors(Message):
 
 @message(kind=43, direction=MASTER, is_reply=True)
 class MoveVariablesReply(Message):
+    """``moved``: what has moved (container, name, new task), with all that was colocated. ``held_ms``: how long steps
+    that use it could not begin."""
+
     moved: Structure
     held_ms: int
 
@@ -481,7 +484,8 @@ class MoveVariablesReply(Message):
 @message(kind=42, direction=MASTER, reply=MoveVariablesReply, retry=Retry.NEVER)
 class MoveVariables(Message):
     """Asks a task to give variables (container, name, new task) away. ``tasks``: the addresses of these tasks.
-    ``rest``: "", or the receiver drains, and this task gets what else names it. The answer: how long steps waited."""
+    ``rest``: "", or the receiver drains, and this task gets what else names it. ``patience_ms``: for so long it waits
+    for steps that run."""
 
     variables: Structure
     tasks: Structure
@@ -506,6 +510,8 @@ class ListVariables(Message):
 
 @message(kind=73, direction=PEER, is_reply=True)
 class HoldStepsReply(Message):
+    """No such step runs. ``groups``: as in `ListVariablesReply`, of this master's graphs."""
+
     groups: Structure
 
 
@@ -524,8 +530,10 @@ class HoldSteps(Message):
 
 @message(kind=74, direction=PEER)
 class ReleaseSteps(Message):
+    """Ends a hold. ``changed``: its variables have moved, or nobody knows: graphs look for them anew."""
+
     move: int
-    changed: bool  # its variables have moved, or nobody knows
+    changed: bool
 
 
 @message(kind=76, direction=PEER, reply=Acknowledged, retry=Retry.NEVER)

@@ -26,7 +26,7 @@ from tfmini.rpc.fan_out import FanOut, fan_out, first_error
 from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.resources import ResourceManager, SessionOwners
-from tfmini.runtime.worker.moved import NewPlace, VariableKey
+from tfmini.runtime.worker.departures import NewPlace, VariableKey, key_from_wire
 from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _REACH_S = 10.0
 _REHEARSAL_S = 120.0
 _MESSAGE_BYTES = 32 << 20
 _AT_ONCE = 2  # messages on their way to a task
+_DROP_S = 60.0  # a new task that is cut off keeps its copies if it does not come back so soon
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
 
 Ask = Callable[[Callable[[Outcome[list[VariableGroup]]], None]], Any]
@@ -67,7 +68,7 @@ class MovingService:
 
     def move_variables(self, peer: Peer, request: m.MoveVariables, respond: Responder) -> None:
         """Begins a move."""
-        wanted = {(str(container), str(name)): str(task) for container, name, task in request.variables}
+        wanted = {key_from_wire(row): str(row[2]) for row in request.variables}
         for task, address in request.tasks:
             if task not in self.master.addresses():
                 self.master.set_address(str(task), str(address))
@@ -124,7 +125,7 @@ class MovingService:
             else:
                 respond(m.HoldStepsReply([group.to_wire() for group in outcome]))
 
-        keys = [(str(container), str(name)) for container, name in request.variables]
+        keys = [key_from_wire(row) for row in request.variables]
         lease_s, patience_s = request.lease_ms / 1000, request.patience_ms / 1000
         self.master.holds.hold(request.move, request.task, keys, request.whole, lease_s, patience_s, held)
 
@@ -143,21 +144,20 @@ class MovingService:
         try:
             values = iter(request.values)
             for row in request.variables:
-                key = str(row[0]), str(row[1])
-                self.worker.departures.check_room_for(key, peer.task, peer.incarnation)
-                self._take_in(request.move, row, values)
+                self.worker.departures.check_room_for(key_from_wire(row), peer.task, peer.incarnation)
+                self._take_in(request.move, peer, row, values)
             respond(m.Acknowledged())
         except errors.OpError as error:
             respond(error)
         except Exception as error:  # noqa: BLE001 - in a pool it would be lost, and the other task wait
             respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
 
-    def _take_in(self, move: int, row: Sequence[Any], values: Iterator[Any]) -> None:
+    def _take_in(self, move: int, sender: Peer, row: Sequence[Any], values: Iterator[Any]) -> None:
         container, name, dtype, static, text, shape, start, origins = row
         static = None if static is None else tuple(static)
         make = partial(VariableState, name, dtype, static, container=container, message=text)
         chain = tuple((str(task), int(incarnation)) for task, incarnation in origins)
-        state = self.worker.resources.staged(move, container, name, make, chain)
+        state = self.worker.resources.staged(move, sender.identity, container, name, make, chain)
         if shape is None:
             state.clear()
         else:
@@ -177,10 +177,7 @@ def _ask_master(
             answered([])
             return
         if not isinstance(answer, errors.OpError):
-            answer = [
-                VariableGroup((), frozenset((str(c), str(n)) for c, n in keys), tuple(map(str, fixed)))
-                for keys, fixed in answer.groups
-            ]
+            answer = [VariableGroup.from_wire(group) for group in answer.groups]
         answered(answer)
 
     peer.call(request, told, timeout_s)
@@ -226,7 +223,7 @@ class VariableMove:
         self._service, self._worker, self._master = service, service.worker, service.master
         self._wanted, self._rest, self._patience_s, self._respond = dict(wanted), rest, patience_s, respond
         self._number = self._worker.process.randbits(62) | 1
-        self._held: dict[VariableState, Any] = {}
+        self._pinned: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
         self._incarnations: dict[str, int] = {}
         self._known: dict[str, int] = {}
@@ -352,7 +349,7 @@ class VariableMove:
         """Copies while steps run, so that the copies that count find their memory: new memory is slow to get."""
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
-        self._send_all(states, VariableState.held, _REHEARSAL_S, self._rehearsed)
+        self._send_all(states, VariableState.pinned, _REHEARSAL_S, self._rehearsed)
 
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes)
@@ -366,9 +363,9 @@ class VariableMove:
         states = {key: here[key] for key in self._wanted if key in here}
         if fixed := [key[1] for key, state in states.items() if type(state) is not VariableState]:
             raise _cannot_move(self._worker.task, fixed)
-        self._held = {state: state.held() for state in states.values()}
+        self._pinned = {state: state.pinned() for state in states.values()}
         self._check_whole()
-        self._send_all(states, self._held.__getitem__, _COPY_S, self._copied)
+        self._send_all(states, self._pinned.__getitem__, _COPY_S, self._copied)
 
     def _check_whole(self) -> None:
         """Refuses to leave anything behind that sessions would look for elsewhere from now on.
@@ -381,7 +378,7 @@ class VariableMove:
             raise _cannot_move(self._worker.task, others)
         left = [
             key[1] for key, state in departures.variables().items()
-            if state not in self._held and (self._rest or key in self._wanted)
+            if state not in self._pinned and (self._rest or key in self._wanted)
         ]  # fmt: skip
         if left:
             names = ", ".join(sorted(left)[:5])
@@ -463,9 +460,9 @@ class VariableMove:
             for key, task in self._wanted.items()
         }
         texts = {state: places[key].text(key[1]) for key, state in self._worker.departures.variables().items()
-                 if state in self._held}  # fmt: skip
-        changed = move_away(self._held, texts)
-        self._held = {}
+                 if state in self._pinned}  # fmt: skip
+        changed = move_away(self._pinned, texts)
+        self._pinned = {}
         if changed:
             names = ", ".join(sorted(state.name for state in changed)[:5])
             raise errors.AbortedError.of(f"A step has changed {names} while it was copied: nothing has moved.")
@@ -476,15 +473,16 @@ class VariableMove:
             self._worker.departures.rest = rest
 
     def _settle(self, peer: Peer, keep: bool, answered: Callable[[Any], None]) -> None:
+        limit_s = _GRACE_S if keep else _DROP_S  # nobody waits until copies are dropped
         incarnation = self._incarnations.get(peer.task)
-        peer.call(m.SettleVariables(self._number, keep), answered, _GRACE_S, incarnation, wait_for_ready=True)
+        peer.call(m.SettleVariables(self._number, keep), answered, limit_s, incarnation, wait_for_ready=True)
 
     def _end(self, error: errors.OpError | None) -> None:
         """Lets everybody go on, and answers."""
         if self._is_over:  # it was cut off, and the cause of that is told
             return
         self._is_over = True
-        self._held = {}
+        self._pinned = {}
         if not self._has_moved:
             for task in self._incarnations:
                 self._settle(self._targets[task], False, lambda _: None)

@@ -29,7 +29,7 @@ class ResourceManager:
     them up again when it has changed. ``session`` is part of the names of state that is not shared.
 
     Attributes:
-      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.moved` fills it.
+      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.departures` fills it.
       origins: of variables that have come from other tasks: those tasks, with their incarnations, the first one first.
     """
 
@@ -41,6 +41,7 @@ class ResourceManager:
         self.moved: dict[_Key, Any] = {}
         self.origins: dict[_Key, Origins] = {}
         self._staged: dict[int, dict[_Key, tuple[Any, Origins]]] = {}
+        self._senders: dict[int, _Owner] = {}  # of the moves of `_staged`
         self._refused: collections.deque[int] = collections.deque(maxlen=100)  # moves whose late messages store nothing
         self._containers: dict[str, dict[_Key, Any]] = {}
         self._lock = lock("resources", reentrant=True)  # `create` may look up another resource
@@ -97,29 +98,49 @@ class ResourceManager:
 
     # ---- variables that move --------------------------------------------------------------
 
-    def staged(self, move: int, container: str, name: str, create: Callable[[], T], origins: Origins = ()) -> T:
+    def staged(
+        self, move: int, sender: _Owner, container: str, name: str, create: Callable[[], T], origins: Origins = ()
+    ) -> T:
         """A variable that comes from another task, where no step finds it yet; it is made when it comes first.
 
         Raises:
           AbortedError: the move has ended.
         """
         with self._lock:
-            if move in self._refused:
-                raise errors.AbortedError.of("The move has ended without the variables.")
+            self._check_open(move)
+            self._senders[move] = sender
             found: T = self._staged.setdefault(move, {}).setdefault((container, name), (create(), origins))[0]
             return found
 
+    def _check_open(self, move: int) -> None:
+        if move in self._refused:
+            raise errors.AbortedError.of("The move has ended without the variables.")
+
     def unstage(self, move: int, keep: bool) -> None:
-        """Lets steps find the variables of a move from now on, or drops them; again: does nothing."""
+        """Lets steps find the variables of a move from now on, or drops them; again: does nothing.
+
+        Raises:
+          AbortedError: they are to be found, but have been dropped.
+        """
         with self._lock:
-            staged = self._staged.pop(move, {})
-            if not keep:
+            if keep:
+                self._check_open(move)
+            else:
                 self._refused.append(move)
+            self._senders.pop(move, None)
+            staged = self._staged.pop(move, {})
             for (container, name), (state, origins) in staged.items() if keep else ():
                 self._containers.setdefault(container, {})["variable", name] = state
                 self.moved.pop((container, name), None)
                 self.origins[container, name] = origins
             self.generation += bool(staged)
+
+    def sender_returned(self, identity: _Owner) -> None:
+        """Drops the copies that came from an earlier process of a task: no graph can find the way to them any more."""
+        task, _, key = identity
+        for move, sender in list(self._senders.items()):
+            if sender != identity and (sender[0], sender[2]) == (task, key):
+                self.unstage(move, False)
 
     def note_moved(self, places: Mapping[_Key, Any]) -> None:
         """Notes where variables are from now on. Their states stay, to tell who still has them."""

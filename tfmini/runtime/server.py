@@ -135,6 +135,7 @@ class Server:
         """Tells the worker and the master when a task that they may exchange tensors or steps with is lost."""
         self.worker.collectives.returned(peer.task, peer.incarnation)
         self.master.task_returned(peer)
+        self.worker.resources.sender_returned(peer.identity)
         if peer.task and peer not in self._watched:
             self._watched.add(peer)
             peer.on_lost(lambda lost, why: self.worker.peer_lost(lost.task, why, lost))

@@ -26,6 +26,7 @@ from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import (
     ANSWER,
     OK,
+    OTHER,
     STUCK,
     CollectiveSnapshot,
     EventSnapshot,
@@ -234,7 +235,7 @@ class TaskStatus:
             parts_s=rates.get("parts", 0.0),
             sessions=tuple(self._sessions(graphs, running)),
             running=tuple(running),
-            waits=(*_answers(running, worker.task), *waits.waits()),
+            waits=(*_answers(running, worker.task), *self._held(), *waits.waits()),
             pending=tuple(waits.pending()),
             devices=tuple(device_snapshots(worker)),
             variables=tuple(variables),
@@ -307,7 +308,21 @@ class TaskStatus:
                 awaits = tuple(part.task for part in step.waiting_parts())
                 age_s = now - step.started_at
                 found[step.step_id] = self._step(step.step_id, handle, age_s, step.plan, awaits)
+            for step in session.held_steps():
+                found[step.step_id] = self._step(step.step_id, handle, now - step.started_at, step.plan)
         return sorted(found.values(), key=lambda step: -step.age_s)
+
+    def _held(self) -> list[WaitSnapshot]:
+        """The waits of steps that have not begun, since variables that they use move."""
+        now = self._worker.now()
+        return [
+            WaitSnapshot(
+                str(step.step_id), handle[:8], OTHER, f"variables that move away from {step.plan.moves_from}",
+                now - step.started_at, from_tasks=(step.plan.moves_from,),
+            )
+            for handle, session in list(self._master.sessions.items())
+            for step in session.held_steps()
+        ]  # fmt: skip
 
     def _step(
         self, step_id: int, handle: str, age_s: float, plan: Plan | None, awaits: tuple[str, ...] = ()

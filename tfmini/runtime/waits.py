@@ -72,7 +72,7 @@ def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
     found = []
     for state in contents(worker):
         if isinstance(state, (VariableState, GrowingTableState)) and not (
-            getattr(state, "moved", "") or state.name.endswith(MODEL_RECORD)
+            getattr(state, "moved_text", "") or state.name.endswith(MODEL_RECORD)
         ):
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
@@ -142,7 +142,7 @@ def task_of(device: str) -> str:
         return device
     if found.job is None or found.task is None:
         return device
-    return f"/job:{found.job}/replica:{found.replica or 0}/task:{found.task}"
+    return found._replace(replica=found.replica or 0).task_name
 
 
 # ---- What steps wait for -------------------------------------------------------------------------------------------

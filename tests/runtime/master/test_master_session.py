@@ -86,7 +86,7 @@ def test_a_step_that_waits_in_a_hold_ends_with_its_session() -> None:
     session.extend([Node("nothing", "NoOp")])
     plans: list[Any] = []
     session.prepare(((), (), ("nothing",)), lambda error, plan: plans.append(plan))
-    session.hold(lambda plan: True)
+    session.hold(lambda plan: True, "/job:ps/replica:0/task:0")
     ended: list[Any] = []
     session.new_step(plans[0], lambda error, values, trace: ended.append(error), None).start([])
     assert ended == []

@@ -55,11 +55,11 @@ class VariableState:
       name: the node or shared name, for messages.
       dtype: the element type.
       shape: the declared static shape, possibly partial.
-      moved: once the variable has moved to another task, the text of the error for who still looks for it here.
+      moved_text: once the variable has moved to another task, the text of the error for who still looks for it here.
     """
 
     __slots__ = (
-        "name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "moved", "__weakref__"
+        "name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "moved_text", "__weakref__"
     )  # fmt: skip
 
     def __init__(
@@ -72,17 +72,21 @@ class VariableState:
         self.lock = threading.Lock()
         self._value: Any = None
         self.uninitialized_message = message or f"Attempting to use uninitialized value {name}"
-        self.moved = ""
+        self.moved_text = ""
 
     @property
     def is_initialized(self) -> bool:
-        if self._value is None and self.moved:
-            raise AbortedError.of(self.moved)
+        if self._value is None and self.moved_text:
+            raise AbortedError.of(self.moved_text)
         return self._value is not None
 
     def absent(self) -> OpError:
         """The error of who needs the value where there is none."""
-        return AbortedError.of(self.moved) if self.moved else FailedPreconditionError.of(self.uninitialized_message)
+        return (
+            AbortedError.of(self.moved_text)
+            if self.moved_text
+            else FailedPreconditionError.of(self.uninitialized_message)
+        )
 
     def extent(self) -> tuple[tuple[int, ...], int]:
         """(shape, bytes) of the value, without waiting for an update; () and 0 where there is none."""
@@ -121,8 +125,8 @@ class VariableState:
             value = np.asarray(value, self.dtype.numpy)
         with self.lock:
             old = self._value
-            if old is None and self.moved:
-                raise AbortedError.of(self.moved)
+            if old is None and self.moved_text:
+                raise AbortedError.of(self.moved_text)
             if validate_shape:
                 self._check_shape(self.shape if old is None else old.shape, value.shape)
             # The references are the local name and getrefcount's argument, as in _take, and the slot itself.
@@ -170,9 +174,9 @@ class VariableState:
     def give_up(self, text: str) -> None:
         """Drops the value for good: whoever still has the variable gets AbortedError with this text."""
         with self.lock:
-            self._value, self.moved = None, text
+            self._value, self.moved_text = None, text
 
-    def held(self) -> Any:
+    def pinned(self) -> Any:
         """The array of the value, None without one. As long as the caller has it, each update makes another array."""
         with self.lock:
             return self._value
@@ -243,23 +247,23 @@ def update_together(states: Sequence[VariableState], function: Callable[..., Any
             state.lock.release()
 
 
-def move_away(held: Mapping[VariableState, Any], texts: Mapping[VariableState, str]) -> list[VariableState]:
+def move_away(pinned: Mapping[VariableState, Any], texts: Mapping[VariableState, str]) -> list[VariableState]:
     """Takes the values out of variables whose copies stand ready on other tasks, if all are still what was copied.
 
     Args:
-      held: the array of each (`VariableState.held`), which the caller has had since before it was copied.
-      texts: ``moved`` of each.
+      pinned: the array of each (`VariableState.pinned`), which the caller has had since before it was copied.
+      texts: ``moved_text`` of each.
 
     Returns:
       Those that were changed meanwhile: then none has moved. None of them: all have.
     """
-    ordered = sorted(held, key=id)
+    ordered = sorted(pinned, key=id)
     for state in ordered:
         state.lock.acquire()
     try:
-        changed = [state for state in ordered if state._value is not held[state]]
+        changed = [state for state in ordered if state._value is not pinned[state]]
         for state in () if changed else ordered:
-            state._value, state.moved = None, texts[state]
+            state._value, state.moved_text = None, texts[state]
     finally:
         for state in reversed(ordered):
             state.lock.release()

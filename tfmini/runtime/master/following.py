@@ -12,7 +12,7 @@ from tfmini.graph.node import Nodes
 from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.placement.colocation import SignatureFacts, colocate
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.worker.moved import Forwarding, NewPlace, VariableKey, key_of, keys_of
+from tfmini.runtime.worker.departures import Forwarding, NewPlace, VariableKey, key_from_wire, key_of, keys_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,12 @@ class VariableGroup:
     def to_wire(self) -> list[Any]:
         """As a message carries it: keys, fixed."""
         return [sorted(map(list, self.keys)), list(self.fixed)]
+
+    @staticmethod
+    def from_wire(wire: Any) -> VariableGroup:
+        """The group without the names of its members, which no message carries."""
+        keys, fixed = wire
+        return VariableGroup((), frozenset(map(key_from_wire, keys)), tuple(map(str, fixed)))
 
 
 def container_of(task: str) -> str:

@@ -16,7 +16,7 @@ from tfmini.rpc.calls import Outcome
 from tfmini.runtime.master.following import VariableGroup, closed_under, plan_uses
 from tfmini.runtime.master.master_session import MasterSession
 from tfmini.runtime.master.registration import Plan
-from tfmini.runtime.worker.moved import VariableKey
+from tfmini.runtime.worker.departures import VariableKey
 
 OnHeld = Callable[[Outcome[list[VariableGroup]]], None]
 
@@ -100,18 +100,23 @@ class StepHolds:
         if before is not None:
             before.stop()
         for session in self._sessions():
-            session.hold(hold.uses)
+            self._hold_session(session, hold)
         hold.timers.append(self._reactor.call_later(lease_s, self.release, move, True))
         hold.timers.append(self._reactor.call_later(patience_s, self._late, hold, patience_s))
-        self.halted_over()
+        self.halted_step_ended()
 
     def admit(self, session: MasterSession) -> None:
         """A session has been made: it is held like the others."""
         hold = self._hold
         if hold is not None:
-            session.hold(hold.uses)
+            self._hold_session(session, hold)
 
-    def halted_over(self) -> None:
+    def _hold_session(self, session: MasterSession, hold: _Hold) -> None:
+        session.hold(hold.uses, hold.task)
+        if self._hold is not hold:  # it has ended meanwhile, perhaps before the session could be told
+            session.release(True)
+
+    def halted_step_ended(self) -> None:
         """A step of a halted plan has ended."""
         hold = self._hold
         if hold is not None and not hold.is_quiet and not self._running():

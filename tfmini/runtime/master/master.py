@@ -97,7 +97,7 @@ class Master(ClusterView):
         )
         if nodes:
             session.extend(nodes)
-        session.on_halted_over = self.holds.halted_over
+        session.on_halted_step_ended = self.holds.halted_step_ended
         self.sessions[session.handle] = session
         if not options.isolate_session_state and session.cluster is self:
             self.holds.admit(session)

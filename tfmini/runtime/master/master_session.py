@@ -40,7 +40,7 @@ from tfmini.runtime.master.registration import (
 )
 from tfmini.runtime.master.step import OnDone, Step, StepCounts, Told, TracedStep, TraceRequest
 from tfmini.runtime.options import SessionOptions
-from tfmini.runtime.worker.moved import Forwarding, NewPlace, VariablesMoved
+from tfmini.runtime.worker.departures import Forwarding, NewPlace, VariablesMoved
 from tfmini.text import printable
 
 _log = logging.getLogger("tfmini.runtime")
@@ -60,20 +60,22 @@ class HeldSteps:
 
     Args:
       uses: whether a plan uses them.
+      source: the task that they move away from.
 
     Attributes:
       plans: those that do.
       waiting: the steps that wait for the end of the hold, with their fed values.
     """
 
-    def __init__(self, uses: Callable[[Plan], bool]) -> None:
-        self.uses = uses
+    def __init__(self, uses: Callable[[Plan], bool], source: str) -> None:
+        self.uses, self.source = uses, source
         self.plans: list[Plan] = []
         self.waiting: list[tuple[Step, Sequence[Any]]] = []
 
     def judge(self, plan: Plan) -> None:
         """Halts a plan if it uses them."""
         if not plan.halted and self.uses(plan):
+            plan.moves_from = self.source
             plan.halt(True)
             self.plans.append(plan)
 
@@ -135,11 +137,11 @@ class SessionBook:
         self.steps[step.step_id] = step
         return True
 
-    def hold(self, uses: Callable[[Plan], bool]) -> None:
+    def hold(self, uses: Callable[[Plan], bool], source: str) -> None:
         """Halts the plans for which ``uses`` holds, those that are being made too; again: further ones."""
         if self.closed:
             return
-        held, self.held = self.held, HeldSteps(uses)
+        held, self.held = self.held, HeldSteps(uses, source)
         if held is not None:
             self.held.plans, self.held.waiting = held.plans, held.waiting
         for plan in [*self.plans.values(), *(registration.plan for registration in self.registrations)]:
@@ -194,7 +196,7 @@ class MasterSession:
       book: its plans and steps; see `SessionBook`.
       tasks: where it is open.
       followed: the tasks that have told it where their variables are -> their incarnations.
-      on_halted_over: called when a step of a halted plan has ended.
+      on_halted_step_ended: called when a step of a halted plan has ended.
     """
 
     def __init__(
@@ -231,7 +233,7 @@ class MasterSession:
         self._asked: dict[str, str] = {}  # the placement as if nothing had moved; kept from the first move on
         self._follows: collections.Counter[_PlanKey] = collections.Counter()  # of each plan that is being made
         self._had_plans = False
-        self.on_halted_over: Callable[[], None] = lambda: None
+        self.on_halted_step_ended: Callable[[], None] = lambda: None
 
     @property
     def closed(self) -> bool:
@@ -476,8 +478,12 @@ class MasterSession:
     def _settle(self, place: NewPlace, answered: Callable[[Outcome[Any]], None]) -> None:
         """Makes sure that steps find the variables at their new place: who has moved them may have died before."""
         if place.task == self.cluster.task:
-            self.cluster.worker.resources.unstage(place.move, True)
-            answered(None)
+            outcome: Outcome[Any] = None
+            try:
+                self.cluster.worker.resources.unstage(place.move, True)
+            except errors.AbortedError as error:  # as the call below would answer
+                outcome = error
+            answered(outcome)
             return
         limit_s = self.options.operation_timeout_s or self.options.connect_timeout_s
         request = SettleVariables(place.move, True)
@@ -558,7 +564,7 @@ class MasterSession:
         """Forgets a step."""
         self.book.steps.pop(step.step_id, None)
         if step.plan.halted:
-            self.on_halted_over()
+            self.on_halted_step_ended()
 
     def remove_step(self, step: Step, has_failed: bool) -> None:
         """Forgets a step that has ended, and counts it."""
@@ -567,7 +573,7 @@ class MasterSession:
         self.counts.add(trains, has_failed)
         self._on_step_over(trains, has_failed)
         if step.plan.halted:
-            self.on_halted_over()
+            self.on_halted_step_ended()
 
     def wait(self, step: Step, values: Sequence[Any]) -> None:
         """A step of a halted plan is to begin: it waits for the end of the hold, or takes the plan of now."""
@@ -585,9 +591,9 @@ class MasterSession:
 
         self.prepare((old.feeds, old.fetches, old.targets), prepared, old.traced, None, old.omitted)
 
-    def hold(self, uses: Callable[[Plan], bool]) -> None:
+    def hold(self, uses: Callable[[Plan], bool], source: str) -> None:
         """Lets steps of the plans for which ``uses`` holds wait before they begin; see `SessionBook.hold`."""
-        self._book(SessionBook.hold, uses)
+        self._book(SessionBook.hold, uses, source)
 
     def release(self, changed: bool) -> None:
         """Ends `hold`; ``changed``: the plans are made anew."""
@@ -600,6 +606,11 @@ class MasterSession:
     def halted_steps(self) -> list[Step]:
         """The steps of halted plans that run."""
         return [step for step in self.steps() if step.plan.halted]
+
+    def held_steps(self) -> list[Step]:
+        """The steps that wait in a hold before they begin."""
+        held = self.book.held
+        return [step for step, _ in list(held.waiting) if step.waiting_parts()] if held is not None else []
 
     def groups_on(self, task: str) -> list[VariableGroup]:
         """Which variables of a task its graph keeps together."""
@@ -614,7 +625,7 @@ class MasterSession:
     def describe_wait(self, signature: Signature, told: Told) -> None:
         """Calls back with the waits of a step of that signature, or of its registration."""
         plans = [plan for traced in (False, True) if (plan := self.find_plan(signature, traced)) is not None]
-        step = next((step for step in list(self.book.steps.values()) if step.plan in plans), None)
+        step = next((step for step in [*self.steps(), *self.held_steps()] if step.plan in plans), None)
         if step is not None:
             step.describe(told)
             return

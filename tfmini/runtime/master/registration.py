@@ -37,7 +37,7 @@ from tfmini.runtime.executor.registered_graph import RegisteredGraph
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.resources import GRACE_S, hold
-from tfmini.runtime.worker.moved import Forwarding, VariablesMoved
+from tfmini.runtime.worker.departures import Forwarding, VariablesMoved
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
@@ -85,6 +85,7 @@ class Plan:
         it nothing.
       omitted: the names of the updates that it leaves out.
       halted: no step of it may begin: variables that it uses move, or have moved and it has to be made anew.
+      moves_from: the task that these move away from.
     """
 
     feeds: tuple[str, ...]
@@ -98,6 +99,7 @@ class Plan:
     fills: bool = False
     omitted: frozenset[str] = frozenset()
     halted: bool = False
+    moves_from: str = ""
     _halted_local: RegisteredGraph | None = None
 
     def halt(self, is_halted: bool) -> None:

@@ -29,7 +29,6 @@ _ENDING_S = 0.5  # how long a step whose time is up and that waits for nothing m
 _COLLECT_TIMEOUT_S = 30.0
 ASK_S = 2.0  # how long a task may take to answer
 _WAITS, _COLLECTIVES = ops_with("waits"), ops_with("collective")
-_HELD = "It has not begun: variables that it uses move to another task."
 Told = Callable[[str], None]
 """Takes a text for people; "" when nothing is waited for."""
 OnDone = Callable[[errors.OpError | None, list[Any], GatheredTrace | None], None]
@@ -228,7 +227,7 @@ class Step:
         self._timer: Any = None
         self._own_waits = ""  # of the part of this task when the time was up
         self._told: list[str] = []  # what other tasks have said of parts that were told to end
-        self._is_held = False  # whether it waits to begin, since variables move
+        self._held = ""  # why it waits to begin: variables move
         self._late: errors.OpError | None = None  # the error of a step whose time is up and that may come to its end
         self.started_at = session.cluster.worker.now()
 
@@ -251,7 +250,7 @@ class Step:
         if self._timeout_s is not None and reactor is not None and self._timer is None:
             self._expire_after(self._timeout_s, reactor)
         if begins is None:
-            self._is_held = True
+            self._held = f"It has not begun: variables that it uses move away from {self.plan.moves_from}."
             self.session.wait(self, values)
             return
         local: tuple[int, Part] | None = None
@@ -269,7 +268,7 @@ class Step:
         """Goes on with another plan; only before the step has begun. False if it is over."""
         is_open = self._state(StepState.replan, plan)
         if is_open:
-            self.plan, self._is_held = plan, False
+            self.plan, self._held = plan, ""
         return is_open
 
     def _expire_after(self, seconds: float, clock: Clock) -> None:
@@ -289,10 +288,9 @@ class Step:
         """
         assert self._timeout_s is not None
         parts = self.waiting_parts()
-        waits = pending_parts(self.step_id, parts, self.session.cluster.worker.runs)
-        waits = _HELD if self._is_held else waits
+        waits = self._held or pending_parts(self.step_id, parts, self.session.cluster.worker.runs)
         error = deadline_exceeded(self.step_id, self._timeout_s, waits)
-        if self._late is not None or self._is_held or not self._may_end(parts):
+        if self._late is not None or self._held or not self._may_end(parts):
             self.cancel(self._late or error)
             return
         self._late = error
@@ -328,8 +326,8 @@ class Step:
 
     def describe(self, told: Told) -> None:
         """Calls back with a text about the waits of the parts that have not answered."""
-        if self._is_held:
-            told(_HELD)
+        if self._held:
+            told(self._held)
             return
         describe_parts(self.step_id, self.waiting_parts(), self.session.cluster.worker.runs, told)
 

@@ -32,7 +32,7 @@ from tfmini.runtime.gathered_trace import task_stats
 from tfmini.runtime.process import Process, current_process
 from tfmini.runtime.resources import ResourceManager
 from tfmini.runtime.trace import clock
-from tfmini.runtime.worker.moved import Departures
+from tfmini.runtime.worker.departures import Departures
 from tfmini.runtime.worker.task_state import KEEP_S, ORPHAN_S, LossReports, TaskState, WorkerSession
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tfmini.runtime.executor.dataflow_run import Activation
 from tfmini.runtime.executor.registered_graph import PartitionRun, StepOutcome
 from tfmini.runtime.resources import SessionOwners
 from tfmini.runtime.snapshot import ThreadSnapshot
-from tfmini.runtime.worker.moved import VariablesMoved
+from tfmini.runtime.worker.departures import VariablesMoved
 from tfmini.runtime.worker.task_state import STEP_LIMIT
 from tfmini.runtime.worker.worker import Worker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.master_clients import client_endpoint
+from tfmini.runtime.master.following import VariableGroup
 from tfmini.runtime.process import address_of_target, current_process
-from tfmini.runtime.worker.moved import Forwarding, VariableKey
+from tfmini.runtime.worker.departures import Forwarding, VariableKey, key_from_wire
 
 _ANSWER_S = 30.0
+_LOOK_S = 5.0  # for a look at what an attempt has done
 _PATIENCE_S = 0.5  # of the first attempt; it doubles, since running steps must end, and other steps wait meanwhile
 _MOST_PATIENCE_S = 8.0
 _PAUSE_S = 0.2  # between two attempts
@@ -25,26 +28,29 @@ _MOVE_S = 180.0  # a task needs no longer for an attempt, besides the patience: 
 
 
 @dataclass(frozen=True)
-class Holding:
+class TaskVariables:
     """The variables of a task.
 
     Attributes:
       sizes: variable -> its bytes.
-      groups: variables that must stay together; ``fixed``: those that cannot move.
+      groups: what must stay together.
       others: what else is there and cannot move.
       forwarding: what has moved away.
     """
 
-    task: str
     sizes: Mapping[VariableKey, int]
-    groups: Sequence[frozenset[VariableKey]]
-    fixed: frozenset[VariableKey]
+    groups: Sequence[VariableGroup]
     others: Sequence[str]
     forwarding: Forwarding
 
+    @property
+    def fixed(self) -> set[VariableKey]:
+        """Those that cannot move."""
+        return {key for group in self.groups if group.fixed for key in group.keys}
+
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """What `VariableMover.move` has done.
 
     Attributes:
@@ -87,17 +93,19 @@ class VariableMover:
         """Notes the addresses of further tasks."""
         self._tasks |= tasks
 
-    def holdings(self, tasks: Iterable[str]) -> dict[str, Holding]:
+    def variables(self, tasks: Iterable[str], timeout_s: float = _ANSWER_S) -> dict[str, TaskVariables]:
         """The variables of tasks, in their order.
 
         Raises:
           OpError: a task does not answer.
         """
         asked = {task: (self._peer(task), m.ListVariables()) for task in tasks}
-        answers = _answers(self._endpoint, asked, _ANSWER_S)
-        return {task: _holding(task, answers[task]) for task in asked}
+        answers = _answers(self._endpoint, asked, timeout_s)
+        return {task: _variables(answers[task]) for task in asked}
 
-    def move(self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0) -> Moved:
+    def move(
+        self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 60.0
+    ) -> MoveResult:
         """Moves variables, with all that is colocated with them.
 
         Args:
@@ -115,31 +123,38 @@ class VariableMover:
                 reply = self._move_from(task, wanted, rest, timeout_s)
                 found |= {name: new for _, name, new in reply.moved}
                 held_s[task] = reply.held_ms / 1000
-        return Moved(found, held_s)
+        return MoveResult(found, held_s)
 
     def _move_from(self, task: str, wanted: Mapping[VariableKey, str], rest: str, timeout_s: float) -> Any:
         process = current_process()
         until, patience_s = process.now() + timeout_s, _PATIENCE_S
         targets = {*wanted.values(), *([rest] if rest else ())}
         tasks = [[each, self._address(each)] for each in sorted(targets)]
-        left, is_first = dict(wanted), True
-        while True:
+        failure: errors.OpError | None = None
+        while failure is None or process.now() < until:
             try:
-                if not is_first:  # the answer of an attempt that has moved them may have been lost
-                    forwarding = self.holdings([task])[task].forwarding
-                    left = _not_at(wanted, forwarding)
-                    if not left and (not rest or forwarding.rest is not None and forwarding.rest.task == rest):
-                        return m.MoveVariablesReply(_done(wanted, left), 0)
+                left = wanted if failure is None else self._left(task, wanted, rest)
+                if left is None:
+                    return m.MoveVariablesReply(_done(wanted, {}), 0)
                 rows = [[*key, new] for key, new in sorted(left.items())]
                 request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
-                asked = {task: (self._peer(task), request)}
-                reply = _answers(self._endpoint, asked, patience_s + _MOVE_S)[task]
+                reply = _answers(self._endpoint, {task: (self._peer(task), request)}, patience_s + _MOVE_S)[task]
                 return m.MoveVariablesReply([*_done(wanted, left), *reply.moved], reply.held_ms)
-            except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError):
-                if process.now() + _PAUSE_S > until:
-                    raise
+            except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError) as error:
+                failure = error
             process.sleep(_PAUSE_S)
-            is_first, patience_s = False, min(2 * patience_s, _MOST_PATIENCE_S)
+            patience_s = min(2 * patience_s, _MOST_PATIENCE_S)
+        with suppress(errors.OpError):  # it would say less than the failure
+            if self._left(task, wanted, rest) is None:
+                return m.MoveVariablesReply(_done(wanted, {}), 0)
+        raise failure
+
+    def _left(self, task: str, wanted: Mapping[VariableKey, str], rest: str) -> Mapping[VariableKey, str] | None:
+        """Those that have not moved; None: all is done, by an attempt whose answer was lost."""
+        forwarding = self.variables([task], _LOOK_S)[task].forwarding
+        left = _not_at(wanted, forwarding)
+        is_drained = forwarding.rest is not None and forwarding.rest.task == rest
+        return left if left or rest and not is_drained else None
 
     def _address(self, task: str) -> str:
         if task not in self._tasks:
@@ -187,13 +202,10 @@ def _begin(ask: Any, peer: Any, request: m.Message) -> Any:
     return lambda answered: ask(peer, request, answered)
 
 
-def _holding(task: str, answer: m.ListVariablesReply) -> Holding:
-    groups = [(frozenset((str(c), str(n)) for c, n in keys), fixed) for keys, fixed in answer.groups]
-    return Holding(
-        task,
-        {(str(container), str(name)): int(size) for container, name, size in answer.variables},
-        [keys for keys, _ in groups],
-        frozenset(key for keys, fixed in groups if fixed for key in keys),
+def _variables(answer: m.ListVariablesReply) -> TaskVariables:
+    return TaskVariables(
+        {key_from_wire(row): int(row[2]) for row in answer.variables},
+        [VariableGroup.from_wire(group) for group in answer.groups],
         answer.others,
         Forwarding.from_wire(answer.forwarding),
     )
@@ -225,11 +237,11 @@ def move_variables(target: str, places: Mapping[str, str], timeout_s: float = 60
     mover = VariableMover.at(target)
     wanted = {name: _full(task) for name, task in places.items()}
     jobs = {parse(task).job for task in wanted.values()}
-    holdings = mover.holdings(task for task in mover.tasks() if parse(task).job in jobs)
+    found = mover.variables(task for task in mover.tasks() if parse(task).job in jobs)
     moves: dict[str, dict[VariableKey, str]] = {}
     missing = set(wanted)
-    for task, holding in holdings.items():
-        for key in holding.sizes:
+    for task, variables in found.items():
+        for key in variables.sizes:
             if key[1] in wanted:
                 missing.discard(key[1])
                 if wanted[key[1]] != task:
@@ -247,4 +259,4 @@ def _full(task: str) -> str:
         raise errors.InvalidArgumentError.of(str(error)) from None
     if found.job is None or found.task is None:
         raise errors.InvalidArgumentError.of(f"{task!r} names no task; write it as /job:ps/task:1.")
-    return f"/job:{found.job}/replica:{found.replica or 0}/task:{found.task}"
+    return found._replace(replica=found.replica or 0).task_name

@@ -22,6 +22,16 @@ VariableKey = tuple[str, str]
 """Container and name of a variable on its task."""
 
 
+def key_from_wire(row: Any) -> VariableKey:
+    """The key at the start of a row of a message.
+
+    Raises:
+      ValueError, TypeError: there is none.
+    """
+    container, name, *_ = row
+    return str(container), str(name)
+
+
 class NewPlace(NamedTuple):
     """Where a variable is now.
 
@@ -71,8 +81,8 @@ class Forwarding:
           ValueError, TypeError: it is none.
         """
         moved, kept, rest = wire
-        places = {(str(row[0]), str(row[1])): _place(row[2:]) for row in moved}
-        return Forwarding(places, frozenset((str(a), str(b)) for a, b in kept), _place(rest) if rest else None)
+        places = {key_from_wire(row): _place(row[2:]) for row in moved}
+        return Forwarding(places, frozenset(map(key_from_wire, kept)), _place(rest) if rest else None)
 
 
 def _place(row: Any) -> NewPlace:
@@ -201,7 +211,7 @@ class Departures:
         return {
             (container, name): state
             for container, kind, name, state in self._resources.contents()
-            if kind == "variable" and not state.moved
+            if kind == "variable" and not state.moved_text
         }
 
     def origins_on(self, key: VariableKey, target: str) -> Origins:
