@@ -249,9 +249,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
-        "layers.contrib.further_cells": "AttentionCellWrapper CompiledWrapper Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell CoupledInputForgetGateLSTMCell GLSTMCell GRUBlockCell HighwayWrapper IndRNNCell IndyGRUCell IndyLSTMCell IntersectionRNNCell PhasedLSTMCell SRUCell TimeFreqLSTMCell UGRNNCell stack_bidirectional_rnn",
         "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
-        "layers.contrib.rnn": "EmbeddingWrapper GRUBlockCellV2 InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn",
+        "layers.contrib.paper_cells": "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell CoupledInputForgetGateLSTMCell GLSTMCell IndRNNCell IndyGRUCell IndyLSTMCell IntersectionRNNCell PhasedLSTMCell SRUCell TimeFreqLSTMCell UGRNNCell",
+        "layers.contrib.rnn": "AttentionCellWrapper CompiledWrapper EmbeddingWrapper GRUBlockCell GRUBlockCellV2 HighwayWrapper InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn stack_bidirectional_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn static_state_saving_rnn",
     },
