@@ -107,5 +107,6 @@ def transformed_images(tf: Any) -> Any:
     slope = tf.gradients(image.rotate(batch, 0.5, "BILINEAR")[0, 1, 2, 0], batch)[0][0, :, :, 0]
     wrong = [lambda: image.rotate(tf.placeholder(tf.float32), 1.0), lambda: image.rotate(tf.constant([True]), 1.0),
              lambda: image.rotate(tf.zeros([3]), 1.0), lambda: image.rotate(batch, [[1.0]]),
+             lambda: image.transform(batch, own, output_shape=[2, 2, 2]),
              lambda: image.translate(batch, 1.0)]  # fmt: skip
     return run(tf, [made, slope]), [t.shape.as_list() for t in made[:1] + made[-6:]], [outcome(way) for way in wrong]
