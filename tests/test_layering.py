@@ -63,7 +63,7 @@ ROOMS = {
     "train": (
         *("global_steps", "coordinator", "queue_runners", "strategy", "cluster_resolver"),
         *("optimizers", "checkpointing", "contrib_summary", "summary_writer", "timeline", "session_run_hook"),
-        *("hooks", "saving_hooks", "input_batches", "bucketing", "sessions", "replicas", "train_ops"),
+        *("hooks", "saving_hooks", "input_batches", "resampling", "sessions", "replicas", "train_ops"),
         *("evaluation", "slim_learning", "store"),
     ),
     "show": ("status", "inspection", "simulation", "planning", "dashboard"),

@@ -57,6 +57,7 @@ def cells_of_papers(tf: Any) -> Any:
         "one group": lambda r: r.GLSTMCell(UNITS), "sru": lambda r: r.SRUCell(3),
         "ind rnn": lambda r: r.IndRNNCell(3), "indy gru": lambda r: r.IndyGRUCell(3),
         "indy lstm": lambda r: r.IndyLSTMCell(3, forget_bias=0.4), "gru block": lambda r: r.GRUBlockCell(3),
+        "gru block 2": lambda r: r.GRUBlockCellV2(3),
     }  # fmt: skip
 
     def pairs(tf: Any) -> Any:
@@ -67,12 +68,12 @@ def cells_of_papers(tf: Any) -> Any:
     def wide(tf: Any, cell: Any) -> Any:
         return tf.zeros([BATCH, 6 * 3])
 
-    found = {name: _steps(tf, make, state=wide if "frequency" in name else None) for name, make in makes.items()
-             if name != "gru block"}  # fmt: skip
+    found = {name: _steps(tf, make, state=wide if "frequency" in name else None) for name, make in makes.items()}
     found["phased"] = _steps(tf, lambda r: r.PhasedLSTMCell(3), pairs)
     found["phased all"] = _steps(tf, lambda r: r.PhasedLSTMCell(
         3, use_peepholes=True, leak=0.1, ratio_on=0.3, trainable_ratio_on=False), pairs)  # fmt: skip
     wrong = [lambda: _steps(tf, lambda r: r.IntersectionRNNCell(3)),
+             lambda: _steps(tf, lambda r: r.TimeFreqLSTMCell(3)),
              lambda: tf.contrib.rnn.GLSTMCell(3, number_of_groups=2),
              lambda: _steps(tf, lambda r: r.GLSTMCell(6, number_of_groups=3))]  # fmt: skip
     return found, [outcome(way) for way in wrong]

@@ -30,21 +30,21 @@ def losses_of_metric_learning(tf: Any) -> Any:
 
 
 @program
-def further_metrics(tf: Any) -> Any:
+def metrics_of_contrib(tf: Any) -> Any:
     metrics = tf.contrib.metrics
     scores, wanted = _numbers(4, 6) * 0.4 + 0.5, np.cos(np.arange(24)).reshape(4, 6) > 0.1
     classes, chosen = np.arange(24).reshape(4, 6) % 3, (np.arange(24) ** 2 // 2).reshape(4, 6) % 3
     weights = np.float32(np.arange(24).reshape(4, 6) % 4)
 
     def of(make: Any) -> Any:
-        """The updates and values of a metric over four batches."""
+        """The updates and values of a metric over four batches, and its value before."""
         with tf.Graph().as_default():
             row = tf.placeholder(tf.int32, [])
             parts = [tf.gather(tf.constant(table), row) for table in (scores, wanted, classes, chosen, weights)]
             value, update = make(*parts)
-            found = []
             with tf.Session() as session:
                 session.run(tf.local_variables_initializer())
+                found = [session.run(value)]
                 for i in range(4):
                     step = session.run(update, {row: i})
                     found.append([step if isinstance(update, tf.Tensor) else None, session.run(value)])
@@ -58,11 +58,15 @@ def further_metrics(tf: Any) -> Any:
         "covariance weighted": lambda s, y, a, b, w: metrics.streaming_covariance(s, other(s) - w, w, name="own"),
         "pearson": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, other(s) + tf.to_float(a)),
         "pearson weighted": lambda s, y, a, b, w: metrics.streaming_pearson_correlation(s, w, w),
+        "covariance of little": lambda s, y, a, b, w: metrics.streaming_covariance(s[:2], s[2:4], 0.3),
+        "kappa of one class": lambda s, y, a, b, w: metrics.cohen_kappa(a * 0, b * 0, 2),
         "kappa": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3),
         "kappa weighted": lambda s, y, a, b, w: metrics.cohen_kappa(a, b, 3, w),
         "f1": lambda s, y, a, b, w: metrics.f1_score(y, s, num_thresholds=11),
         "f1 weighted": lambda s, y, a, b, w: metrics.f1_score(y, s, w),
         "precision at recall": lambda s, y, a, b, w: metrics.precision_at_recall(y, s, 0.6, num_thresholds=21),
+        "all recalls": lambda s, y, a, b, w: tuple(map(tf.stack, zip(*(
+            metrics.precision_at_recall(y, s, share, num_thresholds=9) for share in (0.0, 0.3, 0.5, 0.76, 1.0))))),
         "false positive rate": lambda s, y, a, b, w: metrics.streaming_false_positive_rate(s > 0.5, y),
         "false negative rate": lambda s, y, a, b, w: metrics.streaming_false_negative_rate(s > 0.5, y, w),
         "at thresholds": lambda s, y, a, b, w: metrics.streaming_false_positive_rate_at_thresholds(s, y, [0.2, 0.6]),
@@ -80,7 +84,7 @@ def further_metrics(tf: Any) -> Any:
              lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None, None])),
              lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None]), axis=1),
              lambda: metrics.streaming_curve_points(tf.constant([True]), tf.constant([0.5]), curve="x")]  # fmt: skip
-    return found, [[values for _, values in rows] for rows, _, _ in joined], [outcome(way) for way in wrong]
+    return found, [[values for _, values in rows[1:]] for rows, _, _ in joined], [outcome(way) for way in wrong]
 
 
 @program
@@ -103,5 +107,6 @@ def transformed_images(tf: Any) -> Any:
     slope = tf.gradients(image.rotate(batch, 0.5, "BILINEAR")[0, 1, 2, 0], batch)[0][0, :, :, 0]
     wrong = [lambda: image.rotate(tf.placeholder(tf.float32), 1.0), lambda: image.rotate(tf.constant([True]), 1.0),
              lambda: image.rotate(tf.zeros([3]), 1.0), lambda: image.rotate(batch, [[1.0]]),
+             lambda: image.transform(batch, own, output_shape=[2, 2, 2]),
              lambda: image.translate(batch, 1.0)]  # fmt: skip
     return run(tf, [made, slope]), [t.shape.as_list() for t in made[:1] + made[-6:]], [outcome(way) for way in wrong]

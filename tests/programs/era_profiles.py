@@ -50,6 +50,12 @@ def profiles_of_graphs(tf: Any) -> Any:
         _chain(of(flops, "op", account_type_regexes=["Conv2D", "MatMul", "MaxPool", "BiasAdd", "Softmax", "Mean"]),
                "float_ops"),
         _chain(of(parameters, "op"), "parameters"),
+        *(_tree(of(parameters, max_depth=depth), "parameters") for depth in range(5)),
+        *(_tree(of(flops, max_depth=depth, show_name_regexes=["net/.*", "end/.*"]), "float_ops") for depth in (2, 3)),
+        *(_tree(of(parameters, trim_name_regexes=[name]), "parameters") for name in ("net", "net/one", ".*kernel")),
+        *(_tree(of(parameters, start_name_regexes=[name]), "parameters") for name in ("net/one.*", ".*kernel", "one")),
+        _tree(of(parameters, start_name_regexes=["net/one"], max_depth=2), "parameters"),
+        _tree(of(parameters, hide_name_regexes=["net/one/.*"]), "parameters"),
     ]  # fmt: skip
     profiler = tf.profiler.Profiler(graph)
     with tf.Session() as session:

@@ -46,7 +46,7 @@ def buckets(tf: Any) -> Any:
             length, found = tf.contrib.training.bucket_by_sequence_length(
                 n, {"x": tf.fill([n], n), "y": n}, 3, [4, 9], dynamic_pad=True, **options
             )
-            shapes = [length.shape.as_list(), found["x"].shape.as_list()]
+            shapes = [length.op.name, length.shape.as_list(), found["x"].shape.as_list()]
             return shapes, sorted([a.tolist(), b["x"].tolist(), b["y"].tolist()] for a, b in _all(tf, [length, found]))
 
     def sparse() -> Any:
@@ -99,13 +99,18 @@ def resampled_batches(tf: Any) -> Any:
         session.run([tf.local_variables_initializer(), tf.global_variables_initializer()])
         weighted = session.run([found[0], rates])
     counts = [len(chosen[1]) > 300, sorted(set(chosen[1].tolist())), len(weighted[0]) > 450]
+    with tf.Graph().as_default():
+        for _ in range(2):
+            training.stratified_sample([tf.constant(1.0)], tf.constant(1), [0.2, 0.8], 2)
+        estimates = [(v.op.name, v.trainable) for v in tf.global_variables()]
     wrong = [
+        lambda: training.stratified_sample([x[0]], tf.constant(1), [0.5, 0.5], 2, [0.2, 0.3, 0.5]),
         lambda: training.stratified_sample([x], tf.constant([1]), [0.5, 0.5], 2),
         lambda: training.stratified_sample([x], tf.constant([1, 2]), [0.5, 0.5], 2),
     ]
     return [
         rejected(), rejected(enqueue_many=True), rejected(runtime_checks=True), int(rows), counts,
-        np.unique(weighted[1]), [v.op.name for v in tf.local_variables() + tf.global_variables()],
+        np.unique(weighted[1]), estimates, [v.op.name for v in tf.local_variables() + tf.global_variables()],
         stratified([0.5, 0.5, 0.0], [0.3, 0.3, 0.4]), stratified([0.0, 0.0, 1.0], None),
         stratified([1.0, 0.0, 0.0], [0.4, 0.6, 0.0], True), [outcome(way) for way in wrong],
     ]  # fmt: skip
@@ -116,12 +121,18 @@ def queue_runners_that_feed(tf: Any) -> Any:
     runner = tf.contrib.training.FeedingQueueRunner
     x = tf.placeholder(tf.float32, [])
     queue = tf.FIFOQueue(3, [tf.float32], [[]])
-    values = iter([1.0, 2.0, 3.0, 4.0])
 
-    def feed() -> Any:
-        for value in values:
-            return {x: value}
-        raise tf.errors.OutOfRangeError(None, None, "the end")
+    def feeding(values: Any) -> Any:
+        rest = iter(values)
 
-    tf.train.add_queue_runner(runner(queue, [queue.enqueue(x)], feed_fns=[feed]))
-    return _all(tf, queue.dequeue()), outcome(lambda: runner(queue, [queue.enqueue(x)], feed_fns=[feed, feed]))
+        def feed() -> Any:
+            for value in rest:
+                return {x: value}
+            raise tf.errors.OutOfRangeError(None, None, "the end")
+
+        return feed
+
+    enqueue = queue.enqueue(x)
+    feeds = [feeding([1.0, 2.0, 3.0]), feeding([4.0])]
+    tf.train.add_queue_runner(runner(queue, [enqueue, enqueue], feed_fns=feeds))
+    return sorted(_all(tf, queue.dequeue())), outcome(lambda: runner(queue, [queue.enqueue(x)], feed_fns=feeds))

@@ -177,3 +177,10 @@ def test_wrong_arguments_of_a_queue_runner_are_refused() -> None:
         tf.train.start_queue_runners()
     with pytest.raises(TypeError, match="must be a `tf.Session` object"):
         tf.train.start_queue_runners(sess="x")
+
+
+def test_the_summary_of_a_bucket_is_of_its_own_queue() -> None:
+    tf.contrib.training.bucket([tf.constant(1)], tf.constant(1), 2, 2)
+    summaries = tf.get_collection(tf.GraphKeys.SUMMARIES)
+    sizes = [summary.op.inputs[1].op.inputs[0].op for summary in summaries[:2]]
+    assert [size.inputs[0].op.name for size in sizes] == ["bucket/bucket_queue_0", "bucket/bucket_queue_1"]

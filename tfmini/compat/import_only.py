@@ -68,10 +68,12 @@ def stand_in(home: str, name: str, remedy: str) -> type:
     def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(message)
 
-    members = {"__module__": home, "__doc__": message, "__new__": refuse}
+    members = {"__module__": home, "__doc__": message, "_said": message, "__new__": refuse}
     return _ImportOnly(name, (), members)
 
 
 class _ImportOnly(type):
+    _said: str  # also of classes that derive from it, which have docstrings of their own
+
     def __getattr__(cls, name: str) -> Any:
-        raise AttributeError(cls.__doc__ if not name.startswith("__") else name, name=name, obj=cls)
+        raise AttributeError(cls._said if not name.startswith("__") else name, name=name, obj=cls)

@@ -194,7 +194,7 @@ def _confusion_matrix_at_thresholds(
     for kind in includes or ():
         if kind not in known:
             raise ValueError(f"Invalid key: {kind}.")
-    return binary_metrics._counts_at(labels, predictions, thresholds, weights, tuple(includes or known))
+    return binary_metrics.counts_at(labels, predictions, thresholds, weights, tuple(includes or known))
 
 
 def _safe_scalar_div(numerator: Tensor, denominator: Tensor, name: str | None) -> Tensor:

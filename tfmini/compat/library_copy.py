@@ -23,19 +23,18 @@ Change = Callable[[str, str], str]
 _lock = threading.RLock()
 
 
-def installed_folder(release: str, modules: tuple[str, ...], what: str, remedy: str) -> str:
+def installed_folder(title: str, version: str, modules: tuple[str, ...], what: str, remedy: str) -> str:
     """The folder of an installed library.
 
     Args:
-      release: the library's name and release, such as "Keras 2.3.1"; another one of 2.3 does, too.
+      title, version: the library, such as "Keras", and its release, such as "2.3.1"; another one of 2.3 does, too.
       modules: what the library imports and does not ask for.
       what, remedy: what needs the library, and how it is installed.
 
     Raises:
       ImportError: the library or one of the modules is missing, or it is another release; names the remedy.
     """
-    title, version = release.split()
-    package = title.lower()
+    release, package = f"{title} {version}", title.lower()
     try:
         installed = distribution(package)
     except PackageNotFoundError:

@@ -50,26 +50,12 @@ def _each(factor: float) -> Callable[[Operation], int]:
     return lambda op: int(factor * _size(op.outputs[0]))
 
 
+_ONE_EACH = (
+    "Reciprocal Square Log Neg AssignSub AssignAdd Add Sub Mul RealDiv BiasAdd Maximum Minimum Pow Greater GreaterEqual "
+    "Less LessEqual Equal NotEqual"
+)
 _COUNTS: dict[str, Callable[[Operation], int]] = {
-    **dict.fromkeys(
-        (
-            *(
-                "Reciprocal",
-                "Square",
-                "Log",
-                "Neg",
-                "AssignSub",
-                "AssignAdd",
-                "Add",
-                "Sub",
-                "Mul",
-                "RealDiv",
-                "BiasAdd",
-            ),
-            *("Maximum", "Minimum", "Pow", "Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"),
-        ),
-        _each(1),
-    ),
+    **dict.fromkeys(_ONE_EACH.split(), _each(1)),
     **dict.fromkeys(("Rsqrt", "SquaredDifference", "RsqrtGrad"), _each(2)),
     "Softmax": _each(5),
     "L2Loss": lambda op: 3 * _size(op.inputs[0]) - 1,
@@ -203,18 +189,25 @@ def _by_scope(ops: list[GraphNodeProto], options: Mapping[str, Any]) -> GraphNod
         below.setdefault(path, {})
 
     def shown(name: str, depth: int) -> list[GraphNodeProto]:
-        if _matches(options["trim_name_regexes"], [name]):
+        if depth > options["max_depth"]:
             return []
         node = nodes.get(name, GraphNodeProto(name))
-        is_own = name in nodes and _is_shown(node, options)
-        visible = is_own or name not in nodes and _is_shown(node, options)
-        children = [found for child in below[name] for found in shown(child, depth + visible)]
-        if not visible or depth >= options["max_depth"] or not (is_own or children):
-            return children if depth < options["max_depth"] else []
+        inner = () if _matches(options["trim_name_regexes"], [name]) else below[name]
+        children = [found for child in inner for found in shown(child, depth + 1)]
+        if not _is_shown(node, options):
+            return children
         node.children = _sorted(children, options)
         return [node.total()]
 
-    tops = [found for name in below[""] for found in shown(name, 0)]
+    def starts(name: str) -> Iterator[str]:
+        if _matches(options["start_name_regexes"], [name]):
+            yield name
+        else:
+            for child in below[name]:
+                yield from starts(child)
+
+    # The root has the depth 1; what is hidden counts as well.
+    tops = [found for name in below[""] for start in starts(name) for found in shown(start, 2)]
     return GraphNodeProto("_TFProfRoot", children=_sorted(tops, options)).total()
 
 
@@ -340,7 +333,7 @@ class ProfileOptionBuilder:
         }  # fmt: skip
 
     def with_max_depth(self, max_depth: int) -> ProfileOptionBuilder:
-        """Shows nodes down to a depth."""
+        """Shows nodes down to a depth; that of the root is 1."""
         return self._with(max_depth=max_depth)
 
     def with_min_memory(
@@ -377,7 +370,7 @@ class ProfileOptionBuilder:
         self, start_name_regexes: _Names = None, show_name_regexes: _Names = None, hide_name_regexes: _Names = None,
         trim_name_regexes: _Names = None,
     ) -> ProfileOptionBuilder:  # fmt: skip
-        """Starts at, shows, hides, or cuts off nodes whose names match."""
+        """Starts at nodes whose names match, shows them, hides them, or hides what is below them (trims)."""
         given = {"start_name_regexes": start_name_regexes, "show_name_regexes": show_name_regexes,
                  "hide_name_regexes": hide_name_regexes, "trim_name_regexes": trim_name_regexes}  # fmt: skip
         return self._with(**{name: list(patterns) for name, patterns in given.items() if patterns is not None})

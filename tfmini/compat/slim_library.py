@@ -65,15 +65,14 @@ def module(dotted: str) -> ModuleType | None:
     Raises:
       ImportError: TF-Slim is not installed, or in another release; names the remedy.
     """
-    below = re.sub(r"^contrib\.slim\.(python\.slim\.)?", "", dotted)
-    found = re.match(r"(nets|queues|data)\b" if below != dotted else r"$", below)
-    return _find(below) if found and not dotted.startswith("contrib.slim.data") else None
+    found = re.fullmatch(r"contrib\.slim\.(?!data)(?:python\.slim\.)?((?:nets|queues|data)\b.*)", dotted)
+    return _find(found[1]) if found else None
 
 
 def _find(below: str) -> ModuleType | None:
     """A module of the copy by its path; None where there is none."""
     if below:
-        load(NAME, lambda: installed_folder("tf_slim 1.1.0", ("six",), "tf.contrib.slim", REMEDY), changed)
+        load(NAME, lambda: installed_folder("tf_slim", "1.1.0", ("six",), "tf.contrib.slim", REMEDY), changed)
         with suppress(ModuleNotFoundError):
             return import_module(f"{NAME}.{below}")
     return None

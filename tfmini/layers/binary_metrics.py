@@ -60,7 +60,8 @@ def _named(name: str, what: str) -> Callable[[Callable[..., Metric]], Callable[.
     return rename
 
 
-def _counter(kind: str) -> Callable[..., Metric]:
+def counter(kind: str) -> Callable[..., Metric]:
+    """The metric that counts "tp", "fn", "tn" or "fp"."""
     label, prediction, default_name = _KINDS[kind]
 
     @_named(default_name, f"The weighted number of {default_name.replace('_', ' ')}")
@@ -78,11 +79,11 @@ def _counter(kind: str) -> Callable[..., Metric]:
     return counted
 
 
-true_positives, false_negatives = _counter("tp"), _counter("fn")
-true_negatives, false_positives = _counter("tn"), _counter("fp")
+true_positives, false_negatives = counter("tp"), counter("fn")
+true_negatives, false_positives = counter("tn"), counter("fp")
 
 
-def _counts_at(
+def counts_at(
     labels: TensorLike,
     predictions: TensorLike,
     thresholds: Sequence[float],
@@ -111,7 +112,7 @@ def _counts_at(
     return values, updates
 
 
-def _of_counts(given: Published, result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts]) -> Metric:
+def of_counts(given: Published, result: Callable[[Counts, str], Tensor], found: tuple[Counts, Counts]) -> Metric:
     """The metric whose value is ``result(variables, name)`` and whose update is ``result(updates, name)``."""
     values, updates = found
     return given.metric(lambda: result(values, "value"), result(updates, "update_op"))
@@ -135,7 +136,7 @@ def _counter_at(kind: str) -> Callable[..., Metric]:
         weights: TensorLike | None = None,
     ) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
-            values, updates = _counts_at(labels, predictions, thresholds, weights, (kind,))
+            values, updates = counts_at(labels, predictions, thresholds, weights, (kind,))
             return given.metric(lambda: identity(values[kind]), updates[kind])
 
     return counted
@@ -156,7 +157,7 @@ def _share(kind: str, default_name: str) -> Callable[..., Metric]:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
             predictions, labels, weights = matched(cast(predictions, dtypes.bool), cast(labels, dtypes.bool), weights)
             right, update_right = true_positives(labels, predictions, weights)
-            wrong, update_wrong = _counter(kind)(labels, predictions, weights)
+            wrong, update_wrong = counter(kind)(labels, predictions, weights)
             update = _part(update_right, update_wrong, "update_op")
             return given.metric(lambda: _part(right, wrong, "value"), update)
 
@@ -184,7 +185,7 @@ def _share_at(kind: str, default_name: str) -> Callable[..., Metric]:
         weights: TensorLike | None = None,
     ) -> Metric:
         with variable_scope(given.name, default_name, (predictions, labels, weights)):
-            return _of_counts(given, part, _counts_at(labels, predictions, thresholds, weights, ("tp", kind)))
+            return of_counts(given, part, counts_at(labels, predictions, thresholds, weights, ("tp", kind)))
 
     return share
 
@@ -193,7 +194,7 @@ precision_at_thresholds = _share_at("fp", "precision_at_thresholds")
 recall_at_thresholds = _share_at("fn", "recall_at_thresholds")
 
 
-def _even_thresholds(count: int) -> list[float]:
+def even_thresholds(count: int) -> list[float]:
     """``count`` thresholds from just below 0 to just above 1."""
     return [-_EDGE, *((i + 1) / (count - 1) for i in range(count - 2)), 1.0 + _EDGE]
 
@@ -228,7 +229,7 @@ def auc(
         raise ValueError(f"curve must be either ROC or PR, {curve} unknown")
     if summation_method not in ("trapezoidal", "careful_interpolation", "minoring", "majoring"):
         raise ValueError(f"Invalid summation_method: {summation_method}")
-    limits = _even_thresholds(num_thresholds)
+    limits = even_thresholds(num_thresholds)
     if thresholds is not None:
         limits = [-_EDGE, *sorted(thresholds), 1.0 + _EDGE]
 
@@ -238,8 +239,8 @@ def auc(
         return _area(counts, curve, summation_method, result)
 
     with variable_scope(name, "auc", (labels, predictions, weights)):
-        found = _counts_at(labels, predictions, limits, weights)
-        return _of_counts(Published(metrics_collections, updates_collections), area, found)
+        found = counts_at(labels, predictions, limits, weights)
+        return of_counts(Published(metrics_collections, updates_collections), area, found)
 
 
 def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
@@ -290,8 +291,8 @@ def sensitivity_at_specificity(
 
     _check_share("specificity", specificity)
     with variable_scope(given.name, "sensitivity_at_specificity", (predictions, labels, weights)):
-        found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return _of_counts(given, at_best, found)
+        found = counts_at(labels, predictions, even_thresholds(num_thresholds), weights)
+        return of_counts(given, at_best, found)
 
 
 @export("tf.metrics.specificity_at_sensitivity")
@@ -321,8 +322,8 @@ def specificity_at_sensitivity(
 
     _check_share("sensitivity", sensitivity)
     with variable_scope(given.name, "specificity_at_sensitivity", (predictions, labels, weights)):
-        found = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
-        return _of_counts(given, at_best, found)
+        found = counts_at(labels, predictions, even_thresholds(num_thresholds), weights)
+        return of_counts(given, at_best, found)
 
 
 def _check_share(name: str, value: float) -> None:

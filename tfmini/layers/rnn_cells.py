@@ -183,6 +183,8 @@ class BasicRNNCell(_Gated):
 class GRUCell(_Gated):
     """A gated recurrent unit (``tf.nn.rnn_cell.GRUCell``)."""
 
+    _weight_names = ("gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias")
+
     def __init__(
         self,
         num_units: int,
@@ -201,10 +203,11 @@ class GRUCell(_Gated):
         units = self._num_units
         rows = self._width(input_shape) + units
         start, bias = self._kernel_initializer, self._bias_initializer
-        self._gate_kernel = self.add_weight("gates/kernel", [rows, 2 * units], initializer=start)
-        self._gate_bias = self.add_weight("gates/bias", [2 * units], initializer=bias or Constant(1.0, self._dtype))
-        self._candidate_kernel = self.add_weight("candidate/kernel", [rows, units], initializer=start)
-        self._candidate_bias = self.add_weight("candidate/bias", [units], initializer=bias or Zeros(self._dtype))
+        w_gates, b_gates, w_candidate, b_candidate = self._weight_names
+        self._gate_kernel = self.add_weight(w_gates, [rows, 2 * units], initializer=start)
+        self._gate_bias = self.add_weight(b_gates, [2 * units], initializer=bias or Constant(1.0, self._dtype))
+        self._candidate_kernel = self.add_weight(w_candidate, [rows, units], initializer=start)
+        self._candidate_bias = self.add_weight(b_candidate, [units], initializer=bias or Zeros(self._dtype))
 
     def call(self, inputs: TensorLike, state: TensorLike) -> Any:
         gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))

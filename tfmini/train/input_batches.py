@@ -1,21 +1,26 @@
-"""Batching with queues: ``tf.train.batch``, ``shuffle_batch`` and their ``_join`` and ``maybe_`` variants."""
+"""Batching with queues: ``tf.train.batch``, ``shuffle_batch``, their ``_join`` and ``maybe_`` variants, and buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.conversion import convert_n_to_tensor_or_indexed_slices, convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
 from tfmini.layers.core import sharing
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.gather import gather
@@ -26,19 +31,20 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.shape import size as size_of
 from tfmini.ops.array.slicing import strided_slice
 from tfmini.ops.composites import SparseTensor
-from tfmini.ops.control import no_op, with_dependencies
+from tfmini.ops.control import group, no_op, with_dependencies
 from tfmini.ops.debugging import Assert
-from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.flow.cond import cond, smart_cond
 from tfmini.ops.io.files import matching_files
-from tfmini.ops.math.comparison import greater
+from tfmini.ops.math.comparison import equal, greater, greater_equal
 from tfmini.ops.math.elementwise import maximum, subtract
+from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.queues.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from tfmini.ops.random_functions import random_shuffle
 from tfmini.ops.sparse.serialization import add_many_sparse, add_sparse, take_many_sparse
 from tfmini.ops.summary import scalar
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import TensorShape, as_shape
-from tfmini.train.queue_runners import QueueRunner, add_queue_runner
+from tfmini.train.queue_runners import END_OF_INPUT, QueueRunner, add_queue_runner
 
 # ---- Sparse components of batching queues: a map stores the sparse tensors, the queue holds their handles ----------
 
@@ -195,15 +201,10 @@ def _shapes(
         for tensor in same:
             if tensor.shape.ndims is None:
                 raise ValueError(f"Cannot infer Tensor's rank: {tensor}")
-        merged: TensorShape | None = None
-        for tensor in same:
-            shape = as_shape(tensor.shape)
-            shape = shape.with_rank_at_least(1)[1:] if enqueue_many else shape
-            if merged is None:
-                merged = shape
-            else:
-                merged.merge_with(shape)
-        found.append(merged.as_list() if merged is not None else None)
+        elements = [as_shape(t.shape).with_rank_at_least(1)[1:] if enqueue_many else as_shape(t.shape) for t in same]
+        for other in elements[1:]:
+            elements[0].merge_with(other)
+        found.append(elements[0].as_list())
     return found
 
 
@@ -423,6 +424,129 @@ def maybe_shuffle_batch_join(
                      enqueue_many, shapes, allow_smaller_final_batch, shared_name, name,
                      "shuffle_batch_join")  # fmt: skip
     return _like(tensors_list[0], found)
+
+
+# ---- batches of elements of one kind ---------------------------------------------------------------------------------
+
+
+@export("tf.contrib.training.bucket")
+def bucket(
+    tensors: Any, which_bucket: TensorLike, batch_size: Any, num_buckets: int, num_threads: int = 1,
+    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Sequence[Any] | None = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, keep_input: TensorLike = True,
+    shared_name: str | None = None, name: str | None = None,
+) -> tuple[Tensor, Any]:  # fmt: skip
+    """Batches of the elements that come to the same bucket (``tf.contrib.training.bucket``).
+
+    Each bucket has a queue; a full batch of one goes to the queue from which the results come.
+
+    Args:
+      tensors: a list or dictionary of tensors, one element.
+      which_bucket: an int32 scalar; elements for which it is not in [0, ``num_buckets``) are left out.
+      batch_size: of all buckets, or a list with that of each.
+      num_threads: how many threads enqueue elements.
+      capacity: of the queue of batches; also of the buckets, unless ``bucket_capacities`` has theirs.
+      The others are those of `maybe_batch`.
+
+    Returns:
+      (the bucket, an int32 scalar; its batch: a list or dictionary as ``tensors``, one tensor for a list of one).
+
+    Raises:
+      ValueError: when a shape is not known, or a list has another length than ``num_buckets``.
+    """
+    each = isinstance(batch_size, (list, tuple))
+    sizes = list(batch_size) if each else [batch_size] * num_buckets
+    rooms = [capacity] * num_buckets if bucket_capacities is None else list(bucket_capacities)
+    if len(sizes) != num_buckets:
+        raise ValueError("If batch_size is a list it must have num_buckets elements")
+    if len(rooms) != num_buckets:
+        raise ValueError(f"The list bucket_capacities ({rooms}) must have exactly num_buckets ({num_buckets}) elements")
+    with name_scope(name, "bucket", _as_list(tensors)):
+        parts = _validated(_as_list(tensors), "Expected at least one tensor in bucket().")
+        keep = _checked_keep(keep_input, False)
+        sparse = SparseColumns(parts, False)
+        parts = sparse.store(parts, keep)
+        types, known = _types([parts]), _shapes([parts], shapes, False)
+        chosen = convert_to_tensor(which_bucket, dtypes.int32, name="which_bucket")
+        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
+        names = [None if shared_name is None else f"{shared_name}_{i}" for i in range(num_buckets)]
+        queues: list[QueueBase] = [
+            kind(rooms[i], types, known, shared_name=names[i], name=f"bucket_queue_{i}") for i in range(num_buckets)
+        ]
+        fixed = None if each or allow_smaller_final_batch else constant_value(convert_to_tensor(batch_size))
+        rows = [TensorShape([fixed]).concatenate(shape) for shape in queues[0].shapes]
+        top = PaddingFIFOQueue(capacity, [dtypes.int32, *types], [TensorShape([]), *rows], shared_name=shared_name,
+                               name="top_queue")  # fmt: skip
+        enqueue = smart_cond(keep, lambda: _into_one(queues, chosen, parts), no_op)
+        _run_queues(queues, top, [enqueue] * num_threads, sizes, allow_smaller_final_batch)
+        for queue in queues:
+            scalar(f"bucket/{queue.name}/size", cast(queue.size(), dtypes.float32))
+        scalar(f"bucket/{top.name}/fraction_of_{capacity}_full", cast(top.size(), dtypes.float32) * (1.0 / capacity))
+        number, *found = top.dequeue(name="dequeue_top")
+        return number, _like(tensors, sparse.restore(found[0] if len(found) == 1 else found))
+
+
+def _into_one(queues: Sequence[QueueBase], chosen: Tensor, parts: list[Any]) -> Any:
+    """An op that puts an element into the queue of its bucket."""
+    puts = (cond(equal(chosen, i), partial(queue.enqueue, parts), no_op) for i, queue in enumerate(queues))
+    return group(*puts, name="group_enqueues")
+
+
+def _run_queues(
+    queues: Sequence[QueueBase], top: QueueBase, enqueue: list[Any], sizes: list[Any], smaller: bool
+) -> None:
+    """Adds the runners: of elements into buckets, and of full buckets into the queue of batches."""
+
+    def taken(i: int) -> list[Any]:
+        dequeue = queues[i].dequeue_up_to if smaller else queues[i].dequeue_many
+        return nest.flatten(dequeue(sizes[i], name=f"read_bucket_{i}"))
+
+    moves = [top.enqueue([constant(i), *taken(i)], name=f"enqueue_from_bucket_{i}") for i in range(len(queues))]
+    stop = top.close(cancel_pending_enqueues=True)
+    add_queue_runner(QueueRunner(queues[0], moves, top.close(), stop, END_OF_INPUT))
+    ends = [group(*(queue.close(cancel_pending_enqueues=cancel) for queue in queues)) for cancel in (False, True)]
+    add_queue_runner(QueueRunner(top, enqueue, ends[0], ends[1], END_OF_INPUT))
+
+
+@export("tf.contrib.training.bucket_by_sequence_length")
+def bucket_by_sequence_length(
+    input_length: TensorLike, tensors: Any, batch_size: Any, bucket_boundaries: Sequence[int], num_threads: int = 1,
+    capacity: int = 32, bucket_capacities: Sequence[int] | None = None, shapes: Sequence[Any] | None = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, keep_input: TensorLike = True,
+    shared_name: str | None = None, name: str | None = None,
+) -> tuple[Tensor, Any]:  # fmt: skip
+    """Batches of sequences of about the same length (``tf.contrib.training.bucket_by_sequence_length``).
+
+    Args:
+      input_length: the length of the element, an int32 scalar.
+      bucket_boundaries: increasing lengths; a bucket begins at each, and one is for what is shorter than all.
+      The others are those of `bucket`.
+
+    Returns:
+      (the lengths, [batch_size]; the batch, as from `bucket`).
+
+    Raises:
+      TypeError: when ``bucket_boundaries`` is no list of ints.
+      ValueError: when it is empty or does not increase.
+    """
+    if not isinstance(bucket_boundaries, (list, tuple)):
+        raise TypeError(f"bucket_boundaries must be a list or tuple, but received: {bucket_boundaries}")
+    if not bucket_boundaries:
+        raise ValueError("bucket_boundaries must not be empty")
+    if not all(isinstance(each, Integral) for each in bucket_boundaries):
+        raise TypeError(f"bucket boundaries must be integers, but saw: {bucket_boundaries}")
+    for before, after in pairwise(bucket_boundaries):
+        if before >= after:
+            raise ValueError(f"Buckets must contain sequential increasing lengths, but saw: {before} before {after}")
+    with name_scope(name, "bucket_by_sequence_length", [input_length, *_as_list(tensors)]):
+        length = convert_to_tensor(input_length, dtypes.int32, name="input_length")
+        number = reduce_sum(cast(greater_equal(length, list(bucket_boundaries)), dtypes.int32))
+        shapes = None if shapes is None else [TensorShape([]), *shapes]
+        _, (lengths, *found) = bucket(
+            [length, *_as_list(tensors)], number, batch_size, len(bucket_boundaries) + 1, num_threads, capacity,
+            bucket_capacities, shapes, dynamic_pad, allow_smaller_final_batch, keep_input, shared_name,
+        )  # fmt: skip
+        return lengths, dict(zip(sorted(tensors, key=str), found)) if isinstance(tensors, dict) else found
 
 
 # ---- input producers ----------------------------------------

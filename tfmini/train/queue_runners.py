@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfmini import errors
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tfmini.train.coordinator import Coordinator
 
 _log = logging.getLogger("tensorflow")
+# What ends the input of runners whose queue another one may close and cancel.
+END_OF_INPUT = (errors.OutOfRangeError, errors.CancelledError)
 
 
 @export("tf.train.QueueRunner", "tf.train.queue_runner.QueueRunner")
@@ -138,11 +140,11 @@ class QueueRunner:
         """The queue's name."""
         return self._queue.name
 
-    def _run(self, sess: BaseSession, enqueue_op: object, coord: Coordinator | None = None) -> None:
-        """The body of an enqueue thread."""
+    def _run(self, sess: BaseSession, number: int, coord: Coordinator | None = None) -> None:
+        """The body of the thread of one of ``enqueue_ops``."""
         finished = False
         try:
-            enqueue = self._enqueuing(sess, enqueue_op)
+            enqueue = self._enqueuing(sess, number)
             while not (coord and coord.should_stop()):
                 try:
                     enqueue()
@@ -163,9 +165,9 @@ class QueueRunner:
                 with self._lock:
                     self._runs_per_session[sess] -= 1
 
-    def _enqueuing(self, sess: BaseSession, enqueue_op: object) -> Any:
-        """A function that runs an enqueue operation once."""
-        return sess.make_callable(enqueue_op)
+    def _enqueuing(self, sess: BaseSession, number: int) -> Any:
+        """A function that runs one of ``enqueue_ops`` once."""
+        return sess.make_callable(self._enqueue_ops[number])
 
     def _one_finished(self, sess: BaseSession) -> None:
         with self._lock:
@@ -203,7 +205,10 @@ class QueueRunner:
             self._exceptions_raised = []
         process = current_process()
         prefix = f"QueueRunnerThread-{self.name}"
-        threads = [process.thread(self._run, (sess, op, coord), f"{prefix}-{op.name}") for op in self._enqueue_ops]
+        threads = [
+            process.thread(self._run, (sess, number, coord), f"{prefix}-{op.name}")
+            for number, op in enumerate(self._enqueue_ops)
+        ]
         if coord:
             arguments = (sess, self._cancel_op, coord)
             threads.append(process.thread(self._close_on_stop, arguments, f"{prefix}-close_on_stop"))
@@ -234,6 +239,38 @@ class QueueRunner:
     def from_proto(queue_runner_def: QueueRunnerDef, import_scope: str | None = None) -> QueueRunner:
         """The runner that a QueueRunnerDef describes."""
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
+
+
+@export("tf.contrib.training.FeedingQueueRunner")
+class FeedingQueueRunner(QueueRunner):
+    """A runner each of whose operations gets feeds from a function (``tf.contrib.training.FeedingQueueRunner``).
+
+    Args:
+      feed_fns: for each of ``enqueue_ops`` a function that returns its feeds; None: no feeds.
+      The others are those of `QueueRunner`.
+
+    Raises:
+      ValueError: when there are not as many functions as ``enqueue_ops``.
+    """
+
+    def __init__(
+        self, queue: QueueBase | None = None, enqueue_ops: Sequence[Any] | None = None, close_op: object = None,
+        cancel_op: object = None, feed_fns: Sequence[Callable[[], Mapping[Any, Any]]] | None = None,
+        queue_closed_exception_types: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(queue, enqueue_ops, close_op, cancel_op, queue_closed_exception_types or END_OF_INPUT)
+        self._feed_fns = [dict] * len(self.enqueue_ops) if feed_fns is None else list(feed_fns)
+        if len(self._feed_fns) != len(self.enqueue_ops):
+            raise ValueError(
+                f"There are {len(self._feed_fns)} feed_fns for {len(self.enqueue_ops)} enqueue_ops: give one for each."
+            )
+
+    def _enqueuing(self, sess: BaseSession, number: int) -> Any:
+        return lambda: sess.run(self.enqueue_ops[number], self._feed_fns[number]())
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """Raises NotImplementedError: functions that feed cannot be written to a file."""
+        raise NotImplementedError("A FeedingQueueRunner has functions that feed it, which no proto can hold.")
 
 
 @export("tf.train.add_queue_runner", "tf.train.queue_runner.add_queue_runner")

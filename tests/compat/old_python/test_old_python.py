@@ -107,6 +107,7 @@ def test_rows_of_several_lengths_are_an_array_of_objects(tmp_path: Path) -> None
 import numpy as np, tensorflow as tf
 pairs = np.array(list(zip([np.arange(3)] * 4, [[0, 1]] * 4)))
 print(pairs.shape, pairs.dtype, np.asarray([[1], [2, 3]]).tolist())
+print(np.array([[1], [2, 3]], dtype=None, copy=True).shape, np.array([[1], [2, 3]], None, ndmin=2).shape)
 for wrong in (lambda: np.array([[1], [2, 3]], int), lambda: tf.constant([[1], [2, 3]])):
     try:
         wrong()
@@ -114,7 +115,7 @@ for wrong in (lambda: np.array([[1], [2, 3]], int), lambda: tf.constant([[1], [2
         print("refused")
 """
     shown, log = run_under_tfmini(tmp_path, script)
-    assert shown.splitlines() == ["(4, 2) object [[1], [2, 3]]", "refused", "refused"]
+    assert shown.splitlines() == ["(4, 2) object [[1], [2, 3]]", "(2,) (1, 2)", "refused", "refused"]
     assert log.count("an array of rows of several lengths") == 1
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.train.optimizers import research_optimizers
 
 
 def best(use_resource: bool = False, **options: Any) -> tuple[list[float], float, list[Any]]:
@@ -57,3 +58,23 @@ def test_a_base_class_has_no_method() -> None:
     with tf.Session() as session, pytest.raises(NotImplementedError):
         session.run(tf.global_variables_initializer())
         interface.minimize(session)
+
+
+def test_what_is_missing_is_named() -> None:
+    v = tf.get_variable("v", initializer=1.0)
+    with pytest.raises(ValueError, match="minimize has no session: give it one"):
+        tf.contrib.opt.ScipyOptimizerInterface(v * v).minimize()
+    decay = research_optimizers.get_restart_decay_fn(3)
+    with pytest.raises(ValueError, match="global_step is required for a decay"):
+        tf.contrib.opt.AddSignOptimizer(sign_decay_fn=decay).minimize(v * v)
+
+
+def test_a_row_that_a_gradient_has_twice_is_clipped_once() -> None:
+    v = tf.get_variable("v", initializer=np.float32([[3.0, 4.0], [0.3, 0.4]]))
+    inner = tf.train.GradientDescentOptimizer(0.0)
+    loss = tf.reduce_sum(tf.gather(v, [0, 1, 0]))
+    step = tf.contrib.opt.VariableClippingOptimizer(inner, {v: [1]}, 1.0).minimize(loss)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        np.testing.assert_allclose(session.run(v), [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)

@@ -30,15 +30,11 @@ def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:
         except ValueError as error:
             # tfmini, as TensorFlow, takes the error for its own message: a tensor has rows of one length.
             caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-            if (
-                "inhomogeneous" not in str(error)
-                or len(args) != 1
-                or "dtype" in kwargs
-                or caller in ("tfmini", "numpy")
-            ):
+            dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+            if "inhomogeneous" not in str(error) or dtype is not None or caller in ("tfmini", "numpy"):
                 raise
         tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
-        return original(*args, dtype=object, **kwargs)
+        return original(*args[:1], **{**kwargs, "dtype": object})
 
     return call
 

@@ -115,4 +115,4 @@ def library() -> ModuleType:
 
 def _folder() -> str:
     modules = ("h5py", "six", "yaml", "keras_applications", "keras_preprocessing")
-    return installed_folder("Keras 2.3.1", modules, "tf.keras", REMEDY)
+    return installed_folder("Keras", "2.3.1", modules, "tf.keras", REMEDY)

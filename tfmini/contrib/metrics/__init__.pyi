@@ -3,20 +3,16 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
-from tfmini.layers.contrib.further_metrics import (
-    streaming_false_negatives_at_thresholds as streaming_false_negatives_at_thresholds,
-    streaming_false_positives_at_thresholds as streaming_false_positives_at_thresholds,
-    streaming_true_negatives_at_thresholds as streaming_true_negatives_at_thresholds,
-    streaming_true_positives_at_thresholds as streaming_true_positives_at_thresholds,
-)
-from tfmini.layers.contrib.losses import (
+from tfmini.layers.contrib.metrics import (
     accuracy as accuracy,
     aggregate_metric_map as aggregate_metric_map,
     aggregate_metrics as aggregate_metrics,
     streaming_accuracy as streaming_accuracy,
     streaming_auc as streaming_auc,
     streaming_false_negatives as streaming_false_negatives,
+    streaming_false_negatives_at_thresholds as streaming_false_negatives_at_thresholds,
     streaming_false_positives as streaming_false_positives,
+    streaming_false_positives_at_thresholds as streaming_false_positives_at_thresholds,
     streaming_mean_absolute_error as streaming_mean_absolute_error,
     streaming_mean_cosine_distance as streaming_mean_cosine_distance,
     streaming_mean_iou as streaming_mean_iou,
@@ -33,7 +29,9 @@ from tfmini.layers.contrib.losses import (
     streaming_sparse_recall_at_k as streaming_sparse_recall_at_k,
     streaming_specificity_at_sensitivity as streaming_specificity_at_sensitivity,
     streaming_true_negatives as streaming_true_negatives,
+    streaming_true_negatives_at_thresholds as streaming_true_negatives_at_thresholds,
     streaming_true_positives as streaming_true_positives,
+    streaming_true_positives_at_thresholds as streaming_true_positives_at_thresholds,
 )
 from tfmini.layers.metrics import (
     confusion_matrix as confusion_matrix,

@@ -4,17 +4,19 @@ from tfmini.compat.layers_names import (
     best_effort_input_batch_size as best_effort_input_batch_size,
     transpose_batch_time as transpose_batch_time,
 )
-from tfmini.layers.contrib.further_cells import (
-    AttentionCellWrapper as AttentionCellWrapper,
-    CompiledWrapper as CompiledWrapper,
+from tfmini.layers.contrib.fused_rnn import (
+    FusedRNNCell as FusedRNNCell,
+    FusedRNNCellAdaptor as FusedRNNCellAdaptor,
+    LSTMBlockFusedCell as LSTMBlockFusedCell,
+    TimeReversedFusedRNN as TimeReversedFusedRNN,
+)
+from tfmini.layers.contrib.paper_cells import (
     Conv1DLSTMCell as Conv1DLSTMCell,
     Conv2DLSTMCell as Conv2DLSTMCell,
     Conv3DLSTMCell as Conv3DLSTMCell,
     ConvLSTMCell as ConvLSTMCell,
     CoupledInputForgetGateLSTMCell as CoupledInputForgetGateLSTMCell,
     GLSTMCell as GLSTMCell,
-    GRUBlockCell as GRUBlockCell,
-    HighwayWrapper as HighwayWrapper,
     IndRNNCell as IndRNNCell,
     IndyGRUCell as IndyGRUCell,
     IndyLSTMCell as IndyLSTMCell,
@@ -23,23 +25,21 @@ from tfmini.layers.contrib.further_cells import (
     SRUCell as SRUCell,
     TimeFreqLSTMCell as TimeFreqLSTMCell,
     UGRNNCell as UGRNNCell,
-    stack_bidirectional_rnn as stack_bidirectional_rnn,
-)
-from tfmini.layers.contrib.fused_rnn import (
-    FusedRNNCell as FusedRNNCell,
-    FusedRNNCellAdaptor as FusedRNNCellAdaptor,
-    LSTMBlockFusedCell as LSTMBlockFusedCell,
-    TimeReversedFusedRNN as TimeReversedFusedRNN,
 )
 from tfmini.layers.contrib.rnn import (
+    AttentionCellWrapper as AttentionCellWrapper,
+    CompiledWrapper as CompiledWrapper,
     EmbeddingWrapper as EmbeddingWrapper,
+    GRUBlockCell as GRUBlockCell,
     GRUBlockCellV2 as GRUBlockCellV2,
+    HighwayWrapper as HighwayWrapper,
     InputProjectionWrapper as InputProjectionWrapper,
     LSTMBlockCell as LSTMBlockCell,
     LayerNormBasicLSTMCell as LayerNormBasicLSTMCell,
     NASCell as NASCell,
     OutputProjectionWrapper as OutputProjectionWrapper,
     stack_bidirectional_dynamic_rnn as stack_bidirectional_dynamic_rnn,
+    stack_bidirectional_rnn as stack_bidirectional_rnn,
 )
 from tfmini.layers.rnn_cells import (
     BasicLSTMCell as BasicLSTMCell,

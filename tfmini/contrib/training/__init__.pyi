@@ -12,15 +12,6 @@ from tfmini.placement.device_setter import (
     RandomStrategy as RandomStrategy,
     byte_size_load_fn as byte_size_load_fn,
 )
-from tfmini.train.bucketing import (
-    FeedingQueueRunner as FeedingQueueRunner,
-    bucket as bucket,
-    bucket_by_sequence_length as bucket_by_sequence_length,
-    rejection_sample as rejection_sample,
-    resample_at_rate as resample_at_rate,
-    stratified_sample as stratified_sample,
-    weighted_resample as weighted_resample,
-)
 from tfmini.train.checkpointing.graph_files import (
     checkpoints_iterator as checkpoints_iterator,
     wait_for_new_checkpoint as wait_for_new_checkpoint,
@@ -29,6 +20,19 @@ from tfmini.train.evaluation import (
     StopAfterNEvalsHook as StopAfterNEvalsHook,
     SummaryAtEndHook as SummaryAtEndHook,
     get_or_create_eval_step as get_or_create_eval_step,
+)
+from tfmini.train.input_batches import (
+    bucket as bucket,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+)
+from tfmini.train.queue_runners import (
+    FeedingQueueRunner as FeedingQueueRunner,
+)
+from tfmini.train.resampling import (
+    rejection_sample as rejection_sample,
+    resample_at_rate as resample_at_rate,
+    stratified_sample as stratified_sample,
+    weighted_resample as weighted_resample,
 )
 from tfmini.train.slim_learning import (
     train_with_hooks as train,

@@ -37,6 +37,8 @@ def _rows(transforms: TensorLike) -> Any:
     found = convert_to_tensor(transforms, _FLOAT, name="transforms")
     if found.shape.ndims not in (1, 2):
         raise ValueError(f"Transforms should be 1D or 2D, got: {transforms!r}")
+    if not found.shape[-1:].is_compatible_with([8]):
+        raise ValueError(f"Transforms should have 8 numbers each, got: {transforms!r}")
     return found[None] if found.shape.ndims == 1 else found
 
 
@@ -175,7 +177,7 @@ def transform(
 
     Raises:
       TypeError: when the images have another type or rank.
-      ValueError: for another interpolation.
+      ValueError: for another interpolation, and for transforms or an output shape of other lengths.
     """
     if interpolation not in ("NEAREST", "BILINEAR"):
         raise ValueError(f"Unsupported interpolation {interpolation!r}: NEAREST and BILINEAR are known.")
@@ -184,6 +186,8 @@ def transform(
         batch = _as_batch(images)
         sizes = shape_of(batch)
         size = sizes[1:3] if output_shape is None else convert_to_tensor(output_shape, dtypes.int32)
+        if not size.shape.is_compatible_with([2]):
+            raise ValueError(f"output_shape should be the rows and columns of the result, got: {output_shape!r}")
         rows = broadcast_to(stop_gradient(_rows(transforms)), stack([sizes[0], 8]))
 
         @custom_gradient

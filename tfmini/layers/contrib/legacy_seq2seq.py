@@ -17,9 +17,8 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.layers.contrib.further_cells import _linear, _width
 from tfmini.layers.contrib.losses import rnn_decoder, sequence_loss_by_example, sequence_loss_of_steps
-from tfmini.layers.contrib.rnn import EmbeddingWrapper, OutputProjectionWrapper
+from tfmini.layers.contrib.rnn import EmbeddingWrapper, OutputProjectionWrapper, additive_attention, linear, width_of
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.layers.rnn_unrolling import static_rnn
 from tfmini.ops.array.filling import zeros
@@ -29,11 +28,9 @@ from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reductions import argmax, reduce_sum
-from tfmini.ops.math.unary import tanh
+from tfmini.ops.math.reductions import argmax
 from tfmini.ops.nn.batch_norm import bias_add
 from tfmini.ops.nn.convolution import conv2d
-from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.scope import VariableScope
@@ -225,17 +222,17 @@ def attention_decoder(
             if loop_function is not None and outputs:
                 with vs.variable_scope("loop_function", reuse=True):
                     inputs = loop_function(outputs[-1], i)
-            output, state = cell(_linear([inputs, *attended], _width(inputs)), state)
+            output, state = cell(linear([inputs, *attended], width_of(inputs)), state)
             with vs.variable_scope(vs.get_variable_scope(), reuse=True if i or initial_state_attention else None):
                 attended = attend(state)
             with vs.variable_scope("AttnOutputProjection"):
-                outputs.append(_linear([output, *attended], width))
+                outputs.append(linear([output, *attended], width))
         return outputs, state
 
 
 def _attention(states: Tensor, heads: int) -> Callable[[Any], list[Any]]:
     """A function from a state to what each head sees, [batch, size]."""
-    size: Any = states.shape.as_list()[2]
+    size = width_of(states)
     hidden = expand_dims(states, 2)
     parts = []
     for i in range(heads):
@@ -246,9 +243,7 @@ def _attention(states: Tensor, heads: int) -> Callable[[Any], list[Any]]:
         found = []
         for i, (features, vector) in enumerate(parts):
             with vs.variable_scope(f"Attention_{i}"):
-                asked = reshape(_linear(nest.flatten(query), size), [-1, 1, 1, size])
-                weights = softmax(reduce_sum(vector * tanh(features + asked), [2, 3]))
-                found.append(reduce_sum(expand_dims(weights, -1) * states, 1))
+                found.append(additive_attention(query, states, features, vector))
         return found
 
     return attend

@@ -1,6 +1,6 @@
-"""``tf.contrib.rnn``: block cells, layer-normalised LSTM and NAS, projection wrappers, stacked bidirectional networks.
+"""``tf.contrib.rnn``: block cells, layer-normalised LSTM and NAS, wrappers of cells, stacked bidirectional networks.
 
-The cells of other papers are in `further_cells`.
+The cells of other papers are in `paper_cells`. Inputs are floats, ``[batch, width]``, with a static width.
 """
 
 from __future__ import annotations
@@ -10,17 +10,22 @@ from typing import Any
 
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import layer_norm
-from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell
-from tfmini.layers.rnn_unrolling import bidirectional_dynamic_rnn, check_cell
+from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell, _Wrapper
+from tfmini.layers.rnn_unrolling import bidirectional_dynamic_rnn, check_cell, static_bidirectional_rnn
 from tfmini.ops.array.joining import concat, split
-from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.unary import sigmoid, tanh
 from tfmini.ops.nn.activation import relu
 from tfmini.ops.nn.batch_norm import bias_add
+from tfmini.ops.nn.convolution import conv2d
+from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.nn.normalization import dropout
 from tfmini.ops.variables import scope as vs
@@ -28,6 +33,39 @@ from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
 from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
+
+
+def width_of(inputs: Tensor) -> int:
+    """The size of the last axis; ValueError where it is not known."""
+    width = inputs.shape.as_list()[-1]
+    if width is None:
+        raise ValueError("Could not infer input size from inputs.get_shape()[-1]")
+    return int(width)
+
+
+def linear(parts: Sequence[Any], units: int, bias: bool = True) -> Any:
+    """``concat(parts) @ kernel + bias``, [batch, units], with the variables of the current scope."""
+    joined = parts[0] if len(parts) == 1 else concat(parts, 1)
+    product = matmul(joined, vs.get_variable("kernel", [width_of(joined), units], joined.dtype))
+    return bias_add(product, vs.get_variable("bias", [units], joined.dtype, Zeros())) if bias else product
+
+
+def additive_attention(query: Any, states: Tensor, features: Tensor, vector: Tensor) -> Any:
+    """The mean of states, weighted by how they fit a query (additive attention; Bahdanau et al., 2014).
+
+    Args:
+      query: tensors, [batch, width], or a structure of some; projected with the variables of the current scope.
+      states: [batch, length, size].
+      features: what the query is compared with, [batch, length, 1, hidden].
+      vector: [hidden].
+
+    Returns:
+      [batch, size].
+    """
+    hidden = width_of(features)
+    asked = reshape(linear(nest.flatten(query), hidden), [-1, 1, 1, hidden])
+    weights = softmax(reduce_sum(vector * tanh(features + asked), [2, 3]))
+    return reduce_sum(expand_dims(weights, -1) * states, 1)
 
 
 @export("tf.contrib.rnn.LSTMBlockCell")
@@ -53,9 +91,21 @@ class LSTMBlockCell(LSTMCell):
         super().__init__(num_units, use_peephole, clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype)
 
 
-@export("tf.contrib.rnn.GRUBlockCellV2")
-class GRUBlockCellV2(GRUCell):
-    """A GRU with the name ``gru_cell``, made of single ops (``tf.contrib.rnn.GRUBlockCellV2``)."""
+@export("tf.contrib.rnn.GRUBlockCell")
+class GRUBlockCell(GRUCell):
+    """A GRU with the name ``gru_cell``, made of single ops (``tf.contrib.rnn.GRUBlockCell``).
+
+    Its variables have names of their own: ``w_ru`` and ``b_ru`` of the gates, ``w_c`` and ``b_c`` of the candidate.
+
+    Args:
+      num_units, cell_size: two names of the width; exactly one is given.
+      reuse, name: as in `GRUCell`.
+
+    Raises:
+      ValueError: when both names of the width are given, or none.
+    """
+
+    _weight_names = ("w_ru", "b_ru", "w_c", "b_c")
 
     def __init__(
         self,
@@ -67,6 +117,13 @@ class GRUBlockCellV2(GRUCell):
         if (num_units is None) == (cell_size is None):
             raise ValueError("Exactly one of num_units or cell_size must be provided.")
         super().__init__(num_units or cell_size or 0, reuse=reuse, name=name)
+
+
+@export("tf.contrib.rnn.GRUBlockCellV2")
+class GRUBlockCellV2(GRUBlockCell):
+    """A `GRUBlockCell` whose variables have the names of those of `GRUCell` (``tf.contrib.rnn.GRUBlockCellV2``)."""
+
+    _weight_names = GRUCell._weight_names
 
 
 @export("tf.contrib.rnn.LayerNormBasicLSTMCell")
@@ -155,10 +212,6 @@ class _Around(RNNCell):
         with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
             return self._cell.zero_state(batch_size, dtype)
 
-    def _projected(self, value: Tensor, width: int) -> Any:
-        kernel = vs.get_variable("kernel", [value.shape.as_list()[-1], width], value.dtype)
-        return bias_add(matmul(value, kernel), vs.get_variable("bias", [width], value.dtype, Zeros()))
-
 
 @export("tf.contrib.rnn.OutputProjectionWrapper")
 class OutputProjectionWrapper(_Around):
@@ -181,7 +234,7 @@ class OutputProjectionWrapper(_Around):
 
     def call(self, inputs: TensorLike, state: object) -> Any:
         output, state = self._cell(inputs, state)
-        projected = self._projected(output, self._output_size)
+        projected = linear([output], self._output_size)
         return projected if self._activation is None else self._activation(projected), state
 
 
@@ -202,7 +255,7 @@ class InputProjectionWrapper(_Around):
         self._num_proj, self._activation = num_proj, activation
 
     def call(self, inputs: Tensor, state: object) -> Any:
-        projected = self._projected(inputs, self._num_proj)
+        projected = linear([inputs], self._num_proj)
         return self._cell(projected if self._activation is None else self._activation(projected), state)
 
 
@@ -238,6 +291,101 @@ class EmbeddingWrapper(_Around):
 
     def _start(self) -> Any:
         return self._initializer or vs.get_variable_scope().initializer or RandomUniform(-(3**0.5), 3**0.5)
+
+
+@export("tf.contrib.rnn.HighwayWrapper")
+class HighwayWrapper(_Wrapper):
+    """Mixes a cell's inputs into its outputs, by a gate (``tf.contrib.rnn.HighwayWrapper``; Srivastava et al., 2015).
+
+    Args:
+      couple_carry_transform_gates: whether the gate of the outputs is one minus that of the inputs.
+      carry_bias_init: the initial bias of the gate of the inputs.
+    """
+
+    def __init__(self, cell: RNNCell, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0) -> None:
+        super().__init__(cell)
+        self._couples, self._bias = couple_carry_transform_gates, carry_bias_init
+
+    def _gate(self, name: str, bias: float, inputs: Tensor) -> Any:
+        width = width_of(inputs)
+        kernel = vs.get_variable(f"{name}_w", [width, width])
+        return sigmoid(bias_add(matmul(inputs, kernel), vs.get_variable(f"{name}_b", [width], None, Constant(bias))))
+
+    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
+        outputs, new_state = self._cell(inputs, state, scope=scope)
+        nest.assert_same_structure(inputs, outputs)
+
+        def mixed(one: Any, other: Any) -> Any:
+            one.shape.assert_is_compatible_with(other.shape)
+            carry = self._gate("carry", self._bias, one)
+            return one * carry + other * (1 - carry if self._couples else self._gate("transform", -self._bias, one))
+
+        return nest.map_structure(mixed, inputs, outputs), new_state
+
+
+@export("tf.contrib.rnn.CompiledWrapper")
+class CompiledWrapper(_Wrapper):
+    """A cell as it is: on the CPU, tfmini compiles no single cell (``tf.contrib.rnn.CompiledWrapper``)."""
+
+    def __init__(self, cell: RNNCell, compile_stateful: bool = False) -> None:
+        super().__init__(cell)
+
+
+@export("tf.contrib.rnn.AttentionCellWrapper")
+class AttentionCellWrapper(RNNCell):
+    """Attention of a cell to its last outputs (``tf.contrib.rnn.AttentionCellWrapper``; Bahdanau et al., 2014).
+
+    Args:
+      attn_length: how many outputs it sees.
+      attn_size: the width of the outputs; default: the cell's.
+      attn_vec_size: the width of the attention's hidden layer; default ``attn_size``.
+      input_size: the width of the projected inputs; default: their own.
+      state_is_tuple: whether the state is a tuple (the cell's, attention, outputs) rather than their concatenation.
+    """
+
+    def __init__(
+        self, cell: RNNCell, attn_length: int, attn_size: int | None = None, attn_vec_size: int | None = None,
+        input_size: int | None = None, state_is_tuple: bool = True, reuse: ReuseLike = None,
+    ) -> None:  # fmt: skip
+        super().__init__(_reuse=reuse)
+        check_cell(cell)
+        if nest.is_nested(cell.state_size) and not state_is_tuple:
+            raise ValueError(f"Cell returns tuple of states, but the flag state_is_tuple is not set: {cell.state_size}")
+        if attn_length <= 0:
+            raise ValueError(f"attn_length should be greater than zero, got {attn_length}")
+        self._cell, self._length, self._is_tuple = cell, attn_length, state_is_tuple
+        self._attn_size = attn_size or cell.output_size
+        self._hidden, self._input_size = attn_vec_size or self._attn_size, input_size
+
+    @property
+    def state_size(self) -> Any:
+        sizes = (self._cell.state_size, self._attn_size, self._attn_size * self._length)
+        return sizes if self._is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> int:
+        return int(self._attn_size)
+
+    def call(self, inputs: Tensor, state: Any) -> Any:
+        size, length = self._attn_size, self._length
+        inner, attended, past = state if self._is_tuple else split(
+            state, [self._cell.state_size, size, size * length], axis=1
+        )  # fmt: skip
+        past = reshape(past, [-1, length, size])
+        inputs = convert_to_tensor(inputs)
+        output, inner = self._cell(linear([inputs, attended], self._input_size or width_of(inputs)), inner)
+        attended = self._attention(inner, past)
+        with vs.variable_scope("attn_output_projection"):
+            output = linear([output, attended], size)
+        past = reshape(concat([past[:, 1:], expand_dims(output, 1)], 1), [-1, length * size])
+        found = (inner, attended, past)
+        return output, found if self._is_tuple else concat(list(found), 1)
+
+    def _attention(self, query: Any, past: Tensor) -> Any:
+        with vs.variable_scope("attention"):
+            kernel = vs.get_variable("attn_w", [1, 1, self._attn_size, self._hidden])
+            vector = vs.get_variable("attn_v", [self._hidden])
+            return additive_attention(query, past, conv2d(expand_dims(past, 2), kernel, [1, 1, 1, 1], "SAME"), vector)
 
 
 @export("tf.contrib.rnn.stack_bidirectional_dynamic_rnn")
@@ -282,6 +430,32 @@ def stack_bidirectional_dynamic_rnn(
                 )  # fmt: skip
                 inputs = concat(outputs, 2)
                 states.append(last)
+    return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
+
+
+@export("tf.contrib.rnn.stack_bidirectional_rnn")
+def stack_bidirectional_rnn(
+    cells_fw: list[Any], cells_bw: list[Any], inputs: Any, initial_states_fw: Sequence[Any] | None = None,
+    initial_states_bw: Sequence[Any] | None = None, dtype: DTypeLike | None = None,
+    sequence_length: TensorLike | None = None, scope: str | VariableScope | None = None,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:  # fmt: skip
+    """Stacked bidirectional networks over a list of steps (``tf.contrib.rnn.stack_bidirectional_rnn``).
+
+    Args:
+      inputs: a list of tensors, [batch, width], one per step.
+      The others are those of `stack_bidirectional_dynamic_rnn`.
+
+    Returns:
+      (a list of outputs, last states of the forward cells, last states of the backward cells).
+    """
+    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    none = [None] * len(cells_fw)
+    states: list[tuple[Any, Any]] = []
+    with vs.variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, cells in enumerate(zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none)):
+            with vs.variable_scope(f"cell_{i}") as opened:
+                inputs, *last = static_bidirectional_rnn(*cells[:2], inputs, *cells[2:], dtype, sequence_length, opened)
+                states.append((last[0], last[1]))
     return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
 
 

@@ -154,12 +154,18 @@ export_names(
 
 def get_linear_decay_fn(decay_steps: int) -> Callable[[Any], Any]:
     """A function from the global step to max(0, 1 - step / decay_steps)."""
-    return lambda step: maximum(0.0, (decay_steps - cast(step, dtypes.float32)) / decay_steps)
+    return lambda step: maximum(0.0, (decay_steps - _as_float(step)) / decay_steps)
+
+
+def _as_float(step: TensorLike | None) -> Any:
+    if step is None:
+        raise ValueError("global_step is required for a decay: pass it to minimize or apply_gradients.")
+    return cast(step, dtypes.float32)
 
 
 def _cosine(periods: float, decay_steps: int, zero_after: float | None, angle: _Decay) -> Callable[[Any], Any]:
     def decay(step: Tensor) -> Any:
-        step = periods * cast(step, dtypes.float32)
+        step = periods * _as_float(step)
         found = 0.5 * (1.0 + cos(math.pi / decay_steps * angle(step)))
         return found if zero_after is None else where(step >= zero_after * decay_steps, zeros_like(found), found)
 
@@ -306,6 +312,7 @@ class VariableClippingOptimizer(OptimizerWrapper, Optimizer):
         axes = self._axes[id(var)]
         if not isinstance(grad, IndexedSlices) or 0 in axes:
             return var.assign(clip_by_norm(var.read_value(), self._max_norm, axes), use_locking=self._use_locking)
+        # Written, not added: TensorFlow takes what is too much from a row as often as the gradient has it.
         rows = gather(var.read_value(), grad.indices)
         return _scattered("Update", var, grad.indices, clip_by_norm(rows, self._max_norm, axes), self._use_locking)
 
@@ -404,8 +411,13 @@ class ExternalOptimizerInterface:
           fetches: tensors whose values ``loss_callback`` gets, at each evaluation of loss and gradient.
           step_callback: a function of the vector of all variables, at each step of the optimizer.
           **run_kwargs: for ``session.run``.
+
+        Raises:
+          ValueError: when there is no session.
         """
         session = session or get_default_session()
+        if session is None:
+            raise ValueError("minimize has no session: give it one, or call it inside of `with session.as_default()`.")
 
         def evaluated(
             tensors: list[Any], more: Sequence[Any] = (), callback: Callable[..., Any] | None = None

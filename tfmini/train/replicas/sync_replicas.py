@@ -368,7 +368,8 @@ class _ChiefQueueRunner(QueueRunner):
     state: SyncState
     _is_monitored = False  # by a session that ends its step when a thread loses a task
 
-    def _enqueuing(self, sess: BaseSession, enqueue_op: object) -> Any:
+    def _enqueuing(self, sess: BaseSession, number: int) -> Any:
+        enqueue_op = self.enqueue_ops[number]
         try:
             self.state.begin(sess)
         except (errors.OpError, RuntimeError) as error:  # the first update meets the cause

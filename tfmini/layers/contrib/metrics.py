@@ -1,8 +1,13 @@
-"""``tf.contrib.metrics``: covariance and agreement, curves and the best of their points, values one after the other."""
+"""``tf.contrib.metrics``: those of ``tf.metrics`` under older names, with the predictions first, and more.
+
+A metric is a pair (value, update op) over all batches. Values are float32 where nothing else is said; weights are None,
+or broadcast to the predictions. The arguments ``metrics_collections``, ``updates_collections`` and ``name`` are those
+of ``tf.metrics``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfmini import dtypes
@@ -11,32 +16,119 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies
-from tfmini.layers import binary_metrics
-from tfmini.layers.binary_metrics import Counts, _counts_at, _even_thresholds, _of_counts
+from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.layers import binary_metrics, metrics
+from tfmini.layers.binary_metrics import Counts, counter, counts_at, even_thresholds, of_counts
 from tfmini.layers.core import sharing
 from tfmini.layers.losses import broadcast_weights, matched
 from tfmini.layers.metrics import Metric, Published, accumulated, confusion_matrix, mean, metric_variable
 from tfmini.ops import control
 from tfmini.ops.array.diagonals import diag_part
 from tfmini.ops.array.filling import zeros
-from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.partition import where
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.shape import size
-from tfmini.ops.math.comparison import equal, less
+from tfmini.ops.math.comparison import equal, greater_equal, less_equal
 from tfmini.ops.math.elementwise import div_no_nan, minimum
-from tfmini.ops.math.reductions import argmin, reduce_max, reduce_min, reduce_sum
+from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_sum
 from tfmini.ops.math.search import in_top_k
-from tfmini.ops.math.unary import abs as absolute
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.scope import variable_scope
 
 _FLOAT = dtypes.float32
+
+# ---- the metrics of ``tf.metrics`` under older names -----------------------------------------------------------------
+
+
+def _predictions_first(metric: Callable[..., Metric]) -> Callable[..., Metric]:
+    def streaming(predictions: TensorLike, labels: TensorLike, *args: Any, **kwargs: Any) -> Metric:
+        return metric(labels, predictions, *args, **kwargs)
+
+    streaming.__name__ = streaming.__qualname__ = f"streaming_{metric.__name__}"
+    streaming.__doc__ = f"`tf.metrics.{metric.__name__}` with the predictions before the labels."
+    return streaming
+
+
+streaming_accuracy = _predictions_first(metrics.accuracy)
+streaming_auc = _predictions_first(binary_metrics.auc)
+streaming_false_negatives = _predictions_first(binary_metrics.false_negatives)
+streaming_false_positives = _predictions_first(binary_metrics.false_positives)
+streaming_mean = metrics.mean
+streaming_mean_absolute_error = _predictions_first(metrics.mean_absolute_error)
+streaming_mean_cosine_distance = _predictions_first(metrics.mean_cosine_distance)
+streaming_mean_iou = _predictions_first(metrics.mean_iou)
+streaming_mean_relative_error = _predictions_first(metrics.mean_relative_error)
+streaming_mean_squared_error = _predictions_first(metrics.mean_squared_error)
+streaming_mean_tensor = metrics.mean_tensor
+streaming_percentage_less = metrics.percentage_below
+streaming_precision = _predictions_first(binary_metrics.precision)
+streaming_precision_at_thresholds = _predictions_first(binary_metrics.precision_at_thresholds)
+streaming_recall = _predictions_first(binary_metrics.recall)
+streaming_recall_at_thresholds = _predictions_first(binary_metrics.recall_at_thresholds)
+streaming_root_mean_squared_error = _predictions_first(metrics.root_mean_squared_error)
+streaming_sensitivity_at_specificity = _predictions_first(binary_metrics.sensitivity_at_specificity)
+streaming_sparse_average_precision_at_k = _predictions_first(binary_metrics.sparse_average_precision_at_k)
+streaming_sparse_precision_at_k = _predictions_first(binary_metrics.precision_at_k)
+streaming_sparse_recall_at_k = _predictions_first(binary_metrics.recall_at_k)
+streaming_specificity_at_sensitivity = _predictions_first(binary_metrics.specificity_at_sensitivity)
+streaming_true_negatives = _predictions_first(binary_metrics.true_negatives)
+streaming_true_positives = _predictions_first(binary_metrics.true_positives)
+
+
+@export("tf.contrib.metrics.accuracy")
+def accuracy(predictions: Any, labels: Any, weights: TensorLike | None = None, name: str | None = None) -> Any:
+    """The fraction of correct predictions in one batch (``tf.contrib.metrics.accuracy``).
+
+    Raises:
+      ValueError: when labels or predictions are no integers, strings or booleans, or their types differ.
+    """
+    for what, value in (("Labels", labels), ("Predictions", predictions)):
+        if not (value.dtype.is_integer or value.dtype in (dtypes.bool, dtypes.string)):
+            raise ValueError(f"{what} should have bool, string or integer dtype, not {value.dtype!r}")
+    if labels.dtype != predictions.dtype:
+        raise ValueError(
+            f"Dtypes of predictions and labels should match. Given: predictions ({predictions.dtype!r}) and labels"
+            f" ({labels.dtype!r})"
+        )
+    with name_scope(name, "accuracy", [predictions, labels]):
+        right = cast(equal(predictions, labels), dtypes.float32)
+        if weights is None:
+            return reduce_mean(right)
+        return reduce_sum(right * weights) / reduce_sum(right * 0 + weights)
+
+
+@export("tf.contrib.metrics.aggregate_metrics")
+def aggregate_metrics(*value_update_tuples: Metric) -> tuple[list[Any], list[Any]]:
+    """(list of values, list of updates) of several metrics (``tf.contrib.metrics.aggregate_metrics``)."""
+    if not value_update_tuples:
+        raise ValueError("Expected at least one value_tensor/update_op pair")
+    return [value for value, _ in value_update_tuples], [update for _, update in value_update_tuples]
+
+
+@export("tf.contrib.metrics.aggregate_metric_map")
+def aggregate_metric_map(names_to_tuples: Mapping[str, Metric]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(name -> value, name -> update) of several metrics (``tf.contrib.metrics.aggregate_metric_map``)."""
+    values = {name: value for name, (value, _) in names_to_tuples.items()}
+    return values, {name: update for name, (_, update) in names_to_tuples.items()}
+
+
+export_names(
+    "tf.contrib.metrics",
+    "streaming_accuracy streaming_auc streaming_false_negatives streaming_false_positives streaming_mean "
+    "streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error "
+    "streaming_mean_squared_error streaming_mean_tensor streaming_percentage_less streaming_precision "
+    "streaming_precision_at_thresholds streaming_recall streaming_recall_at_thresholds "
+    "streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k "
+    "streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity "
+    "streaming_true_negatives streaming_true_positives",
+)
+
+
+# ---- counts, covariance and agreement --------------------------------------------------------------------------------
 
 
 @export("tf.contrib.metrics.count")
@@ -60,6 +152,8 @@ def streaming_covariance(
     given: Published, predictions: TensorLike, labels: TensorLike, weights: TensorLike | None = None
 ) -> Metric:
     """The unbiased covariance of predictions and labels (``tf.contrib.metrics.streaming_covariance``).
+
+    It is nan for a sum of weights of at most 1.
 
     Args:
       predictions, labels: tensors of one shape.
@@ -87,8 +181,7 @@ def streaming_covariance(
 
 
 def _covariance(number: Tensor | Variable, moment: Tensor | Variable) -> Any:
-    less_one = number - 1
-    return where(less(number, 2.0), float("nan") + 0.0 * moment, moment / where(equal(less_one, 0.0), number, less_one))
+    return where(less_equal(number, 1.0), float("nan") + 0.0 * moment, div_no_nan(moment, number - 1.0))
 
 
 @export("tf.contrib.metrics.streaming_pearson_correlation")
@@ -125,6 +218,12 @@ def cohen_kappa(
       labels, predictions_idx: ints, [batch].
       num_classes: how many classes, 2 or more.
       weights: [batch].
+
+    Returns:
+      (kappa, update op), float64; 0 where chance alone explains all.
+
+    Raises:
+      ValueError: when there are less than two classes.
     """
     if num_classes < 2:
         raise ValueError(f"`num_classes` must be >= 2.Found: {num_classes}")
@@ -141,28 +240,24 @@ def cohen_kappa(
 
 def _kappa(agreed: Any, rows: Any, columns: Any) -> Any:
     total = cast(reduce_sum(rows), dtypes.float64)
-    chance = reduce_sum(cast(rows * columns, dtypes.float64)) / total
-    return (cast(reduce_sum(agreed), dtypes.float64) - chance) / (total - chance)
+    chance = div_no_nan(reduce_sum(cast(rows * columns, dtypes.float64)), total)
+    return div_no_nan(cast(reduce_sum(agreed), dtypes.float64) - chance, total - chance)
 
 
 # ---- rates, and the points of curves ---------------------------------------------------------------------------------
 
 
 def _rate(wrong: str, right: str, what: str) -> tuple[Callable[..., Metric], Callable[..., Metric]]:
-    """(the share of ``wrong`` in ``wrong + right``, the same for each threshold)."""
+    """(the share of the count ``wrong`` in ``wrong + right``, the same for each threshold)."""
 
     @sharing(Published)
     def rate(
         given: Published, predictions: TensorLike, labels: TensorLike, weights: TensorLike | None = None
     ) -> Metric:
         with variable_scope(given.name, what, (predictions, labels, weights)):
-            (a, more_a), (b, more_b) = (
-                getattr(binary_metrics, name)(labels, predictions, weights) for name in (wrong, right)
-            )
-            update = _share_of(more_a, more_b)
-            return given.metric(lambda: _share_of(a, b), update)
-
-    kinds = {"false_positives": "fp", "true_negatives": "tn", "false_negatives": "fn", "true_positives": "tp"}
+            values, updates = zip(*(counter(kind)(labels, predictions, weights) for kind in (wrong, right)))
+            update = _share_of(*updates)
+            return given.metric(lambda: _share_of(*values), update)
 
     @sharing(Published)
     def rate_at(
@@ -170,14 +265,13 @@ def _rate(wrong: str, right: str, what: str) -> tuple[Callable[..., Metric], Cal
         weights: TensorLike | None = None,
     ) -> Metric:  # fmt: skip
         def part(counts: Counts, _: str) -> Any:
-            return counts[kinds[wrong]] / (1e-7 + counts[kinds[wrong]] + counts[kinds[right]])
+            return counts[wrong] / (1e-7 + counts[wrong] + counts[right])
 
         with variable_scope(given.name, f"{what}_at_thresholds", (predictions, labels, weights)):
-            found = _counts_at(labels, predictions, thresholds, weights, (kinds[wrong], kinds[right]))
-            return _of_counts(given, part, found)
+            return of_counts(given, part, counts_at(labels, predictions, thresholds, weights, (wrong, right)))
 
     rate.__name__, rate_at.__name__ = f"streaming_{what}", f"streaming_{what}_at_thresholds"
-    rate.__doc__ = f"{wrong.replace('_', ' ')} / ({wrong} + {right}) (``tf.contrib.metrics.{rate.__name__}``)."
+    rate.__doc__ = f"The {what.replace('_', ' ')} of binary predictions (``tf.contrib.metrics.{rate.__name__}``)."
     rate_at.__doc__ = f"`{rate.__name__}` for each threshold (``tf.contrib.metrics.{rate_at.__name__}``)."
     return rate, rate_at
 
@@ -186,19 +280,15 @@ def _share_of(part: Tensor, rest: Tensor) -> Any:
     return div_no_nan(part, part + rest)
 
 
-streaming_false_positive_rate, streaming_false_positive_rate_at_thresholds = _rate(
-    "false_positives", "true_negatives", "false_positive_rate"
-)
-streaming_false_negative_rate, streaming_false_negative_rate_at_thresholds = _rate(
-    "false_negatives", "true_positives", "false_negative_rate"
-)
+streaming_false_positive_rate, streaming_false_positive_rate_at_thresholds = _rate("fp", "tn", "false_positive_rate")
+streaming_false_negative_rate, streaming_false_negative_rate_at_thresholds = _rate("fn", "tp", "false_negative_rate")
 
 
 def _counts_above(kind: str, what: str) -> Callable[..., Metric]:
     def counted(
         predictions: TensorLike, labels: TensorLike, thresholds: Sequence[float], weights: TensorLike | None = None
     ) -> Metric:
-        values, updates = _counts_at(labels, predictions, thresholds, weights, (kind,))
+        values, updates = counts_at(labels, predictions, thresholds, weights, (kind,))
         return convert_to_tensor(values[kind]), updates[kind]
 
     counted.__name__ = f"streaming_{what}_at_thresholds"
@@ -241,7 +331,7 @@ def streaming_curve_points(
         return stack([recall, (tp + 1e-7) / (tp + fp + 1e-7)], 1)
 
     with variable_scope(given.name, "curve_points", (labels, predictions, weights)):
-        values, updates = _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights)
+        values, updates = counts_at(labels, predictions, even_thresholds(num_thresholds), weights)
         return given.metric(lambda: points(values), control.group(*updates.values()))  # type: ignore[arg-type]
 
 
@@ -262,8 +352,8 @@ def f1_score(
         return reduce_max(2.0 * precision * recall / (precision + recall + 1e-8), name=name)
 
     with variable_scope(given.name, "f1", (labels, predictions, weights)):
-        return _of_counts(given, best, _counts_at(
-            labels, predictions, _even_thresholds(num_thresholds), weights, ("tp", "fp", "fn")
+        return of_counts(given, best, counts_at(
+            labels, predictions, even_thresholds(num_thresholds), weights, ("tp", "fp", "fn")
         ))  # fmt: skip
 
 
@@ -273,24 +363,27 @@ def precision_at_recall(
     given: Published, labels: TensorLike, predictions: TensorLike, target_recall: float,
     weights: TensorLike | None = None, num_thresholds: int = 200,
 ) -> Metric:  # fmt: skip
-    """The precision at the smallest recall that is enough (``tf.contrib.metrics.precision_at_recall``).
+    """The precision at the highest threshold whose recall is enough (``tf.contrib.metrics.precision_at_recall``).
 
     Args:
       target_recall: in [0, 1].
       The others are those of `tf.metrics.auc`.
+
+    Raises:
+      ValueError: when ``target_recall`` is outside.
     """
     if not 0 <= target_recall <= 1:
         raise ValueError("`target_recall` must be in the range [0, 1].")
 
-    def at(counts: Counts, name: str) -> Tensor:
+    def at(counts: Counts, _: str) -> Any:
         tp, fn, fp = (convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "fp"))
-        recall = tp / (tp + fn + 1e-7)
-        missed = where(less(recall, target_recall), recall * 0 + 2.0, absolute(recall - target_recall))
-        index = argmin(missed, 0)
-        return gather(tp, index) / (gather(tp, index) + gather(fp, index) + 1e-7) + 0.0 * reduce_min(missed)
+        tp += 1e-7  # without any, recall and precision are 1
+        # Recalls fall along the thresholds, from 1.
+        last = reduce_sum(cast(greater_equal(tp / (tp + fn), target_recall), dtypes.int32)) - 1
+        return tp[last] / (tp[last] + fp[last])
 
     with variable_scope(given.name, "precision_at_recall", (labels, predictions, weights)):
-        return _of_counts(given, at, _counts_at(labels, predictions, _even_thresholds(num_thresholds), weights))
+        return of_counts(given, at, counts_at(labels, predictions, even_thresholds(num_thresholds), weights))
 
 
 @export("tf.contrib.metrics.streaming_recall_at_k")

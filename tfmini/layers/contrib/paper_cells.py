@@ -1,6 +1,10 @@
-"""``tf.contrib.rnn``: cells of papers, and wrappers of cells with variables of their own.
+"""``tf.contrib.rnn``: the cells of papers.
 
-The block cells, the layer-normalised LSTM, NAS and the projection wrappers are in `rnn`.
+The block cells, the layer-normalised LSTM, NAS and the wrappers of cells are in `rnn`.
+
+Inputs are floats, ``[batch, width]`` where nothing else is said, of the dtype of the state; outputs are
+``[batch, output_size]``, and states have the sizes of ``state_size``. The weights are made in the first step, which
+raises ValueError where the width of the inputs is not known.
 """
 
 from __future__ import annotations
@@ -12,28 +16,22 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.layers.contrib.rnn import GRUBlockCellV2, LayerNormBasicLSTMCell, _check_stacks
-from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell, _Gated, _Wrapper
-from tfmini.layers.rnn_unrolling import check_cell, static_bidirectional_rnn
+from tfmini.layers.contrib.rnn import LayerNormBasicLSTMCell, linear, width_of
+from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell, _Gated, _TwoPartState
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.identity import cast, stop_gradient
 from tfmini.ops.array.joining import concat, split
 from tfmini.ops.array.layout import tile
 from tfmini.ops.array.partition import where
-from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.math.elementwise import mod
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.math.unary import exp, sigmoid, tanh
 from tfmini.ops.nn.activation import relu
 from tfmini.ops.nn.batch_norm import bias_add
-from tfmini.ops.nn.convolution import conv1d, conv2d, conv3d
-from tfmini.ops.nn.cross_entropy import softmax
+from tfmini.ops.nn.dilated import convolution
 from tfmini.ops.random_functions import random_uniform
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.initializers import Constant, RandomUniform, Zeros
@@ -42,22 +40,6 @@ from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
 
 _Function = Callable[..., Any]
-GRUBlockCell = GRUBlockCellV2
-export_names("tf.contrib.rnn", "GRUBlockCell")
-
-
-def _width(inputs: Tensor) -> int:
-    width = inputs.shape.as_list()[-1]
-    if width is None:
-        raise ValueError("Could not infer input size from inputs.get_shape()[-1]")
-    return int(width)
-
-
-def _linear(parts: Sequence[Any], units: int, bias: bool = True) -> Any:
-    """``concat(parts) @ kernel + bias``, with the variables of the current scope."""
-    joined = parts[0] if len(parts) == 1 else concat(parts, 1)
-    product = matmul(joined, vs.get_variable("kernel", [_width(joined), units], joined.dtype))
-    return bias_add(product, vs.get_variable("bias", [units], joined.dtype, Zeros())) if bias else product
 
 
 def _sharded(name: str, rows: int, columns: int, dtype: DTypeLike, shards: int) -> Any:
@@ -89,7 +71,7 @@ class UGRNNCell(_Gated):
 
     def call(self, inputs: TensorLike, state: Any) -> Any:
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
-            gate, candidate = split(_linear([inputs, state], 2 * self._num_units), 2, axis=1)
+            gate, candidate = split(linear([inputs, state], 2 * self._num_units), 2, axis=1)
         keep = sigmoid(gate + self._forget_bias)
         new = keep * state + (1.0 - keep) * self._activation(candidate)
         return new, new
@@ -104,6 +86,9 @@ class IntersectionRNNCell(_Gated):
       initializer: of the kernels.
       forget_bias: added to both gates.
       y_activation: of the output; default relu.
+
+    Raises:
+      ValueError: in the first step when the inputs have another width and there is no ``num_in_proj``.
     """
 
     def __init__(
@@ -116,15 +101,15 @@ class IntersectionRNNCell(_Gated):
 
     def call(self, inputs: Tensor, state: Any) -> Any:
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
-            if _width(inputs) != self._num_units:
+            if width_of(inputs) != self._num_units:
                 if not self._projects:
                     raise ValueError(
                         "Must have input size == output size for Intersection RNN. To fix, num_in_proj should be set"
                         " to num_units at cell init."
                     )
                 with vs.variable_scope("in_projection"):
-                    inputs = _linear([inputs], self._num_units)
-            gate_h, h, gate_y, y = split(_linear([inputs, state], 4 * self._num_units), 4, axis=1)
+                    inputs = linear([inputs], self._num_units)
+            gate_h, h, gate_y, y = split(linear([inputs, state], 4 * self._num_units), 4, axis=1)
         keep_h, keep_y = sigmoid(gate_h + self._forget_bias), sigmoid(gate_y + self._forget_bias)
         output = keep_y * inputs + (1.0 - keep_y) * self._y_activation(y)
         return output, keep_h * state + (1.0 - keep_h) * self._activation(h)
@@ -169,7 +154,7 @@ class CoupledInputForgetGateLSTMCell(LayerNormBasicLSTMCell):
         c, m = state if self._is_tuple else split(state, [units, self.output_size], axis=1)
         joined = concat([inputs, m], 1)
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
-            kernel = _sharded("W", _width(joined), 3 * units, joined.dtype, self._shards[0])
+            kernel = _sharded("W", width_of(joined), 3 * units, joined.dtype, self._shards[0])
             bias = vs.get_variable("B", [3 * units], joined.dtype, Zeros())
             gates = matmul(joined, kernel)
             parts = split(gates if self._layer_norm else bias_add(gates, bias), 3, axis=1)
@@ -191,6 +176,11 @@ class TimeFreqLSTMCell(_Gated):
       use_peepholes, cell_clip, initializer, num_unit_shards, forget_bias: as in `LSTMCell`.
       feature_size: how many inputs a frequency's step reads.
       frequency_skip: how many inputs later the next one begins.
+
+    The state is one tensor, [batch, 2 * num_units * frequencies]; the output is [batch, num_units * frequencies].
+
+    Raises:
+      TypeError: in the first step when there is no ``feature_size``.
     """
 
     def __init__(
@@ -208,8 +198,10 @@ class TimeFreqLSTMCell(_Gated):
         return 2 * self._num_units
 
     def call(self, inputs: Tensor, state: Any) -> Any:
-        units, size = self._num_units, self._feature_size or 0
-        steps = [inputs[:, i : i + size] for i in range(0, _width(inputs) - size + 1, self._skip)]
+        if self._feature_size is None:
+            raise TypeError("TimeFreqLSTMCell needs feature_size: how many inputs a frequency's step reads.")
+        units, size = self._num_units, self._feature_size
+        steps = [inputs[:, i : i + size] for i in range(0, width_of(inputs) - size + 1, self._skip)]
         kept = split(state, 2 * len(steps), axis=1)
         below, found = zeros([inputs.shape.as_list()[0] or shape_of(inputs)[0], units], inputs.dtype), []
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
@@ -284,25 +276,29 @@ class PhasedLSTMCell(_Gated):
         time, x = inputs
         with vs.variable_scope("mask_gates"):
             seen = [x, h, c] if self._peepholes else [x, h]
-            write, keep = split(sigmoid(_linear(seen, 2 * self._num_units)), 2, axis=1)
+            write, keep = split(sigmoid(linear(seen, 2 * self._num_units)), 2, axis=1)
         with vs.variable_scope("new_input"):
-            new_c = c * keep + write * tanh(_linear([x, h], self._num_units))
+            new_c = c * keep + write * tanh(linear([x, h], self._num_units))
         with vs.variable_scope("output_gate"):
             seen = [x, h, new_c] if self._peepholes else [x, h]
-            new_h = tanh(new_c) * sigmoid(_linear(seen, self._num_units))
+            new_h = tanh(new_c) * sigmoid(linear(seen, self._num_units))
         k = self._openness(time)
         state = LSTMStateTuple(k * new_c + (1 - k) * c, k * new_h + (1 - k) * h)
         return state.h, state
 
 
 @export("tf.contrib.rnn.GLSTMCell")
-class GLSTMCell(_Gated):
+class GLSTMCell(_TwoPartState):
     """An LSTM in groups that do not see each other (``tf.contrib.rnn.GLSTMCell``; Kuchaiev and Ginsburg, 2017).
 
     Args:
       initializer: of the kernels.
       num_proj: the width of the output, by a projection; None: ``num_units``.
       number_of_groups: how many; they divide the widths.
+      forget_bias: added to the forget gate.
+
+    Raises:
+      ValueError: when the groups do not divide a width.
     """
 
     def __init__(
@@ -310,7 +306,7 @@ class GLSTMCell(_Gated):
         number_of_groups: int = 1,
         forget_bias: float = 1.0, activation: _Function = tanh, reuse: ReuseLike = None,
     ) -> None:  # fmt: skip
-        super().__init__(num_units, activation, reuse)
+        super().__init__(num_units, True, activation, reuse)
         self._initializer, self._num_proj, self._groups = initializer, num_proj, number_of_groups
         self._forget_bias = forget_bias
         for name, width in (("num_units", num_units), ("num_proj", num_proj or 0)):
@@ -318,23 +314,19 @@ class GLSTMCell(_Gated):
                 raise ValueError(f"{name} must be divisible by number_of_groups")
 
     @property
-    def output_size(self) -> int:
+    def _output_width(self) -> int:
         return self._num_proj or self._num_units
-
-    @property
-    def state_size(self) -> Any:
-        return LSTMStateTuple(self._num_units, self.output_size)
 
     def call(self, inputs: Tensor, state: Any) -> Any:
         c, m = state
         units, groups = self._num_units, self._groups
-        if _width(inputs) % groups:
-            raise ValueError(f"input size ({_width(inputs)}) must be divisible by number_of_groups ({groups})")
+        if width_of(inputs) % groups:
+            raise ValueError(f"input size ({width_of(inputs)}) must be divisible by number_of_groups ({groups})")
         parts = []
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
             for k, pair in enumerate(zip(split(inputs, groups, axis=1), split(m, groups, axis=1))):
                 with vs.variable_scope(f"group{k}"):
-                    parts.append(split(_linear(pair, 4 * units // groups, bias=False), 4, axis=1))
+                    parts.append(split(linear(pair, 4 * units // groups, bias=False), 4, axis=1))
             i, j, f, o = (
                 bias_add(concat(same, 1), vs.get_variable(f"bias_{name}", [units], m.dtype, Constant(0.0)))
                 for name, same in zip("ijfo", zip(*parts))
@@ -343,8 +335,8 @@ class GLSTMCell(_Gated):
         m = sigmoid(o) * self._activation(c)
         if self._num_proj is not None:
             with vs.variable_scope("projection"):
-                m = _linear([m], self._num_proj, bias=False)
-        return m, LSTMStateTuple(c, m)
+                m = linear([m], self._num_proj, bias=False)
+        return m, self._joined(c, m)
 
 
 @export("tf.contrib.rnn.SRUCell")
@@ -461,6 +453,9 @@ class ConvLSTMCell(RNNCell):
       skip_connection: whether the output has the inputs' channels, too.
       forget_bias: added to the forget gate.
       initializers: ignored, as in TensorFlow.
+
+    Raises:
+      ValueError: when ``input_shape`` has another number of axes; in the first step for other than 1, 2 or 3 of them.
     """
 
     def __init__(
@@ -472,8 +467,6 @@ class ConvLSTMCell(RNNCell):
         self._sizes: list[Any] = TensorShape(input_shape).as_list()
         if conv_ndims != len(self._sizes) - 1:
             raise ValueError(f"Invalid input_shape {input_shape} for conv_ndims={conv_ndims}.")
-        self._convolve: Any = {1: conv1d, 2: conv2d, 3: conv3d}[conv_ndims]
-        self._strides: Any = 1 if conv_ndims == 1 else [1] * (conv_ndims + 2)
         self._channels, self._kernel_shape, self._use_bias = output_channels, list(kernel_shape), use_bias
         self._skip, self._forget_bias = skip_connection, forget_bias
 
@@ -489,8 +482,8 @@ class ConvLSTMCell(RNNCell):
     def call(self, inputs: Any, state: Any, scope: object = None) -> Any:
         c, h = state
         joined = concat([inputs, h], -1)
-        shape = [*self._kernel_shape, _width(joined), 4 * self._channels]
-        gates = self._convolve(joined, vs.get_variable("kernel", shape, joined.dtype), self._strides, "SAME")
+        shape = [*self._kernel_shape, width_of(joined), 4 * self._channels]
+        gates = convolution(joined, vs.get_variable("kernel", shape, joined.dtype), "SAME")
         if self._use_bias:
             gates = gates + vs.get_variable("biases", shape[-1:], joined.dtype, Constant(0.0))
         i, j, f, o = split(gates, 4, axis=-1)
@@ -510,131 +503,3 @@ def _of_dimensions(ndims: int) -> type[ConvLSTMCell]:
 
 Conv1DLSTMCell, Conv2DLSTMCell, Conv3DLSTMCell = map(_of_dimensions, (1, 2, 3))
 export_names("tf.contrib.rnn", "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell")
-
-
-# ---- wrappers --------------------------------------------------------------------------------------------------------
-
-
-@export("tf.contrib.rnn.HighwayWrapper")
-class HighwayWrapper(_Wrapper):
-    """Mixes a cell's inputs into its outputs, by a gate (``tf.contrib.rnn.HighwayWrapper``; Srivastava et al., 2015).
-
-    Args:
-      couple_carry_transform_gates: whether the gate of the outputs is one minus that of the inputs.
-      carry_bias_init: the initial bias of the gate of the inputs.
-    """
-
-    def __init__(self, cell: RNNCell, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0) -> None:
-        super().__init__(cell)
-        self._couples, self._bias = couple_carry_transform_gates, carry_bias_init
-
-    def _gate(self, name: str, bias: float, inputs: Tensor) -> Any:
-        width = _width(inputs)
-        kernel = vs.get_variable(f"{name}_w", [width, width])
-        return sigmoid(bias_add(matmul(inputs, kernel), vs.get_variable(f"{name}_b", [width], None, Constant(bias))))
-
-    def call(self, inputs: object, state: object, scope: str | VariableScope | None = None) -> Any:
-        outputs, new_state = self._cell(inputs, state, scope=scope)
-        nest.assert_same_structure(inputs, outputs)
-
-        def mixed(one: Any, other: Any) -> Any:
-            one.shape.assert_is_compatible_with(other.shape)
-            carry = self._gate("carry", self._bias, one)
-            return one * carry + other * (1 - carry if self._couples else self._gate("transform", -self._bias, one))
-
-        return nest.map_structure(mixed, inputs, outputs), new_state
-
-
-@export("tf.contrib.rnn.CompiledWrapper")
-class CompiledWrapper(_Wrapper):
-    """A cell as it is: on the CPU, tfmini compiles no single cell (``tf.contrib.rnn.CompiledWrapper``)."""
-
-    def __init__(self, cell: RNNCell, compile_stateful: bool = False) -> None:
-        super().__init__(cell)
-
-
-@export("tf.contrib.rnn.AttentionCellWrapper")
-class AttentionCellWrapper(RNNCell):
-    """Attention of a cell to its last outputs (``tf.contrib.rnn.AttentionCellWrapper``; Bahdanau et al., 2014).
-
-    Args:
-      attn_length: how many outputs it sees.
-      attn_size: the width of the outputs; default: the cell's.
-      attn_vec_size: the width of the attention's hidden layer; default ``attn_size``.
-      input_size: the width of the projected inputs; default: their own.
-      state_is_tuple: whether the state is a tuple (the cell's, attention, outputs) rather than their concatenation.
-    """
-
-    def __init__(
-        self, cell: RNNCell, attn_length: int, attn_size: int | None = None, attn_vec_size: int | None = None,
-        input_size: int | None = None, state_is_tuple: bool = True, reuse: ReuseLike = None,
-    ) -> None:  # fmt: skip
-        super().__init__(_reuse=reuse)
-        check_cell(cell)
-        if nest.is_nested(cell.state_size) and not state_is_tuple:
-            raise ValueError(f"Cell returns tuple of states, but the flag state_is_tuple is not set: {cell.state_size}")
-        if attn_length <= 0:
-            raise ValueError(f"attn_length should be greater than zero, got {attn_length}")
-        self._cell, self._length, self._is_tuple = cell, attn_length, state_is_tuple
-        self._attn_size = attn_size or cell.output_size
-        self._hidden, self._input_size = attn_vec_size or self._attn_size, input_size
-
-    @property
-    def state_size(self) -> Any:
-        sizes = (self._cell.state_size, self._attn_size, self._attn_size * self._length)
-        return sizes if self._is_tuple else sum(sizes)
-
-    @property
-    def output_size(self) -> int:
-        return int(self._attn_size)
-
-    def call(self, inputs: Tensor, state: Any) -> Any:
-        size, length = self._attn_size, self._length
-        inner, attended, past = state if self._is_tuple else split(
-            state, [self._cell.state_size, size, size * length], axis=1
-        )  # fmt: skip
-        past = reshape(past, [-1, length, size])
-        inputs = convert_to_tensor(inputs)
-        output, inner = self._cell(_linear([inputs, attended], self._input_size or _width(inputs)), inner)
-        attended = self._attention(nest.flatten(inner), past)
-        with vs.variable_scope("attn_output_projection"):
-            output = _linear([output, attended], size)
-        past = reshape(concat([past[:, 1:], expand_dims(output, 1)], 1), [-1, length * size])
-        found = (inner, attended, past)
-        return output, found if self._is_tuple else concat(list(found), 1)
-
-    def _attention(self, query: list[Any], past: Tensor) -> Any:
-        """The mean of the last outputs, weighted by how they fit the state."""
-        with vs.variable_scope("attention"):
-            kernel = vs.get_variable("attn_w", [1, 1, self._attn_size, self._hidden])
-            vector = vs.get_variable("attn_v", [self._hidden])
-            features = conv2d(expand_dims(past, 2), kernel, [1, 1, 1, 1], "SAME")
-            asked = reshape(_linear(query, self._hidden), [-1, 1, 1, self._hidden])
-            weights = softmax(reduce_sum(vector * tanh(features + asked), [2, 3]))
-            return reduce_sum(expand_dims(weights, -1) * past, 1)
-
-
-@export("tf.contrib.rnn.stack_bidirectional_rnn")
-def stack_bidirectional_rnn(
-    cells_fw: list[Any], cells_bw: list[Any], inputs: Any, initial_states_fw: Sequence[Any] | None = None,
-    initial_states_bw: Sequence[Any] | None = None, dtype: DTypeLike | None = None,
-    sequence_length: TensorLike | None = None, scope: str | VariableScope | None = None,
-) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:  # fmt: skip
-    """Stacked bidirectional networks over a list of steps (``tf.contrib.rnn.stack_bidirectional_rnn``).
-
-    Args:
-      inputs: a list of tensors, [batch, width], one per step.
-      The others are those of `stack_bidirectional_dynamic_rnn`.
-
-    Returns:
-      (a list of outputs, last states of the forward cells, last states of the backward cells).
-    """
-    _check_stacks(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
-    none = [None] * len(cells_fw)
-    states: list[tuple[Any, Any]] = []
-    with vs.variable_scope(scope or "stack_bidirectional_rnn"):
-        for i, cells in enumerate(zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none)):
-            with vs.variable_scope(f"cell_{i}") as opened:
-                inputs, *last = static_bidirectional_rnn(*cells[:2], inputs, *cells[2:], dtype, sequence_length, opened)
-                states.append((last[0], last[1]))
-    return inputs, tuple(fw for fw, _ in states), tuple(bw for _, bw in states)
