@@ -16,9 +16,9 @@ from jax.sharding import SingleDeviceSharding
 
 from tfmini import errors
 from tfmini.library_log import library_logger
-from tfmini.runtime.compiler.folding import CannotFold
 from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.stretches import Stretch
+from tfmini.runtime.compiler.whole import NotWhole
 from tfmini.xla.tracing import Cell, Request, StretchTrace, named
 from tfmini.xla.variables import locked
 
@@ -70,7 +70,7 @@ class CompiledStretch:
         """Lets the executor drive the loops and conditionals of the stretch from now on."""
         assert self.stretch.driven is not None
         self._is_traced = False
-        text = str(error) if isinstance(error, CannotFold) else errors.of_exception(error).message
+        text = str(error) if isinstance(error, NotWhole) else errors.of_exception(error).message
         reason = text.splitlines()[0].rstrip(".")
         library_logger().info(
             "The loops and conditionals in the %d ops from %s on are not compiled as a whole: %s.",

@@ -12,9 +12,9 @@ from tfmini import dtypes, errors
 from tfmini.graph.lowering import LoweringRule, lowering_of
 from tfmini.graph.node import Endpoint, Node, output_dtypes
 from tfmini.graph.op_types import FLOW_OPS, Kernel
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeLoop, host_positions
 from tfmini.runtime.compiler.kernels import OpFacts, bound_arguments, grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.compiler.stretches import Stretch
+from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, NotWhole, WholeLoop, host_positions
 from tfmini.xla.traced import TracedArray, bare, wrapped
 from tfmini.xla.whole import HeldObjects, run_array, run_cond, run_loop
 
@@ -92,7 +92,7 @@ class StretchTrace:
         for node in nodes:
             try:
                 self._run(node)
-            except CannotFold:
+            except NotWhole:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a lowering raises belongs to its node
                 raise named(error, node) from (None if isinstance(error, errors.OpError) else error)
@@ -107,7 +107,7 @@ class StretchTrace:
             self._compute(node)
 
     def _compute(self, node: Node) -> None:
-        whole = node.attrs.get(FOLDED)
+        whole = node.attrs.get(WHOLE)
         if whole is not None or node.op in ARRAY_OPS:
             inputs = [self.values[endpoint] for endpoint in node.inputs]
             run = run_array if whole is None else run_loop if isinstance(whole, WholeLoop) else run_cond

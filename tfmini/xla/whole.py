@@ -1,4 +1,4 @@
-"""The trace of folded loops and conditionals: `lax.while_loop` and `lax.cond`, with their TensorArrays and stacks.
+"""The trace of whole loops and conditionals: `lax.while_loop` and `lax.cond`, with their TensorArrays and stacks.
 
 A TensorArray or stack of a trace is an object (`HeldArray`, `HeldStack`) around a buffer of fixed size. The kernels
 change such an object in place, and so does the trace; loops and conditionals take the buffers that they change as
@@ -21,8 +21,8 @@ from tfmini.graph.lowering import lowering_of
 from tfmini.graph.node import Endpoint, Node
 from tfmini.graph.op_types import SWITCH_OPS
 from tfmini.ops.array.lowering import DROP, rows
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeCond, WholeLoop
 from tfmini.runtime.compiler.kernels import op_facts
+from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, NotWhole, WholeCond, WholeLoop
 
 MOST_ITERATIONS = 100_000
 """The most iterations that are counted in a trace."""
@@ -73,7 +73,7 @@ class HeldArray:
             if shape is None and self.parent is not None:
                 shape = self.parent.element
             if shape is None:
-                raise CannotFold(f"the shape of the elements of the TensorArray '{self.name}' is not known")
+                raise NotWhole(f"the shape of the elements of the TensorArray '{self.name}' is not known")
             self.element = shape
             self.value = jnp.zeros((self.size, *shape), self.dtype)
 
@@ -82,7 +82,7 @@ class HeldArray:
         if self.element is None:
             self.element = shape
         if self.element != shape:
-            raise CannotFold(f"elements of the TensorArray '{self.name}' have the shapes {self.element} and {shape}")
+            raise NotWhole(f"elements of the TensorArray '{self.name}' have the shapes {self.element} and {shape}")
         self.make()
 
     def write(self, index: Any, value: Any) -> None:
@@ -145,13 +145,13 @@ class HeldStack:
         """Makes the elements, as zeros, if there are none."""
         if self.value is None:
             if self.room is None:
-                raise CannotFold(f"the stack '{self.name}' is read before it is filled")
+                raise NotWhole(f"the stack '{self.name}' is read before it is filled")
             self.value = jnp.zeros(self.room, self.dtype), jnp.int32(0)
 
     def push(self, value: Any) -> None:
         """Puts a value on the stack."""
         if not hasattr(value, "shape"):
-            raise CannotFold(f"'{self.name}' remembers a handle")
+            raise NotWhole(f"'{self.name}' remembers a handle")
         if isinstance(value, (np.ndarray, np.generic)):
             self.known = value
             return
@@ -159,7 +159,7 @@ class HeldStack:
         if self.room is None:
             self.room = room
         if self.room != room:
-            raise CannotFold(f"values that '{self.name}' remembers have different shapes")
+            raise NotWhole(f"values that '{self.name}' remembers have different shapes")
         self.make()
         buffer, count = self.value
         self.value = lax.dynamic_update_index_in_dim(buffer, jnp.asarray(value, self.dtype), count, 0), count + 1
@@ -228,7 +228,7 @@ def run_array(trace: NodeTrace, node: Node, inputs: list[Any]) -> Any:
 
 def _new_array(trace: NodeTrace, node: Node, size: Any) -> Any:
     if node.attrs["dynamic_size"]:
-        raise CannotFold(f"the TensorArray '{node.name}' may grow")
+        raise NotWhole(f"the TensorArray '{node.name}' may grow")
     made = HeldArray(trace.held, node.name, node.attrs["dtype"].numpy, int(size))
     shape = node.attrs["element_shape"]
     if shape is not None and None not in shape:
@@ -238,7 +238,7 @@ def _new_array(trace: NodeTrace, node: Node, size: Any) -> Any:
 
 def _split(trace: NodeTrace, node: Node, array: Any, value: Any, lengths: Any, flow: Any) -> Any:
     if not isinstance(lengths, np.ndarray) or len(set(lengths.tolist())) != 1 or len(lengths) != array.size:
-        raise CannotFold(f"'{node.name}' makes elements of different sizes")
+        raise NotWhole(f"'{node.name}' makes elements of different sizes")
     array.scatter(np.arange(array.size), jnp.reshape(value, (array.size, int(lengths[0]), *np.shape(value)[1:])))
     return flow
 
@@ -246,7 +246,7 @@ def _split(trace: NodeTrace, node: Node, array: Any, value: Any, lengths: Any, f
 def _concat(trace: NodeTrace, node: Node, array: Any, flow: Any) -> Any:
     array.make()
     if not array.element or not array.size:
-        raise CannotFold(f"'{node.name}' joins scalars, or nothing")
+        raise NotWhole(f"'{node.name}' joins scalars, or nothing")
     lengths = np.full(array.size, array.element[0], np.int64)
     return jnp.reshape(array.value, (-1, *array.element[1:])), lengths
 
@@ -283,8 +283,8 @@ assert _ARRAYS.keys() == ARRAY_OPS
 
 
 def run_cond(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
-    """The results of a folded conditional. One that has no value in the branch which is taken is zeros."""
-    whole: WholeCond = node.attrs[FOLDED]
+    """The results of a whole conditional. One that has no value in the branch which is taken is zeros."""
+    whole: WholeCond = node.attrs[WHOLE]
     trace.values.update(zip(whole.takes, inputs[1:]))
     pred = trace.value(node.inputs[0])
 
@@ -330,13 +330,13 @@ def _common(node: Node, one: Any, other: Any) -> Any:
     if one is None or other is None:
         return one if other is None else other
     if one.shape != other.shape:
-        raise CannotFold(f"the branches of '{node.name}' give the shapes {one.shape} and {other.shape}")
+        raise NotWhole(f"the branches of '{node.name}' give the shapes {one.shape} and {other.shape}")
     return one
 
 
 def _array(value: Any, node: Node) -> Any:
     if isinstance(value, (HeldArray, HeldStack)):
-        raise CannotFold(f"'{node.name}' chooses a handle")
+        raise NotWhole(f"'{node.name}' chooses a handle")
     return jnp.asarray(value)
 
 
@@ -349,8 +349,8 @@ def _set(held: list[Any], values: list[Any]) -> None:
 
 
 def run_loop(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
-    """The results of a folded loop."""
-    whole: WholeLoop = node.attrs[FOLDED]
+    """The results of a whole loop."""
+    whole: WholeLoop = node.attrs[WHOLE]
     for enter, value in zip(whole.enters, inputs):
         trace.values[enter.name, 0] = value
     first = {name: trace.value((enter, 0)) for name, (enter, _) in whole.variables.items()}
@@ -365,7 +365,7 @@ def run_loop(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
         shapes, changed = trace.held.touched(body, start)
         for name, before, after in zip(whole.variables, start, shapes):
             if before.shape != after.shape:
-                raise CannotFold(f"the shape of '{name}' changes from {before.shape} to {after.shape}")
+                raise NotWhole(f"the shape of '{name}' changes from {before.shape} to {after.shape}")
 
         def whole_body(state: Any) -> Any:
             _set(changed, state[1])
@@ -407,7 +407,7 @@ class _Trips:
         """The number, or a bound.
 
         Raises:
-          CannotFold: it depends on what is computed.
+          NotWhole: it depends on what is computed.
         """
         if self.found is None:
             self.found = self._count()
@@ -423,14 +423,14 @@ class _Trips:
             known = left
         conditions = [e for e in self._conditions(self.whole.condition) if self._is_known(e, known)]
         if not conditions:
-            raise CannotFold("its gradient needs a number of iterations that is known before it runs")
+            raise NotWhole("its gradient needs a number of iterations that is known before it runs")
         values = {name: self.first[name] for name in known}
         for number in range(MOST_ITERATIONS):
             memory: dict[Endpoint, Any] = {(name, 0): value for name, value in values.items()}
             if not all(bool(self._compute(e, memory)) for e in conditions):
                 return number
             values = {name: self._compute(steps[name], memory) for name in known}
-        raise CannotFold(f"it has more than {MOST_ITERATIONS} iterations")
+        raise NotWhole(f"it has more than {MOST_ITERATIONS} iterations")
 
     def _is_known(self, endpoint: Endpoint, known: set[str]) -> bool:
         needs = self._needs(endpoint)
@@ -486,7 +486,7 @@ class _Trips:
             return self._compute(node.inputs[0], memory)
         results = self.trace.known(node, [self._compute(source, memory) for source in node.inputs])
         if results is None:
-            raise CannotFold("its gradient needs a number of iterations that is known before it runs")
+            raise NotWhole("its gradient needs a number of iterations that is known before it runs")
         for i, value in enumerate(results):
             memory[endpoint[0], i] = value
         return memory[endpoint]

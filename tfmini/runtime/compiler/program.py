@@ -37,7 +37,7 @@ def compile_program(
     threads: bool = False,
     kernels: dict[str, Callable[..., Any]] | None = None,
     model: KernelModel | None = None,
-    fold: bool = True,
+    wholes: bool = True,
 ) -> Program:
     """Compiles the graph of one task.
 
@@ -48,7 +48,7 @@ def compile_program(
       threads: kernels that may block (Python functions) run in threads of their own.
       kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
       model: takes the place of the kernels in a simulation.
-      fold: let devices that compile have loops and conditionals as a whole (see `folding`).
+      wholes: let devices that compile have loops and conditionals as a whole (see `whole`).
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
@@ -63,10 +63,10 @@ def compile_program(
         def drive(part: TaskGraph) -> Program:
             return compile_program(
                 part, resources=resources, device_type=device_type, fold_constants=fold_constants, kernels=kernels,
-                fold=False,
+                wholes=False,
             )  # fmt: skip
 
-        graph = with_stretches(graph, kernels, drive if fold else None)
+        graph = with_stretches(graph, kernels, drive if wholes else None)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)

@@ -30,8 +30,8 @@ from tfmini.graph.prune import in_topological_order
 from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, Folded, cond_key, fold, host_positions
 from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, list_lengths, op_facts
+from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, Wholes, cond_key, find_wholes, host_positions
 
 if TYPE_CHECKING:
     from tfmini.runtime.compiler.levels import Program
@@ -74,7 +74,7 @@ class Stretch:
       labels: what people call the statics and args.
       foreign: the numbers of args that another device than this one or the host has.
       streams: node -> its stream of random numbers (`LoweringRule.draw`), which all programs of a session share.
-      driven: of a stretch with folded loops or conditionals: makes the program that the host drives instead, whose
+      driven: of a stretch with wholes: makes the program whose loops and conditionals the host drives instead, whose
         feeds are the statics and args.
     """
 
@@ -101,7 +101,7 @@ def with_stretches(
 
     Args:
       streams: node -> stream of random numbers, of the session; new ones are added.
-      drive: compiles a part of the graph without folded loops and conditionals; None: fold none here.
+      drive: compiles a part of the graph without wholes; None: make none here.
     """
     kinds = {device: type_of(device) for device in {node.device for node in graph.nodes.values()}}
     refused: dict[str, str] = {}
@@ -111,7 +111,7 @@ def with_stretches(
         if not found:
             break
         refused.update(found)
-    for what, reason in joining.folded.reasons.items():
+    for what, reason in joining.wholes.reasons.items():
         library_logger().info("%s is not compiled as a whole: %s.", what[0].upper() + what[1:], reason)
     return joining.run()
 
@@ -123,7 +123,7 @@ def is_copy(node: Node) -> bool:
     return inline is not None and inline(node) == "{0}"
 
 
-_FOLDED_RULE = LoweringRule(None)
+_WHOLE_RULE = LoweringRule(None)
 _ARRAY_RULE = LoweringRule(None, host=frozenset({"size"}))
 _SIZE_RULE = LoweringRule(None, keeps_shape_only=True)
 
@@ -138,10 +138,10 @@ class _Joining:
     ) -> None:  # fmt: skip
         self.graph, self.kinds, self.streams, self.drive = graph, kinds, streams, drive
         nodes = {name: self._loosened(node) for name, node in graph.nodes.items()}
-        self.folded = Folded(nodes)
+        self.wholes = Wholes(nodes)
         if drive is not None:
-            self.folded = fold(nodes, graph.receives, is_copy, refused)
-        self.nodes = self.folded.nodes
+            self.wholes = find_wholes(nodes, graph.receives, is_copy, refused)
+        self.nodes = self.wholes.nodes
         self.lowerings: dict[str, LoweringRule] = {}
         for name, node in self.nodes.items():
             lowering = self._lowering(node)
@@ -156,8 +156,8 @@ class _Joining:
         self.made: Nodes = {}
 
     def join(self) -> dict[str, str]:
-        """Joins the nodes to stretches. Returns what must not be folded, and why, if a folded loop or conditional does
-        not come into one stretch with all that belongs to it.
+        """Joins the nodes to stretches. Returns which loops and conditionals must not be wholes, and why: those that do
+        not come into one stretch with all that belongs to them.
         """
         outer, loops = contract(self.nodes)
         self._group(outer, loops)
@@ -166,13 +166,13 @@ class _Joining:
         return {**self._torn_arrays(), **self._torn_conds()}
 
     def _torn_arrays(self) -> dict[str, str]:
-        folded = self.folded
+        wholes = self.wholes
         places: dict[str, set[str]] = {}
         for name in self.nodes:
             stretch = self.stretch_of.get(name)
-            for part in folded.parts(name):
-                if part in folded.arrays:
-                    places.setdefault(folded.arrays[part], set()).add("" if stretch is None else stretch.name)
+            for part in wholes.parts(name):
+                if part in wholes.arrays:
+                    places.setdefault(wholes.arrays[part], set()).add("" if stretch is None else stretch.name)
         return {
             maker: f"its array '{maker}' is used by several parts of the step, with other work between them"
             for maker, found in places.items() if len(found) > 1 or "" in found
@@ -182,10 +182,10 @@ class _Joining:
         found: dict[str, str] = {}
         for node in self.nodes.values():
             for endpoint in map(self.canonical, node.inputs):
-                if endpoint in self.folded.half_dead and not is_copy(node):
+                if endpoint in self.wholes.half_dead and not is_copy(node):
                     maker, taker = self.stretch_of.get(endpoint[0]), self.stretch_of.get(node.name)
                     if maker is not taker:
-                        pred = self.nodes[endpoint[0]].attrs[FOLDED].pred
+                        pred = self.nodes[endpoint[0]].attrs[WHOLE].pred
                         found[cond_key(pred)] = f"'{node.name}' takes a value of one branch in another part of the step"
         return found
 
@@ -197,7 +197,7 @@ class _Joining:
         for node in others:
             self._note_results(node)
         for stretch in stretches:
-            if any(FOLDED in node.attrs for node in stretch.nodes):
+            if any(WHOLE in node.attrs for node in stretch.nodes):
                 stretch.driven = _Driven(self, stretch).program
             self._put_stretch(stretch)
         for node in others:
@@ -233,9 +233,9 @@ class _Joining:
     def _lowering(self, node: Node) -> LoweringRule | None:
         """The lowering of a node that becomes part of a stretch."""
         kind = self.kinds[node.device]
-        if FOLDED in node.attrs:
-            return _FOLDED_RULE
-        if node.name in self.folded.arrays and node.op in ARRAY_OPS:
+        if WHOLE in node.attrs:
+            return _WHOLE_RULE
+        if node.name in self.wholes.arrays and node.op in ARRAY_OPS:
             return _SIZE_RULE if node.op == "TensorArraySizeV3" else _ARRAY_RULE
         if not kind.compiles or node.op in MADE_BY_PASSES or node.op in FLOW_OPS or node.op == "Const":
             return None
@@ -546,7 +546,7 @@ class _Driven:
     def __init__(self, joining: _Joining, stretch: Stretch) -> None:
         self.joining, self.stretch = joining, stretch
         self.original = joining.graph.nodes
-        names = [part for node in stretch.nodes for part in joining.folded.parts(node.name)]
+        names = [part for node in stretch.nodes for part in joining.wholes.parts(node.name)]
         self.names = dict.fromkeys(names)
         self.feeds = {e: f"{stretch.name}/feed_{i}" for i, e in enumerate((*stretch.statics, *stretch.args))}
         self.nodes: Nodes = {}
@@ -564,7 +564,7 @@ class _Driven:
             self.nodes[name] = node.replace(inputs=tuple(map(self._source, node.inputs)), controls=tuple(controls))
         fetches = []
         for i, endpoint in enumerate(stretch.results):
-            name, origin = f"{stretch.name}/fetch_{i}", joining.folded.origin.get(endpoint, endpoint)
+            name, origin = f"{stretch.name}/fetch_{i}", joining.wholes.origin.get(endpoint, endpoint)
             self.nodes[name] = Node(name, FETCH, stretch.device, [origin], attrs={"T": joining.dtype(endpoint)})
             fetches.append((name, origin))
         feeds = tuple((name, endpoint) for endpoint, name in self.feeds.items())
@@ -577,7 +577,7 @@ class _Driven:
             endpoint = self.original[endpoint[0]].inputs[0]
         if endpoint[0] in self.names:
             return endpoint
-        outside = self.joining.root(self.joining.folded.renamed(endpoint))
+        outside = self.joining.root(self.joining.wholes.renamed(endpoint))
         if outside in self.feeds:
             return self.feeds[outside], 0
         if outside not in self.stretch.states:
