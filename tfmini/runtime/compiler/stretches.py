@@ -23,14 +23,25 @@ from tfmini.graph.device_types import DeviceType, type_of
 from tfmini.graph.families import op
 from tfmini.graph.liveness import LOOP_OP, Guard, LoopFrame, NodeGuards, contract
 from tfmini.graph.lowering import LOOSE, LoweringRule, lowering_of
-from tfmini.graph.node import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, output_dtypes
+from tfmini.graph.node import (
+    FEED,
+    FETCH,
+    MADE_BY_PASSES,
+    RECEIVE,
+    SEND,
+    Endpoint,
+    Node,
+    Nodes,
+    input_dtypes,
+    output_dtypes,
+)
 from tfmini.graph.omission import is_update
 from tfmini.graph.op_types import FLOW_OPS, NEXT_OPS, OPS, may_wait, ops_with, trait_of
 from tfmini.graph.prune import in_topological_order
 from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, list_lengths, op_facts
+from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, op_facts
 from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, Wholes, cond_key, find_wholes, host_positions
 
 if TYPE_CHECKING:
@@ -492,7 +503,7 @@ class _Joining:
 
     def _from_device(self, node: Node, inputs: list[Endpoint], controls: Iterable[str]) -> list[Endpoint]:
         """The inputs of a node of the host, through `_ToHost` where they may come from a device that compiles."""
-        taken = _takes_itself(node)
+        taken = takes_itself(node)
         found = []
         for i, (endpoint, original) in enumerate(zip(inputs, node.inputs)):
             source = self._source_device(original)
@@ -529,15 +540,11 @@ class _Joining:
         self.made[node.name] = node
 
 
-def _takes_itself(node: Node) -> list[bool]:
-    """Per input, whether a node takes the variable itself."""
-    handle = node.handle
-    if handle is None:
+def takes_itself(node: Node) -> list[bool]:
+    """Per input, whether a node takes the variable, TensorArray or stack itself."""
+    if node.handle is None:
         return [False] * len(node.inputs)
-    found: list[bool] = []
-    for arg, count in zip(handle.op_def.inputs, list_lengths(handle.op_def, node)):
-        found += [arg.is_ref or arg.dtype is dtypes.resource] * (1 if count is None else count)
-    return found
+    return [dtype._is_ref_dtype or dtype is dtypes.resource for dtype in input_dtypes(node)]
 
 
 class _Driven:
