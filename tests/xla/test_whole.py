@@ -103,6 +103,23 @@ fetches = [tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, tf.reshape({bo
     assert [t for t in caplog.messages if "as a whole" in t and re.search(reason, t)]
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + f(n)), [0, 0.])[1]",
+        "tf.cond(x[0] > 0, lambda: f(n), lambda: f(2 * n))",
+        "tf.cond(x[0] > 0, lambda: tf.while_loop(lambda y: y < 9, lambda y: y + f(n + 1), [1.]), lambda: f(2 * n))",
+    ],
+)
+def test_a_shape_inside_that_depends_on_a_number_from_outside(whole: str, caplog: pytest.LogCaptureFixture) -> None:
+    compare(f"""
+x, n = tf.placeholder(tf.float32, [6]), tf.placeholder(tf.int32, [])
+f = lambda k: tf.reduce_max(tf.reduce_sum(tf.fill([k, 2], x[1]), 0))
+fetches, feeds = [{whole}], {{x: [3., 1., 4., 1., 5., 9.], n: 3}}
+""")
+    assert "as a whole" not in caplog.text
+
+
 def test_a_variable_that_a_loop_reads() -> None:
     compare("""
 v = tf.get_variable('v', [2], initializer=tf.ones_initializer(), use_resource=True)

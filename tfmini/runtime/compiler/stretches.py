@@ -42,7 +42,7 @@ from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, op_facts
-from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, Wholes, cond_key, find_wholes, host_positions
+from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, Wholes, cond_key, find_wholes, known_inputs
 
 if TYPE_CHECKING:
     from tfmini.runtime.compiler.levels import Program
@@ -301,7 +301,7 @@ class _Joining:
 
     def _find_known(self, endpoint: Endpoint) -> bool:
         node = self.nodes.get(endpoint[0])
-        if node is None or node.op == "Const":
+        if node is None or node.op == "Const" or endpoint in self.wholes.half_dead:  # of these the trace finds out
             return True
         lowering = self.lowerings.get(node.name)
         if lowering is None:
@@ -322,10 +322,6 @@ class _Joining:
         if lowering is None:
             return False
         return lowering.keeps_shape_only or all(self._is_fixed(e) for e in node.inputs) and bool(node.inputs)
-
-    def host_inputs(self, node: Node) -> list[Endpoint]:
-        """The inputs of a member whose values must be known."""
-        return [node.inputs[i] for i in host_positions(node, self.lowerings[node.name])]
 
     # ---- the parts of a stretch -------------------------------------------------------------
 
@@ -420,7 +416,7 @@ class _Joining:
         """The values from outside that must be known while the stretch is traced."""
         found: set[Endpoint] = set()
         by_name = {node.name: node for node in stretch.nodes}
-        stack = [e for node in stretch.nodes for e in self.host_inputs(node)]
+        stack = [e for node in stretch.nodes for e in known_inputs(node)]
         seen: set[Endpoint] = set()
         while stack:
             endpoint = self.canonical(stack.pop())
@@ -430,7 +426,7 @@ class _Joining:
             node = by_name.get(endpoint[0])
             if node is None:
                 found.add(endpoint)
-            elif not self.lowerings[node.name].keeps_shape_only:
+            elif not self.lowerings[node.name].keeps_shape_only and endpoint not in self.wholes.half_dead:
                 stack.extend(node.inputs)
         return found
 
@@ -653,7 +649,7 @@ class _Level:
             there = self.stages.get(source)
             if there is not None and self.nodes[source].op != "Const":
                 stage = max(stage, there if self.keys.get(source) == key else there + 1)
-        for endpoint in joining.host_inputs(node):
+        for endpoint in known_inputs(node):
             source, index = joining.canonical(endpoint)
             if source in joining.lowerings and source in self.stages and not joining.can_be_known((source, index)):
                 stage = max(stage, self.stages[source] + 1)
