@@ -120,6 +120,18 @@ fetches, feeds = [{whole}], {{x: [3., 1., 4., 1., 5., 9.], n: 3}}
     assert "as a whole" not in caplog.text
 
 
+def test_a_loop_whose_condition_fills_an_array_is_driven(caplog: pytest.LogCaptureFixture) -> None:
+    """The condition runs once more than the body, and leaves the array filled even if the body never runs."""
+    compare("""
+array = tf.TensorArray(tf.float32, 2, clear_after_read=False)
+filled = lambda: array.scatter([0, 1], [3., 4.]).flow
+end = tf.while_loop(lambda i: tf.logical_and(i < 0, filled() < 1.), lambda i: i + 1, [0])
+with tf.control_dependencies([end]):
+    fetches = [end, array.gather([1, 0])]
+""")
+    assert "(TensorArrayScatterV3) runs once more than the body" in caplog.text
+
+
 def test_a_variable_that_a_loop_reads() -> None:
     compare("""
 v = tf.get_variable('v', [2], initializer=tf.ones_initializer(), use_resource=True)

@@ -14,9 +14,9 @@ from tfmini.graph.node import Endpoint, Node, output_dtypes
 from tfmini.graph.op_types import FLOW_OPS, Kernel, ops_with
 from tfmini.runtime.compiler.kernels import OpFacts, bound_arguments, grouped, list_lengths, make_callable, op_facts
 from tfmini.runtime.compiler.stretches import Stretch, takes_itself
-from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, NotWhole, WholeLoop, host_positions
+from tfmini.runtime.compiler.whole import WHOLE, NotWhole, WholeLoop, host_positions
 from tfmini.xla.traced import TracedArray, bare, wrapped
-from tfmini.xla.whole import HeldObjects, run_array, run_cond, run_loop
+from tfmini.xla.whole import HeldObjects, run_cond, run_loop
 
 _CONTROL_ONLY = ops_with("control_only")
 _KNOWN_ELEMENTS = 1024
@@ -107,14 +107,11 @@ class StretchTrace:
 
     def _compute(self, node: Node) -> None:
         whole = node.attrs.get(WHOLE)
-        if whole is not None or node.op in ARRAY_OPS:
-            inputs = [self.values[endpoint] for endpoint in node.inputs]
-            run = run_array if whole is None else run_loop if isinstance(whole, WholeLoop) else run_cond
-            results, single = run(self, node, inputs), False
-            if whole is None and type(results) is not tuple:
-                results = (results,)
-        else:
+        if whole is None:
             results, single = self._of_kernel_or_lowering(node)
+        else:
+            run = run_loop if isinstance(whole, WholeLoop) else run_cond
+            results, single = run(self, node, [self.values[endpoint] for endpoint in node.inputs]), False
         outputs = (results,) if single else results
         for i, (value, dtype) in enumerate(zip(outputs or (), output_dtypes(node))):
             self.values[node.name, i] = _typed(value, dtype)
@@ -163,7 +160,7 @@ class StretchTrace:
             taken = [value if i in hosts else _for_kernel(value) for i, value in enumerate(inputs)]
             return bare(on_traced(*grouped(lengths, taken)))
         bound = bound_arguments(Kernel(lowering.function, lowering.bound, False), node)
-        first = [self._draw(node)] if lowering.draw is not None else []
+        first: list[Any] = [self._draw(node)] if lowering.draw is not None else [self.held] if lowering.array else []
         return lowering.function(*first, *grouped(lengths, inputs), **bound)
 
     def _draw(self, node: Node) -> Callable[..., Any]:

@@ -42,7 +42,7 @@ from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
 from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, op_facts
-from tfmini.runtime.compiler.whole import ARRAY_OPS, WHOLE, Wholes, cond_key, find_wholes, known_inputs
+from tfmini.runtime.compiler.whole import WHOLE, Wholes, cond_key, find_wholes, known_inputs
 
 if TYPE_CHECKING:
     from tfmini.runtime.compiler.levels import Program
@@ -135,8 +135,6 @@ def is_copy(node: Node) -> bool:
 
 
 _WHOLE_RULE = LoweringRule(None)
-_ARRAY_RULE = LoweringRule(None, host=frozenset({"size"}))
-_SIZE_RULE = LoweringRule(None, keeps_shape_only=True)
 
 _Key = tuple[str, Guard, Wave, int, int]
 """Device, guard, wave, level and stage: what the nodes of a stretch have in common."""
@@ -246,8 +244,8 @@ class _Joining:
         kind = self.kinds[node.device]
         if WHOLE in node.attrs:
             return _WHOLE_RULE
-        if node.name in self.wholes.arrays and node.op in ARRAY_OPS:
-            return _SIZE_RULE if node.op == "TensorArraySizeV3" else _ARRAY_RULE
+        if node.name in self.wholes.arrays:
+            return lowering_of(node.op)
         if not kind.compiles or node.op in MADE_BY_PASSES or node.op in FLOW_OPS or node.op == "Const":
             return None
         if kind.lacks(node) is not None or is_copy(node):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.errors import InternalError
 from tfmini.graph.device_types import type_of
 from tfmini.graph.families import op
@@ -29,6 +30,7 @@ from tfmini.graph.op_types import (
     NEXT_OPS,
     SWITCH_OPS,
     may_wait,
+    ops_with,
     trait_of,
 )  # fmt: skip
 from tfmini.graph.prune import in_topological_order
@@ -42,17 +44,7 @@ cond_op = op(
 )
 WHOLE = "whole"
 """The attr of such a node with its `WholeLoop` or `WholeCond`."""
-MAKES_ARRAY = frozenset({"TensorArrayV3", "StackV2"})
-GRADIENT_ARRAY = frozenset({"TensorArrayGradV3"})
-FILLS_ARRAY = frozenset({"TensorArrayScatterV3", "TensorArraySplitV3", "TensorArrayWriteV3"})
-ARRAY_OPS = MAKES_ARRAY | GRADIENT_ARRAY | FILLS_ARRAY | {
-    "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayConcatV3", "TensorArraySizeV3", "TensorArrayCloseV3",
-    "StackPushV2", "StackPopV2", "StackCloseV2",
-}  # fmt: skip
-"""The ops on TensorArrays and stacks that a trace has."""
-EFFECTS_IN_ORDER = frozenset({"StackPushV2", "StackPopV2", "TensorArrayWriteV3"})
-_MAY_BE_KNOWN = frozenset({"TensorArraySizeV3", "StackPopV2"})  # a gradient's loop pops shapes; the trace finds out
-_SILENT = frozenset({"Const", "NoOp", "ControlTrigger", "Identity", "LoopCond"})
+_CONTROL_ONLY = ops_with("control_only")
 
 
 @while_op.kernel("CPU")
@@ -126,7 +118,7 @@ class Wholes:
       origin: result of a whole -> the endpoint that it was.
       becomes: the inverse.
       half_dead: the results of wholes that have a value in one branch only.
-      arrays: node of `ARRAY_OPS` -> the node that makes its TensorArray or stack, of those which the trace has.
+      arrays: node that uses a TensorArray or stack -> the one that makes it, of those which the trace has.
       reasons: what has not become one -> why.
     """
 
@@ -228,12 +220,14 @@ class _Search:
             raise NotWhole(f"{what} is no part that can be compiled")
         if any(dtype._is_ref_dtype for dtype in output_dtypes(node)):
             raise NotWhole(f"{what} passes a variable on")
-        if node.op in FLOW_OPS or node.op in _SILENT:
+        if node.op in FLOW_OPS or node.op in _CONTROL_ONLY or self.is_copy(node):
+            return ""
+        if node.op == "Const" or node.op == "LoopCond":
             return ""
         kind = type_of(node.device)
         if not kind.compiles:
             raise NotWhole(f"{what} runs on {node.device}")
-        if node.op in ARRAY_OPS:
+        if use_of_array(node):
             maker = self.arrays.get(node.name)
             if maker is None or maker in self.refused:
                 raise NotWhole(self.refused.get(maker or "", f"{what} has an array from outside"))
@@ -375,7 +369,7 @@ class _Search:
                 if switch.inputs[0][0] not in variables:
                     raise NotWhole(f"'{node.name}' is not the last value of a loop variable")
         for node in head:
-            if node.op in EFFECTS_IN_ORDER or node.op in GRADIENT_ARRAY:
+            if use_of_array(node) == "changes":
                 raise NotWhole(f"'{node.name}' ({node.op}) runs once more than the body")
 
     def _known_enters(self, whole: WholeLoop, nodes: Nodes) -> list[int]:
@@ -405,12 +399,12 @@ class _Search:
                 if node is None:
                     yield endpoint
                 continue
-            if node.op in _SILENT or node.op in SWITCH_OPS:
+            if node.op in SWITCH_OPS:
                 stack.append(node.inputs[0])
                 continue
             rule, facts = lowering_of(node.op), op_facts(node.op, "CPU")
-            if rule is not None and rule.keeps_shape_only or node.op in _MAY_BE_KNOWN:
-                continue
+            if rule is not None and rule.keeps_shape_only or node.op == "StackPopV2":
+                continue  # a gradient's loop pops shapes; the trace finds out
             if rule is None or facts is None or not facts.foldable:
                 yield endpoint
             else:
@@ -612,10 +606,14 @@ def known_inputs(node: Node) -> list[Endpoint]:
     whole = node.attrs.get(WHOLE)
     if whole is not None:
         return [node.inputs[i] for i in whole.known]
-    if node.op in ARRAY_OPS:
-        return [node.inputs[0]] if node.op == "TensorArrayV3" else []
     rule = lowering_of(node.op)
     return [] if rule is None else [node.inputs[i] for i in host_positions(node, rule)]
+
+
+def use_of_array(node: Node) -> str:
+    """What a node does with a TensorArray or stack (`LoweringRule.array`); "" if it has none."""
+    rule = lowering_of(node.op)
+    return "" if rule is None else rule.array
 
 
 def cond_key(pred: Endpoint) -> str:
@@ -659,28 +657,25 @@ def _exits_of(loops: Iterable[LoopFrame]) -> dict[Endpoint, Endpoint]:
 
 
 def _arrays(nodes: Nodes) -> dict[str, str]:
-    """Node of `ARRAY_OPS` -> the node that makes its TensorArray or stack."""
+    """Node that uses a TensorArray or stack -> the one that makes it."""
     found: dict[str, str] = {}
     strange: set[str] = set()
     for name, node in nodes.items():
-        if node.op in MAKES_ARRAY:
+        use = use_of_array(node)
+        if use == "makes":
             found[name] = name
-        elif node.op in ARRAY_OPS:
+        elif use:
             source = nodes.get(node.inputs[0][0])
-            while source is not None and source.op not in ARRAY_OPS:
+            while source is not None and not use_of_array(source):
                 source = nodes.get(source.inputs[0][0]) if _passes(source) else None
             if source is not None and source.name in found:
                 found[name] = found[source.name]
         elif not _passes(node):
             for giver, index in node.inputs:
-                if giver in found and not index and _gives_handle(nodes[giver]):
+                if giver in found and output_dtypes(nodes[giver])[index] is dtypes.resource:
                     strange.add(found[giver])
     return {name: maker for name, maker in found.items() if maker not in strange}
 
 
 def _passes(node: Node) -> bool:
     return node.op in ENTER_OPS or node.op in SWITCH_OPS or node.op == "Identity"
-
-
-def _gives_handle(node: Node) -> bool:
-    return node.op in MAKES_ARRAY or node.op in GRADIENT_ARRAY
