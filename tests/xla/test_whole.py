@@ -140,6 +140,31 @@ fetches = [out] + tf.gradients(out, v)
 """)
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_variable_that_a_driven_loop_reads(resource: bool, caplog: pytest.LogCaptureFixture) -> None:
+    compare(f"""
+v = tf.get_variable('v', [1, 2], initializer=tf.ones_initializer(), use_resource={resource})
+shapes = [tf.TensorShape([]), tf.TensorShape([None, 2])]
+longer = lambda i, x: (i + 1, tf.concat([x, v + tf.cast(i, tf.float32)], 0))
+fetches = [tf.while_loop(lambda i, x: i < 3, longer, [0, v * 1.], shape_invariants=shapes)[1]]
+""")
+    assert "the shape of 'while/Merge_1' changes" in caplog.text
+
+
+def test_a_variable_without_a_value_that_only_the_other_branch_reads(caplog: pytest.LogCaptureFixture) -> None:
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        v, x = tf.get_variable("v", [], initializer=tf.ones_initializer()), tf.placeholder(tf.float32, [])
+        y = tf.cond(x > 0, lambda: x + v, lambda: x * 2)
+        assert session.run(y, {x: -1}) == -2
+        with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value v"):
+            session.run(y, {x: 1})
+        session.run(v.initializer)
+        caplog.clear()
+        assert session.run([y, y], {x: 1}) == [2, 2] and session.run(y, {x: -1}) == -2
+    compiled = [text for text in caplog.messages if text.startswith("Compiled")]
+    assert len(compiled) == 1  # as a whole, now that it has one
+
+
 def test_an_error_in_a_loop_names_its_op() -> None:
     with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
         x = tf.placeholder(tf.float32)

@@ -60,11 +60,17 @@ def compile_program(
     if any(type_of(device).compiles for device in {node.device for node in graph.nodes.values()}):
         from tfmini.runtime.compiler.stretches import with_stretches  # late: no CPU needs it
 
-        def drive(part: TaskGraph) -> Program:
-            return compile_program(
+        def drive(part: TaskGraph) -> Callable[[], Program]:
+            program = compile_program(
                 part, resources=resources, device_type=device_type, fold_constants=fold_constants, kernels=kernels,
                 wholes=False,
             )  # fmt: skip
+
+            def bound() -> Program:
+                program.bind(resources)
+                return program
+
+            return bound
 
         graph = with_stretches(graph, kernels, drive if wholes else None)
     trace = TraceTable() if traced else None

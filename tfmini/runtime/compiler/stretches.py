@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -72,6 +72,9 @@ def _to_host_kernel(node: Node) -> Callable[..., Any]:
     return type_of(node.attrs["from"]).to_host
 
 
+Drive: TypeAlias = "Callable[[TaskGraph], Callable[[], Program]]"
+
+
 @dataclass
 class Stretch:
     """What a function of a device computes.
@@ -102,17 +105,16 @@ class Stretch:
     labels: dict[Endpoint, str] = field(default_factory=dict)
     written: frozenset[Endpoint] = frozenset()
     streams: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    driven: Callable[[], Program] | None = None
+    driven: Callable[[], Callable[[], Program]] | None = None
 
 
-def with_stretches(
-    graph: TaskGraph, streams: dict[str, Callable[..., Any]], drive: Callable[[TaskGraph], Program] | None
-) -> TaskGraph:
+def with_stretches(graph: TaskGraph, streams: dict[str, Callable[..., Any]], drive: Drive | None) -> TaskGraph:
     """The graph with stretches in place of the nodes of devices that compile.
 
     Args:
       streams: node -> stream of random numbers, of the session; new ones are added.
-      drive: compiles a part of the graph without wholes; None: make none here.
+      drive: compiles a part of the graph without wholes, and gives a function that returns the program with the task's
+        variables; None: make none here.
     """
     kinds = {device: type_of(device) for device in {node.device for node in graph.nodes.values()}}
     refused: dict[str, str] = {}
@@ -143,7 +145,7 @@ _Key = tuple[str, Guard, Wave, int, int]
 class _Joining:
     def __init__(
         self, graph: TaskGraph, kinds: dict[str, DeviceType], streams: dict[str, Callable[..., Any]],
-        drive: Callable[[TaskGraph], Program] | None, refused: dict[str, str],
+        drive: Drive | None, refused: dict[str, str],
     ) -> None:  # fmt: skip
         self.graph, self.kinds, self.streams, self.drive = graph, kinds, streams, drive
         nodes = {name: self._loosened(node) for name, node in graph.nodes.items()}
@@ -552,8 +554,8 @@ class _Driven:
         self.feeds = {e: f"{stretch.name}/feed_{i}" for i, e in enumerate((*stretch.statics, *stretch.args))}
         self.nodes: Nodes = {}
 
-    def program(self) -> Program:
-        """Compiles it."""
+    def program(self) -> Callable[[], Program]:
+        """Compiles it. Returns what gives it with the task's variables."""
         stretch, joining = self.stretch, self.joining
         for endpoint, name in self.feeds.items():
             self.nodes[name] = Node(name, FEED, stretch.device, attrs={"T": joining.dtype(endpoint).base_dtype})
