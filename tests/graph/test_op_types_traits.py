@@ -64,9 +64,6 @@ _LISTS_BY_INTENT = {
     "estimator/evaluation.py": "an input that comes from an iterator ends",
     "layers/contrib/bijectors.py": "bijectors, some of which are called as ops are",
     "compat/profiler.py": "the ops whose operations TensorFlow's profiler counts",
-    "runtime/compiler/folding.py": "the ops on arrays that a trace of a whole loop has, and what it leaves out",
-    "xla/whole.py": "what a trace of a whole loop makes of them",
-    "xla/tracing.py": "what a trace leaves out",
 }
 
 

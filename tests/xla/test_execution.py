@@ -88,6 +88,21 @@ def test_loops_and_their_gradients_stay_on_the_device() -> None:
     on_both(program)
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_read_between_two_updates_gives_the_value_between_them(resource: bool) -> None:
+    def program(device: str) -> list[Any]:
+        v = tf.get_variable("v", [2], initializer=tf.zeros_initializer(), use_resource=resource)
+        with tf.control_dependencies([v.assign_add([1.0, 2.0])]):
+            between = tf.identity(v)
+        with tf.control_dependencies([between]), tf.control_dependencies([v.assign_add([10.0, 10.0])]):
+            double = between * 2
+        with tf.Session() as session:
+            session.run(v.initializer)
+            return session.run([between, double]) + [session.run(v)]
+
+    on_both(program)
+
+
 def test_sparse_updates_and_repeated_rows() -> None:
     def program(device: str) -> list[Any]:
         ids = tf.placeholder(tf.int32, [None])

@@ -103,12 +103,66 @@ fetches = [tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, tf.reshape({bo
     assert [t for t in caplog.messages if "as a whole" in t and re.search(reason, t)]
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + f(n)), [0, 0.])[1]",
+        "tf.cond(x[0] > 0, lambda: f(n), lambda: f(2 * n))",
+        "tf.cond(x[0] > 0, lambda: tf.while_loop(lambda y: y < 9, lambda y: y + f(n + 1), [1.]), lambda: f(2 * n))",
+    ],
+)
+def test_a_shape_inside_that_depends_on_a_number_from_outside(whole: str, caplog: pytest.LogCaptureFixture) -> None:
+    compare(f"""
+x, n = tf.placeholder(tf.float32, [6]), tf.placeholder(tf.int32, [])
+f = lambda k: tf.reduce_max(tf.reduce_sum(tf.fill([k, 2], x[1]), 0))
+fetches, feeds = [{whole}], {{x: [3., 1., 4., 1., 5., 9.], n: 3}}
+""")
+    assert "as a whole" not in caplog.text
+
+
+def test_a_loop_whose_condition_fills_an_array_is_driven(caplog: pytest.LogCaptureFixture) -> None:
+    """The condition runs once more than the body, and leaves the array filled even if the body never runs."""
+    compare("""
+array = tf.TensorArray(tf.float32, 2, clear_after_read=False)
+filled = lambda: array.scatter([0, 1], [3., 4.]).flow
+end = tf.while_loop(lambda i: tf.logical_and(i < 0, filled() < 1.), lambda i: i + 1, [0])
+with tf.control_dependencies([end]):
+    fetches = [end, array.gather([1, 0])]
+""")
+    assert "(TensorArrayScatterV3) runs once more than the body" in caplog.text
+
+
 def test_a_variable_that_a_loop_reads() -> None:
     compare("""
 v = tf.get_variable('v', [2], initializer=tf.ones_initializer(), use_resource=True)
 out = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * v + 1.), [0, tf.ones([2])])[1]
 fetches = [out] + tf.gradients(out, v)
 """)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_variable_that_a_driven_loop_reads(resource: bool, caplog: pytest.LogCaptureFixture) -> None:
+    compare(f"""
+v = tf.get_variable('v', [1, 2], initializer=tf.ones_initializer(), use_resource={resource})
+shapes = [tf.TensorShape([]), tf.TensorShape([None, 2])]
+longer = lambda i, x: (i + 1, tf.concat([x, v + tf.cast(i, tf.float32)], 0))
+fetches = [tf.while_loop(lambda i, x: i < 3, longer, [0, v * 1.], shape_invariants=shapes)[1]]
+""")
+    assert "the shape of 'while/Merge_1' changes" in caplog.text
+
+
+def test_a_variable_without_a_value_that_only_the_other_branch_reads(caplog: pytest.LogCaptureFixture) -> None:
+    with tf.Graph().as_default(), tf.device("/gpu:0"), tf.Session() as session:
+        v, x = tf.get_variable("v", [], initializer=tf.ones_initializer()), tf.placeholder(tf.float32, [])
+        y = tf.cond(x > 0, lambda: x + v, lambda: x * 2)
+        assert session.run(y, {x: -1}) == -2
+        with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized value v"):
+            session.run(y, {x: 1})
+        session.run(v.initializer)
+        caplog.clear()
+        assert session.run([y, y], {x: 1}) == [2, 2] and session.run(y, {x: -1}) == -2
+    compiled = [text for text in caplog.messages if text.startswith("Compiled")]
+    assert len(compiled) == 1  # as a whole, now that it has one
 
 
 def test_an_error_in_a_loop_names_its_op() -> None:

@@ -21,9 +21,9 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from tfmini import dtypes
 from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, output_dtypes
@@ -53,6 +53,7 @@ jnp: Any = _Later("jax.numpy")
 lax: Any = _Later("jax.lax")
 
 
+ArrayUse: TypeAlias = Literal["", "makes", "reads", "changes"]
 Entries: TypeAlias = Callable[[Endpoint], "list[int | None] | None"]
 LOOSE = "_loose"
 """The attr of a node some of whose ``host`` inputs may be unknown."""
@@ -67,6 +68,8 @@ class LoweringRule:
       bound: the attrs that it takes as keyword arguments.
       host: the names of the inputs whose values must be known.
       on_host: whether the host runs its numpy kernel, on copies.
+      array: of an op on a TensorArray or stack, which the host keeps (``on_host``): what it does with it. The function
+        is for a trace of all that touches it, whose arrays it gets before the inputs (`xla.whole.HeldObjects`).
       loose: those of ``host`` that may be unknown in a node for which ``loosen(node, entries)`` is not None; that goes
         into the node's attr `LOOSE`. ``entries(endpoint)`` gives the numbers in a vector, as far as the graph tells.
       keeps_shape_only: whether it reads no more than the shapes of its inputs, so that its result is known.
@@ -81,6 +84,7 @@ class LoweringRule:
     keeps_shape_only: bool = False
     draw: Callable[[Node], Callable[..., Any]] | None = None
     on_host: bool = False
+    array: ArrayUse = ""
     loose: frozenset[str] = frozenset()
     loosen: Callable[[Node, Entries], Any] | None = None
 
@@ -98,22 +102,25 @@ _table = _Table()
 def lower(
     ops: str, host: str = "", keeps_shape_only: bool = False,
     draw: Callable[[Node], Callable[..., Any]] | None = None, loose: str = "",
-    loosen: Callable[[Node, Entries], Any] | None = None,
+    loosen: Callable[[Node, Entries], Any] | None = None, array: ArrayUse = "",
 ) -> Callable[[F], F]:  # fmt: skip
     """Attaches a lowering to ops.
 
     Args:
       ops: their names, separated by blanks.
       host: the names of inputs, likewise, whose values it needs while it is traced.
-      keeps_shape_only, draw, loose, loosen: see `LoweringRule`.
+      keeps_shape_only, draw, loose, loosen, array: see `LoweringRule`.
     """
 
     def attach(function: F) -> F:
         code = function.__code__
         bound = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        rule = LoweringRule(
+            function, bound, frozenset(host.split()), keeps_shape_only, draw, on_host=bool(array), array=array,
+            loose=frozenset(loose.split()), loosen=loosen,
+        )  # fmt: skip
         for name in ops.split():
-            rule = LoweringRule(function, bound, frozenset(host.split()), keeps_shape_only, draw)
-            _declare(name, replace(rule, loose=frozenset(loose.split()), loosen=loosen))
+            _declare(name, rule)
         return function
 
     return attach

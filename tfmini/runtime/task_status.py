@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tfmini.devices import parse
+from tfmini.graph.device_types import type_of
 from tfmini.journal import journal
 from tfmini.locks import lock
 from tfmini.rpc.endpoint import Endpoint, Peer, State
@@ -29,8 +31,10 @@ from tfmini.runtime.snapshot import (
     OTHER,
     STUCK,
     CollectiveSnapshot,
+    DeviceSnapshot,
     EventSnapshot,
     LinkSnapshot,
+    MovedSnapshot,
     ScalarSnapshot,
     SessionSnapshot,
     StalenessSnapshot,
@@ -42,8 +46,6 @@ from tfmini.runtime.snapshot import (
 from tfmini.runtime.waits import (
     Waits,
     accumulator_snapshots,
-    device_snapshots,
-    moved_snapshots,
     queue_snapshots,
     variable_snapshots,
 )
@@ -237,10 +239,10 @@ class TaskStatus:
             running=tuple(running),
             waits=(*_answers(running, worker.task), *self._held(), *waits.waits()),
             pending=tuple(waits.pending()),
-            devices=tuple(device_snapshots(worker)),
+            devices=tuple(_devices(worker)),
             variables=tuple(variables),
             variable_bytes=sum(variable.bytes for variable in variables),
-            moved=tuple(moved_snapshots(worker)),
+            moved=tuple(_moved(worker)),
             links=tuple(link_snapshots(self._endpoint, traffic, rates)),
             queues=tuple(queue_snapshots(worker)),
             accumulators=tuple(accumulator_snapshots(worker)),
@@ -352,6 +354,23 @@ class TaskStatus:
         size = max((member.group_size for member in members), default=0)
         runs = sum(sum(member.counts.values()) for member in members)
         return [CollectiveSnapshot(group, size, runs, sent.messages, sent.bytes)]
+
+
+def _moved(worker: Worker) -> list[MovedSnapshot]:
+    """The variables that have moved away, by name."""
+    places = dict(worker.resources.moved)
+    return [MovedSnapshot(name, place.task) for (_, name), place in sorted(places.items())]
+
+
+def _devices(worker: Worker) -> list[DeviceSnapshot]:
+    """The devices that compile, with their memory. It imports no backend for that."""
+    found = []
+    for device in worker.devices:
+        kind = type_of(device.name)
+        if kind.compiles:
+            name = f"{device.device_type}:{parse(device.name).device_index or 0}"
+            found.append(DeviceSnapshot(name, *kind.memory(device.name), device.memory_limit))
+    return found
 
 
 def _answers(running: Sequence[StepSnapshot], own: str) -> list[WaitSnapshot]:

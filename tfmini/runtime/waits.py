@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmini.devices import parse
-from tfmini.graph.device_types import type_of
 from tfmini.graph.names import MODEL_RECORD
 from tfmini.graph.node import Node
 from tfmini.graph.omission import STAND_IN
@@ -40,8 +39,6 @@ from tfmini.runtime.snapshot import (
     TOKEN,
     AccumulatorSnapshot,
     ContributionSnapshot,
-    DeviceSnapshot,
-    MovedSnapshot,
     PendingSnapshot,
     QueueSnapshot,
     VariableSnapshot,
@@ -77,23 +74,6 @@ def variable_snapshots(worker: Worker) -> list[VariableSnapshot]:
             shape, nbytes = state.extent()
             found.append(VariableSnapshot(state.name, state.dtype.name, tuple(map(int, shape)), int(nbytes)))
     return sorted(found, key=lambda each: (-each.bytes, each.name))
-
-
-def moved_snapshots(worker: Worker) -> list[MovedSnapshot]:
-    """The variables that have moved away, by name."""
-    places = dict(worker.resources.moved)
-    return [MovedSnapshot(name, place.task) for (_, name), place in sorted(places.items())]
-
-
-def device_snapshots(worker: Worker) -> list[DeviceSnapshot]:
-    """The devices that compile, with their memory. It imports no backend for that."""
-    found = []
-    for device in worker.devices:
-        kind = type_of(device.name)
-        if kind.compiles:
-            name = f"{device.device_type}:{parse(device.name).device_index or 0}"
-            found.append(DeviceSnapshot(name, *kind.memory(device.name), device.memory_limit))
-    return found
 
 
 def queue_snapshots(worker: Worker) -> list[QueueSnapshot]:

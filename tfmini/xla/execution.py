@@ -16,9 +16,9 @@ from jax.sharding import SingleDeviceSharding
 
 from tfmini import errors
 from tfmini.library_log import library_logger
-from tfmini.runtime.compiler.folding import CannotFold
 from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.stretches import Stretch
+from tfmini.runtime.compiler.whole import NotWhole
 from tfmini.xla.tracing import Cell, Request, StretchTrace, named
 from tfmini.xla.variables import locked
 
@@ -50,33 +50,26 @@ class CompiledStretch:
         self._patience: threading.Timer | None = None
         self._leaving = sorted(stretch.leaving)
         self._foreign = sorted(stretch.foreign)
-        self._is_traced = False  # while a trace runs, and after one that has failed
         self._driven: DrivenRun | None = None
+        self._is_driven = False  # in all steps: its trace has failed
 
     def __call__(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        if self.stretch.driven is None:
-            return self._run(states, statics, args)
-        if self._driven is None:
+        if not self._is_driven:
             try:
                 return self._run(states, statics, args)
-            except Exception as error:  # noqa: BLE001 - the host drives it, and may fail with a better message
-                if not self._is_traced and not isinstance(error, errors.FailedPreconditionError):
-                    raise
-                self._drive(error)
-        assert self._driven is not None
+            except errors.FailedPreconditionError:
+                if self.stretch.driven is None:
+                    raise  # else it may be a variable of a branch that this step does not take
+            except NotWhole as reason:
+                self._is_driven = True
+                library_logger().info(
+                    "The loops and conditionals in the %d ops from %s on are not compiled as a whole: %s.",
+                    len(self.stretch.nodes), self.stretch.nodes[0].name, reason,
+                )  # fmt: skip
+        if self._driven is None:
+            assert self.stretch.driven is not None
+            self._driven = DrivenRun(self.stretch.driven())
         return self._driven.results([*statics, *args])
-
-    def _drive(self, error: Exception) -> None:
-        """Lets the executor drive the loops and conditionals of the stretch from now on."""
-        assert self.stretch.driven is not None
-        self._is_traced = False
-        text = str(error) if isinstance(error, CannotFold) else errors.of_exception(error).message
-        reason = text.splitlines()[0].rstrip(".")
-        library_logger().info(
-            "The loops and conditionals in the %d ops from %s on are not compiled as a whole: %s.",
-            len(self.stretch.nodes), self.stretch.nodes[0].name, reason,
-        )  # fmt: skip
-        self._driven = DrivenRun(self.stretch.driven())
 
     def _run(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
         with jax.enable_x64(True):
@@ -191,10 +184,16 @@ class CompiledStretch:
         for places, values in ((self._written, written), (self._read, read)):
             for i, value in zip(places, values):
                 cells[i] = Cell(states[i], value)
-        self._is_traced = True
         with jax.default_matmul_precision(matmul_precision()):
-            results = trace.run(cells, args)
-        self._is_traced = False
+            try:
+                results = trace.run(cells, args)
+            except (NotWhole, errors.FailedPreconditionError):
+                raise
+            except Exception as error:
+                if self.stretch.driven is None:
+                    raise
+                # The parts between the loops and conditionals are traced again, so an error of one is raised then.
+                raise NotWhole(errors.of_exception(error).message.splitlines()[0].rstrip(".")) from error
         return ([cells[i].value for i in self._written], results), trace
 
     def _draws(
@@ -262,6 +261,9 @@ class CompiledStretch:
 class DrivenRun:
     """Runs the program of a stretch whose loops and conditionals the executor drives.
 
+    Args:
+      bound: gives the program with the task's variables.
+
     Attributes:
       run, stopped, trace, step_id: what generated code and kernels look at, as of an `executor.PartitionRun`.
     """
@@ -270,8 +272,8 @@ class DrivenRun:
     trace = None
     step_id = 0
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, bound: Callable[[], Program]) -> None:
+        self.bound = bound
 
     @property
     def run(self) -> DrivenRun:
@@ -280,11 +282,12 @@ class DrivenRun:
 
     def results(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results for these statics and args."""
-        slots = self.program.template.copy()
+        program = self.bound()
+        slots = program.template.copy()
         slots[: len(values)] = values
-        for segment in self.program.segments:
+        for segment in program.segments:
             segment.run(self, slots)
-        return tuple(slots[slot] for slot in self.program.fetches)
+        return tuple(slots[slot] for slot in program.fetches)
 
 
 def matmul_precision() -> str:

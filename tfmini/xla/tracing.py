@@ -11,15 +11,14 @@ import numpy as np
 from tfmini import dtypes, errors
 from tfmini.graph.lowering import LoweringRule, lowering_of
 from tfmini.graph.node import Endpoint, Node, output_dtypes
-from tfmini.graph.op_types import FLOW_OPS, Kernel
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeLoop, host_positions
+from tfmini.graph.op_types import FLOW_OPS, Kernel, ops_with
 from tfmini.runtime.compiler.kernels import OpFacts, bound_arguments, grouped, list_lengths, make_callable, op_facts
-from tfmini.runtime.compiler.stretches import Stretch
+from tfmini.runtime.compiler.stretches import Stretch, takes_itself
+from tfmini.runtime.compiler.whole import WHOLE, NotWhole, WholeLoop, host_positions
 from tfmini.xla.traced import TracedArray, bare, wrapped
-from tfmini.xla.whole import HeldObjects, run_array, run_cond, run_loop
+from tfmini.xla.whole import HeldObjects, run_cond, run_loop
 
-_PASSING = frozenset({"Identity", "LoopCond"})
-_SILENT = frozenset({"NoOp", "ControlTrigger"})
+_CONTROL_ONLY = ops_with("control_only")
 _KNOWN_ELEMENTS = 1024
 """A node of known values is computed during the trace if it has and makes at most so many elements."""
 
@@ -92,30 +91,27 @@ class StretchTrace:
         for node in nodes:
             try:
                 self._run(node)
-            except CannotFold:
+            except NotWhole:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a lowering raises belongs to its node
                 raise named(error, node) from (None if isinstance(error, errors.OpError) else error)
 
     def _run(self, node: Node) -> None:
-        if node.op in _PASSING or node.op in FLOW_OPS:
+        if node.op in FLOW_OPS or node.op == "LoopCond":
             for i in range(2 if node.op == "Switch" else 1):
                 self.values[node.name, i] = self.values[node.inputs[0]]
         elif node.op == "Const":
             self.values[node.name, 0] = node.attrs["value"]
-        elif node.op not in _SILENT:
+        elif node.op not in _CONTROL_ONLY:
             self._compute(node)
 
     def _compute(self, node: Node) -> None:
-        whole = node.attrs.get(FOLDED)
-        if whole is not None or node.op in ARRAY_OPS:
-            inputs = [self.values[endpoint] for endpoint in node.inputs]
-            run = run_array if whole is None else run_loop if isinstance(whole, WholeLoop) else run_cond
-            results, single = run(self, node, inputs), False
-            if whole is None and type(results) is not tuple:
-                results = (results,)
-        else:
+        whole = node.attrs.get(WHOLE)
+        if whole is None:
             results, single = self._of_kernel_or_lowering(node)
+        else:
+            run = run_loop if isinstance(whole, WholeLoop) else run_cond
+            results, single = run(self, node, [self.values[endpoint] for endpoint in node.inputs]), False
         outputs = (results,) if single else results
         for i, (value, dtype) in enumerate(zip(outputs or (), output_dtypes(node))):
             self.values[node.name, i] = _typed(value, dtype)
@@ -123,7 +119,7 @@ class StretchTrace:
     def _of_kernel_or_lowering(self, node: Node) -> tuple[Any, bool]:
         lowering, facts = lowering_of(node.op), op_facts(node.op, "CPU")
         assert lowering is not None and facts is not None
-        inputs = self._inputs(node, facts)
+        inputs = self._inputs(node)
         results = self._known(node, facts, inputs)
         if results is None:
             results = self._lowered(node, lowering, facts, inputs)
@@ -136,13 +132,11 @@ class StretchTrace:
         results = self._known(node, facts, inputs)
         return None if results is None else (results,) if facts.single else results
 
-    def _inputs(self, node: Node, facts: OpFacts) -> list[Any]:
-        takes: list[bool] = []
-        lengths = list_lengths(facts.op_def, node)
-        for arg, count in zip(facts.op_def.inputs, lengths):
-            is_itself = arg.is_ref or arg.dtype is dtypes.resource
-            takes += [is_itself] * (1 if count is None else count)
-        return [self.values[e] if takes_it else self.value(e) for e, takes_it in zip(node.inputs, takes)]
+    def _inputs(self, node: Node) -> list[Any]:
+        return [
+            self.values[endpoint] if is_itself else self.value(endpoint)
+            for endpoint, is_itself in zip(node.inputs, takes_itself(node))
+        ]
 
     def _known(self, node: Node, facts: OpFacts, inputs: list[Any]) -> Any:
         """The results of a pure node whose inputs are all known and small, as its numpy kernel computes them."""
@@ -166,7 +160,7 @@ class StretchTrace:
             taken = [value if i in hosts else _for_kernel(value) for i, value in enumerate(inputs)]
             return bare(on_traced(*grouped(lengths, taken)))
         bound = bound_arguments(Kernel(lowering.function, lowering.bound, False), node)
-        first = [self._draw(node)] if lowering.draw is not None else []
+        first: list[Any] = [self._draw(node)] if lowering.draw is not None else [self.held] if lowering.array else []
         return lowering.function(*first, *grouped(lengths, inputs), **bound)
 
     def _draw(self, node: Node) -> Callable[..., Any]:

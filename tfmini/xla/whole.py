@@ -1,4 +1,4 @@
-"""The trace of folded loops and conditionals: `lax.while_loop` and `lax.cond`, with their TensorArrays and stacks.
+"""The trace of whole loops and conditionals: `lax.while_loop` and `lax.cond`, with their TensorArrays and stacks.
 
 A TensorArray or stack of a trace is an object (`HeldArray`, `HeldStack`) around a buffer of fixed size. The kernels
 change such an object in place, and so does the trace; loops and conditionals take the buffers that they change as
@@ -19,10 +19,10 @@ from jax import lax
 
 from tfmini.graph.lowering import lowering_of
 from tfmini.graph.node import Endpoint, Node
-from tfmini.graph.op_types import SWITCH_OPS
+from tfmini.graph.op_types import SWITCH_OPS, trait_of
 from tfmini.ops.array.lowering import DROP, rows
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, CannotFold, WholeCond, WholeLoop
 from tfmini.runtime.compiler.kernels import op_facts
+from tfmini.runtime.compiler.whole import WHOLE, NotWhole, WholeCond, WholeLoop
 
 MOST_ITERATIONS = 100_000
 """The most iterations that are counted in a trace."""
@@ -73,7 +73,7 @@ class HeldArray:
             if shape is None and self.parent is not None:
                 shape = self.parent.element
             if shape is None:
-                raise CannotFold(f"the shape of the elements of the TensorArray '{self.name}' is not known")
+                raise NotWhole(f"the shape of the elements of the TensorArray '{self.name}' is not known")
             self.element = shape
             self.value = jnp.zeros((self.size, *shape), self.dtype)
 
@@ -82,17 +82,18 @@ class HeldArray:
         if self.element is None:
             self.element = shape
         if self.element != shape:
-            raise CannotFold(f"elements of the TensorArray '{self.name}' have the shapes {self.element} and {shape}")
+            raise NotWhole(f"elements of the TensorArray '{self.name}' have the shapes {self.element} and {shape}")
         self.make()
 
-    def write(self, index: Any, value: Any) -> None:
-        """Sets an element; adds to that of a gradient. A number out of range changes nothing."""
+    def write(self, index: Any, value: Any, flow: Any) -> Any:
+        """Sets an element; adds to that of a gradient. A number out of range changes nothing. Returns the flow."""
         self.meet(np.shape(value))
         index, inside = self._place(index)
         before = lax.dynamic_index_in_dim(self.value, index, 0, keepdims=False)
         new = before + value if self.parent is not None else jnp.asarray(value, self.dtype)
         new = jnp.where(inside, new, before)
         self.value = lax.dynamic_update_index_in_dim(self.value, new, index, 0)
+        return flow
 
     def read(self, index: Any) -> Any:
         """An element; zeros for a number out of range."""
@@ -105,15 +106,23 @@ class HeldArray:
         index = jnp.asarray(index, jnp.int32)
         return index, (index >= 0) & (index < self.size)
 
-    def scatter(self, indices: Any, values: Any) -> None:
-        """Sets, or adds to, several elements."""
+    def scatter(self, indices: Any, values: Any, flow: Any) -> Any:
+        """Sets, or adds to, several elements. Returns the flow."""
         values = jnp.asarray(values, self.dtype)
         self.meet(values.shape[1:])
         if self._are_all(indices):
             self.value = values if self.parent is None else self.value + values
-            return
-        where = self.value.at[jnp.asarray(indices)]
-        self.value = (where.set if self.parent is None else where.add)(values, **DROP)
+        else:
+            where = self.value.at[jnp.asarray(indices)]
+            self.value = (where.set if self.parent is None else where.add)(values, **DROP)
+        return flow
+
+    def split(self, value: Any, lengths: Any, flow: Any) -> Any:
+        """Sets, or adds to, all elements, which are parts of a value. Returns the flow."""
+        if not isinstance(lengths, np.ndarray) or len(set(lengths.tolist())) != 1 or len(lengths) != self.size:
+            raise NotWhole(f"the TensorArray '{self.name}' gets elements of different sizes")
+        parts = jnp.reshape(value, (self.size, int(lengths[0]), *np.shape(value)[1:]))
+        return self.scatter(np.arange(self.size), parts, flow)
 
     def gather(self, indices: Any) -> Any:
         """Several elements; zeros for a number out of range."""
@@ -121,6 +130,14 @@ class HeldArray:
         if self._are_all(indices):
             return self.value
         return rows(self.value, indices, 0)
+
+    def concat(self) -> tuple[Any, Any]:
+        """All elements, joined, and their lengths."""
+        self.make()
+        if not self.element or not self.size:
+            raise NotWhole(f"the elements of the TensorArray '{self.name}' to be joined are scalars, or there are none")
+        lengths = np.full(self.size, self.element[0], np.int64)
+        return jnp.reshape(self.value, (-1, *self.element[1:])), lengths
 
     def _are_all(self, indices: Any) -> bool:
         return isinstance(indices, np.ndarray) and np.array_equal(indices, np.arange(self.size))
@@ -145,24 +162,25 @@ class HeldStack:
         """Makes the elements, as zeros, if there are none."""
         if self.value is None:
             if self.room is None:
-                raise CannotFold(f"the stack '{self.name}' is read before it is filled")
+                raise NotWhole(f"the stack '{self.name}' is read before it is filled")
             self.value = jnp.zeros(self.room, self.dtype), jnp.int32(0)
 
-    def push(self, value: Any) -> None:
-        """Puts a value on the stack."""
+    def push(self, value: Any) -> Any:
+        """Puts a value on the stack. Returns it."""
         if not hasattr(value, "shape"):
-            raise CannotFold(f"'{self.name}' remembers a handle")
+            raise NotWhole(f"'{self.name}' remembers a handle")
         if isinstance(value, (np.ndarray, np.generic)):
             self.known = value
-            return
+            return value
         room = (max(self.held.iterations(), 1), *value.shape)
         if self.room is None:
             self.room = room
         if self.room != room:
-            raise CannotFold(f"values that '{self.name}' remembers have different shapes")
+            raise NotWhole(f"values that '{self.name}' remembers have different shapes")
         self.make()
         buffer, count = self.value
         self.value = lax.dynamic_update_index_in_dim(buffer, jnp.asarray(value, self.dtype), count, 0), count + 1
+        return value
 
     def pop(self) -> Any:
         """Takes the last value from the stack."""
@@ -184,6 +202,20 @@ class HeldObjects:
     def __init__(self) -> None:
         self.all: list[Any] = []
         self._loops: list[Callable[[], int]] = []
+
+    def new_array(self, node: Node, size: int) -> HeldArray:
+        """The TensorArray that a node makes."""
+        if node.attrs["dynamic_size"]:
+            raise NotWhole(f"the TensorArray '{node.name}' may grow")
+        made = HeldArray(self, node.name, node.attrs["dtype"].numpy, size)
+        shape = node.attrs["element_shape"]
+        if shape is not None and None not in shape:
+            made.element = tuple(shape)
+        return made
+
+    def new_stack(self, node: Node) -> HeldStack:
+        """The stack that a node makes."""
+        return HeldStack(self, node.name, node.attrs["elem_type"].numpy)
 
     @contextmanager
     def inside(self, trips: Callable[[], int]) -> Iterator[None]:
@@ -221,70 +253,12 @@ class HeldObjects:
         return shapes, changed
 
 
-def run_array(trace: NodeTrace, node: Node, inputs: list[Any]) -> Any:
-    """The results of an op on TensorArrays or stacks."""
-    return _ARRAYS[node.op](trace, node, *inputs)
-
-
-def _new_array(trace: NodeTrace, node: Node, size: Any) -> Any:
-    if node.attrs["dynamic_size"]:
-        raise CannotFold(f"the TensorArray '{node.name}' may grow")
-    made = HeldArray(trace.held, node.name, node.attrs["dtype"].numpy, int(size))
-    shape = node.attrs["element_shape"]
-    if shape is not None and None not in shape:
-        made.element = tuple(shape)
-    return made, np.float32(0)
-
-
-def _split(trace: NodeTrace, node: Node, array: Any, value: Any, lengths: Any, flow: Any) -> Any:
-    if not isinstance(lengths, np.ndarray) or len(set(lengths.tolist())) != 1 or len(lengths) != array.size:
-        raise CannotFold(f"'{node.name}' makes elements of different sizes")
-    array.scatter(np.arange(array.size), jnp.reshape(value, (array.size, int(lengths[0]), *np.shape(value)[1:])))
-    return flow
-
-
-def _concat(trace: NodeTrace, node: Node, array: Any, flow: Any) -> Any:
-    array.make()
-    if not array.element or not array.size:
-        raise CannotFold(f"'{node.name}' joins scalars, or nothing")
-    lengths = np.full(array.size, array.element[0], np.int64)
-    return jnp.reshape(array.value, (-1, *array.element[1:])), lengths
-
-
-def _push(trace: NodeTrace, node: Node, stack: Any, value: Any) -> Any:
-    stack.push(value)
-    return value
-
-
-def _wrote(change: Any, flow: Any) -> Any:
-    return flow
-
-
-_ARRAYS: dict[str, Callable[..., Any]] = {
-    "TensorArrayV3": _new_array,
-    "TensorArrayGradV3": lambda trace, node, array, flow: (array.gradient(node.attrs["source"]), flow),
-    "TensorArrayWriteV3": lambda trace, node, array, i, value, flow: _wrote(array.write(i, value), flow),
-    "TensorArrayReadV3": lambda trace, node, array, i, flow: array.read(i),
-    "TensorArrayScatterV3": lambda trace, node, array, i, values, flow: _wrote(array.scatter(i, values), flow),
-    "TensorArrayGatherV3": lambda trace, node, array, i, flow: array.gather(i),
-    "TensorArraySplitV3": _split,
-    "TensorArrayConcatV3": _concat,
-    "TensorArraySizeV3": lambda trace, node, array, flow: np.int32(array.size),
-    "TensorArrayCloseV3": lambda trace, node, array: (),
-    "StackV2": lambda trace, node, size: HeldStack(trace.held, node.name, node.attrs["elem_type"].numpy),
-    "StackPushV2": _push,
-    "StackPopV2": lambda trace, node, stack: stack.pop(),
-    "StackCloseV2": lambda trace, node, stack: (),
-}
-assert _ARRAYS.keys() == ARRAY_OPS
-
-
 # ---- conditionals --------------------------------------------------------------------------------------------------
 
 
 def run_cond(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
-    """The results of a folded conditional. One that has no value in the branch which is taken is zeros."""
-    whole: WholeCond = node.attrs[FOLDED]
+    """The results of a whole conditional. One that has no value in the branch which is taken is zeros."""
+    whole: WholeCond = node.attrs[WHOLE]
     trace.values.update(zip(whole.takes, inputs[1:]))
     pred = trace.value(node.inputs[0])
 
@@ -330,13 +304,13 @@ def _common(node: Node, one: Any, other: Any) -> Any:
     if one is None or other is None:
         return one if other is None else other
     if one.shape != other.shape:
-        raise CannotFold(f"the branches of '{node.name}' give the shapes {one.shape} and {other.shape}")
+        raise NotWhole(f"the branches of '{node.name}' give the shapes {one.shape} and {other.shape}")
     return one
 
 
 def _array(value: Any, node: Node) -> Any:
     if isinstance(value, (HeldArray, HeldStack)):
-        raise CannotFold(f"'{node.name}' chooses a handle")
+        raise NotWhole(f"'{node.name}' chooses a handle")
     return jnp.asarray(value)
 
 
@@ -349,8 +323,8 @@ def _set(held: list[Any], values: list[Any]) -> None:
 
 
 def run_loop(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
-    """The results of a folded loop."""
-    whole: WholeLoop = node.attrs[FOLDED]
+    """The results of a whole loop."""
+    whole: WholeLoop = node.attrs[WHOLE]
     for enter, value in zip(whole.enters, inputs):
         trace.values[enter.name, 0] = value
     first = {name: trace.value((enter, 0)) for name, (enter, _) in whole.variables.items()}
@@ -365,7 +339,7 @@ def run_loop(trace: NodeTrace, node: Node, inputs: list[Any]) -> list[Any]:
         shapes, changed = trace.held.touched(body, start)
         for name, before, after in zip(whole.variables, start, shapes):
             if before.shape != after.shape:
-                raise CannotFold(f"the shape of '{name}' changes from {before.shape} to {after.shape}")
+                raise NotWhole(f"the shape of '{name}' changes from {before.shape} to {after.shape}")
 
         def whole_body(state: Any) -> Any:
             _set(changed, state[1])
@@ -407,7 +381,7 @@ class _Trips:
         """The number, or a bound.
 
         Raises:
-          CannotFold: it depends on what is computed.
+          NotWhole: it depends on what is computed.
         """
         if self.found is None:
             self.found = self._count()
@@ -423,14 +397,14 @@ class _Trips:
             known = left
         conditions = [e for e in self._conditions(self.whole.condition) if self._is_known(e, known)]
         if not conditions:
-            raise CannotFold("its gradient needs a number of iterations that is known before it runs")
+            raise NotWhole("its gradient needs a number of iterations that is known before it runs")
         values = {name: self.first[name] for name in known}
         for number in range(MOST_ITERATIONS):
             memory: dict[Endpoint, Any] = {(name, 0): value for name, value in values.items()}
             if not all(bool(self._compute(e, memory)) for e in conditions):
                 return number
             values = {name: self._compute(steps[name], memory) for name in known}
-        raise CannotFold(f"it has more than {MOST_ITERATIONS} iterations")
+        raise NotWhole(f"it has more than {MOST_ITERATIONS} iterations")
 
     def _is_known(self, endpoint: Endpoint, known: set[str]) -> bool:
         needs = self._needs(endpoint)
@@ -439,7 +413,7 @@ class _Trips:
     def _conditions(self, endpoint: Endpoint) -> Iterator[Endpoint]:
         """Conditions that all hold if a condition holds."""
         node = self.nodes.get(endpoint[0])
-        if node is not None and node.op in ("LoopCond", "Identity", "LogicalAnd"):
+        if node is not None and (node.op == "LogicalAnd" or trait_of(node.op, "forwards") == "value"):
             for source in node.inputs:
                 yield from self._conditions(source)
         else:
@@ -461,7 +435,7 @@ class _Trips:
             return frozenset() if known else None
         if node.op == "Const":
             return frozenset()
-        if node.op in SWITCH_OPS or node.op in ("Identity", "LoopCond"):
+        if node.op in SWITCH_OPS:
             return self._needs(node.inputs[0])
         rule, facts = lowering_of(node.op), op_facts(node.op, "CPU")
         if rule is None or facts is None or not facts.foldable or rule.keeps_shape_only:
@@ -482,11 +456,11 @@ class _Trips:
             return self.trace.values[endpoint]
         if node.op == "Const":
             return node.attrs["value"]
-        if node.op in SWITCH_OPS or node.op in ("Identity", "LoopCond"):
+        if node.op in SWITCH_OPS:
             return self._compute(node.inputs[0], memory)
         results = self.trace.known(node, [self._compute(source, memory) for source in node.inputs])
         if results is None:
-            raise CannotFold("its gradient needs a number of iterations that is known before it runs")
+            raise NotWhole("its gradient needs a number of iterations that is known before it runs")
         for i, value in enumerate(results):
             memory[endpoint[0], i] = value
         return memory[endpoint]

@@ -37,7 +37,7 @@ def compile_program(
     threads: bool = False,
     kernels: dict[str, Callable[..., Any]] | None = None,
     model: KernelModel | None = None,
-    fold: bool = True,
+    wholes: bool = True,
 ) -> Program:
     """Compiles the graph of one task.
 
@@ -48,7 +48,7 @@ def compile_program(
       threads: kernels that may block (Python functions) run in threads of their own.
       kernels: node -> function, of the kernels with a state of their own that programs share; they are added.
       model: takes the place of the kernels in a simulation.
-      fold: let devices that compile have loops and conditionals as a whole (see `folding`).
+      wholes: let devices that compile have loops and conditionals as a whole (see `whole`).
 
     Raises:
       InvalidArgumentError: when an op has no kernel here.
@@ -60,13 +60,19 @@ def compile_program(
     if any(type_of(device).compiles for device in {node.device for node in graph.nodes.values()}):
         from tfmini.runtime.compiler.stretches import with_stretches  # late: no CPU needs it
 
-        def drive(part: TaskGraph) -> Program:
-            return compile_program(
+        def drive(part: TaskGraph) -> Callable[[], Program]:
+            program = compile_program(
                 part, resources=resources, device_type=device_type, fold_constants=fold_constants, kernels=kernels,
-                fold=False,
+                wholes=False,
             )  # fmt: skip
 
-        graph = with_stretches(graph, kernels, drive if fold else None)
+            def bound() -> Program:
+                program.bind(resources)
+                return program
+
+            return bound
+
+        graph = with_stretches(graph, kernels, drive if wholes else None)
     trace = TraceTable() if traced else None
     shared = Compilation(graph, resources, device_type, fold_constants, lower_loop, trace, threads, kernels, model)
     lowering = _lowered(shared)

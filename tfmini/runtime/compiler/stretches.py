@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,15 +23,26 @@ from tfmini.graph.device_types import DeviceType, type_of
 from tfmini.graph.families import op
 from tfmini.graph.liveness import LOOP_OP, Guard, LoopFrame, NodeGuards, contract
 from tfmini.graph.lowering import LOOSE, LoweringRule, lowering_of
-from tfmini.graph.node import FEED, FETCH, MADE_BY_PASSES, RECEIVE, SEND, Endpoint, Node, Nodes, output_dtypes
+from tfmini.graph.node import (
+    FEED,
+    FETCH,
+    MADE_BY_PASSES,
+    RECEIVE,
+    SEND,
+    Endpoint,
+    Node,
+    Nodes,
+    input_dtypes,
+    output_dtypes,
+)
 from tfmini.graph.omission import is_update
 from tfmini.graph.op_types import FLOW_OPS, NEXT_OPS, OPS, may_wait, ops_with, trait_of
 from tfmini.graph.prune import in_topological_order
 from tfmini.library_log import library_logger
 from tfmini.placement.task_graph import INNER, TaskGraph
 from tfmini.placement.waves import Wave, joined
-from tfmini.runtime.compiler.folding import ARRAY_OPS, FOLDED, Folded, cond_key, fold, host_positions
-from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, list_lengths, op_facts
+from tfmini.runtime.compiler.kernels import STRETCH, UPDATES, op_facts
+from tfmini.runtime.compiler.whole import WHOLE, Wholes, cond_key, find_wholes, known_inputs
 
 if TYPE_CHECKING:
     from tfmini.runtime.compiler.levels import Program
@@ -61,6 +72,9 @@ def _to_host_kernel(node: Node) -> Callable[..., Any]:
     return type_of(node.attrs["from"]).to_host
 
 
+Drive: TypeAlias = "Callable[[TaskGraph], Callable[[], Program]]"
+
+
 @dataclass
 class Stretch:
     """What a function of a device computes.
@@ -74,7 +88,7 @@ class Stretch:
       labels: what people call the statics and args.
       foreign: the numbers of args that another device than this one or the host has.
       streams: node -> its stream of random numbers (`LoweringRule.draw`), which all programs of a session share.
-      driven: of a stretch with folded loops or conditionals: makes the program that the host drives instead, whose
+      driven: of a stretch with wholes: makes the program whose loops and conditionals the host drives instead, whose
         feeds are the statics and args.
     """
 
@@ -91,17 +105,16 @@ class Stretch:
     labels: dict[Endpoint, str] = field(default_factory=dict)
     written: frozenset[Endpoint] = frozenset()
     streams: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    driven: Callable[[], Program] | None = None
+    driven: Callable[[], Callable[[], Program]] | None = None
 
 
-def with_stretches(
-    graph: TaskGraph, streams: dict[str, Callable[..., Any]], drive: Callable[[TaskGraph], Program] | None
-) -> TaskGraph:
+def with_stretches(graph: TaskGraph, streams: dict[str, Callable[..., Any]], drive: Drive | None) -> TaskGraph:
     """The graph with stretches in place of the nodes of devices that compile.
 
     Args:
       streams: node -> stream of random numbers, of the session; new ones are added.
-      drive: compiles a part of the graph without folded loops and conditionals; None: fold none here.
+      drive: compiles a part of the graph without wholes, and gives a function that returns the program with the task's
+        variables; None: make none here.
     """
     kinds = {device: type_of(device) for device in {node.device for node in graph.nodes.values()}}
     refused: dict[str, str] = {}
@@ -111,7 +124,7 @@ def with_stretches(
         if not found:
             break
         refused.update(found)
-    for what, reason in joining.folded.reasons.items():
+    for what, reason in joining.wholes.reasons.items():
         library_logger().info("%s is not compiled as a whole: %s.", what[0].upper() + what[1:], reason)
     return joining.run()
 
@@ -123,9 +136,7 @@ def is_copy(node: Node) -> bool:
     return inline is not None and inline(node) == "{0}"
 
 
-_FOLDED_RULE = LoweringRule(None)
-_ARRAY_RULE = LoweringRule(None, host=frozenset({"size"}))
-_SIZE_RULE = LoweringRule(None, keeps_shape_only=True)
+_WHOLE_RULE = LoweringRule(None)
 
 _Key = tuple[str, Guard, Wave, int, int]
 """Device, guard, wave, level and stage: what the nodes of a stretch have in common."""
@@ -134,14 +145,14 @@ _Key = tuple[str, Guard, Wave, int, int]
 class _Joining:
     def __init__(
         self, graph: TaskGraph, kinds: dict[str, DeviceType], streams: dict[str, Callable[..., Any]],
-        drive: Callable[[TaskGraph], Program] | None, refused: dict[str, str],
+        drive: Drive | None, refused: dict[str, str],
     ) -> None:  # fmt: skip
         self.graph, self.kinds, self.streams, self.drive = graph, kinds, streams, drive
         nodes = {name: self._loosened(node) for name, node in graph.nodes.items()}
-        self.folded = Folded(nodes)
+        self.wholes = Wholes(nodes)
         if drive is not None:
-            self.folded = fold(nodes, graph.receives, is_copy, refused)
-        self.nodes = self.folded.nodes
+            self.wholes = find_wholes(nodes, graph.receives, is_copy, refused)
+        self.nodes = self.wholes.nodes
         self.lowerings: dict[str, LoweringRule] = {}
         for name, node in self.nodes.items():
             lowering = self._lowering(node)
@@ -156,8 +167,8 @@ class _Joining:
         self.made: Nodes = {}
 
     def join(self) -> dict[str, str]:
-        """Joins the nodes to stretches. Returns what must not be folded, and why, if a folded loop or conditional does
-        not come into one stretch with all that belongs to it.
+        """Joins the nodes to stretches. Returns which loops and conditionals must not be wholes, and why: those that do
+        not come into one stretch with all that belongs to them.
         """
         outer, loops = contract(self.nodes)
         self._group(outer, loops)
@@ -166,13 +177,13 @@ class _Joining:
         return {**self._torn_arrays(), **self._torn_conds()}
 
     def _torn_arrays(self) -> dict[str, str]:
-        folded = self.folded
+        wholes = self.wholes
         places: dict[str, set[str]] = {}
         for name in self.nodes:
             stretch = self.stretch_of.get(name)
-            for part in folded.parts(name):
-                if part in folded.arrays:
-                    places.setdefault(folded.arrays[part], set()).add("" if stretch is None else stretch.name)
+            for part in wholes.parts(name):
+                if part in wholes.arrays:
+                    places.setdefault(wholes.arrays[part], set()).add("" if stretch is None else stretch.name)
         return {
             maker: f"its array '{maker}' is used by several parts of the step, with other work between them"
             for maker, found in places.items() if len(found) > 1 or "" in found
@@ -182,10 +193,10 @@ class _Joining:
         found: dict[str, str] = {}
         for node in self.nodes.values():
             for endpoint in map(self.canonical, node.inputs):
-                if endpoint in self.folded.half_dead and not is_copy(node):
+                if endpoint in self.wholes.half_dead and not is_copy(node):
                     maker, taker = self.stretch_of.get(endpoint[0]), self.stretch_of.get(node.name)
                     if maker is not taker:
-                        pred = self.nodes[endpoint[0]].attrs[FOLDED].pred
+                        pred = self.nodes[endpoint[0]].attrs[WHOLE].pred
                         found[cond_key(pred)] = f"'{node.name}' takes a value of one branch in another part of the step"
         return found
 
@@ -197,7 +208,7 @@ class _Joining:
         for node in others:
             self._note_results(node)
         for stretch in stretches:
-            if any(FOLDED in node.attrs for node in stretch.nodes):
+            if any(WHOLE in node.attrs for node in stretch.nodes):
                 stretch.driven = _Driven(self, stretch).program
             self._put_stretch(stretch)
         for node in others:
@@ -233,10 +244,10 @@ class _Joining:
     def _lowering(self, node: Node) -> LoweringRule | None:
         """The lowering of a node that becomes part of a stretch."""
         kind = self.kinds[node.device]
-        if FOLDED in node.attrs:
-            return _FOLDED_RULE
-        if node.name in self.folded.arrays and node.op in ARRAY_OPS:
-            return _SIZE_RULE if node.op == "TensorArraySizeV3" else _ARRAY_RULE
+        if WHOLE in node.attrs:
+            return _WHOLE_RULE
+        if node.name in self.wholes.arrays:
+            return lowering_of(node.op)
         if not kind.compiles or node.op in MADE_BY_PASSES or node.op in FLOW_OPS or node.op == "Const":
             return None
         if kind.lacks(node) is not None or is_copy(node):
@@ -290,7 +301,7 @@ class _Joining:
 
     def _find_known(self, endpoint: Endpoint) -> bool:
         node = self.nodes.get(endpoint[0])
-        if node is None or node.op == "Const":
+        if node is None or node.op == "Const" or endpoint in self.wholes.half_dead:  # of these the trace finds out
             return True
         lowering = self.lowerings.get(node.name)
         if lowering is None:
@@ -311,10 +322,6 @@ class _Joining:
         if lowering is None:
             return False
         return lowering.keeps_shape_only or all(self._is_fixed(e) for e in node.inputs) and bool(node.inputs)
-
-    def host_inputs(self, node: Node) -> list[Endpoint]:
-        """The inputs of a member whose values must be known."""
-        return [node.inputs[i] for i in host_positions(node, self.lowerings[node.name])]
 
     # ---- the parts of a stretch -------------------------------------------------------------
 
@@ -409,7 +416,7 @@ class _Joining:
         """The values from outside that must be known while the stretch is traced."""
         found: set[Endpoint] = set()
         by_name = {node.name: node for node in stretch.nodes}
-        stack = [e for node in stretch.nodes for e in self.host_inputs(node)]
+        stack = [e for node in stretch.nodes for e in known_inputs(node)]
         seen: set[Endpoint] = set()
         while stack:
             endpoint = self.canonical(stack.pop())
@@ -419,7 +426,7 @@ class _Joining:
             node = by_name.get(endpoint[0])
             if node is None:
                 found.add(endpoint)
-            elif not self.lowerings[node.name].keeps_shape_only:
+            elif not self.lowerings[node.name].keeps_shape_only and endpoint not in self.wholes.half_dead:
                 stack.extend(node.inputs)
         return found
 
@@ -492,7 +499,7 @@ class _Joining:
 
     def _from_device(self, node: Node, inputs: list[Endpoint], controls: Iterable[str]) -> list[Endpoint]:
         """The inputs of a node of the host, through `_ToHost` where they may come from a device that compiles."""
-        taken = _takes_itself(node)
+        taken = takes_itself(node)
         found = []
         for i, (endpoint, original) in enumerate(zip(inputs, node.inputs)):
             source = self._source_device(original)
@@ -529,15 +536,11 @@ class _Joining:
         self.made[node.name] = node
 
 
-def _takes_itself(node: Node) -> list[bool]:
-    """Per input, whether a node takes the variable itself."""
-    handle = node.handle
-    if handle is None:
+def takes_itself(node: Node) -> list[bool]:
+    """Per input, whether a node takes the variable, TensorArray or stack itself."""
+    if node.handle is None:
         return [False] * len(node.inputs)
-    found: list[bool] = []
-    for arg, count in zip(handle.op_def.inputs, list_lengths(handle.op_def, node)):
-        found += [arg.is_ref or arg.dtype is dtypes.resource] * (1 if count is None else count)
-    return found
+    return [dtype._is_ref_dtype or dtype is dtypes.resource for dtype in input_dtypes(node)]
 
 
 class _Driven:
@@ -546,13 +549,13 @@ class _Driven:
     def __init__(self, joining: _Joining, stretch: Stretch) -> None:
         self.joining, self.stretch = joining, stretch
         self.original = joining.graph.nodes
-        names = [part for node in stretch.nodes for part in joining.folded.parts(node.name)]
+        names = [part for node in stretch.nodes for part in joining.wholes.parts(node.name)]
         self.names = dict.fromkeys(names)
         self.feeds = {e: f"{stretch.name}/feed_{i}" for i, e in enumerate((*stretch.statics, *stretch.args))}
         self.nodes: Nodes = {}
 
-    def program(self) -> Program:
-        """Compiles it."""
+    def program(self) -> Callable[[], Program]:
+        """Compiles it. Returns what gives it with the task's variables."""
         stretch, joining = self.stretch, self.joining
         for endpoint, name in self.feeds.items():
             self.nodes[name] = Node(name, FEED, stretch.device, attrs={"T": joining.dtype(endpoint).base_dtype})
@@ -564,7 +567,7 @@ class _Driven:
             self.nodes[name] = node.replace(inputs=tuple(map(self._source, node.inputs)), controls=tuple(controls))
         fetches = []
         for i, endpoint in enumerate(stretch.results):
-            name, origin = f"{stretch.name}/fetch_{i}", joining.folded.origin.get(endpoint, endpoint)
+            name, origin = f"{stretch.name}/fetch_{i}", joining.wholes.origin.get(endpoint, endpoint)
             self.nodes[name] = Node(name, FETCH, stretch.device, [origin], attrs={"T": joining.dtype(endpoint)})
             fetches.append((name, origin))
         feeds = tuple((name, endpoint) for endpoint, name in self.feeds.items())
@@ -577,7 +580,7 @@ class _Driven:
             endpoint = self.original[endpoint[0]].inputs[0]
         if endpoint[0] in self.names:
             return endpoint
-        outside = self.joining.root(self.joining.folded.renamed(endpoint))
+        outside = self.joining.root(self.joining.wholes.renamed(endpoint))
         if outside in self.feeds:
             return self.feeds[outside], 0
         if outside not in self.stretch.states:
@@ -646,7 +649,7 @@ class _Level:
             there = self.stages.get(source)
             if there is not None and self.nodes[source].op != "Const":
                 stage = max(stage, there if self.keys.get(source) == key else there + 1)
-        for endpoint in joining.host_inputs(node):
+        for endpoint in known_inputs(node):
             source, index = joining.canonical(endpoint)
             if source in joining.lowerings and source in self.stages and not joining.can_be_known((source, index)):
                 stage = max(stage, self.stages[source] + 1)

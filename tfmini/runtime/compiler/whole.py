@@ -1,12 +1,12 @@
-"""Loops and conditionals of one device, folded to nodes that `stretches` treats as any other: `_While` and `_Cond`.
+"""Wholes: loops and conditionals of one device as nodes that `stretches` treats as any other, `_While` and `_Cond`.
 
 A frame of the graph becomes a `_While`, and the nodes that one predicate guards, with the Merges behind them, become a
-`_Cond`, if a device that compiles has a lowering of everything in it and nothing in it has an effect. What is inside is
-folded first. So a loop with conditionals in its body is one node, which the backend compiles as one loop.
+`_Cond`, if a device that compiles has a lowering of everything in it and nothing in it has an effect. What is inside
+becomes one first. So a loop with conditionals in its body is one node, which the backend compiles as one loop.
 
-The TensorArrays and stacks of folded loops are values of the trace: all that touches one must come into one stretch,
-or else the loop is not folded. Whether a loop can be compiled is only sure when the shapes are known (`CannotFold`), so
-a stretch with folded nodes keeps what it was made of (`Folded.made_of`).
+The TensorArrays and stacks of such loops are values of the trace: all that touches one must come into one stretch,
+or else the loop stays as it is. Whether a loop can be compiled is only sure when the shapes are known (`NotWhole`), so
+a stretch with wholes keeps what it was made of (`Wholes.made_of`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.errors import InternalError
 from tfmini.graph.device_types import type_of
 from tfmini.graph.families import op
@@ -29,6 +30,7 @@ from tfmini.graph.op_types import (
     NEXT_OPS,
     SWITCH_OPS,
     may_wait,
+    ops_with,
     trait_of,
 )  # fmt: skip
 from tfmini.graph.prune import in_topological_order
@@ -40,19 +42,9 @@ while_op = op("_While(args: Targs) -> results: Tresults; Targs: list(type); Tres
 cond_op = op(
     "_Cond(pred: bool, args: Targs) -> results: Tresults; Targs: list(type); Tresults: list(type)", stateful=True
 )
-FOLDED = "folded"
+WHOLE = "whole"
 """The attr of such a node with its `WholeLoop` or `WholeCond`."""
-MAKES_ARRAY = frozenset({"TensorArrayV3", "StackV2"})
-GRADIENT_ARRAY = frozenset({"TensorArrayGradV3"})
-FILLS_ARRAY = frozenset({"TensorArrayScatterV3", "TensorArraySplitV3", "TensorArrayWriteV3"})
-ARRAY_OPS = MAKES_ARRAY | GRADIENT_ARRAY | FILLS_ARRAY | {
-    "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayConcatV3", "TensorArraySizeV3", "TensorArrayCloseV3",
-    "StackPushV2", "StackPopV2", "StackCloseV2",
-}  # fmt: skip
-"""The ops on TensorArrays and stacks that a trace has."""
-EFFECTS_IN_ORDER = frozenset({"StackPushV2", "StackPopV2", "TensorArrayWriteV3"})
-_MAY_BE_KNOWN = frozenset({"TensorArraySizeV3", "StackPopV2"})  # a gradient's loop pops shapes; the trace finds out
-_SILENT = frozenset({"Const", "NoOp", "ControlTrigger", "Identity", "LoopCond"})
+_CONTROL_ONLY = ops_with("control_only")
 
 
 @while_op.kernel("CPU")
@@ -65,7 +57,7 @@ def _cond(pred: Any, args: list[Any], *, node: Node) -> Any:
     raise InternalError.of(f"{node.name} is a part of a stretch")
 
 
-class CannotFold(Exception):
+class NotWhole(Exception):
     """The reason why a loop or conditional is not compiled as a whole."""
 
 
@@ -117,17 +109,17 @@ _Group = tuple[Endpoint, Guard]
 
 
 @dataclass
-class Folded:
-    """A graph with folded nodes.
+class Wholes:
+    """A graph with its wholes.
 
     Attributes:
       nodes: in topological order.
-      made_of: folded node -> the names of the nodes of the graph before that it stands for.
-      origin: result of a folded node -> the endpoint that it was.
+      made_of: whole -> the names of the nodes of the graph before that it stands for.
+      origin: result of a whole -> the endpoint that it was.
       becomes: the inverse.
-      half_dead: the results of folded nodes that have a value in one branch only.
-      arrays: node of `ARRAY_OPS` -> the node that makes its TensorArray or stack, of those which the trace has.
-      reasons: what was not folded -> why.
+      half_dead: the results of wholes that have a value in one branch only.
+      arrays: node that uses a TensorArray or stack -> the one that makes it, of those which the trace has.
+      reasons: what has not become one -> why.
     """
 
     nodes: Nodes
@@ -147,22 +139,22 @@ class Folded:
         return self.becomes.get(endpoint, endpoint)
 
 
-def fold(
+def find_wholes(
     nodes: Nodes, receives: Mapping[str, End], is_copy: Callable[[Node], bool], refused: Mapping[str, str]
-) -> Folded:
-    """Folds what can be.
+) -> Wholes:
+    """Makes a whole of each loop and conditional that can be one.
 
     Args:
       nodes, receives: of one task, as in `TaskGraph`.
       is_copy: whether a node only passes its input on.
-      refused: names of loops, conditionals and makers of arrays that must not be folded -> why.
+      refused: names of loops, conditionals and makers of arrays that must not be in one -> why.
     """
     if not any(node.op in FLOW_OPS and type_of(node.device).compiles for node in nodes.values()):
-        return Folded(nodes)
-    return _Folding(nodes, receives, is_copy, refused).run()
+        return Wholes(nodes)
+    return _Search(nodes, receives, is_copy, refused).run()
 
 
-class _Folding:
+class _Search:
     def __init__(
         self, nodes: Nodes, receives: Mapping[str, End], is_copy: Callable[[Node], bool], refused: Mapping[str, str]
     ) -> None:
@@ -171,16 +163,16 @@ class _Folding:
         self.alias: dict[Endpoint, Endpoint] = {}
         self.gone: dict[str, str] = {}
         self.made: dict[str, Node] = {}
-        self.found = Folded(nodes)
+        self.found = Wholes(nodes)
         self.exits: dict[Endpoint, Endpoint] = {}
         self.tried: set[_Group] = set()
 
-    def run(self) -> Folded:
+    def run(self) -> Wholes:
         outer, loops = contract(self.original)
         self.exits = _exits_of(loops.values())
         for loop in list(loops.values()):
-            self._fold_frame(outer, loop)
-        self._fold_conds(outer)
+            self._try_loop(outer, loop)
+        self._try_conds(outer)
         if not self.made:
             return self.found
         stays = {e: exit_ for e, exit_ in self.exits.items() if e[0] not in self.made}
@@ -198,7 +190,7 @@ class _Folding:
         """A node with the new names of its sources.
 
         Args:
-          stays: results of nodes of loops -> the Exits of those that are not folded.
+          stays: results of nodes of loops -> the Exits of those that are no wholes.
         """
         inputs = []
         for endpoint in node.inputs:
@@ -216,52 +208,54 @@ class _Folding:
     # ---- what may be inside -----------------------------------------------------------------
 
     def _check(self, node: Node) -> str:
-        """The device of a node that may be folded; "" if any may have it.
+        """The device of a node that may be in a whole; "" if any may have it.
 
         Raises:
-          CannotFold: with the reason.
+          NotWhole: with the reason.
         """
         what = f"'{node.name}' ({node.op})"
         if node.name in self.made:
             return node.device
         if node.op in MADE_BY_PASSES or node.op == LOOP_OP:
-            raise CannotFold(f"{what} is no part that can be compiled")
+            raise NotWhole(f"{what} is no part that can be compiled")
         if any(dtype._is_ref_dtype for dtype in output_dtypes(node)):
-            raise CannotFold(f"{what} passes a variable on")
-        if node.op in FLOW_OPS or node.op in _SILENT:
+            raise NotWhole(f"{what} passes a variable on")
+        if node.op in FLOW_OPS or node.op in _CONTROL_ONLY or self.is_copy(node):
+            return ""
+        if node.op == "Const" or node.op == "LoopCond":
             return ""
         kind = type_of(node.device)
         if not kind.compiles:
-            raise CannotFold(f"{what} runs on {node.device}")
-        if node.op in ARRAY_OPS:
+            raise NotWhole(f"{what} runs on {node.device}")
+        if use_of_array(node):
             maker = self.arrays.get(node.name)
             if maker is None or maker in self.refused:
-                raise CannotFold(self.refused.get(maker or "", f"{what} has an array from outside"))
+                raise NotWhole(self.refused.get(maker or "", f"{what} has an array from outside"))
             return node.device
         rule = lowering_of(node.op)
         if rule is None or rule.on_host or kind.lacks(node) is not None:
-            raise CannotFold(f"{what} has no lowering")
+            raise NotWhole(f"{what} has no lowering")
         if rule.draw is not None or trait_of(node.op, "writes"):
-            raise CannotFold(f"{what} " + ("changes a variable" if rule.draw is None else "draws random numbers"))
+            raise NotWhole(f"{what} " + ("changes a variable" if rule.draw is None else "draws random numbers"))
         return node.device
 
     def device(self, nodes: Iterable[Node], beside: str) -> str:
         devices = {self._check(node) for node in nodes} - {""} or {beside}
         if len(devices) > 1:
-            raise CannotFold(f"it is on several devices: {', '.join(sorted(devices))}")
+            raise NotWhole(f"it is on several devices: {', '.join(sorted(devices))}")
         device = devices.pop()
         if not type_of(device).compiles:
-            raise CannotFold(f"it is on {device}")
+            raise NotWhole(f"it is on {device}")
         return device
 
     def note(
         self, name: str, device: str, inputs: Iterable[Endpoint], controls: Iterable[str], whole: WholeLoop | WholeCond,
         types: list[Any], parts: Iterable[Node],
     ) -> Node:  # fmt: skip
-        """Makes a folded node in the place of parts."""
+        """Puts a whole in the place of its parts."""
         inputs = tuple(inputs)
         pred = isinstance(whole, WholeCond)
-        attrs = {"Targs": [self._dtype(e) for e in inputs[pred:]], "Tresults": types, FOLDED: whole}
+        attrs = {"Targs": [self._dtype(e) for e in inputs[pred:]], "Tresults": types, WHOLE: whole}
         node = Node(name, "_Cond" if pred else "_While", device, inputs, controls, attrs)
         self.made[name] = node
         flat: list[str] = []
@@ -279,19 +273,19 @@ class _Folding:
 
     # ---- loops ------------------------------------------------------------------------------
 
-    def _fold_frame(self, around: Nodes, loop: LoopFrame) -> None:
-        """Folds what is in a loop, and then the loop, in the nodes of the level around it."""
+    def _try_loop(self, around: Nodes, loop: LoopFrame) -> None:
+        """Makes wholes of what is in a loop, and then of the loop, in the nodes of the level around it."""
         for inner in list(loop.loops.values()):
-            self._fold_frame(loop.nodes, inner)
-        self._fold_conds(loop.nodes)
+            self._try_loop(loop.nodes, inner)
+        self._try_conds(loop.nodes)
         name = loop.name.removesuffix(f"/{LOOP_OP}")
         if not any(type_of(node.device).compiles for node in loop.nodes.values()):
             return
         try:
             if name in self.refused:
-                raise CannotFold(self.refused[name])
+                raise NotWhole(self.refused[name])
             around[loop.name] = self._loop(around[loop.name], loop)
-        except CannotFold as reason:
+        except NotWhole as reason:
             self.found.reasons[f"the loop '{name}'"] = str(reason)
 
     def _loop(self, node: Node, loop: LoopFrame) -> Node:
@@ -311,7 +305,7 @@ class _Folding:
             elif guards.of_node(each.name) == goes_on:
                 body.append(each)
             elif guards.of_node(each.name):
-                raise CannotFold(f"'{each.name}' is in a conditional that cannot be compiled")
+                raise NotWhole(f"'{each.name}' is in a conditional that cannot be compiled")
             else:
                 head.append(each)
         self._check_loop(nodes, variables, head, guards, goes_on)
@@ -327,7 +321,7 @@ class _Folding:
     def _loop_guards(self, nodes: Nodes) -> tuple[NodeGuards, Endpoint]:
         conditions = [name for name, node in nodes.items() if node.op == "LoopCond"]
         if len(conditions) != 1:
-            raise CannotFold(f"it has {len(conditions)} conditions")
+            raise NotWhole(f"it has {len(conditions)} conditions")
         return self.guards(nodes), (conditions[0], 0)
 
     def guards(self, nodes: Nodes) -> NodeGuards:
@@ -365,18 +359,18 @@ class _Folding:
         merged = {enter for enter, _ in variables.values()}
         for node in nodes.values():
             if node.op in ENTER_OPS and not node.attrs.get("is_constant") and node.name not in merged:
-                raise CannotFold(f"'{node.name}' enters it for the first iteration only")
+                raise NotWhole(f"'{node.name}' enters it for the first iteration only")
             if node.op in NEXT_OPS and guards.of_node(node.name) != goes_on:
-                raise CannotFold(f"'{node.name}' does not go on with the others")
+                raise NotWhole(f"'{node.name}' does not go on with the others")
             if node.op in EXIT_OPS:
                 switch = nodes.get(node.inputs[0][0])
                 if switch is None or switch.op not in SWITCH_OPS or node.inputs[0][1] != 0:
-                    raise CannotFold(f"'{node.name}' leaves it in another way than a loop variable")
+                    raise NotWhole(f"'{node.name}' leaves it in another way than a loop variable")
                 if switch.inputs[0][0] not in variables:
-                    raise CannotFold(f"'{node.name}' is not the last value of a loop variable")
+                    raise NotWhole(f"'{node.name}' is not the last value of a loop variable")
         for node in head:
-            if node.op in EFFECTS_IN_ORDER or node.op in GRADIENT_ARRAY:
-                raise CannotFold(f"'{node.name}' ({node.op}) runs once more than the body")
+            if use_of_array(node) == "changes":
+                raise NotWhole(f"'{node.name}' ({node.op}) runs once more than the body")
 
     def _known_enters(self, whole: WholeLoop, nodes: Nodes) -> list[int]:
         """The inputs on which shapes inside depend."""
@@ -387,7 +381,7 @@ class _Folding:
             if node.op in ENTER_OPS and node.attrs.get("is_constant"):
                 found.add(numbers[node.name])
             elif node.op != "Const":
-                raise CannotFold(f"a shape depends on '{endpoint[0]}', which changes from iteration to iteration")
+                raise NotWhole(f"a shape depends on '{endpoint[0]}', which changes from iteration to iteration")
         return sorted(found)
 
     def wanted_inside(self, inside: Iterable[Node], nodes: Nodes) -> Iterator[Endpoint]:
@@ -405,12 +399,12 @@ class _Folding:
                 if node is None:
                     yield endpoint
                 continue
-            if node.op in _SILENT or node.op in SWITCH_OPS:
+            if node.op in SWITCH_OPS:
                 stack.append(node.inputs[0])
                 continue
             rule, facts = lowering_of(node.op), op_facts(node.op, "CPU")
-            if rule is not None and rule.keeps_shape_only or node.op in _MAY_BE_KNOWN:
-                continue
+            if rule is not None and rule.keeps_shape_only or node.op == "StackPopV2":
+                continue  # a gradient's loop pops shapes; the trace finds out
             if rule is None or facts is None or not facts.foldable:
                 yield endpoint
             else:
@@ -418,22 +412,22 @@ class _Folding:
 
     # ---- conditionals -----------------------------------------------------------------------
 
-    def _fold_conds(self, level: Nodes) -> None:
-        """Folds the conditionals of one level, in its nodes; the innermost ones first."""
-        while any(self._fold_cond(level, group, names) for group, names in self._groups(level).items()):
+    def _try_conds(self, level: Nodes) -> None:
+        """Makes wholes of the conditionals of one level, in its nodes; the innermost ones first."""
+        while any(self._try_cond(level, group, names) for group, names in self._groups(level).items()):
             pass
 
-    def _fold_cond(self, level: Nodes, group: _Group, names: list[str]) -> bool:
-        """Folds a conditional, if it can be."""
+    def _try_cond(self, level: Nodes, group: _Group, names: list[str]) -> bool:
+        """Makes a whole of a conditional. Returns whether it can be one."""
         if group in self.tried:
             return False
         pred, common = group
         key, what = cond_key(pred), f"the conditional on '{pred[0]}'"
         try:
             if key in self.refused:
-                raise CannotFold(self.refused[key])
-            _CondFolding(self, level, pred, common, names).run()
-        except CannotFold as reason:
+                raise NotWhole(self.refused[key])
+            _CondSearch(self, level, pred, common, names).run()
+        except NotWhole as reason:
             self.tried.add(group)
             self.found.reasons[what] = str(reason)
             return False
@@ -453,16 +447,16 @@ class _Folding:
         return {group: names for group, names in found.items() if group not in around}
 
 
-class _CondFolding:
+class _CondSearch:
     """One conditional of a level: a `_Cond` per part without a path that leaves it and comes back."""
 
-    def __init__(self, folding: _Folding, level: Nodes, pred: Endpoint, common: Any, names: list[str]) -> None:
-        self.folding, self.level, self.pred, self.common = folding, level, pred, common
-        self.guards = folding.guards(level)
+    def __init__(self, search: _Search, level: Nodes, pred: Endpoint, common: Any, names: list[str]) -> None:
+        self.search, self.level, self.pred, self.common = search, level, pred, common
+        self.guards = search.guards(level)
         self.members = {name: (pred, True) in self.guards.of_node(name) for name in names}
         self.switches = {
             name: node.inputs[0] for name, node in level.items()
-            if node.op in SWITCH_OPS and folding.canonical(level, node.inputs[1]) == pred and name not in self.members
+            if node.op in SWITCH_OPS and search.canonical(level, node.inputs[1]) == pred and name not in self.members
             and self.guards.of_node(name) == common
         }  # fmt: skip
         self.joins = {name: ways for name, node in level.items() if (ways := self._ways(node)) is not None}
@@ -478,9 +472,9 @@ class _CondFolding:
         return None
 
     def run(self) -> None:
-        folding, level = self.folding, self.level
+        search, level = self.search, self.level
         nodes = [level[name] for name in (*self.members, *self.joins)]
-        device = folding.device(nodes, next(iter(nodes)).device)
+        device = search.device(nodes, next(iter(nodes)).device)
         self._check_takers()
         parts: dict[tuple[int, Wave], list[str]] = {}
         for name, key in self._places().items():
@@ -491,12 +485,12 @@ class _CondFolding:
         for name in (*self.members, *self.joins, *self.switches):
             del level[name]
         for name in self.switches:
-            folding.gone[name] = made[0].name
-            folding.found.made_of[made[0].name].append(name)
+            search.gone[name] = made[0].name
+            search.found.made_of[made[0].name].append(name)
         for node in made:
             level[node.name] = node
         for name, node in list(level.items()):
-            level[name] = folding.renamed(node, {})
+            level[name] = search.renamed(node, {})
         ordered = in_topological_order(level)
         level.clear()
         level.update(ordered)
@@ -508,19 +502,19 @@ class _CondFolding:
                 continue
             for source, _ in node.inputs:
                 if source in self.members or source in self.switches:
-                    raise CannotFold(f"'{node.name}' ({node.op}) takes a value of one branch, '{source}'")
+                    raise NotWhole(f"'{node.name}' ({node.op}) takes a value of one branch, '{source}'")
             if node.op != "ControlTrigger":
                 for source in node.controls:
                     if source in self.members:
-                        raise CannotFold(f"'{node.name}' ({node.op}) waits for '{source}', which is in one branch")
+                        raise NotWhole(f"'{node.name}' ({node.op}) waits for '{source}', which is in one branch")
         for name in self.joins:
             if self.level[name].op != "Merge":
-                raise CannotFold(f"'{name}' passes a variable on")
+                raise NotWhole(f"'{name}' passes a variable on")
 
     def _places(self) -> dict[str, tuple[int, Wave]]:
         """Per member and join, its part: how often a path to it leaves the conditional, and what it waits for."""
         depth: dict[str, int] = {}
-        waves = self.folding.waves(self.level)
+        waves = self.search.waves(self.level)
         found: dict[str, tuple[int, Wave]] = {}
         for name, node in self.level.items():
             own = name in self.members or name in self.joins
@@ -563,27 +557,27 @@ class _CondFolding:
         if ways is None:
             return (None, endpoint) if self.members[endpoint[0]] else (endpoint, None)
         if endpoint[1]:
-            raise CannotFold(f"the number of the branch that '{endpoint[0]}' took is used")
+            raise NotWhole(f"the number of the branch that '{endpoint[0]}' took is used")
         return self._data(ways[0]), self._data(ways[1])
 
     def _make(
         self, device: str, names: list[str], whole: WholeCond, controls: dict[str, None], ends: list[Endpoint]
     ) -> Node:
-        folding = self.folding
+        search = self.search
         for i, endpoint in enumerate(ends):
-            folding.alias[endpoint] = (whole.name, i)
-            folding.found.origin[whole.name, i] = endpoint
+            search.alias[endpoint] = (whole.name, i)
+            search.found.origin[whole.name, i] = endpoint
             if endpoint[0] in self.members:
-                folding.found.half_dead.add((whole.name, i))
+                search.found.half_dead.add((whole.name, i))
         types = [output_dtypes(self.level[source])[index].base_dtype for source, index in ends]
         parts = [self.level[member] for member in names]
-        return folding.note(whole.name, device, [self.pred, *whole.takes], controls, whole, types, parts)
+        return search.note(whole.name, device, [self.pred, *whole.takes], controls, whole, types, parts)
 
     def _known(self, inside: Iterable[Node], takes: list[Endpoint]) -> list[int]:
         found = []
-        for endpoint in self.folding.wanted_inside(inside, self.level):
+        for endpoint in self.search.wanted_inside(inside, self.level):
             if endpoint not in takes:
-                raise CannotFold(f"a shape depends on '{endpoint[0]}'")
+                raise NotWhole(f"a shape depends on '{endpoint[0]}'")
             found.append(takes.index(endpoint) + 1)
         return sorted(found)
 
@@ -609,13 +603,17 @@ class _CondFolding:
 
 def known_inputs(node: Node) -> list[Endpoint]:
     """The inputs of a node whose values must be known when it is traced."""
-    whole = node.attrs.get(FOLDED)
+    whole = node.attrs.get(WHOLE)
     if whole is not None:
         return [node.inputs[i] for i in whole.known]
-    if node.op in ARRAY_OPS:
-        return [node.inputs[0]] if node.op == "TensorArrayV3" else []
     rule = lowering_of(node.op)
     return [] if rule is None else [node.inputs[i] for i in host_positions(node, rule)]
+
+
+def use_of_array(node: Node) -> str:
+    """What a node does with a TensorArray or stack (`LoweringRule.array`); "" if it has none."""
+    rule = lowering_of(node.op)
+    return "" if rule is None else rule.array
 
 
 def cond_key(pred: Endpoint) -> str:
@@ -645,7 +643,7 @@ def _variable(merge: Node, nodes: Nodes) -> tuple[str, str]:
     first = [s for s, _ in merge.inputs if s in nodes and nodes[s].op in ENTER_OPS]
     later = [s for s, _ in merge.inputs if s in nodes and nodes[s].op in NEXT_OPS]
     if len(first) != 1 or len(later) != 1:
-        raise CannotFold(f"'{merge.name}' is no loop variable")
+        raise NotWhole(f"'{merge.name}' is no loop variable")
     return first[0], later[0]
 
 
@@ -659,28 +657,25 @@ def _exits_of(loops: Iterable[LoopFrame]) -> dict[Endpoint, Endpoint]:
 
 
 def _arrays(nodes: Nodes) -> dict[str, str]:
-    """Node of `ARRAY_OPS` -> the node that makes its TensorArray or stack."""
+    """Node that uses a TensorArray or stack -> the one that makes it."""
     found: dict[str, str] = {}
     strange: set[str] = set()
     for name, node in nodes.items():
-        if node.op in MAKES_ARRAY:
+        use = use_of_array(node)
+        if use == "makes":
             found[name] = name
-        elif node.op in ARRAY_OPS:
+        elif use:
             source = nodes.get(node.inputs[0][0])
-            while source is not None and source.op not in ARRAY_OPS:
+            while source is not None and not use_of_array(source):
                 source = nodes.get(source.inputs[0][0]) if _passes(source) else None
             if source is not None and source.name in found:
                 found[name] = found[source.name]
         elif not _passes(node):
             for giver, index in node.inputs:
-                if giver in found and not index and _gives_handle(nodes[giver]):
+                if giver in found and output_dtypes(nodes[giver])[index] is dtypes.resource:
                     strange.add(found[giver])
     return {name: maker for name, maker in found.items() if maker not in strange}
 
 
 def _passes(node: Node) -> bool:
     return node.op in ENTER_OPS or node.op in SWITCH_OPS or node.op == "Identity"
-
-
-def _gives_handle(node: Node) -> bool:
-    return node.op in MAKES_ARRAY or node.op in GRADIENT_ARRAY
