@@ -50,8 +50,8 @@ def test_a_ps_gets_all_in_the_end(way: str) -> None:
             optimizer = tf.train.CompressedGradientOptimizer(tf.train.GradientDescentOptimizer(1.0), way)
             step = tf.train.get_or_create_global_step()
             gradient, update, variables = _model(optimizer, step)
-            lacks = [v for v in tf.local_variables() if v.op.name.endswith("_lack")]
-            assert len(lacks) == 2 and all("worker" in v.device for v in lacks) and "ps" in variables[0].device
+            residuals = [v for v in tf.local_variables() if v.op.name.endswith("_residual")]
+            assert len(residuals) == 2 and all("worker" in v.device for v in residuals) and "ps" in variables[0].device
             with tf.train.MonitoredTrainingSession(task.target, is_chief=task.is_chief) as session:
                 for each in (*PUSHED[task.index], *np.zeros((REST, ROWS, 3))):
                     session.run(update, {gradient: each})
@@ -152,6 +152,18 @@ def test_the_inspector_shows_the_compressed_bytes(way: str | None, size: int) ->
     assert bytes_of(synchronous) == size, synchronous
     reduced = sent(lambda opt: tf.train.AllReduceOptimizer(opt, 2, compression=way), ps=0, workers=2)
     assert bytes_of(reduced) == size, reduced
+
+
+@pytest.mark.parametrize(("way", "roles"), [
+    ("int8", {"gradient of v", "gradient of w"}),
+    ("topk:0.1", {f"{part}gradient of {name}" for name in "vw" for part in ("", "ids of the ")}),
+])  # fmt: skip
+def test_the_inspector_names_the_parts_of_each_gradient(way: str, roles: set[str]) -> None:
+    with tf.Graph().as_default() as graph, tf.device(tf.train.replica_device_setter(1)):
+        loss = sum(tf.reduce_sum(tf.square(tf.get_variable(name, [20]))) for name in "vw")
+        tf.train.CompressedGradientOptimizer(tf.train.GradientDescentOptimizer(0.1), way).minimize(loss)
+    rows = tf.inspect(graph, ps=1, workers=1).transfers
+    assert {row.role for row in rows if "gradient" in row.role} == roles
 
 
 def test_what_makes_no_sense_is_refused() -> None:
