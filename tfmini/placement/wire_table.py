@@ -331,7 +331,8 @@ def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _part(pair: Pair, name: str) -> str:
     """What a value is of a gradient, by the input that it reaches: a sparse one has values, ids and a shape."""
-    if any(part.startswith(COMPRESSED) for part in pair.source[0].split("/")):  # the largest numbers have places, and bytes are integers, too
+    # The largest numbers have places, and bytes are integers, too.
+    if any(part.startswith(COMPRESSED) for part in pair.source[0].split("/")):
         return "ids of the " if pair.dtype == dtypes.int32 else ""
     if name in ("indices", "gradient_indices"):
         return "ids of the "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.launch.programs import launched
 from tfmini.compat import horovod as hvd
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
@@ -212,9 +210,4 @@ print("all as expected", flush=True)
 
 @pytest.mark.cluster
 def test_horovods_optimizer_compresses_with_error_feedback(tmp_path: Path) -> None:
-    script = tmp_path / "compressed.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(re.findall("all as expected", done.stdout)) == 2
+    assert launched(tmp_path, _SCRIPT, "--ps", "0", "--workers", "2").count("all as expected") == 2

@@ -1,8 +1,8 @@
 """Compressed gradients: how a worker sends dense ones in fewer bytes, and what a parameter server makes of them.
 
 The worker keeps what a compressed gradient leaves out, the residual, and adds it to the next one (error feedback;
-Karimireddy et al., *Error feedback fixes SignSGD*, 2019). So nothing is lost, only late. A `tf.ParameterStore` compresses arrays of numpy,
-graphs compress tensors; what is sent is the same.
+Karimireddy et al., *Error feedback fixes SignSGD*, 2019). So nothing is lost, only late. A `tf.ParameterStore`
+compresses arrays of numpy, graphs compress tensors; what is sent is the same.
 """
 
 from __future__ import annotations

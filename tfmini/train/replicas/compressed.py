@@ -1,8 +1,8 @@
 """Compressed gradients in graphs: on the way to a parameter server, and between the ranks of an all-reduce.
 
 Each worker keeps in local variables what its compressed gradients have left out, the residuals, and adds them to the
-next ones (`tfmini.train.optimizers.compression`). They stand on the worker that computes the gradients, whatever the device
-function says about variables. So a worker that was restarted begins without them.
+next ones (`tfmini.train.optimizers.compression`). They stand on the worker that computes the gradients, whatever the
+device function says about variables. So a worker that was restarted begins without them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ErrorFeedback:
     """Compresses the gradients of one worker, each with the residual of the one before.
 
     Args:
-      text: ``fp16``, ``int8`` or ``topk:FRACTION``; None: `takes` refuses all.
+      text: as in `compression_of`; None: `takes` refuses all.
       name: of the optimizer that sends the gradients.
 
     Raises:
@@ -145,9 +145,9 @@ class CompressedGradientOptimizer(OptimizerWrapper, Optimizer):
     """Wraps an optimizer so that gradients go to parameter servers in fewer bytes, for asynchronous training.
 
     Dense gradients of floating-point numbers and known shape are compressed on the worker, and restored where their
-    variable is. The worker keeps what a gradient leaves out in a local variable and adds it to the next one. Other
-    gradients are sent as they are. `SyncReplicasOptimizer`, `AllReduceOptimizer` and `DiLoCoOptimizer` have an argument
-    ``compression`` for it.
+    variable is. The worker keeps what is left out of a gradient in a local variable and adds it to the next one. Other
+    gradients are sent as they are. `SyncReplicasOptimizer`, `AllReduceOptimizer`, `DiLoCoOptimizer` and
+    `tf.ParameterStore` have an argument ``compression`` for it.
 
     Args:
       opt: the optimizer that applies the gradients.

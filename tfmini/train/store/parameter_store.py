@@ -106,9 +106,7 @@ class ParameterStore:
       worker: the number of this one; default: of the task that ``cluster`` names.
       partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
         that cuts along axis 0.
-      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients of floating-point numbers are sent in 16 or 8
-        bits per number, or as the hundredth of the numbers that is largest. What is not sent is added to the next
-        gradient.
+      compression: of dense gradients, as in `tf.train.CompressedGradientOptimizer`.
       timeout_s: seconds until a call fails with DeadlineExceededError; None: never.
 
     Attributes:
@@ -499,7 +497,7 @@ class ParameterStore:
             self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, name="push"))
 
     def assign(self, values: Mapping[str, Array]) -> None:
-        """Sets arrays; what their optimizers keep stays. The residuals of this store's compressed gradients are dropped.
+        """Sets arrays; what their optimizers keep stays. Residuals of this store's compressed gradients are dropped.
 
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
