@@ -117,7 +117,7 @@ class ParameterStore:
 
     Raises:
       ValueError: for arguments that make no sense together.
-      InvalidArgumentError: another store gives another number of workers, or of backup workers.
+      InvalidArgumentError: with synchronous updates: another store gives another number of workers, or of backups.
     """
 
     def __init__(
