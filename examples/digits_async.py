@@ -59,16 +59,16 @@ def work(cluster, server, task_index, last_step, compression):
             optimizer = tf.train.CompressedGradientOptimizer(optimizer, compression)
         train_op = optimizer.minimize(loss, global_step=global_step)
         init_op = tf.global_variables_initializer()
-        local_init_op = tf.local_variables_initializer()  # of what compressed gradients lack
+        local_init_op = tf.local_variables_initializer()  # of the residuals of compressed gradients
         uninitialized = tf.report_uninitialized_variables()
 
     with tf.Session(server.target) as sess:
+        sess.run(local_init_op)
         if is_chief:
             sess.run(init_op)
         else:
             while len(sess.run(uninitialized)):
                 time.sleep(0.1)
-        sess.run(local_init_op)
 
         for local_step, (x, y) in enumerate(batches(train_x, train_y, BATCH, seed=task_index)):
             _, step, value = sess.run([train_op, global_step, loss], {images: x, labels: y})

@@ -52,6 +52,13 @@ def test_training_with_checkpoints_goes_on_where_it_ended(tmp_path: Path) -> Non
     assert any(tag.startswith("softmax/W") for tag in tags)
 
 
+@pytest.mark.parametrize("script", ["digits_async.py", "digits_sync.py"])
+def test_workers_may_compress_the_gradients_of_the_digits(script: str) -> None:
+    pytest.importorskip("sklearn")
+    output = launch("--ps", "1", "--workers", "2", f"examples/{script}", "--compression=int8", "--steps=100")
+    assert re.search(r"test accuracy \d+\.\d %", output), output
+
+
 def test_wide_and_deep_learns_from_ids_that_nobody_knew() -> None:
     output = launch("--ps", "2", "--workers", "4", "examples/wide_and_deep.py", "--steps=600")
     found = re.search(r"rows of the deep part: (\d+); area under the curve: (0\.\d+)", output)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +41,13 @@ EXAMPLES = [
 def accuracies(text: str) -> list[float]:
     """What the examples print of their accuracy, in percent."""
     return [float(found) for found in re.findall(r"test accuracy ([\d.]+) %", text)]
+
+
+def launched(folder: Path, program: str, *options: str) -> str:
+    """What `tfmini launch` prints for a program, which must end well."""
+    script = folder / "program.py"
+    script.write_text(program)
+    command = [sys.executable, "-m", "tfmini", "launch", *options, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -26,7 +26,7 @@ _GRADIENT_INPUTS = frozenset({"grad", "delta", "gradient", "gradient_indices", "
 _ON_THE_WAY = (ops_with("aggregates"), ops_with("forwards"))
 _FAR = 6
 COMPRESSED = "gradients_compressed"
-"""The name scope of the ops that compress gradients."""
+"""The name scope of the ops that compress a gradient; those of later gradients have a number behind it."""
 EVERY_STEPS = "_every_steps"
 """The attr of ops that run once in so many steps, in a branch that depends on a counter."""
 
@@ -331,7 +331,8 @@ def _update(pair: Pair, source: Node, wiring: _Wiring) -> str:
 
 def _part(pair: Pair, name: str) -> str:
     """What a value is of a gradient, by the input that it reaches: a sparse one has values, ids and a shape."""
-    if COMPRESSED in pair.source[0].split("/"):  # the largest numbers have places, and bytes are integers, too
+    # The largest numbers have places, and bytes are integers, too.
+    if any(part.startswith(COMPRESSED) for part in pair.source[0].split("/")):
         return "ids of the " if pair.dtype == dtypes.int32 else ""
     if name in ("indices", "gradient_indices"):
         return "ids of the "

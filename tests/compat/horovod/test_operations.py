@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tfmini as tf
+from tests.launch.programs import launched
 from tfmini.compat import horovod
 from tfmini.compat.horovod import world
 from tfmini.compat.horovod.world import World
@@ -123,12 +124,8 @@ print("reached", value.dtype, yes, flush=True)
 
 @pytest.mark.cluster
 def test_a_horovod_script_runs_under_launch(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("reached float32 True") == 2  # the ps serves, and ends with the workers
+    output = launched(tmp_path, _SCRIPT, "--workers", "2")
+    assert output.count("reached float32 True") == 2  # the ps serves, and ends with the workers
 
 
 _EARLY_SESSION = """
@@ -142,12 +139,7 @@ with tf.Session() as session:  # as Horovod's own tests do
 
 @pytest.mark.cluster
 def test_a_session_may_be_opened_before_horovods_init_and_end_after_a_collective(tmp_path: Path) -> None:
-    script = tmp_path / "early.py"
-    script.write_text(_EARLY_SESSION)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("sum 3.0") == 2
+    assert launched(tmp_path, _EARLY_SESSION, "--ps", "0", "--workers", "2").count("sum 3.0") == 2
 
 
 @pytest.fixture
@@ -247,12 +239,7 @@ def test_ranks_may_build_and_run_named_collectives_in_different_orders(
     lane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFMINI_LANE", lane)
-    script = tmp_path / "orders.py"
-    script.write_text(_ORDERS)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("all in order") == 2
+    assert launched(tmp_path, _ORDERS, "--ps", "0", "--workers", "2").count("all in order") == 2
 
 
 _ENDS = """
@@ -346,12 +333,7 @@ print("again", flush=True)
 
 @pytest.mark.cluster
 def test_ranks_may_shut_horovod_down_and_initialise_it_again(tmp_path: Path) -> None:
-    script = tmp_path / "again.py"
-    script.write_text(_AGAIN)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("again") == 3
+    assert launched(tmp_path, _AGAIN, "--ps", "0", "--workers", "3").count("again") == 3
 
 
 _COLLECTIVES = """
@@ -417,9 +399,4 @@ with tf.Session() as session:
 
 @pytest.mark.cluster
 def test_three_ranks_scatter_exchange_and_agree_after_errors(tmp_path: Path) -> None:
-    script = tmp_path / "collectives.py"
-    script.write_text(_COLLECTIVES)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "3", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("sum after the errors 3.0") == 3
+    assert launched(tmp_path, _COLLECTIVES, "--ps", "0", "--workers", "3").count("sum after the errors 3.0") == 3

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tfmini as tf
+from tests.launch.programs import launched
 from tfmini.compat import horovod as hvd
 from tfmini.compat.horovod import world
 from tfmini.compat.horovod.world import World
@@ -88,9 +87,4 @@ print("all as expected", flush=True)
 
 @pytest.mark.cluster
 def test_two_ranks_reduce_in_groups_sets_and_every_second_step(tmp_path: Path) -> None:
-    script = tmp_path / "optimizers.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("all as expected") == 2
+    assert launched(tmp_path, _SCRIPT, "--ps", "0", "--workers", "2").count("all as expected") == 2

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.launch.programs import launched
 from tfmini.compat import horovod as hvd
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
@@ -50,8 +48,8 @@ def test_a_ps_gets_all_in_the_end(way: str) -> None:
             optimizer = tf.train.CompressedGradientOptimizer(tf.train.GradientDescentOptimizer(1.0), way)
             step = tf.train.get_or_create_global_step()
             gradient, update, variables = _model(optimizer, step)
-            lacks = [v for v in tf.local_variables() if v.op.name.endswith("_lack")]
-            assert len(lacks) == 2 and all("worker" in v.device for v in lacks) and "ps" in variables[0].device
+            residuals = [v for v in tf.local_variables() if v.op.name.endswith("_residual")]
+            assert len(residuals) == 2 and all("worker" in v.device for v in residuals) and "ps" in variables[0].device
             with tf.train.MonitoredTrainingSession(task.target, is_chief=task.is_chief) as session:
                 for each in (*PUSHED[task.index], *np.zeros((REST, ROWS, 3))):
                     session.run(update, {gradient: each})
@@ -154,6 +152,18 @@ def test_the_inspector_shows_the_compressed_bytes(way: str | None, size: int) ->
     assert bytes_of(reduced) == size, reduced
 
 
+@pytest.mark.parametrize(("way", "roles"), [
+    ("int8", {"gradient of v", "gradient of w"}),
+    ("topk:0.1", {f"{part}gradient of {name}" for name in "vw" for part in ("", "ids of the ")}),
+])  # fmt: skip
+def test_the_inspector_names_the_parts_of_each_gradient(way: str, roles: set[str]) -> None:
+    with tf.Graph().as_default() as graph, tf.device(tf.train.replica_device_setter(1)):
+        loss = sum(tf.reduce_sum(tf.square(tf.get_variable(name, [20]))) for name in "vw")
+        tf.train.CompressedGradientOptimizer(tf.train.GradientDescentOptimizer(0.1), way).minimize(loss)
+    rows = tf.inspect(graph, ps=1, workers=1).transfers
+    assert {row.role for row in rows if "gradient" in row.role} == roles
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     opt = tf.train.GradientDescentOptimizer(0.1)
     for make in (
@@ -200,9 +210,4 @@ print("all as expected", flush=True)
 
 @pytest.mark.cluster
 def test_horovods_optimizer_compresses_with_error_feedback(tmp_path: Path) -> None:
-    script = tmp_path / "compressed.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "tfmini", "launch", "--ps", "0", "--workers", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(re.findall("all as expected", done.stdout)) == 2
+    assert launched(tmp_path, _SCRIPT, "--ps", "0", "--workers", "2").count("all as expected") == 2

@@ -26,7 +26,7 @@ def test_an_unknown_way_is_refused(text: str) -> None:
 @pytest.mark.parametrize("partition", [1, 3])
 @pytest.mark.parametrize("staleness", [None, 0])
 @pytest.mark.parametrize("way", WAYS)
-def test_each_push_has_what_the_ones_before_lacked(way: str, staleness: int | None, partition: int) -> None:
+def test_each_push_has_what_the_ones_before_left_out(way: str, staleness: int | None, partition: int) -> None:
     """The sum of all gradients is in the array, but for what the last push has left."""
     with tf.ParameterStore(compression=way, staleness=staleness, partition=partition) as store:
         store.declare("w", [20, 3])
@@ -79,7 +79,7 @@ def test_a_number_that_is_not_finite_is_gone_when_values_are_set_again(way: str,
 
 
 @pytest.mark.parametrize("set_anew", ["assign", "restore"])
-def test_values_that_are_set_begin_without_what_earlier_gradients_lacked(set_anew: str, tmp_path: Path) -> None:
+def test_values_that_are_set_begin_without_the_residuals_of_earlier_gradients(set_anew: str, tmp_path: Path) -> None:
     with tf.ParameterStore(compression="topk:0.5") as store:
         for name in ("w", "other"):
             store.declare(name, [2])

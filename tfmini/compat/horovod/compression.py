@@ -10,7 +10,13 @@ from tfmini.train.optimizers.compression import compression_of
 
 
 class Compressor:
-    """No compression; the base class (``horovod.tensorflow.compression.Compressor``)."""
+    """No compression; the base class (``horovod.tensorflow.compression.Compressor``).
+
+    Attributes:
+      feedback: of one with error feedback, which Horovod has none of: the ``compression`` of `AllReduceOptimizer`.
+    """
+
+    feedback: str | None = None
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Any, Any]:
@@ -37,16 +43,8 @@ class FP16Compressor(Compressor):
         return identity.cast(tensor, ctx)
 
 
-class FeedbackCompressor(Compressor):
-    """What it leaves out of a gradient comes with the next one, so `DistributedOptimizer` alone takes it.
-
-    Horovod has none.
-
-    Attributes:
-      text: the ``compression`` of `tfmini.train.AllReduceOptimizer`.
-    """
-
-    text = ""
+class _Feedback(Compressor):
+    """What it leaves out of a gradient comes with the next one, so `DistributedOptimizer` alone takes it."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Any, Any]:
@@ -56,16 +54,14 @@ class FeedbackCompressor(Compressor):
           ValueError: always.
         """
         raise ValueError(
-            "This compression adds what one gradient lacks to the next one. Give it to hvd.DistributedOptimizer; a"
-            " collective of one tensor takes hvd.Compression.fp16."
+            "This compression adds what it leaves out of one gradient to the next one. Give it to"
+            " hvd.DistributedOptimizer; a collective of one tensor takes hvd.Compression.fp16."
         )
 
 
-def feedback_of(compression: type[Compressor]) -> str | None:
-    """The ``text`` of a compressor with error feedback."""
-    if isinstance(compression, type) and issubclass(compression, FeedbackCompressor):
-        return compression.text
-    return None
+def _with_feedback(text: str) -> type[Compressor]:
+    compression_of(text)  # or an error
+    return type(text, (_Feedback,), {"feedback": text})
 
 
 class Compression:
@@ -73,19 +69,13 @@ class Compression:
 
     none = Compressor
     fp16 = FP16Compressor
-
-    class int8(FeedbackCompressor):  # noqa: N801 - as the others are written
-        """Sends 8 bits of each number."""
-
-        text = "int8"
+    int8 = _with_feedback("int8")
 
     @staticmethod
-    def topk(fraction: float) -> type[FeedbackCompressor]:
+    def topk(fraction: float) -> type[Compressor]:
         """Sends so large a part of the numbers, those that are largest without their sign.
 
         Raises:
           ValueError: the fraction is not in (0, 1].
         """
-        text = f"topk:{fraction}"
-        compression_of(text)
-        return type("topk", (FeedbackCompressor,), {"text": text})
+        return _with_feedback(f"topk:{fraction}")

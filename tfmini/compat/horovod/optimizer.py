@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tfmini.compat.horovod.compression import Compression, Compressor, feedback_of
+from tfmini.compat.horovod.compression import Compression, Compressor
 from tfmini.compat.horovod.operations import Average, ReduceOp, chosen, scaled
 from tfmini.compat.horovod.world import ProcessSet, global_process_set, world
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -38,13 +38,12 @@ class _Distributed(AllReduceOptimizer):
         self, opt: Optimizer, name: str, use_locking: bool, compression: type[Compressor], as_dense: bool, op: ReduceOp,
         predivide: float, groups: Groups, ranks: Ranks, scale_local: bool,
     ) -> None:  # fmt: skip
-        own = feedback_of(compression)
+        feedback = getattr(compression, "feedback", None)
         super().__init__(
             opt, ranks.size, ranks.rank, ranks.group_key, mean=op.mean, use_locking=use_locking, name=name,
-            compression=own,
+            compression=feedback,
         )  # fmt: skip
-        compression = Compression.none if own else compression
-        self._compression, self._sparse_as_dense = compression, as_dense
+        self._compression, self._sparse_as_dense = Compression.none if feedback else compression, as_dense
         self._predivide, self._groups, self._scale_local = predivide, groups, scale_local
         self._local_variables: list[Any] = []
         self.aggregation: LocalGradientAggregation | None = None

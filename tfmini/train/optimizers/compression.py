@@ -1,8 +1,8 @@
 """Compressed gradients: how a worker sends dense ones in fewer bytes, and what a parameter server makes of them.
 
-The worker keeps what a compressed gradient lacks, and adds it to the next one (error feedback; Karimireddy et al.,
-*Error feedback fixes SignSGD*, 2019). So nothing is lost, only late. A `tf.ParameterStore` compresses arrays of numpy,
-graphs compress tensors; what is sent is the same.
+The worker keeps what a compressed gradient leaves out, the residual, and adds it to the next one (error feedback;
+Karimireddy et al., *Error feedback fixes SignSGD*, 2019). So nothing is lost, only late. A `tf.ParameterStore`
+compresses arrays of numpy, graphs compress tensors; what is sent is the same.
 """
 
 from __future__ import annotations
@@ -31,38 +31,54 @@ _LARGEST_HALF, _LARGEST_BYTE = 65504.0, 127
 
 
 class GradientCompression:
-    """A way to send a dense gradient. This one sends 16 bits of each number (``fp16``).
+    """A way to send a dense gradient.
 
     Attributes:
-      text: as the user gave it.
       adds_up: whether the sum of what workers send is what is sent of their sum.
     """
 
-    adds_up = True
-
-    def __init__(self, text: str) -> None:
-        self.text = text
+    adds_up = False
 
     def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
         """What is fed for a gradient."""
-        return [placeholder(dtypes.float16, shape, "compressed")]
+        raise NotImplementedError
 
     def restored(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
         """The gradient, from what is fed."""
-        return cast(sent[0], dtype)
+        raise NotImplementedError
 
     def total(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
-        """The sum of the gradients of several workers, which are the first dimension of each of ``sent``."""
-        total: Tensor = reduce_sum(cast(sent[0], dtype), 0)
-        return total
+        """The sum of the gradients of several workers, which are the first dimension of each of ``sent``.
+
+        Needed where what is sent does not add up.
+        """
+        raise NotImplementedError
 
     def compress(self, gradient: Array) -> tuple[list[Array], Array]:
         """What to feed for a gradient, and the gradient that the parameter server makes of it."""
+        raise NotImplementedError
+
+    def compressed(self, gradient: Tensor) -> list[Tensor]:
+        """What to send of a gradient of known shape that is not empty, as `compress` does."""
+        raise NotImplementedError
+
+
+class _Halves(GradientCompression):
+    """Sends 16 bits of each number (``fp16``)."""
+
+    adds_up = True
+
+    def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
+        return [placeholder(dtypes.float16, shape, "compressed")]
+
+    def restored(self, sent: Sequence[Tensor], dtype: dtypes.DType, shape: Sequence[int]) -> Tensor:
+        return cast(sent[0], dtype)
+
+    def compress(self, gradient: Array) -> tuple[list[Array], Array]:
         sent = np.clip(_widened(gradient), -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
         return [sent], sent.astype(gradient.dtype)
 
     def compressed(self, gradient: Tensor) -> list[Tensor]:
-        """What to send of a gradient of known shape that is not empty, as `compress` does."""
         wide = cast(gradient, _wide(gradient.dtype))
         return [cast(clip_by_value(wide, -_LARGEST_HALF, _LARGEST_HALF), dtypes.float16)]
 
@@ -78,8 +94,6 @@ def _widened(gradient: Array) -> Array:
 
 class _Bytes(GradientCompression):
     """Sends 8 bits of each number, and their scale (``int8``)."""
-
-    adds_up = False
 
     def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
         return [placeholder(dtypes.int8, shape, "compressed"), placeholder(_wide(dtype), [], "scale")]
@@ -114,10 +128,7 @@ class _Bytes(GradientCompression):
 class _Largest(GradientCompression):
     """Sends the numbers that are largest without their sign, and where they are (``topk:FRACTION``)."""
 
-    adds_up = False
-
-    def __init__(self, text: str, fraction: float) -> None:
-        super().__init__(text)
+    def __init__(self, fraction: float) -> None:
         self._fraction = fraction
 
     def placeholders(self, dtype: dtypes.DType, shape: Sequence[int]) -> list[Tensor]:
@@ -161,13 +172,13 @@ def compression_of(text: str | None) -> GradientCompression | None:
     if not text:
         return None
     if text == "fp16":
-        return GradientCompression(text)
+        return _Halves()
     if text == "int8":
-        return _Bytes(text)
+        return _Bytes()
     try:
         share = float(fraction)
     except ValueError:
         share = 0.0
     if name != "topk" or not 0 < share <= 1:
         raise ValueError(f"compression is 'fp16', 'int8' or 'topk:FRACTION' with a fraction in (0, 1]: {text!r}")
-    return _Largest(text, share)
+    return _Largest(share)

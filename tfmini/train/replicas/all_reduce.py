@@ -63,9 +63,8 @@ class AllReduceOptimizer(OptimizerWrapper, Optimizer):
       use_locking, name: as in `Optimizer`.
       least_workers: training goes on with so many workers when others are lost, and with up to ``num_workers`` when
         they come (back); 0: it needs all of them. See `elastic`.
-      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients are sent in 16 or 8 bits per number, or as the
-        hundredth of the numbers that is largest, and what one lacks is added to the next. Gradients of ``fp16`` are
-        all-reduced; of the others each worker sends all that it has to all others.
+      compression: of dense gradients, as in `CompressedGradientOptimizer`. Those of ``fp16`` are all-reduced; of the
+        others each worker sends all that it has to all others.
 
     Raises:
       ValueError: when the rank is not below ``num_workers``, or there is no such compression.

@@ -1,8 +1,8 @@
 """Compressed gradients in graphs: on the way to a parameter server, and between the ranks of an all-reduce.
 
-Each worker keeps in local variables what its compressed gradients have left out, and adds it to the next ones
-(`tfmini.train.optimizers.compression`). They stand on the worker that computes the gradients, whatever the device
-function says about variables. So a worker that was restarted begins without them.
+Each worker keeps in local variables what its compressed gradients have left out, the residuals, and adds them to the
+next ones (`tfmini.train.optimizers.compression`). They stand on the worker that computes the gradients, whatever the
+device function says about variables. So a worker that was restarted begins without them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tfmini.train.replicas.elastic import Ranks
 
 
 class ErrorFeedback:
-    """Compresses the gradients of one worker, each with what the one before lacked.
+    """Compresses the gradients of one worker, each with the residual of the one before.
 
     Args:
-      text: ``fp16``, ``int8`` or ``topk:FRACTION``; None: `takes` refuses all.
+      text: as in `compression_of`; None: `takes` refuses all.
       name: of the optimizer that sends the gradients.
 
     Raises:
@@ -61,25 +61,25 @@ class ErrorFeedback:
         )  # fmt: skip
 
     def sent(self, grad: Tensor, variable: Any) -> list[Tensor]:
-        """What to send for a gradient that it `takes`; each run notes what that lacks."""
+        """What to send for a gradient that it `takes`; each run keeps the residual."""
         dtype, shape = grad.dtype.base_dtype, _shape(grad)
         with name_scope(COMPRESSED):
-            lack = self._lack(grad, variable)
-            whole = grad + lack.read_value()
+            residual = self._residual(grad, variable)
+            whole = grad + residual.read_value()
             sent = self.compression.compressed(whole)
             rest = whole - self.compression.restored(sent, dtype, shape)
             # A number that is not finite is sent and leaves nothing, or each later gradient would have it again.
-            noted = lack.assign(where_v2(is_finite(rest), rest, zeros_like(rest)))
-            with control_dependencies([noted]):
+            kept = residual.assign(where_v2(is_finite(rest), rest, zeros_like(rest)))
+            with control_dependencies([kept]):
                 return [identity(each) for each in sent]
 
-    def _lack(self, grad: Tensor, variable: Any) -> Variable:
+    def _residual(self, grad: Tensor, variable: Any) -> Variable:
         """A local variable on this worker: an op that is no variable leads it there."""
         anchor = control.no_op()
         with init_scope(), colocate_with(anchor):
             return Variable(
                 zeros(grad.shape, grad.dtype.base_dtype), trainable=False, collections=[GraphKeys.LOCAL_VARIABLES],
-                name=f"{variable.op.name}/{self._name}_lack",
+                name=f"{variable.op.name}/{self._name}_residual",
             )  # fmt: skip
 
     def arrived(self, pairs: Iterable[GradAndVar]) -> list[GradAndVar]:
@@ -145,9 +145,9 @@ class CompressedGradientOptimizer(OptimizerWrapper, Optimizer):
     """Wraps an optimizer so that gradients go to parameter servers in fewer bytes, for asynchronous training.
 
     Dense gradients of floating-point numbers and known shape are compressed on the worker, and restored where their
-    variable is. What a gradient lacks is in a local variable of the worker, which adds it to the next one. Other
-    gradients are sent as they are. `SyncReplicasOptimizer`, `AllReduceOptimizer` and `DiLoCoOptimizer` have an argument
-    ``compression`` for it.
+    variable is. The worker keeps what is left out of a gradient in a local variable and adds it to the next one. Other
+    gradients are sent as they are. `SyncReplicasOptimizer`, `AllReduceOptimizer`, `DiLoCoOptimizer` and
+    `tf.ParameterStore` have an argument ``compression`` for it.
 
     Args:
       opt: the optimizer that applies the gradients.

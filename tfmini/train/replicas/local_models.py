@@ -44,6 +44,13 @@ _CENTER, _LOCAL_CENTER = "global_center_variable", "local_center_variable"
 _BETA = 0.9  # of the paper on elastic averaging (arXiv:1412.6651): moving rate times period times workers
 
 
+def once_in(period: int, steps: Any, meet: Callable[[], Operation]) -> Any:
+    """The op that runs ``meet`` in each step whose number is a multiple of the period."""
+    is_time = equal(floormod(steps, period), 0)
+    with get_default_graph()._attr_scope({EVERY_STEPS: period}):
+        return cond(is_time, meet, control.no_op)
+
+
 class _CopyGetter:
     """Base class of the custom getters: trainable variables become local ones of a worker.
 
@@ -146,10 +153,7 @@ class _LocalOptimizer(OptimizerWrapper, Optimizer):
         with control_dependencies([update]):
             steps = self._local_step.assign_add(1)
         updated = [var for gradient, var in pairs if gradient is not None]
-        with control_dependencies([steps]):
-            is_time = equal(floormod(steps, self._period), 0)
-            with get_default_graph()._attr_scope({EVERY_STEPS: self._period}):
-                return cond(is_time, lambda: self._meet(updated, global_step), control.no_op)
+        return once_in(self._period, steps, lambda: self._meet(updated, global_step))
 
     def _meet(self, updated: list[Any], global_step: Any) -> Operation:
         raise NotImplementedError

@@ -18,21 +18,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tfmini.export import export
-from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import colocate_with, control_dependencies, get_collection_ref, init_scope, name_scope
 from tfmini.ops import control
-from tfmini.ops.flow.cond import cond
 from tfmini.ops.growing.variable import EmbeddingVariable
-from tfmini.ops.math.comparison import equal
-from tfmini.ops.math.elementwise import floormod
 from tfmini.ops.variables.assignment import assign_add
-from tfmini.placement.wire_table import EVERY_STEPS
 from tfmini.train.optimizers.fused_optimizer import MomentumOptimizer
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer, increment_op
 from tfmini.train.replicas.all_reduce import BUCKET_BYTES, AllReduceOptimizer
 from tfmini.train.replicas.compressed import ErrorFeedback
+from tfmini.train.replicas.local_models import once_in
 
 _RATE, _MOMENTUM = 0.7, 0.9  # of the outer optimizer in the paper on DiLoCo (arXiv:2311.08105)
 _STEPS, _ANCHOR = "local_sgd_steps", "anchor"
@@ -102,9 +98,7 @@ class LocalSGDOptimizer(AllReduceOptimizer):
         with name_scope(self._name if name is None else name) as scope:
             with control_dependencies([update]), colocate_with(copies[0]):
                 steps = assign_add(self._get_non_slot_variable(_STEPS, copies[0].graph), 1)
-                is_time = equal(floormod(steps, self._period), 0)
-            with get_default_graph()._attr_scope({EVERY_STEPS: self._period}):
-                met = cond(is_time, lambda: self._meet(copies), control.no_op)
+            met = once_in(self._period, steps, lambda: self._meet(copies))
             done = _counted(met, global_step, scope)
         train_ops[:] = [*before, done]  # the wrapped optimizer's update is a part of the step
         return done
@@ -132,11 +126,12 @@ class DiLoCoOptimizer(LocalSGDOptimizer):
 
     Args:
       opt: the optimizer of each worker.
-      num_workers, rank, group_key, bucket_bytes, device, least_workers: as in `AllReduceOptimizer`.
+      num_workers, rank: as in `AllReduceOptimizer`.
       period: the steps from one meeting to the next.
       outer: the outer optimizer; default: Nesterov momentum of 0.9 with a learning rate of 0.7.
-      use_locking, name: as in `Optimizer`.
       compression: of what a worker has moved, as in `AllReduceOptimizer`.
+      name: as in `Optimizer`.
+      kwargs: other arguments of `LocalSGDOptimizer`.
 
     Raises:
       ValueError: as `LocalSGDOptimizer`; or there is no such compression.
@@ -149,18 +144,12 @@ class DiLoCoOptimizer(LocalSGDOptimizer):
         rank: int = 0,
         period: int = 100,
         outer: Optimizer | None = None,
-        group_key: int = 1,
-        bucket_bytes: int = BUCKET_BYTES,
-        device: str | Callable[..., Any] | None = None,
-        use_locking: bool = False,
-        name: str | None = None,
-        least_workers: int = 0,
         compression: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         name = name or f"DiLoCo{opt.get_name()}"
-        super().__init__(
-            opt, num_workers, rank, period, group_key, bucket_bytes, device, use_locking, name, least_workers
-        )  # fmt: skip
+        super().__init__(opt, num_workers, rank, period, name=name, **kwargs)
         self._feedback = ErrorFeedback(compression, name)
         self._outer = outer or MomentumOptimizer(_RATE, _MOMENTUM, name=f"{name}Outer", use_nesterov=True)
 

@@ -67,7 +67,7 @@ class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
       use_locking, name: as in `Optimizer`.
       elastic: both numbers may change during the run: they follow the workers that come, and that leave in good order;
         see also `resize`. The graph then is not TensorFlow's.
-      compression: ``fp16``, ``int8`` or ``topk:0.01``: how dense gradients are sent, see `CompressedGradientOptimizer`.
+      compression: of dense gradients, as in `CompressedGradientOptimizer`.
 
     Raises:
       ValueError: there is no such compression, or ``opt`` is a `CompressedGradientOptimizer`.

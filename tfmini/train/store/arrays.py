@@ -154,19 +154,19 @@ class DeclaredArray:
         return [each for part, mask in zip(self.parts, masks) for each in (ids[mask] - part.begin, rows[mask])]
 
     def compressed(self, gradient: Array) -> tuple[list[Array], Array]:
-        """What to send for a dense gradient, and what it lacks: the difference is for the next one.
+        """What to send for a dense gradient, and the residual, which the next one gets.
 
         A number that is not finite is sent and leaves nothing, or each later gradient would have it again.
         """
         sent: list[Array] = []
-        lacks = np.empty_like(gradient)
-        for part, piece, rest in zip(self.parts, self.split(WHOLE, gradient), self.split(WHOLE, lacks)):
+        residual = np.empty_like(gradient)
+        for part, piece, rest in zip(self.parts, self.split(WHOLE, gradient), self.split(WHOLE, residual)):
             assert part.compression is not None
             values, restored = part.compression.compress(piece)
             sent += values
             np.subtract(piece, restored, out=rest)
-        lacks[~np.isfinite(lacks)] = 0
-        return sent, lacks
+        residual[~np.isfinite(residual)] = 0
+        return sent, residual
 
     def split_ids(self, ids: Array) -> list[Array]:
         """The ids that each part has."""

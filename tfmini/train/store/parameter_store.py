@@ -106,9 +106,7 @@ class ParameterStore:
       worker: the number of this one; default: of the task that ``cluster`` names.
       partition: into how many parts an array is cut, or a partitioner, such as `tf.min_max_variable_partitioner`,
         that cuts along axis 0.
-      compression: ``fp16``, ``int8`` or ``topk:0.01``: dense gradients of floating-point numbers are sent in 16 or 8
-        bits per number, or as the hundredth of the numbers that is largest. What is not sent is added to the next
-        gradient.
+      compression: of dense gradients, as in `tf.train.CompressedGradientOptimizer`.
       timeout_s: seconds until a call fails with DeadlineExceededError; None: never.
 
     Attributes:
@@ -119,7 +117,7 @@ class ParameterStore:
 
     Raises:
       ValueError: for arguments that make no sense together.
-      InvalidArgumentError: another store gives another number of workers, or of backup workers.
+      InvalidArgumentError: with synchronous updates: another store gives another number of workers, or of backups.
     """
 
     def __init__(
@@ -131,8 +129,8 @@ class ParameterStore:
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
         self._compression = compression_of(compression)
-        self._lacks: dict[str, Array] = {}  # of each array what compressed gradients have not sent; by `_in_turn`
-        self._in_turn = threading.Lock() if compression else nullcontext()  # one push has what the one before lacks
+        self._residuals: dict[str, Array] = {}  # what compressed gradients have not sent; by `_in_turn`
+        self._in_turn = threading.Lock() if compression else nullcontext()  # a push has the residual of the one before
         self._lock = threading.RLock()  # held while ops are added
         self._arrays: dict[str, DeclaredArray] = {}
         self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
@@ -426,30 +424,30 @@ class ParameterStore:
             return self._step(gradients, names, wanted)
 
     def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
-        lacks: dict[str, Array] = {}  # of this push
+        residuals: dict[str, Array] = {}  # of this push
         # In the order of names, so that another order is no other call.
         given = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
         pulled = [
             (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
             for name, array in self._sorted(wanted)
         ]
-        pushed = [self._compressed(*each, lacks) for each in given]
+        pushed = [self._compressed(*each, residuals) for each in given]
         with self._lock:
             call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
         rest = iter(self._answers(call, feeds, bool(pushed), pulled))
-        self._lacks.update(lacks)  # not after an error: then the caller makes the push again
+        self._residuals.update(residuals)  # not after an error: then the caller makes the push again
         found = {array.name: array.join([next(rest) for _ in array.parts], ids) for array, ids in pulled}
         return found[names] if isinstance(names, str) else {name: found[name] for name in wanted}
 
     def _compressed(
-        self, array: DeclaredArray, form: str, value: Any, lacks: dict[str, Array]
+        self, array: DeclaredArray, form: str, value: Any, residuals: dict[str, Array]
     ) -> tuple[DeclaredArray, str, Any]:
-        """A push as it is sent; ``lacks`` gets what that leaves out."""
+        """A push as it is sent; ``residuals`` gets what that leaves out."""
         if form != WHOLE or self._compression is None or not array.dtype.is_floating:
             return array, form, value
-        sent, lacks[array.name] = array.compressed(value + self._lacks.get(array.name, 0))
+        sent, residuals[array.name] = array.compressed(value + self._residuals.get(array.name, 0))
         return array, COMPRESSED, sent
 
     def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
@@ -499,7 +497,7 @@ class ParameterStore:
             self.graph.add_to_collection(GraphKeys.TRAIN_OP, group(*ops, name="push"))
 
     def assign(self, values: Mapping[str, Array]) -> None:
-        """Sets arrays; what their optimizers keep stays. What compressed gradients of this store lack is dropped.
+        """Sets arrays; what their optimizers keep stays. Residuals of this store's compressed gradients are dropped.
 
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
@@ -513,12 +511,12 @@ class ParameterStore:
             ops = [part.assigned for part in parts]
         with self._in_turn:
             self.session.run(ops, {part.whole: piece for part, piece in zip(parts, pieces)})
-            self._drop_lacks(values)
+            self._drop_residuals(values)
 
-    def _drop_lacks(self, names: Iterable[str]) -> None:
+    def _drop_residuals(self, names: Iterable[str]) -> None:
         """Forgets what gradients for values that are gone have not sent. The caller has the turn."""
         for name in names:
-            self._lacks.pop(name, None)
+            self._residuals.pop(name, None)
 
     def places(self, name: str) -> list[str]:
         """The device names of the tasks that hold the parts of an array, in order of its rows."""
@@ -589,8 +587,8 @@ class ParameterStore:
     def restore(self, path: str) -> None:
         """Reads a checkpoint that `save` has written, or a graph's with the same names.
 
-        What the checkpoint lacks, such as the slots of another optimizer, stays as it is. What compressed gradients of
-        this store lack is dropped.
+        What the checkpoint lacks, such as the slots of another optimizer, stays as it is. The residuals of this
+        store's compressed gradients are dropped.
 
         Raises:
           NotFoundError: there is none, or it lacks an array or a table.
@@ -603,7 +601,7 @@ class ParameterStore:
                 Saver(names, max_to_keep=None).restore(self.session, path)
             for table in self._tables.values():
                 table.restore(path)
-            self._drop_lacks(self._arrays)
+            self._drop_residuals(self._arrays)
 
     def _saved(self) -> dict[str, Any]:
         """Name in a checkpoint -> variable, the parts of an array, or shards of data."""
