@@ -3,7 +3,7 @@
 ::
 
     found = tfmini.inspect("train.py", ps=2, workers=4)
-    model = StepModel(found, Cluster.on_own_machines(tasks_of(found), profile, "10Gbit"), profile, workers=4)
+    model = StepModel(found, Topology.of(tasks_of(found), profile, "10Gbit"), profile, workers=4)
     model.predict().step_s            # as the script places its ops
     model.predict(placement).step_s   # elsewhere: op -> full device name
 
