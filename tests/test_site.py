@@ -66,6 +66,11 @@ def test_an_op_has_its_dtypes_and_a_message_its_fields() -> None:
     assert "  allow_soft_placement: bool\n" in entries.entry("tf.ConfigProto").text
 
 
+def test_a_module_has_the_first_words_of_its_docstring() -> None:
+    pytest.importorskip("tf_slim")
+    assert entries.entry("tf.contrib.slim.dataset").text == "Contains the definition of a Dataset."
+
+
 def test_differences_from_tensorflow_are_marked_at_the_names_that_differ() -> None:
     names = namespace.public_names()
     found = [entry for name in names for entry in (entries.entry(name), *entries.entry(name).members)]

@@ -792,6 +792,12 @@ from tfmini.show.inspection.findings import (
 from tfmini.show.inspection.trace import (
     StepTrace as StepTrace,
 )
+from tfmini.show.status.explanation import (
+    to_prometheus as prometheus_metrics,
+)
+from tfmini.show.status.gather import (
+    gather as cluster_status,
+)
 from tfmini.train.checkpointing.module import (
     Module as Module,
 )
@@ -978,6 +984,7 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "cluster_status",
     "collective_ops",
     "colocate_with",
     "compat",
@@ -1214,6 +1221,7 @@ __all__ = [
     "pow",
     "print",
     "profiler",
+    "prometheus_metrics",
     "py_func",
     "py_function",
     "python",

@@ -96,6 +96,8 @@ NAMES: dict[str, dict[str, str]] = {
         "show.inspection.api": "inspect",
         "show.inspection.findings": "Inspection",
         "show.inspection.trace": "StepTrace",
+        "show.status.explanation": "prometheus_metrics=to_prometheus",
+        "show.status.gather": "cluster_status=gather",
         "train.checkpointing.module": "Module",
         "train.store.embedding_table": "EmbeddingTable",
         "train.store.parameter_store": "ParameterStore",

@@ -125,8 +125,11 @@ def _text(value: Any) -> str:
     if isinstance(value, functools.partial):
         given = [*value.args, *(f"{name}={_default(argument)}" for name, argument in value.keywords.items())]
         return f"`{value.func.__name__}` of ``{', '.join(given)}``.\n\n{inspect.getdoc(value.func) or ''}"
+    text = inspect.getdoc(value) or ""
+    if isinstance(value, ModuleType):  # such as those of TF-Slim, whose longer texts have a form of their own
+        return text.partition("\n\n")[0]
     if _kind(value) != "data":
-        return inspect.getdoc(value) or ""
+        return text
     shown = repr(value)
     return f"A `{type(value).__name__}`." if len(shown) > 60 or " at 0x" in shown else f"The value ``{shown}``."
 

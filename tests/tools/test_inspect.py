@@ -74,7 +74,7 @@ def test_a_chief_can_be_added(tmp_path: Path) -> None:
     script.write_text("import tensorflow as tf\ntf.estimator.RunConfig()\ntf.constant(1, name='c')\n")
     command = ["inspect", str(script), "--workers", "1"]
     without = CliRunner().invoke(main, command)
-    assert without.exit_code == 1 and "`tfmini inspect` adds it" in without.output
+    assert without.exit_code == 1 and "The option --chief of `tfmini launch`, `inspect`" in without.output
     result = CliRunner().invoke(main, [*command, "--chief", "--fetch", "c"])
     assert result.exit_code == 0 and "chief/0" in result.output, result.output
     (tmp_path / "c.json").write_text('{"worker": 1}')

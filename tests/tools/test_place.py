@@ -33,6 +33,13 @@ def test_it_prints_the_gain_and_writes_the_plan(tmp_path: Path) -> None:
     assert '"dense/bias": ' in (tmp_path / "plan.json").read_text()
 
 
+def test_a_chief_trains_beside_the_workers(tmp_path: Path) -> None:
+    own = "worker_device=f'/job:{tf.estimator.RunConfig().task_type}/task:0'"
+    text = WIDE.replace("replica_device_setter(", f"replica_device_setter({own}, ")
+    result = placed(tmp_path, "--ps", "2", "--workers", "1", "--chief", text=text)
+    assert result.exit_code == 0 and "dense/kernel" in result.output, result.output
+
+
 def test_without_a_profile_one_that_comes_with_tfmini_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(WIDE)

@@ -40,6 +40,19 @@ def test_a_run_is_predicted_by_the_runtime(files: list[str]) -> None:
     assert "/job:" not in done.output and "unknown dimensions" not in done.output
 
 
+def test_a_chief_trains_beside_the_workers(files: list[str]) -> None:
+    own = "worker_device=f'/job:{tf.estimator.RunConfig().task_type}/task:0'"
+    Path(files[-1]).write_text(SCRIPT.replace("ps_tasks=2", f"ps_tasks=2, {own}"))
+    command = ["simulate", "--workers", "1..2", "--link", "10Gbit"]
+    without = CliRunner().invoke(main, [*command, *files])
+    assert without.exit_code == 1 and "The option --chief of `tfmini launch`, `inspect`, `simulate`" in without.output
+    done = CliRunner().invoke(main, [*command, "--chief", *files])
+    assert done.exit_code == 0, done.output
+    assert [line.split()[0] for line in done.output.splitlines()[1:3]] == ["2", "3"]
+    done = CliRunner().invoke(main, ["simulate", "--workers", "1", "--link", "10Gbit", "--chief", *files])
+    assert all(task in done.output for task in ("chief/0", "worker/0")) and "worker/1" not in done.output
+
+
 def test_unknown_sizes_outside_the_step_are_not_warned_of(files: list[str]) -> None:
     """The report of uninitialised variables, which a monitored session adds, has some in every script."""
     path = Path(files[-1])

@@ -305,7 +305,7 @@ def _checked_task(cluster: ClusterSpec, task: Mapping[str, Any], chief: str) -> 
     if chief not in cluster.jobs:
         raise ValueError(
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node; it has {", ".join(cluster.jobs)}.'
-            " The option --chief of `tfmini launch` and `tfmini inspect` adds it."
+            " The option --chief of `tfmini launch`, `inspect`, `simulate` and `place` adds it."
         )
     if cluster.num_tasks(chief) > 1:
         raise ValueError(f'The "cluster" in TF_CONFIG must have only one "{chief}" node.')

@@ -47,10 +47,11 @@ class Words(click.ParamType):
             self.fail(f"{value!r} has {str(error).lower()}; quote it as for a shell.", param, ctx)
 
 
+chief_option = click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
 _ROLES = (
     valued("--ps", click.IntRange(0), "N", "Number of ps tasks.", default=1),
     valued("--workers", click.IntRange(0), "N", "Number of worker tasks.", default=1),
-    click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers."),
+    chief_option,
 )
 _MORE_ROLES = (
     click.option("--master", is_flag=True, help="Add a task master/0, which is the chief's name in older scripts."),
@@ -114,7 +115,7 @@ _MEMBER = (
     click.option("--cluster", type=click.Choice(sorted(MEMBERS)), help="Who has started this process as a task."),
     _ROLES[0],
     valued("--workers", click.IntRange(0), "N", "Number of worker tasks.  [default: all other processes]"),
-    _ROLES[2],
+    chief_option,
 )
 _MANIFEST = (
     valued("--kind", click.Choice(["jobset", "tfjob"]), None, "JobSet, or TFJob of Kubeflow's training operator.",

@@ -28,7 +28,7 @@ from tfmini.command_line import (
 from tfmini.compat.roles import defined_options
 from tfmini.errors import FailedPreconditionError, UnimplementedError
 from tfmini.exit_codes import ExitCode
-from tfmini.launch.launch_options import cluster_tasks
+from tfmini.launch.launch_options import chief_option, cluster_tasks
 from tfmini.launch.progress import shown
 from tfmini.launch.supervision import TaskId
 from tfmini.placement.wire_table import Transfer, format_transfers, transfers
@@ -61,7 +61,7 @@ class _Refusal(click.ClickException):
               help="Number of ps tasks.  [default: 1 with --workers or --chief]")  # fmt: skip
 @click.option("--workers", type=click.IntRange(0), metavar="N",
               help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
-@click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
+@chief_option
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
 @click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
@@ -221,7 +221,7 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
               help="Number of ps tasks.  [default: 1 with --workers or --chief]")  # fmt: skip
 @click.option("--workers", type=click.IntRange(0), metavar="N",
               help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
-@click.option("--chief", is_flag=True, help="Add a task chief/0 beside the workers.")
+@chief_option
 @click.option("--task", metavar="JOB/N", help="Task whose step is traced.  [default: chief/0 or worker/0]")
 @click.option("--run", "run_number", type=click.IntRange(1), default=10, show_default=True, metavar="N",
               help="Trace the N-th run of the first training step that runs N times.")  # fmt: skip

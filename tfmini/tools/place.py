@@ -12,6 +12,7 @@ import click
 from rich.console import Group
 
 from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
+from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.models import Models, Script, size_text
@@ -28,6 +29,7 @@ _ROWS = 20  # of the variables, without --full
 @click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
 @valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
+@chief_option
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
 @profile_option
 @click.option(
@@ -72,12 +74,13 @@ def place(script: str | None, output: str, full: bool, **options: Any) -> None:
 
 
 def _models(script: str | None, options: dict[str, Any], limits: list[float]) -> Models:
-    jobs = read_cluster(ps=options["ps"], workers=options["workers"])
+    workers, chief = options["workers"], options["chief"]
+    jobs = read_cluster({"ps": options["ps"], "chief": int(chief), "worker": workers})
     assert jobs is not None
     profile, link = options["profile"].read(), options["link"] or ""
     source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
 
-    models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), options["workers"], limits)
+    models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), workers + chief, limits)
     if not models.problem.items:
         raise click.ClickException(f"{script or options['entry']} has no variable that a device function may place.")
     return models

@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 
 from tfmini.command_line import HELP, Command, OutputFile, WithScript, one_line_errors, write_text
+from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
@@ -60,6 +61,7 @@ profile_option = click.option(
 @click.command(cls=WithScript, context_settings=HELP)
 @click.option("--ps", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="Number of ps tasks.")
 @click.option("--workers", default="1", show_default=True, metavar="N|A..B", help="Number of worker tasks, or a range.")
+@chief_option
 @click.option("--link", default="", metavar="RATE", help="Link between machines, such as 10Gbit, or one of the profile;"
               " each task has a machine of its own.  [default: all tasks on one machine]")  # fmt: skip
 @profile_option
@@ -72,20 +74,21 @@ profile_option = click.option(
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
-    ps: int, workers: str, link: str, profile: ChosenProfile, mode: str | None, fetch: tuple[str, ...],
+    ps: int, workers: str, chief: bool, link: str, profile: ChosenProfile, mode: str | None, fetch: tuple[str, ...],
     batch: int | None, steps: int, seed: int, script: str, args: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Predict the step times of SCRIPT on a cluster.
 
     SCRIPT runs up to its first Session.run; ARGS (after --) are passed to it.
 
-    Every worker runs the graph of the first one. With a range of workers, a table shows where more of them stop to
-    help.
+    Every worker runs the graph of the first one, or of the chief, which counts as a worker here. With a range of
+    workers, a table shows where more of them stop to help.
     """
 
     def inspected(count: int) -> Inspection:
+        jobs = {"ps": ps, "chief": int(chief), "worker": count - chief}
         with contextlib.redirect_stdout(sys.stderr):
-            found = inspect(script, ps=ps, workers=count, fetches=fetch, batch=batch, arguments=args)
+            found = inspect(script, cluster=jobs, fetches=fetch, batch=batch, arguments=args)
         if mode is not None and mode_of(found) != mode:
             raise click.ClickException(f"{script} trains {mode_of(found)}, not {mode}: change its optimizer.")
         if batch is None and count == counts[0]:  # the others have the same graph
@@ -93,7 +96,7 @@ def simulate(
         return found
 
     with shown(), one_line_errors():
-        counts = worker_counts(workers)
+        counts = [count + chief for count in worker_counts(workers)]
         each = steps_each(counts, steps)
         points = sweep(counts, inspected, profile.read(), link, each, seed)
     answer = console()

@@ -133,12 +133,17 @@ def test_a_value_behind_a_condition_is_shown_as_one_that_may_not_travel() -> Non
     assert sent == [800, 0]
 
 
-def test_messages_come_after_those_that_they_wait_for() -> None:
-    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+def lookup_training(parts: int) -> tf.Operation:
+    """The training op of a table in parts on so many ps, with a lookup of 16 ids that are fed."""
+    with tf.device(tf.train.replica_device_setter(ps_tasks=parts, worker_device="/job:worker/task:0")):
         ids = tf.placeholder(tf.int64, [16], name="ids")
-        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(2))
+        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(parts))
         loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
-        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+        return tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+
+
+def test_messages_come_after_those_that_they_wait_for() -> None:
+    train = lookup_training(2)
     found = inspect(fetches=train, ps=2, workers=1)
     texts = [message.text for message in found.messages()]
     for part in ("table/part_0", "table/part_1"):
@@ -198,15 +203,11 @@ def test_a_condition_and_the_rows_behind_a_lookup_have_their_roles() -> None:
 
 
 def test_what_is_not_listed_is_in_the_sums_that_were_measured() -> None:
-    with tf.device(tf.train.replica_device_setter(ps_tasks=4, worker_device="/job:worker/task:0")):
-        ids = tf.placeholder(tf.int64, [16], name="ids")
-        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(4))
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
-        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    train = lookup_training(4)
     options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
     with servers(4) as server, tf.Session(server.target) as session:
         session.run(tf.global_variables_initializer())
-        session.run(train, {ids: np.arange(16)}, options=options, run_metadata=metadata)
+        session.run(train, {"ids:0": np.arange(16)}, options=options, run_metadata=metadata)
     found = inspect(fetches=train, ps=4, workers=1, trace=metadata)
     wire = show(found, "wire")
     assert "1 more" not in wire and "ids of the gradient of table/part_3" in wire
@@ -217,11 +218,7 @@ def test_what_is_not_listed_is_in_the_sums_that_were_measured() -> None:
 
 def test_the_width_of_a_line_does_not_say_that_a_few_bytes_are_the_most() -> None:
     """The lines of 8 B were the thickest, beside the rows of a table, whose number is unknown."""
-    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
-        ids = tf.placeholder(tf.int64, [16], name="ids")
-        table = tf.get_variable("table", [100, 4], partitioner=tf.fixed_size_partitioner(2))
-        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids, partition_strategy="div"))
-        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    train = lookup_training(2)
     wires = [line for line in picture(inspect(fetches=train, ps=2, workers=1)).wires if line.kind.startswith("wire")]
     shares = {kind: {line.share for line in wires if line.kind == kind} for kind in ("wire", "wire unknown")}
     assert max(shares["wire"]) < min(shares["wire unknown"])

@@ -27,7 +27,8 @@ def free_address() -> Iterator[str]:
 
 def test_any_server_tells_all_tasks_and_one_that_is_down_is_silent(free_address: str) -> None:
     with tf.train.Server({"ps": ["localhost:0"], "worker": [free_address]}, "ps", 0) as server:
-        cluster = gather(server.target, rates=False, timeout_s=30)
+        cluster = tf.cluster_status(server.target, rates=False, timeout_s=30)
+    assert f'tfmini_up{{task="{cluster.tasks[0].task}"}} 1' in tf.prometheus_metrics(cluster)
     assert [(task.task, task.state) for task in cluster.tasks] == [
         ("/job:ps/replica:0/task:0", OK), ("/job:worker/replica:0/task:0", SILENT),
     ]  # fmt: skip

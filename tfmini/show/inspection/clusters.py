@@ -62,7 +62,7 @@ def _of_mapping(found: Mapping[str, Any], origin: str) -> Jobs:
         raise ValueError(f"{origin}: 'cluster' must map job names to lists of addresses (or counts), got {inner!r}.")
     _check_count(sum(tasks for tasks in inner.values() if isinstance(tasks, int)), origin)
     try:
-        spec = ClusterSpec({job: _addresses(job, tasks) for job, tasks in inner.items()})
+        spec = ClusterSpec({job: _addresses(job, tasks) for job, tasks in inner.items() if tasks != 0})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{origin} contains no cluster: {error} Expected: {_FORM}") from None
     return _checked({job: spec.task_indices(job) for job in spec.jobs}, origin)

@@ -146,8 +146,10 @@ class Inspection:
         """
         from tfmini.show.inspection import pages, pictures
 
-        json = dumps(self.to_json(), indent=1)
-        forms = {".html": pages.page, ".svg": pictures.svg, ".dot": pictures.dot, ".json": lambda _: json}
+        forms = {
+            ".html": pages.page, ".svg": pictures.svg, ".dot": pictures.dot,
+            ".json": lambda found: dumps(found.to_json(), indent=1),
+        }  # fmt: skip
         pages.save_as(path, self, forms)
 
     def why(self, op: str) -> list[str]:
@@ -219,12 +221,12 @@ class Inspection:
                 groups[key] = [*groups.pop(key, []), transfer]
         before = self._messages_before()
         depth = {key: max(before.get(t.producer, 0) for t in group) for key, group in groups.items()}
-        for _, _, number in groups:
-            if number < 0:  # a collective, whose value comes after its messages; other ranks' ops are in other graphs
-                together = [key for key in groups if key[2] == number]
-                depth |= dict.fromkeys(
-                    together, max(before.get(t.producer, 0) for k in together for t in groups[k]) - 1
-                )
+        collectives: dict[int, list[tuple[str, str, int]]] = {}
+        for key in groups:
+            if key[2] < 0:
+                collectives.setdefault(key[2], []).append(key)
+        for together in collectives.values():  # whose value comes after the messages; other ranks' ops are elsewhere
+            depth |= dict.fromkeys(together, max(depth[key] for key in together) - 1)
         return _message_of_each(groups[key] for key in sorted(groups, key=lambda key: depth[key]))
 
     def _messages_before(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 ::
 
     found = tfmini.inspect("train.py", ps=2, workers=4)
-    model = StepModel(found, Cluster.on_own_machines(tasks_of(found), profile, "10Gbit"), profile, workers=4)
+    model = StepModel(found, Topology.of(tasks_of(found), profile, "10Gbit"), profile, workers=4)
     model.predict().step_s            # as the script places its ops
     model.predict(placement).step_s   # elsewhere: op -> full device name
 
@@ -61,7 +61,7 @@ class StepModel:
       cluster: where the tasks are; it needs all tasks that placements name.
       profile: the costs.
       workers: how many workers run the same step at once, each with a graph of its own (between-graph replication).
-        Replica i has worker i in place of the client's task; all share the other tasks.
+        Replica i has worker i in place of the client's task, after a chief worker i - 1; all share the other tasks.
       steps: how many steps each worker runs. All but each worker's first and last count, for there all workers run.
       seed: of the moments at which workers begin, up to a millisecond apart.
 
@@ -417,10 +417,12 @@ def _replicas(master: str, workers: int, cluster: Topology) -> list[dict[str, st
 
 def _replica(master: str, index: int, cluster: Topology) -> dict[str, str]:
     own = parse(task_of_device(master))
-    first = own.task or 0
-    task = f"/job:{own.job}/replica:0/task:{first + index}"
+    job, first = own.job, own.task or 0
+    if index and job == "chief":  # the workers come after it
+        job, first = "worker", -1
+    task = f"/job:{job}/replica:0/task:{first + index}"
     if task not in cluster.hosts:
-        raise ValueError(f"The cluster has no {task} for replica {index}.")
+        raise ValueError(f"The cluster has no {task} for replica {index} of the graph of {own.job}/{own.task or 0}.")
     return {task_of_device(master): task}
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfmini.devices import parse
+from tfmini.export import export
 from tfmini.runtime.snapshot import (
     COLLECTIVE,
     COMPUTES,
@@ -586,8 +587,9 @@ CLUSTER = (
 )
 
 
+@export("tf.prometheus_metrics")
 def to_prometheus(cluster: ClusterSnapshot) -> str:
-    """The metrics of a cluster, in Prometheus's text format (`CONTENT_TYPE`)."""
+    """The metrics of a cluster, as ``tf.cluster_status`` returns it, in Prometheus's text format (`CONTENT_TYPE`)."""
     lines: list[str] = []
     for metric in METRICS:
         samples = [

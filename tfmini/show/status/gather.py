@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from tfmini import errors
+from tfmini.export import export
 from tfmini.jobs import Job, job_at, jobs_called, names_of, running_jobs
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, load_keys
@@ -26,14 +27,24 @@ _TRACE_ANSWER_S = 30.0  # for the records of all tasks, after the step
 _SCHEMES = ("zmq://", "grpc://", "tcp://")
 
 
+@export("tf.cluster_status")
 def gather(
     target: str, *, tasks: Mapping[str, str] | None = None, stacks: bool = False, rates: bool = True,
     timeout_s: float = ANSWER_S, keys: Keys | None = None,
 ) -> ClusterSnapshot:  # fmt: skip
-    """The snapshot of a cluster; see `Gatherer`, which asks again and again at less cost.
+    """What the tasks of a running cluster do now: all that `tfmini status --json` prints, as typed values.
 
     Args:
+      target: any server of the cluster, ``host:port``; or a job of `tfmini launch`: its name, script or process id.
+      tasks: full task name -> address, as far as they are known before the target has answered.
+      stacks: with the Python stacks of all threads.
       rates: ask twice if a task has no rates yet.
+      timeout_s: a task that has not answered by then is silent.
+      keys: the cluster's; None: those of this process, or of the job.
+
+    Raises:
+      errors.UnavailableError: no task answers.
+      errors.OpError: there is no such job, or several; the target refuses: its key or its version is another one.
     """
     with Gatherer(target, tasks=tasks, keys=keys) as gatherer:
         return gatherer.gather(stacks=stacks, rates=rates, timeout_s=timeout_s)

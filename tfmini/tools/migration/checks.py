@@ -212,12 +212,19 @@ def _of_list(member: Member) -> Iterator[Obstacle]:
 
 def _no_list(node: ast.expr) -> str:
     """What makes a value that was a list in Python 2 and is none in Python 3; "" for others."""
-    if not isinstance(node, ast.Call) or node.keywords:
-        return ""
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS and not node.args:
-        return f"….{node.func.attr}()"
-    is_lazy = isinstance(node.func, ast.Name) and node.func.id in _LAZY and len(node.args) > 0
-    return f"{node.func.id}(…)" if is_lazy and isinstance(node.func, ast.Name) else ""
+    return _view(node) or _lazy(node)
+
+
+def _view(node: ast.expr) -> str:
+    """A call for the keys, values or items of a dictionary, as ``….keys()``; "" for others."""
+    function = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else None
+    return f"….{function.attr}()" if isinstance(function, ast.Attribute) and function.attr in _VIEWS else ""
+
+
+def _lazy(node: ast.expr) -> str:
+    """A call of a function that gives an iterator, as ``map(…)``; "" for others."""
+    function = node.func if isinstance(node, ast.Call) and node.args and not node.keywords else None
+    return f"{function.id}(…)" if isinstance(function, ast.Name) and function.id in _LAZY else ""
 
 
 # ---- Calls -----------------------------------------------------------------------------------------------------------
@@ -232,8 +239,8 @@ def _call(use: Use, call: ast.Call) -> Iterator[Obstacle]:
             return
     root = path.partition(".")[0]
     if root in known.OF_TENSORFLOW:
-        for what in filter(None, map(_no_list, _arguments(call))):
-            if not what.startswith(("zip", "…")):  # apply_gradients takes zip(...), and many functions take views
+        for what in map(_lazy, _arguments(call)):  # many functions take views, and apply_gradients takes zip(...)
+            if what not in ("", "zip(…)"):
                 yield Obstacle(use.line, f"{what} for {use.text}", f"write list({what})", "python 2", MAYBE)
     if root in known.OF_TENSORFLOW or root in ("numpy", "scipy") or path == "builtins.sorted":  # which took cmp=
         misfit = _misfit(path, call)
@@ -327,7 +334,7 @@ def _old_behaviour(path: str, use: Use, call: ast.Call) -> Obstacle | None:
         return Obstacle(use.line, f"{use.text}(..., {_mode(call)!r})", remedy, "python")
     if path in _FILES and len(use.args) > _FILES[path][0]:
         return _file(use, *_FILES[path])
-    if path == "builtins.len" and use.args and (what := _no_list(use.args[0])).endswith("(…)"):
+    if path == "builtins.len" and use.args and (what := _lazy(use.args[0])):
         return Obstacle(use.line, f"len({what})", f"write len(list({what}))", "python 2")
     if path == "random.shuffle" and use.args and ast.unparse(use.args[0]).startswith(("range(", "xrange(")):
         return Obstacle(use.line, f"{use.text}(range(…))", "write list(range(…)): it is no list", "python 2")
@@ -377,15 +384,15 @@ def _version(node: ast.expr) -> str | None:
 def _changed_while_read(tree: ast.Module) -> Iterator[Obstacle]:
     """Loops over the keys, values or items of a dictionary that take entries out of it: an error in Python 3."""
     for loop in ast.walk(tree):
-        if not isinstance(loop, ast.For) or not (what := _no_list(loop.iter)).startswith("…"):
+        if not isinstance(loop, ast.For) or not _view(loop.iter):
             continue
         owner = ast.unparse(loop.iter.func.value)  # type: ignore[attr-defined]
-        for node in (node for statement in loop.body for node in ast.walk(statement)):
-            if _takes_out(node, owner) and not _ends_loop(loop):
-                text = f"{owner}{what[1:]}"
-                remedy = f"write list({text}): Python 3 refuses to change what it reads"
-                yield Obstacle(loop.lineno, f"for … in {text}", remedy, "python 2")
-                break
+        inside = [node for statement in loop.body for node in ast.walk(statement)]
+        may_end = any(isinstance(node, (ast.Break, ast.Return)) for node in inside)  # perhaps after its change
+        if not may_end and any(_takes_out(node, owner) for node in inside):
+            text = ast.unparse(loop.iter)
+            remedy = f"write list({text}): Python 3 refuses to change what it reads"
+            yield Obstacle(loop.lineno, f"for … in {text}", remedy, "python 2")
 
 
 def _takes_out(node: ast.AST, owner: str) -> bool:
@@ -395,9 +402,3 @@ def _takes_out(node: ast.AST, owner: str) -> bool:
     if not isinstance(function, ast.Attribute) or function.attr not in ("pop", "popitem"):
         return False
     return ast.unparse(function.value) == owner
-
-
-def _ends_loop(loop: ast.For) -> bool:
-    """Whether the loop has a ``break`` or a ``return``, perhaps after its change."""
-    nodes = (node for statement in loop.body for node in ast.walk(statement))
-    return any(isinstance(node, (ast.Break, ast.Return)) for node in nodes)
