@@ -51,8 +51,8 @@ def _each(factor: float) -> Callable[[Operation], int]:
 
 
 _ONE_EACH = (
-    "Reciprocal Square Log Neg AssignSub AssignAdd Add Sub Mul RealDiv BiasAdd Maximum Minimum Pow Greater GreaterEqual "
-    "Less LessEqual Equal NotEqual"
+    "Reciprocal Square Log Neg AssignSub AssignAdd Add Sub Mul RealDiv BiasAdd Maximum Minimum Pow Greater "
+    "GreaterEqual Less LessEqual Equal NotEqual"
 )
 _COUNTS: dict[str, Callable[[Operation], int]] = {
     **dict.fromkeys(_ONE_EACH.split(), _each(1)),
