@@ -24,6 +24,7 @@ from tests.launch.programs import TRAINS
 from tests.rpc.task_processes import Call
 from tests.tools import comers
 from tfmini import errors
+from tfmini.launch import agent_messages as m
 from tfmini.launch import hub
 from tfmini.launch.engine import EngineOptions, TaskRequest
 from tfmini.launch.hub import AgentEngine
@@ -31,7 +32,6 @@ from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run
 from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.progress import LaunchProgress
 from tfmini.launch.supervision import TaskId
-from tfmini.rpc import messages as m
 from tfmini.rpc.keys import new_keys
 from tfmini.rpc.records import PROTOCOL_VERSION
 from tfmini.tools.launch import run_cluster

@@ -18,8 +18,8 @@ from zmq.utils import z85
 
 from tests.rpc.task_processes import Call
 from tfmini.cluster import parse_address
+from tfmini.launch import agent_messages as m
 from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run, parse_invitation
-from tfmini.rpc import messages as m
 from tfmini.rpc.keys import new_keys
 from tfmini.rpc.zmq_pump import KernelSocket
 

@@ -25,12 +25,12 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import HostPort
+from tfmini.launch import agent_messages as m
 from tfmini.launch.cluster_run import received_signals
 from tfmini.launch.engine import TaskCommand
 from tfmini.launch.hub import LoopCalls
 from tfmini.launch.invitation import LAUNCHER, Invitation, endpoint_of_run, take_invitation
 from tfmini.launch.local import Guardian, LocalTask, TaskReports, usable_cpus
-from tfmini.rpc import messages as m
 from tfmini.rpc.addresses import ADDRESSES_ENV, AddressBook, TaskEntry, listening_socket, source_towards
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.endpoint import Endpoint

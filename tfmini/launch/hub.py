@@ -21,10 +21,10 @@ from typing import Any
 
 from tfmini import errors
 from tfmini.cluster import HostPort
+from tfmini.launch import agent_messages as m
 from tfmini.launch.engine import EngineError, EngineOptions, Events, TaskCommand, TaskRequest
 from tfmini.launch.invitation import AGENT_ENV, LAUNCHER, Invitation, endpoint_of_run, hosts_of_this_machine
 from tfmini.launch.supervision import TaskId
-from tfmini.rpc import messages as m
 from tfmini.rpc.addresses import ADDRESSES_ENV, allowed_ports, bind_to_port
 from tfmini.rpc.calls import Responder
 from tfmini.rpc.endpoint import Endpoint

@@ -3,7 +3,7 @@
 The word travels in the variable ``TFMINI_AGENT`` of the agent's environment, or in a file that only the user can read.
 It lists every address of the launcher's host, since only the agent's host knows which of them it can reach.
 
-The launcher and its agents talk by `tfmini.rpc`, with the messages of `tfmini.rpc.messages`. Each run has a
+The launcher and its agents talk by `tfmini.rpc`, with the messages of `tfmini.launch.agent_messages`. Each run has a
 key pair of its own, which is not the key of the cluster: who holds it is an agent of this run.
 """
 

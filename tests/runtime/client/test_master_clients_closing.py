@@ -178,6 +178,8 @@ def test_a_first_run_says_why_its_session_has_ended_whenever_that_was(
     reason = ("was reset", tf.errors.AbortedError.of) if is_reset else ()
     kind, text = (tf.errors.AbortedError, "was reset") if is_reset else (tf.errors.CancelledError, MESSAGE)
     for moment in MOMENTS:
+        if moment == "find_plan" and place == "another process":  # only a client in the master's process calls it
+            continue
         owner: Any = Worker if moment == "create_session" else MasterSession
         call = getattr(owner, moment)
 
