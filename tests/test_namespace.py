@@ -110,7 +110,7 @@ def test_versions() -> None:
         (lambda: tf.contrib.layers.rev_block, "TensorFlow 1.15 has tf.contrib.layers.rev_block, tfmini does not"),
         (lambda: tf.contrib.slim.layers.rev_block, "TensorFlow 1.15 has tf.contrib.slim.layers.rev_block, tfmini"),
         (lambda: tf.contrib.slim.metrics.streaming_dynamic_auc, "out of tfmini's scope; use tf.metrics"),
-        (lambda: tf.contrib.layers.sparse_column_with_keys, "use tf.feature_column.categorical_column_with_voc"),
+        (lambda: tf.contrib.layers.legacy_linear, "use tf.layers.dense"),
         (lambda: tf.optimizers, "use the optimizers of tf.train"),
         (lambda: tf.compat.v2.GradientTape, "use tf.gradients"),
         (lambda: tf.data.AUTOTUNE, "in TensorFlow 1 use tf.data.experimental.AUTOTUNE.$"),

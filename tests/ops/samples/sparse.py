@@ -96,3 +96,9 @@ TakeManySparseFromTensorsMap(sparse_handles=AddManySparseToTensorsMap({sparse("s
     dtype=float32, shared_name='m')
 """
 )  # fmt: skip
+
+# Of tf.contrib.
+OURS = (
+    "SparseFeatureCross(indices=[i64([[0, 0], [1, 0], [1, 1]])], values=[['a', 'b', '']], shapes=[i64([2, 2])], "
+    "dense=[i64([[5], [-1]])], hashed_output=True, num_buckets=100, out_type=int64, internal_type=int64)"
+)

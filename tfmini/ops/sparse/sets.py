@@ -256,23 +256,29 @@ def edit_distance(
 _CROSSED_TYPES = "list({int64, string}) >= 0"
 _HASH_KEY = 0xDECAFCAFFE
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
-_SHIFT = np.uint64(47)
+_SHIFT, _GOLDEN = np.uint64(47), np.uint64(0x9E3779B97F4A7800)
 _ROW_BYTES = 128  # of what is kept for a row without elements
 
-cross_op: OpHandle[Any] = op(
-    "SparseCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense_inputs: dense_types)"
-    f""" -> output_indices: int64, output_values: out_type, output_shape: int64
+_CROSSED = f"""output_indices: int64, output_values: out_type, output_shape: int64
     N: int >= 0
     hashed_output: bool
     num_buckets: int >= 0
-    hash_key: int
     sparse_types: {_CROSSED_TYPES}
     dense_types: {_CROSSED_TYPES}
     out_type: {{int64, string}}
-    internal_type: {{int64, string}}""",
-    shape=[(None, 2), (None,), (2,)],
-    differentiable=False,
-)
+    internal_type: {{int64, string}}"""
+_CROSS_SHAPES = [(None, 2), (None,), (2,)]
+cross_op: OpHandle[Any] = op(
+    "SparseCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense_inputs: dense_types)"
+    f" -> {_CROSSED}; hash_key: int",
+    shape=_CROSS_SHAPES, differentiable=False,
+)  # fmt: skip
+# Of tf.contrib.layers: its hash is older than the one with a key.
+old_cross_op: OpHandle[Any] = op(
+    "SparseFeatureCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense: dense_types)"
+    f" -> {_CROSSED}",
+    shape=_CROSS_SHAPES, differentiable=False,
+)  # fmt: skip
 
 
 @cross_op.kernel("CPU")
@@ -284,7 +290,7 @@ def _cross(
     *,
     hashed_output: bool,
     num_buckets: int,
-    hash_key: int,
+    hash_key: int | None,
     out_type: dtypes.DType,
     **_: object,
 ) -> Any:
@@ -311,17 +317,36 @@ def _cross(
     return places, flat, np.array([rows, max(counts, default=0)], np.int64)
 
 
+@old_cross_op.kernel("CPU")
+def _old_cross(
+    indices: list[Array],
+    values: list[Array],
+    shapes: list[Array],
+    dense: list[Array],
+    *,
+    hashed_output: bool,
+    num_buckets: int,
+    out_type: dtypes.DType,
+    **_: object,
+) -> Any:
+    return _cross(
+        indices, values, shapes, dense, hashed_output=hashed_output, num_buckets=num_buckets, hash_key=None,
+        out_type=out_type,
+    )  # fmt: skip
+
+
 def _rows(places: Array, values: Array, rows: int) -> list[Any]:
     """The values of each row of a sparse matrix."""
     ends = np.searchsorted(places[:, 0], np.arange(rows + 1))
     return [values[start:end] for start, end in zip(ends, ends[1:])]
 
 
-def _hashes(columns: Sequence[Any], buckets: int, key: int) -> Any:
-    """The int64 hash of each combination; the last column's values change fastest."""
-    found = np.full(1, key & (1 << 64) - 1, np.uint64)
+def _hashes(columns: Sequence[Any], buckets: int, key: int | None) -> Any:
+    """The int64 hash of each combination; the last column's values change fastest. Without a key it is the old hash."""
+    join = _folded if key is None else _joined
+    found = np.full(1, (_HASH_KEY if key is None else key) & (1 << 64) - 1, np.uint64)
     for column in columns:
-        found = _joined(found[:, None], _numbers(column)[None, :]).ravel()
+        found = join(found[:, None], _numbers(column)[None, :]).ravel()
     return (found % np.uint64(buckets or np.iinfo(np.int64).max)).astype(np.int64)
 
 
@@ -341,23 +366,31 @@ def _joined(first: Array, second: Array) -> Any:
         return found ^ (found >> _SHIFT)
 
 
-def _texts(columns: Sequence[Any], buckets: int, key: int) -> list[bytes]:
+def _folded(first: Array, second: Array) -> Any:
+    """TensorFlow's ``HashCombine`` of numbers, in which one shift keeps the sign."""
+    high = (first.view(np.int64) >> 4).view(np.uint64)
+    with np.errstate(over="ignore"):
+        return first ^ (second + _GOLDEN + (first << np.uint64(10)) + high)
+
+
+def _texts(columns: Sequence[Any], buckets: int, key: int | None) -> list[bytes]:
     """The values of each combination, joined by ``_X_``."""
     texts = [[value if isinstance(value, bytes) else str(value).encode() for value in column] for column in columns]
     return [b"_X_".join(row) for row in itertools.product(*texts)]
 
 
-def _build(inputs: Sequence[Any], hashed: bool, buckets: int, key: int, name: str | None) -> SparseTensor:
+def _build(inputs: Sequence[Any], hashed: bool, buckets: int, key: int | None, name: str | None) -> SparseTensor:
     if not isinstance(inputs, (list, tuple)):
         raise TypeError("Inputs must be a list")
     given = [value if isinstance(value, SparseTensor) else convert_to_tensor(value) for value in inputs]
     sparse = [value for value in given if isinstance(value, SparseTensor)]
     dense = [_wide(value) for value in given if isinstance(value, Tensor)]
-    indices, values, shape = cross_op(
+    kind = dtypes.int64 if hashed else dtypes.string
+    build, attrs = (old_cross_op, {}) if key is None else (cross_op, {"hash_key": key})
+    indices, values, shape = build(
         [value.indices for value in sparse], [_wide(value.values) for value in sparse],
-        [value.dense_shape for value in sparse], dense, hashed_output=hashed, num_buckets=buckets, hash_key=key,
-        out_type=dtypes.int64 if hashed else dtypes.string, internal_type=dtypes.int64 if hashed else dtypes.string,
-        name=name,
+        [value.dense_shape for value in sparse], dense, hashed_output=hashed, num_buckets=buckets, out_type=kind,
+        internal_type=kind, name=name, **attrs,
     )  # fmt: skip
     return SparseTensor(indices, values, shape)
 
@@ -393,3 +426,14 @@ def sparse_cross_hashed(
       hash_key: the hash function's key.
     """
     return _build(inputs, True, num_buckets, _HASH_KEY if hash_key is None else hash_key, name)
+
+
+def sparse_feature_cross(
+    inputs: Sequence[Any],
+    hashed_output: bool = False,
+    num_buckets: int = 0,
+    name: str | None = None,
+    hash_key: int | None = None,
+) -> SparseTensor:
+    """`sparse_cross` or `sparse_cross_hashed`; without a key it has a hash of its own (TensorFlow's function of it)."""
+    return _build(inputs, hashed_output, num_buckets, hash_key, name)

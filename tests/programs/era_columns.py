@@ -1,0 +1,189 @@
+"""Programs with the feature columns of ``tf.contrib.layers``: a part of `tests.programs.era`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program
+
+
+class _Twice:
+    def __call__(self, x: Any) -> Any:
+        return x * 2.0
+
+    def __repr__(self) -> str:
+        return "twice"
+
+
+def _all(tf: Any) -> Any:
+    layers, ones = tf.contrib.layers, tf.ones_initializer()
+    path = os.path.join(tempfile.mkdtemp(), "words")
+    with open(path, "w") as file:
+        file.write("x\ny\n3\n")
+    real = layers.real_valued_column("r", dimension=2, default_value=1.0, normalizer=_Twice())
+    buckets = layers.bucketized_column(real, [0, 1, 1, 4])
+    hashed = layers.sparse_column_with_hash_bucket("h", 10)
+    keys = layers.sparse_column_with_keys("k", ["a", "b"], combiner="mean")
+    numbers = layers.sparse_column_with_keys("n", [7, 9], dtype=tf.int64)
+    words = layers.sparse_column_with_vocabulary_file("f", path, num_oov_buckets=2, vocab_size=3)
+    rest = layers.sparse_column_with_integerized_feature("i", 5)
+    weighted = layers.weighted_sparse_column(keys, "w")
+    key = layers.SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY
+    found = {
+        "real": real, "buckets": buckets, "hashed": hashed, "keys": keys, "numbers": numbers, "words": words,
+        "rest": rest, "weighted": weighted, "crossed": layers.crossed_column([keys, hashed], 20),
+        "crossed with buckets": layers.crossed_column([buckets, layers.crossed_column([keys, words], 9)], 30),
+        "crossed with key": layers.crossed_column([keys, words, rest], 20, hash_key=key, combiner="sqrtn"),
+        "one hot": layers.one_hot_column(keys), "one hot weighted": layers.one_hot_column(weighted),
+        "embedding": layers.embedding_column(rest, 3, initializer=ones),
+        "embedding weighted": layers.embedding_column(weighted, 2, "sum", initializer=ones, max_norm=0.7),
+        "hashes": layers.sparse_column_with_hash_bucket("h", 10, hash_keys=[[1, 2], [3, 4]]),
+        "hashed numbers": layers.sparse_column_with_hash_bucket("i", 6, dtype=tf.int64, combiner="sqrtn"),
+    }  # fmt: skip
+    other = layers.sparse_column_with_hash_bucket("g", 10)
+    shared = layers.shared_embedding_columns([hashed, other], 2, "sqrtn", initializer=ones)
+    found.update({"shared " + column.name: column for column in shared})
+    return found
+
+
+def _features(tf: Any) -> Any:
+    sparse = lambda values: tf.SparseTensor([[0, 0], [0, 1], [2, 0]], values, [3, 2])  # noqa: E731
+    return {
+        "r": tf.constant([[-1.0, 0.2], [0.5, 3.0], [2.0, 9.0]]), "h": sparse(["p", "q", "p"]),
+        "g": tf.constant([["p", ""], ["", ""], ["s", "t"]]), "k": sparse(["a", "z", "b"]),
+        "n": sparse(np.int64([9, 7, 3])), "f": sparse(["y", "elsewhere", "3"]), "i": sparse(np.int64([7, 4, 2])),
+        "w": sparse([0.5, 2.0, 3.0]),
+    }  # fmt: skip
+
+
+def _filled(tf: Any, fetches: Any) -> Any:
+    """The fetches where a variable's values follow from its shape, and the variables."""
+    variables = sorted(tf.global_variables(), key=lambda v: v.name)
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        for v in variables:
+            size = int(np.prod(v.shape.as_list()))
+            session.run(v.assign(np.cos(np.arange(size) + 1.0).reshape(v.shape.as_list())))
+        return session.run(fetches), [(v.op.name, v.shape.as_list()) for v in variables]
+
+
+@program
+def columns_of_contrib_layers(tf: Any) -> Any:
+    columns = _all(tf)
+    texts = {name: [c.name, c.key, sorted(map(str, c.config.items())), str(getattr(c, "length", None))]
+             for name, c in columns.items() if c.key.find("/words") < 0}  # fmt: skip
+    again = _all(tf)
+    return texts, [columns[name] == again[name] for name in ("hashed", "keys", "weighted", "crossed")]
+
+
+@program
+def sums_of_contrib_columns(tf: Any) -> Any:
+    columns, found = _all(tf), {}
+    for name, column in columns.items():
+        if "one hot" in name or "embedding" in name or "shared" in name:
+            continue
+        with tf.Graph().as_default():
+            total, variables, bias = tf.contrib.layers.weighted_sum_from_feature_columns(_features(tf), [column], 2)
+            found[name] = _filled(tf, total), [v.op.name for v in variables[column]], bias.op.name
+    wide = [columns[name] for name in ("real", "hashed", "crossed", "weighted", "buckets")]
+    with tf.Graph().as_default():
+        total, _, _ = tf.contrib.layers.weighted_sum_from_feature_columns(_features(tf), wide, 1, ["own"], scope="m")
+        models = len(tf.contrib.framework.get_model_variables())
+        found["all"] = _filled(tf, total), [v.op.name for v in tf.get_collection("own")], models
+    joint = [columns[name] for name in ("hashed", "rest", "crossed")]
+    with tf.Graph().as_default():
+        total, variables, bias = tf.contrib.layers.joint_weighted_sum_from_feature_columns(_features(tf), joint, 2)
+        found["joint"] = _filled(tf, total), [v.op.name for v in variables]
+    return found
+
+
+@program
+def inputs_of_contrib_columns(tf: Any) -> Any:
+    columns, found = _all(tf), {}
+    deep = [name for name in columns if "one hot" in name or "embedding" in name or "shared" in name]
+    for name in [*deep, "real", "buckets"]:
+        with tf.Graph().as_default():
+            found[name] = _filled(tf, tf.contrib.layers.input_from_feature_columns(_features(tf), [columns[name]]))
+    with tf.Graph().as_default():
+        outs = {}
+        every = [columns[name] for name in [*deep, "real", "buckets"]]
+        net = tf.contrib.layers.input_from_feature_columns(_features(tf), every, ["own"], cols_to_outs=outs)
+        sizes = sorted((column.name, out.shape.as_list()) for column, out in outs.items())
+        found["all"] = _filled(tf, net), net.shape.as_list(), sizes, len(tf.get_collection("own"))
+    with tf.Graph().as_default():
+        sequences = {"r": tf.reshape(tf.range(12.0), [2, 3, 2]),
+                     "i": tf.SparseTensor([[0, 0, 0], [1, 2, 1]], np.int64([3, 1]), [2, 3, 2])}  # fmt: skip
+        part = [columns["real"], columns["embedding"], tf.contrib.layers.one_hot_column(columns["rest"])]
+        net = tf.contrib.layers.sequence_input_from_feature_columns(sequences, part)
+        found["sequences"] = _filled(tf, net)
+    return found
+
+
+@program
+def contrib_columns_in_functions_of_feature_column(tf: Any) -> Any:
+    columns, found = _all(tf), {}
+    names = ("real", "buckets", "one hot", "embedding")
+    with tf.Graph().as_default():
+        found["input"] = _filled(tf, tf.feature_column.input_layer(_features(tf), [columns[name] for name in names]))[0]
+    with tf.Graph().as_default():
+        wide = [columns[name] for name in ("real", "hashed", "weighted", "crossed")]
+        found["linear"] = _filled(tf, tf.feature_column.linear_model(_features(tf), wide))[0]
+    return found
+
+
+@program
+def examples_of_contrib_columns(tf: Any) -> Any:
+    columns, layers = _all(tf), tf.contrib.layers
+    chosen = [columns[name] for name in ("real", "hashed", "weighted")]
+    example = tf.train.Example()
+    example.features.feature["r"].float_list.value.extend([1.0, 2.0])
+    example.features.feature["h"].bytes_list.value.extend([b"p"])
+    example.features.feature["k"].bytes_list.value.extend([b"b", b"a"])
+    example.features.feature["w"].float_list.value.extend([1.0, 2.0])
+    parsed = layers.parse_feature_columns_from_examples([example.SerializeToString()], chosen)
+    changed = layers.transform_features(_features(tf), chosen)
+    places = layers.make_place_holder_tensors_for_base_features(chosen)
+    inferred = layers.infer_real_valued_columns({"a": tf.zeros([2, 3, 2]), "b": tf.zeros([2], tf.int32)})
+    with tf.Session() as session:
+        session.run(tf.tables_initializer())
+        values = session.run([parsed["r"], parsed[chosen[0]], parsed["h"].values, parsed[chosen[1]].values,
+                              [part.values for part in parsed[chosen[2]]], changed[chosen[1]].values])  # fmt: skip
+    kinds = sorted((name, type(place).__name__) for name, place in places.items())
+    only = layers.infer_real_valued_columns(tf.zeros([4, 5]))
+    return values, sorted(map(str, changed)), kinds, sorted(map(str, inferred)), str(only)
+
+
+@program
+def wrong_contrib_columns(tf: Any) -> Any:
+    layers, columns = tf.contrib.layers, _all(tf)
+    real, keys = columns["real"], columns["keys"]
+    wrong = [
+        lambda: layers.real_valued_column("r", dimension=0), lambda: layers.real_valued_column("r", dimension=None),
+        lambda: layers.real_valued_column("r", dtype=tf.string), lambda: layers.real_valued_column("r", 1, "a"),
+        lambda: layers.real_valued_column("r", 2, [1.0]), lambda: layers.real_valued_column("r", 1, 1.5, tf.int32),
+        lambda: layers.bucketized_column(keys, [1]), lambda: layers.bucketized_column(real, []),
+        lambda: layers.bucketized_column(real, [2, 1]), lambda: layers.sparse_column_with_hash_bucket("h", 0),
+        lambda: layers.sparse_column_with_hash_bucket("h", 5, dtype=tf.float32),
+        lambda: layers.sparse_column_with_integerized_feature("h", 5, dtype=tf.string),
+        lambda: layers.sparse_column_with_vocabulary_file("f", "words"),
+        lambda: layers.weighted_sparse_column(keys, "w", tf.string), lambda: layers.crossed_column([keys], 10),
+        lambda: layers.crossed_column([keys, real], 10), lambda: layers.crossed_column([keys, keys], 1),
+        lambda: layers.embedding_column(keys, 2, initializer=3), lambda: layers.shared_embedding_columns([], 2),
+        lambda: layers.embedding_column(keys, 2, ckpt_to_load_from="x"),
+        lambda: layers.shared_embedding_columns(keys, 2),
+        lambda: layers.shared_embedding_columns([keys, columns["hashed"]], 2),
+        lambda: layers.shared_embedding_columns([real], 2), lambda: layers.check_feature_columns({"a": real}),
+        lambda: layers.check_feature_columns([keys, keys]), lambda: layers.create_feature_spec_for_parsing(["a"]),
+        lambda: layers.input_from_feature_columns(_features(tf), [keys]),
+        lambda: layers.input_from_feature_columns({"s": tf.zeros([2, 1])}, [real]),
+        lambda: layers.sequence_input_from_feature_columns(_features(tf), [keys]),
+        lambda: layers.sequence_input_from_feature_columns(_features(tf), [columns["buckets"]]),
+        lambda: layers.joint_weighted_sum_from_feature_columns(_features(tf), [real], 1),
+        lambda: layers.infer_real_valued_columns({"h": _features(tf)["h"]}),
+        lambda: layers.infer_real_valued_columns({"g": _features(tf)["g"]}),
+    ]  # fmt: skip
+    return [type(answer).__name__ if not isinstance(answer, str) else answer for answer in map(outcome, wrong)]
