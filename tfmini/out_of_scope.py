@@ -25,7 +25,6 @@ _NAMES = {
     "estimator.experimental": "tf.estimator.Estimator with a model function and hooks",
     "contrib.estimator": "tf.estimator.Estimator with a model function",
     "contrib.learn": "tf.estimator.Estimator with a model function, and tf.estimator.train_and_evaluate",
-    "contrib.learn.Estimator": "tf.estimator.Estimator",
     "contrib.learn.Experiment": "tf.estimator.train_and_evaluate with a TrainSpec and an EvalSpec",
     "contrib.learn.RunConfig": "tf.estimator.RunConfig",
     "contrib.learn.learn_runner": "tf.estimator.train_and_evaluate",

@@ -202,6 +202,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.learn": {
         "compat.layers_names": "ModeKeys=LearnModeKeys",
+        "estimator.contrib_learn": "BaseEstimator=LearnEstimator Estimator=LearnEstimator MetricSpec ModelFnOps PredictionKey SKCompat infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn",
+        "estimator.contrib_models": "DNNClassifier=LearnDNNClassifier DNNLinearCombinedClassifier=LearnDNNLinearCombinedClassifier DNNLinearCombinedRegressor=LearnDNNLinearCombinedRegressor DNNRegressor=LearnDNNRegressor LinearClassifier=LearnLinearClassifier LinearRegressor=LearnLinearRegressor",
         "estimator.run_config": "TaskType",
     },
     "contrib.learn.datasets": {

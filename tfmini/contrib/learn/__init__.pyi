@@ -6,13 +6,45 @@ from tfmini.contrib.learn import (
     datasets as datasets,
     preprocessing as preprocessing,
 )
+from tfmini.estimator.contrib_learn import (
+    LearnEstimator as BaseEstimator,
+    LearnEstimator as Estimator,
+    MetricSpec as MetricSpec,
+    ModelFnOps as ModelFnOps,
+    PredictionKey as PredictionKey,
+    SKCompat as SKCompat,
+    infer_real_valued_columns_from_input as infer_real_valued_columns_from_input,
+    infer_real_valued_columns_from_input_fn as infer_real_valued_columns_from_input_fn,
+)
+from tfmini.estimator.contrib_models import (
+    LearnDNNClassifier as DNNClassifier,
+    LearnDNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
+    LearnDNNLinearCombinedRegressor as DNNLinearCombinedRegressor,
+    LearnDNNRegressor as DNNRegressor,
+    LearnLinearClassifier as LinearClassifier,
+    LearnLinearRegressor as LinearRegressor,
+)
 from tfmini.estimator.run_config import (
     TaskType as TaskType,
 )
 
 __all__ = [
+    "BaseEstimator",
+    "DNNClassifier",
+    "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedRegressor",
+    "DNNRegressor",
+    "Estimator",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MetricSpec",
     "ModeKeys",
+    "ModelFnOps",
+    "PredictionKey",
+    "SKCompat",
     "TaskType",
     "datasets",
+    "infer_real_valued_columns_from_input",
+    "infer_real_valued_columns_from_input_fn",
     "preprocessing",
 ]

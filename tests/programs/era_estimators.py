@@ -1,0 +1,127 @@
+"""Programs with the estimators of ``tf.contrib.learn``: a part of `tests.programs.era`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program
+
+X = np.cos(np.arange(24) * 1.3).reshape(12, 2).astype(np.float32)
+Y = (X[:, 0] - 2 * X[:, 1] > 0.1).astype(np.int64)
+THREE = (np.arange(12) % 3).astype(np.int64)
+
+
+def _numbers(found: Any) -> Any:
+    return {key: float(value) for key, value in found.items()}
+
+
+def _columns(tf: Any) -> Any:
+    layers = tf.contrib.layers
+    real = layers.real_valued_column("x", dimension=2)
+    words = layers.sparse_column_with_keys("w", ["a", "b"])
+    return [real, words, layers.crossed_column([words, layers.bucketized_column(real, [0.0])], 10)]
+
+
+def _input(tf: Any, labels: Any, weights: bool = False) -> Any:
+    def input_fn() -> Any:
+        words = tf.SparseTensor([[i, 0] for i in range(12)], ["a", "b", "c"] * 4, [12, 1])
+        more = {"weight": tf.constant(np.arange(12) % 2 + 0.5, tf.float32)} if weights else {}
+        return dict({"x": tf.constant(X, tf.float32), "w": words}, **more), tf.constant(labels)
+
+    return input_fn
+
+
+@program
+def linear_models_of_contrib_learn(tf: Any) -> Any:
+    learn, found = tf.contrib.learn, {}
+    plain = [tf.contrib.layers.real_valued_column("", dimension=2)]
+    for classes, labels in ((2, Y), (3, THREE)):
+        model = learn.LinearClassifier(plain, n_classes=classes)
+        model.fit(X, labels, steps=5)
+        results = _numbers(model.evaluate(X, labels, steps=1))
+        names = [(name, model.get_variable_value(name)) for name in sorted(model.get_variable_names())]
+        proba = list(model.predict_proba(X[:3]))
+        found[classes] = results, list(model.predict(X)), proba, names
+        every = model.predict(X, outputs=["classes", "logits"], as_iterable=False)
+        found[str(classes)] = sorted(every), [np.asarray(value).shape for _, value in sorted(every.items())]
+    model = learn.LinearRegressor(plain, optimizer=tf.train.GradientDescentOptimizer(0.1), gradient_clip_norm=0.5)
+    model.fit(x=X, y=X[:, 0] * 3 + 1, steps=6)
+    found["regressor"] = _numbers(model.evaluate(X, X[:, 0] * 3 + 1)), list(model.predict_scores(X, as_iterable=True))
+    spec = learn.MetricSpec(tf.metrics.mean_absolute_error, "scores")
+    extra = model.evaluate(x=X, y=X[:, 0], metrics={"mae": spec})
+    found["metrics"] = _numbers(extra)
+    return found
+
+
+@program
+def wide_models_of_contrib_learn(tf: Any) -> Any:
+    learn, found = tf.contrib.learn, {}
+    columns = _columns(tf)
+    model = learn.LinearClassifier(columns, weight_column_name="weight")
+    model.fit(input_fn=_input(tf, Y[:, None], True), steps=4)
+    found["wide"] = _numbers(model.evaluate(input_fn=_input(tf, Y[:, None], True), steps=1))
+    found["classes"] = list(model.predict(input_fn=_input(tf, Y[:, None], True)))
+    found["names"] = [name for name in sorted(model.get_variable_names()) if "Ftrl" not in name]
+    model = learn.LinearClassifier(columns, n_classes=3, label_keys=["p", "q", "r"])
+    texts = np.array(["p", "q", "r"])[THREE].tolist()
+    model.fit(input_fn=_input(tf, texts), max_steps=4)
+    found["keys"] = _numbers(model.evaluate(input_fn=_input(tf, texts), steps=1))
+    found["predicted"] = list(model.predict(input_fn=_input(tf, texts)))
+    return found
+
+
+@program
+def networks_of_contrib_learn(tf: Any) -> Any:
+    learn, layers = tf.contrib.learn, tf.contrib.layers
+    real, words, crossed = _columns(tf)
+    deep = [real, layers.embedding_column(words, 2), layers.one_hot_column(crossed)]
+    found = {}
+    models = {
+        "dnn": lambda: learn.DNNClassifier([8, 4], deep),
+        "dnn3": lambda: learn.DNNClassifier(hidden_units=[8], feature_columns=deep, n_classes=3, dropout=0.1),
+        "regressor": lambda: learn.DNNRegressor([5], deep, optimizer=tf.train.AdamOptimizer(0.01)),
+        "both": lambda: learn.DNNLinearCombinedClassifier(
+            linear_feature_columns=[words, crossed], dnn_feature_columns=deep, dnn_hidden_units=[6]),
+        "wide": lambda: learn.DNNLinearCombinedRegressor(linear_feature_columns=[words, real]),
+    }  # fmt: skip
+    for name, make in models.items():
+        model = make()
+        labels = THREE if name == "dnn3" else Y.astype(np.float32) if name in ("regressor", "wide") else Y
+        model.fit(input_fn=_input(tf, labels), steps=3)
+        results = model.evaluate(input_fn=_input(tf, labels), steps=1)
+        variables = [(v, np.shape(model.get_variable_value(v))) for v in sorted(model.get_variable_names())
+                     if not v.rstrip("_1").endswith(("Adagrad", "Adam", "Ftrl"))]  # fmt: skip
+        found[name] = sorted(results), int(results["global_step"]), variables, len(list(
+            model.predict(input_fn=_input(tf, labels))))  # fmt: skip
+    return found
+
+
+@program
+def own_models_of_contrib_learn(tf: Any) -> Any:
+    learn, seen = tf.contrib.learn, []
+
+    def model_fn(features: Any, labels: Any, mode: Any, params: Any) -> Any:
+        seen.append(mode)
+        w = tf.get_variable("w", [2], initializer=tf.zeros_initializer())
+        guess = tf.reduce_sum(features * w, 1)
+        if mode == learn.ModeKeys.INFER:
+            return learn.ModelFnOps(mode=mode, predictions={"guess": guess})
+        loss = tf.reduce_mean((guess - tf.cast(labels, tf.float32)) ** 2)
+        step = tf.train.GradientDescentOptimizer(params["rate"]).minimize(loss, tf.train.get_global_step())
+        return learn.ModelFnOps(mode=mode, predictions={"guess": guess}, loss=loss, train_op=step)
+
+    model = learn.SKCompat(learn.Estimator(model_fn, params={"rate": 0.1}))
+    model.fit(X, Y.astype(np.float32), batch_size=12, steps=3)
+    mae = learn.MetricSpec(tf.metrics.mean_absolute_error, prediction_key="guess")
+    score = model.score(X, Y.astype(np.float32), batch_size=4, metrics={"mae": mae})
+    old = learn.Estimator(lambda features, labels: (features, tf.constant(1.0), tf.no_op()))
+    wrong = [
+        lambda: old.fit(X, Y, input_fn=lambda: None), lambda: old.fit(), lambda: old.fit(X, Y, steps=1, max_steps=2),
+        lambda: old.fit(input_fn=lambda: None, batch_size=2), lambda: old.fit(tf.zeros([2]), Y),
+        lambda: old.evaluate(X, Y, metrics=[1]), lambda: learn.DNNLinearCombinedClassifier(),
+    ]  # fmt: skip
+    columns = learn.infer_real_valued_columns_from_input(X)
+    answers = [outcome(way) for way in wrong]
+    return score["mae"], score["loss"], model.predict(X), sorted(set(seen)), answers, str(columns)

@@ -1,0 +1,324 @@
+"""``tf.contrib.learn``: estimators that fit arrays, around `tf.estimator.Estimator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfmini.core_types import TensorLike
+from tfmini.estimator.contrib_column_layers import (
+    infer_real_valued_columns,
+)
+from tfmini.estimator.estimator import Estimator
+from tfmini.estimator.input_functions import numpy_input_fn
+from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.run_config import RunConfig
+from tfmini.export import export
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import get_collection
+
+InputFn = Callable[[], Any]
+Data = TensorLike | Mapping[str, TensorLike] | None
+
+
+@export("tf.contrib.learn.PredictionKey")
+class PredictionKey:
+    """The names of predictions (``tf.contrib.learn.PredictionKey``)."""
+
+    CLASSES, PROBABILITIES, LOGITS, LOGISTIC = "classes", "probabilities", "logits", "logistic"
+    SCORES, TOP_K, GENERIC = "scores", "top_k", "output"
+
+
+@export("tf.contrib.learn.ModelFnOps")
+class ModelFnOps(NamedTuple):
+    """What a model function returns (``tf.contrib.learn.ModelFnOps``): fields as in `tf.estimator.EstimatorSpec`."""
+
+    mode: str
+    predictions: Any = None
+    loss: Any = None
+    train_op: Any = None
+    eval_metric_ops: Any = None
+    output_alternatives: Any = None
+    training_chief_hooks: Any = None
+    training_hooks: Any = None
+    scaffold: Any = None
+
+
+@export("tf.contrib.learn.MetricSpec")
+class MetricSpec:
+    """A metric of an evaluation (``tf.contrib.learn.MetricSpec``).
+
+    Args:
+      metric_fn: a function of predictions, labels and, by that name, weights, such as ``tf.metrics.accuracy``.
+      prediction_key, label_key: the names of the predictions and the labels; None: there is one of them.
+      weight_key: the feature with the weights.
+    """
+
+    def __init__(
+        self,
+        metric_fn: Callable[..., Any],
+        prediction_key: str | None = None,
+        label_key: str | None = None,
+        weight_key: str | None = None,
+    ) -> None:
+        self.metric_fn, self.prediction_key, self.label_key = metric_fn, prediction_key, label_key
+        self.weight_key = weight_key
+
+    def create_metric_ops(self, inputs: Any, labels: Any, predictions: Any) -> Any:
+        """(value, update op) of features, labels and predictions."""
+        given = {"predictions": one_of(predictions, self.prediction_key, "predictions"),
+                 "labels": one_of(labels, self.label_key, "labels")}  # fmt: skip
+        if self.weight_key is not None:
+            given["weights"] = inputs[self.weight_key]
+        return self.metric_fn(**given)
+
+
+def one_of(values: Any, key: str | None, what: str) -> Any:
+    if not isinstance(values, Mapping):
+        if key is not None:
+            raise ValueError(f"MetricSpec with {what} key {key!r} needs a dict of {what}, not {values}.")
+        return values
+    if key is None and len(values) == 1:
+        return next(iter(values.values()))
+    if key not in values:
+        raise ValueError(f"MetricSpec needs the key of one of the {what}: {', '.join(map(str, values))}. Got {key!r}.")
+    return values[key]
+
+
+@export("tf.contrib.learn.infer_real_valued_columns_from_input_fn")
+def infer_real_valued_columns_from_input_fn(input_fn: InputFn) -> list[Any]:
+    """A column for each feature of an input function (``tf.contrib.learn``)."""
+    with Graph().as_default():
+        return infer_real_valued_columns(input_fn()[0])
+
+
+@export("tf.contrib.learn.infer_real_valued_columns_from_input")
+def infer_real_valued_columns_from_input(x: Data) -> list[Any]:
+    """A column for each feature of arrays (``tf.contrib.learn``)."""
+    return infer_real_valued_columns_from_input_fn(lambda: (_batch(x, None, None, False, 1)(), None))
+
+
+def _batch(x: Data, y: Data, batch_size: int | None, shuffle: bool, epochs: int | None) -> InputFn:
+    """An input function of arrays."""
+    x = x if isinstance(x, Mapping) else np.asarray(x)
+    count = len(np.asarray(next(iter(x.values())) if isinstance(x, Mapping) else x))
+    y = y if y is None or isinstance(y, Mapping) else np.asarray(y)
+    return numpy_input_fn(x, y, batch_size or count, epochs, shuffle)
+
+
+@export("tf.contrib.learn.Estimator", "tf.contrib.learn.BaseEstimator")
+class LearnEstimator:
+    """Trains, evaluates and uses a model (``tf.contrib.learn.Estimator``).
+
+    Data are arrays ``x`` and ``y``, or an input function of (features, labels).
+
+    Args:
+      model_fn: a function of features, labels and, if it names them, mode, params, config and model_dir. It returns
+        `ModelFnOps`, or (predictions, loss, train op).
+      model_dir, config, params: see `tf.estimator.Estimator`.
+      feature_engineering_fn: a function of (features, labels), before the model function.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any],
+        model_dir: str | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+        feature_engineering_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        self._own_fn, self.params, self._engineering = model_fn, params, feature_engineering_fn
+        self._metrics: Mapping[Any, Any] = {}
+        self._is_constant = False
+        self._core = Estimator(self._model_fn, model_dir, config)
+
+    def _model_fn(self, features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
+        self._is_constant = _is_constant()
+        if self._engineering is not None:
+            features, labels = self._engineering(features, labels)
+        offered = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
+        code = getattr(self._own_fn, "__code__", None) or self._own_fn.__call__.__code__  # type: ignore[operator]
+        names = code.co_varnames[: code.co_argcount]
+        made = self._own_fn(features, labels, **{key: value for key, value in offered.items() if key in names})
+        if not isinstance(made, ModelFnOps):
+            if not isinstance(made, tuple) or len(made) != 3:
+                raise ValueError("Unrecognized value returned by model_fn, please return ModelFnOps.")
+            made = ModelFnOps(mode, *made)
+        metrics = dict(made.eval_metric_ops or {})
+        if mode == ModeKeys.EVAL:
+            metrics.update(_own_metrics(self._metrics, features, labels, made.predictions))
+        mode = ModeKeys.PREDICT if mode == ModeKeys.PREDICT else mode
+        return EstimatorSpec(
+            mode, made.predictions, made.loss, made.train_op, metrics, training_hooks=made.training_hooks,
+            training_chief_hooks=made.training_chief_hooks, scaffold=made.scaffold,
+        )  # fmt: skip
+
+    @property
+    def model_dir(self) -> str:
+        """The directory of checkpoints and summaries."""
+        return self._core.model_dir
+
+    @property
+    def config(self) -> RunConfig:
+        """A copy of the settings."""
+        return self._core.config
+
+    def get_variable_names(self) -> list[str]:
+        """The names of the variables in the latest checkpoint."""
+        return self._core.get_variable_names()
+
+    def get_variable_value(self, name: str) -> Any:
+        """The value of a variable in the latest checkpoint."""
+        return self._core.get_variable_value(name)
+
+    def fit(
+        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, steps: int | None = None,
+        batch_size: int | None = None, monitors: Iterable[Any] | None = None, max_steps: int | None = None,
+    ) -> LearnEstimator:  # fmt: skip
+        """Trains from the latest checkpoint on.
+
+        Args:
+          x, y: features and labels, arrays or name -> array.
+          input_fn: in place of arrays: returns (features, labels).
+          steps: so many steps more; None: until the input ends.
+          batch_size: examples in a step; None: all.
+          monitors: hooks of the session.
+          max_steps: the global step at which training ends.
+
+        Raises:
+          ValueError: when the arguments contradict each other.
+        """
+        if steps is not None and max_steps is not None:
+            raise ValueError("Can not provide both steps and max_steps.")
+        _check_input(x, y, input_fn, batch_size)
+        self._core.train(input_fn or _batch(x, y, batch_size, True, None), list(monitors or ()), steps, max_steps)
+        return self
+
+    def partial_fit(
+        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, steps: int = 1, **more: Any
+    ) -> Any:
+        """`fit` for one step."""
+        return self.fit(x, y, input_fn, steps, **more)
+
+    def evaluate(
+        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, feed_fn: None = None,
+        batch_size: int | None = None, steps: int | None = None, metrics: Mapping[Any, Any] | None = None,
+        name: str | None = None, checkpoint_path: str | None = None, hooks: Iterable[Any] | None = None,
+        log_progress: bool = True,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The values of the metrics, the loss and the global step, by name.
+
+        Args:
+          steps: number of batches; None reads the input to its end.
+          metrics: name -> `MetricSpec`, more metrics; (name, prediction) -> a function of predictions and labels.
+          The others are those of `fit`, and of `tf.estimator.Estimator.evaluate`.
+
+        Raises:
+          ValueError: when the arguments contradict each other.
+        """
+        _check_input(x, y, input_fn, batch_size)
+        if metrics is not None and not isinstance(metrics, dict):
+            raise ValueError(f"Metrics argument should be None or dict. Got {metrics}.")
+        self._metrics = metrics or {}
+        given = input_fn or _batch(x, y, batch_size, False, 1)
+        return self._core.evaluate(given, steps, hooks, checkpoint_path, name)
+
+    def predict(
+        self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+        outputs: Sequence[str] | None = None, as_iterable: bool = True, iterate_batches: bool = False,
+    ) -> Any:  # fmt: skip
+        """The predictions of each example, or of all at once.
+
+        Args:
+          outputs: the names of the predictions to compute; default: all.
+          as_iterable: yield examples; False returns arrays.
+          iterate_batches: yield batches.
+          The others are those of `fit`.
+        """
+        _check_input(x, None, input_fn, batch_size)
+        if x is not None and not as_iterable:
+            outputs = None  # as in TensorFlow, arrays are of all predictions
+        batches = self._batches(input_fn or _batch(x, None, batch_size, False, 1), outputs)
+        if not as_iterable:
+            parts = list(batches)
+            if not isinstance(parts[0], dict):
+                return np.concatenate(parts)
+            return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        return batches if iterate_batches else _examples(batches)
+
+    def _batches(self, input_fn: InputFn, outputs: Sequence[str] | None) -> Iterator[Any]:
+        for batch in self._core.predict(input_fn, outputs, yield_single_examples=False):
+            yield batch
+            if self._is_constant:  # the input would give the same batch for ever
+                return
+
+    def _of(self, key: str, x: Data, input_fn: InputFn | None, batch_size: int | None, as_iterable: bool) -> Any:
+        found = LearnEstimator.predict(self, x, input_fn, batch_size, [key], as_iterable)
+        return (example[key] for example in found) if as_iterable else found[key]
+
+
+def _examples(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        if not isinstance(batch, dict):
+            yield from batch
+            continue
+        for i in range(len(next(iter(batch.values())))):
+            yield {key: value[i] for key, value in batch.items()}
+
+
+def _is_constant() -> bool:
+    """Whether the input has neither queues nor datasets."""
+    graph = get_default_graph()
+    if get_collection(GraphKeys.QUEUE_RUNNERS):
+        return False
+    return not any(op.type.startswith("IteratorGetNext") for op in graph.get_operations())
+
+
+def _check_input(x: Data, y: Data, input_fn: InputFn | None, batch_size: int | None) -> None:
+    if input_fn is None:
+        if x is None:
+            raise ValueError("Either x or input_fn must be provided.")
+        if isinstance(x, Tensor) or isinstance(y, Tensor):
+            raise ValueError("Inputs cannot be tensors. Please provide input_fn.")
+    elif x is not None or y is not None:
+        raise ValueError("Can not provide both input_fn and x or y.")
+    elif batch_size is not None:
+        raise ValueError("Can not provide both input_fn and batch_size.")
+
+
+def _own_metrics(metrics: Mapping[Any, Any], features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
+    found = {}
+    for name, metric in metrics.items():
+        if isinstance(metric, MetricSpec):
+            found[name] = metric.create_metric_ops(features, labels, predictions)
+        elif isinstance(name, tuple):
+            found[name[0]] = metric(predictions[name[1]], labels)
+        else:
+            found[name] = metric(one_of(predictions, None, "predictions"), labels)
+    return found
+
+
+@export("tf.contrib.learn.SKCompat")
+class SKCompat:
+    """An estimator with scikit-learn's methods (``tf.contrib.learn.SKCompat``)."""
+
+    def __init__(self, estimator: LearnEstimator) -> None:
+        self._estimator = estimator
+
+    def fit(self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None, **more: Any) -> SKCompat:
+        """See `LearnEstimator.fit`."""
+        self._estimator.fit(x, y, None, steps, batch_size, **more)
+        return self
+
+    def score(self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None, **more: Any) -> dict[str, Any]:
+        """See `LearnEstimator.evaluate`."""
+        return self._estimator.evaluate(x, y, batch_size=batch_size, steps=steps, **more)
+
+    def predict(self, x: Data, batch_size: int = 128, outputs: Sequence[str] | None = None) -> Any:
+        """The predictions of all examples: name -> array."""
+        return LearnEstimator.predict(self._estimator, x, None, batch_size, outputs, as_iterable=False)

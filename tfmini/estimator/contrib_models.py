@@ -1,0 +1,471 @@
+"""The models of ``tf.contrib.learn``: linear ones, networks of dense layers, and both added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tfmini import dtypes
+from tfmini.estimator.column_layers import input_layer, linear_model
+from tfmini.estimator.contrib_column_layers import (
+    input_from_feature_columns,
+    weighted_sum_from_feature_columns,
+)
+from tfmini.estimator.contrib_columns import ContribColumn
+from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps, one_of
+from tfmini.estimator.model_spec import ModeKeys
+from tfmini.estimator.run_config import RunConfig
+from tfmini.export import export
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import control_dependencies, get_collection, name_scope
+from tfmini.layers import binary_metrics
+from tfmini.layers.contrib.layers import fully_connected
+from tfmini.layers.core import dropout as dropout_layer
+from tfmini.layers.metrics import accuracy, mean
+from tfmini.ops.array.filling import ones_like, zeros_like
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import reshape
+from tfmini.ops.control import group
+from tfmini.ops.gradients import gradients
+from tfmini.ops.math.comparison import greater_equal
+from tfmini.ops.math.elementwise import squared_difference
+from tfmini.ops.math.reductions import argmax, reduce_mean, reduce_sum
+from tfmini.ops.math.sums import add_n, clip_by_global_norm
+from tfmini.ops.math.unary import sigmoid
+from tfmini.ops.nn.activation import relu
+from tfmini.ops.nn.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from tfmini.ops.variables.assignment import assign_add
+from tfmini.ops.variables.partitioners import min_max_variable_partitioner
+from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.vocabulary_tables import index_table_from_tensor, index_to_string_table_from_tensor
+from tfmini.train.global_steps import get_global_step
+from tfmini.train.optimizers.fused_optimizer import AdagradOptimizer, FtrlOptimizer
+from tfmini.train.optimizers.optimizer import Optimizer
+from tfmini.train.train_ops import OPTIMIZER_CLS_NAMES, optimize_loss
+
+_DNN_RATE, _LINEAR_RATE = 0.05, 0.2
+OptimizerLike = str | Optimizer | Callable[[], Any] | None
+
+
+# ---- what models predict -------------------------------------------------------------------------------------------
+
+
+class _LearnHead:
+    """From logits and labels to `ModelFnOps`; the loss is the mean over the batch."""
+
+    def __init__(self, classes: int | None, dimension: int, weight_column: str | None, names: Any) -> None:
+        if classes is not None and classes < 2:
+            raise ValueError(f"n_classes must be at least 2, given: {classes}")
+        self.classes, self.weight_column, self._names = classes, weight_column, names
+        self.width = dimension if classes is None else 1 if classes == 2 else classes
+        kind = "regression" if classes is None else "binary_logistic" if classes == 2 else "multi_class"
+        self._scope = f"{kind}_head"
+
+    def ops(self, features: Any, labels: Any, mode: str, logits: Tensor, train: Callable[[Tensor], Any]) -> ModelFnOps:
+        """What the model function returns."""
+        with variable_scope(None, self._scope):
+            found = self._predictions(logits)
+            if mode == ModeKeys.PREDICT:
+                return ModelFnOps(mode, found)
+            losses, numbers = self._losses(logits, labels)
+            weights = None
+            if self.weight_column is not None:
+                weights = reshape(cast(features[self.weight_column], dtypes.float32), [-1, 1])
+            loss = reduce_mean(losses if weights is None else losses * weights)
+            if mode == ModeKeys.TRAIN:
+                with name_scope(None, "train_op", [loss]):
+                    return ModelFnOps(mode, found, loss, train(loss))
+            if weights is not None:
+                loss = reduce_sum(losses * weights) / reduce_sum(weights * ones_like(losses))
+            return ModelFnOps(mode, found, loss, None, self._metrics(found, numbers, weights))
+
+    def _predictions(self, logits: Tensor) -> dict[str, Tensor]:
+        if self.classes is None:
+            return {"scores": reshape(logits, [-1]) if self.width == 1 else logits}
+        both = concat([zeros_like(logits), logits], 1) if self.classes == 2 else logits
+        likeliest = argmax(both, 1)
+        if self._names is not None:
+            likeliest = index_to_string_table_from_tensor(list(self._names)).lookup(likeliest)
+        more = {"logistic": sigmoid(logits)} if self.classes == 2 else {}
+        return {"logits": logits, **more, "probabilities": softmax(both), "classes": likeliest}
+
+    def _losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+        """(the loss of each example, the labels as a column)."""
+        column = reshape(one_of(labels, None, "labels"), [-1, self.width if self.classes is None else 1])
+        if self._names is not None:
+            column = index_table_from_tensor(list(self._names)).lookup(column)
+        if self.classes is None:
+            return squared_difference(logits, cast(column, dtypes.float32)), column
+        if self.classes == 2:
+            floats = cast(column, dtypes.float32)
+            return sigmoid_cross_entropy_with_logits(labels=floats, logits=logits), column
+        if not column.dtype.is_integer:
+            raise ValueError(f"Labels dtype should be integer Instead got {column.dtype}.")
+        flat = sparse_softmax_cross_entropy_with_logits(labels=reshape(column, [-1]), logits=logits)
+        return reshape(flat, [-1, 1]), column
+
+    def _metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Tensor | None) -> dict[str, Any]:
+        if self.classes is None:
+            return {}
+        classes = reshape(found["classes"], [-1, 1])
+        if self._names is not None:
+            classes = index_table_from_tensor(list(self._names)).lookup(classes)
+        right = accuracy(labels, classes, weights)
+        if self.classes > 2:
+            return {"accuracy": right}
+        logistic, floats = found["logistic"], cast(labels, dtypes.float32)
+        truth, chosen = cast(labels, dtypes.bool), greater_equal(logistic, 0.5)
+        half = "threshold_0.500000_mean"
+        return {
+            "accuracy": right, "labels/prediction_mean": mean(logistic, weights),
+            "labels/actual_label_mean": mean(floats, weights), "accuracy/baseline_label_mean": mean(floats, weights),
+            "auc": binary_metrics.auc(truth, logistic, weights),
+            "auc_precision_recall": binary_metrics.auc(truth, logistic, weights, curve="PR"),
+            f"accuracy/{half}": accuracy(floats, cast(chosen, dtypes.float32), weights),
+            f"precision/positive_{half}": binary_metrics.precision(truth, chosen, weights),
+            f"recall/positive_{half}": binary_metrics.recall(truth, chosen, weights),
+        }  # fmt: skip
+
+
+# ---- models --------------------------------------------------------------------------------------------------------
+
+
+def _by_name(features: Any) -> dict[str, Any]:
+    return dict(features) if isinstance(features, Mapping) else {"": features}
+
+
+def _are_old(columns: Sequence[Any]) -> bool:
+    return all(isinstance(column, ContribColumn) for column in columns)
+
+
+def _made(optimizer: OptimizerLike, default: Callable[[], Any]) -> Any:
+    if optimizer is None:
+        return default()
+    if isinstance(optimizer, str):
+        return OPTIMIZER_CLS_NAMES[optimizer](_DNN_RATE)
+    return optimizer() if callable(optimizer) else optimizer
+
+
+class _LinearPart:
+    """A weighted sum of columns, in the scope ``linear``."""
+
+    def __init__(self, columns: Iterable[Any] | None, optimizer: OptimizerLike, clip: float | None) -> None:
+        self.columns, self._optimizer, self._clip = list(columns or ()), optimizer, clip
+
+    def scope(self, features: dict[str, Any], config: RunConfig) -> Any:
+        """The variable scope of the part."""
+        parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1), min_slice_size=64 << 20)
+        return variable_scope("linear", values=tuple(features.values()), partitioner=parts)
+
+    def logits(self, features: dict[str, Any], mode: str, width: int, scope: Any) -> Tensor:
+        """The sums, [batch, width]."""
+        if not _are_old(self.columns):
+            return linear_model(features, self.columns, width, weight_collections=["linear"])
+        return weighted_sum_from_feature_columns(features, self.columns, width, ["linear"], scope=scope)[0]
+
+    def _own_optimizer(self) -> Any:
+        rate = min(_LINEAR_RATE, 1 / math.sqrt(len(self.columns)))
+        return _made(self._optimizer, lambda: FtrlOptimizer(rate))
+
+    def train(self, loss: Tensor) -> Any:
+        """The training op of a model of this part alone."""
+        own = get_collection("linear")
+        slopes = gradients(loss, own)
+        if self._clip:
+            slopes, _ = clip_by_global_norm(slopes, self._clip)
+        return self._own_optimizer().apply_gradients(list(zip(slopes, own)), global_step=get_global_step())
+
+    def train_beside(self, loss: Tensor, counts: bool) -> Any:
+        """The training op beside another part's."""
+        return _optimized(loss, "linear", _LINEAR_RATE, self._own_optimizer(), self._clip, counts)
+
+
+def _optimized(loss: Tensor, part: str, rate: float, optimizer: OptimizerLike, clip: float | None, counts: bool) -> Any:
+    return optimize_loss(
+        loss, get_global_step(), rate, lambda rate: optimizer, clip_gradients=clip, variables=get_collection(part),
+        name=part, summaries=[], increment_global_step=counts,
+    )  # fmt: skip
+
+
+class _NetworkPart:
+    """Dense layers on columns, in the scope ``dnn``."""
+
+    def __init__(
+        self, columns: Iterable[Any] | None, units: Sequence[int], optimizer: OptimizerLike, activation: Any,
+        rate: float | None, clip: float | None,
+    ) -> None:  # fmt: skip
+        self.columns, self._units, self._optimizer = list(columns or ()), units, optimizer
+        self._activation, self._rate, self._clip = activation or relu, rate, clip
+
+    def scope(self, features: dict[str, Any], config: RunConfig) -> Any:
+        """The variable scope of the part."""
+        parts = min_max_variable_partitioner(max(config.num_ps_replicas, 1))
+        return variable_scope("dnn", values=tuple(features.values()), partitioner=parts)
+
+    def logits(self, features: dict[str, Any], mode: str, width: int, scope: Any) -> Tensor:
+        """The last layer, [batch, width]."""
+        names = {"variables_collections": ["dnn"]}
+        with variable_scope("input_from_feature_columns") as inner:
+            if _are_old(self.columns):
+                net = input_from_feature_columns(features, self.columns, ["dnn"], scope=inner)
+            else:
+                net = input_layer(features, self.columns, ["dnn"])
+        for number, units in enumerate(self._units):
+            with variable_scope(f"hiddenlayer_{number}") as inner:
+                net = fully_connected(net, units, activation_fn=self._activation, scope=inner, **names)
+                if self._rate is not None and mode == ModeKeys.TRAIN:
+                    net = dropout_layer(net, rate=self._rate, training=True)
+        with variable_scope("logits") as inner:
+            last: Tensor = fully_connected(net, width, activation_fn=None, scope=inner, **names)
+            return last
+
+    def train(self, loss: Tensor) -> Any:
+        """The training op of a model of this part alone."""
+        return self.train_beside(loss, True)
+
+    def train_beside(self, loss: Tensor, counts: bool) -> Any:
+        """The training op beside another part's."""
+        optimizer = _made(self._optimizer, lambda: AdagradOptimizer(_DNN_RATE))
+        return _optimized(loss, "dnn", _DNN_RATE, optimizer, self._clip, counts)
+
+
+class _Model(LearnEstimator):
+    """One part and a head, or, where ``once`` is given, several parts whose logits are added.
+
+    Each of several parts counts the global step, as in TensorFlow; with ``once`` it is counted once.
+    """
+
+    def __init__(
+        self, parts: Sequence[_LinearPart | _NetworkPart], head: _LearnHead, model_dir: str | None,
+        config: RunConfig | None, engineering: Callable[..., Any] | None, once: bool | None = None,
+    ) -> None:  # fmt: skip
+        def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> ModelFnOps:
+            features, logits = _by_name(features), []
+            for part in parts:
+                with part.scope(features, config) as scope:
+                    logits.append(part.logits(features, mode, head.width, scope))
+                    if once is None:
+                        return head.ops(features, labels, mode, logits[0], part.train)
+            return head.ops(features, labels, mode, add_n(logits), lambda loss: _trained(parts, loss, bool(once)))
+
+        super().__init__(model_fn, model_dir, config, None, engineering)
+
+
+def _trained(parts: Sequence[_LinearPart | _NetworkPart], loss: Tensor, once: bool) -> Any:
+    done = group(*(part.train_beside(loss, not once) for part in parts))
+    if not once:
+        return done
+    with control_dependencies([done]):
+        return assign_add(get_global_step(), 1).op
+
+
+class _Classes(_Model):
+    """The predictions of classifiers."""
+
+    def predict(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+                outputs: Sequence[str] | None = None, as_iterable: bool = True,
+                iterate_batches: bool = False) -> Any:  # fmt: skip
+        """The class of each example; with ``outputs`` those predictions, by name."""
+        if outputs:
+            return LearnEstimator.predict(self, x, input_fn, batch_size, outputs, as_iterable, iterate_batches)
+        return self.predict_classes(x, input_fn, batch_size, as_iterable)
+
+    def predict_classes(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+                        as_iterable: bool = True) -> Any:  # fmt: skip
+        """The class of each example."""
+        return self._of("classes", x, input_fn, batch_size, as_iterable)
+
+    def predict_proba(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+                      as_iterable: bool = True) -> Any:  # fmt: skip
+        """The probabilities of each example's classes."""
+        return self._of("probabilities", x, input_fn, batch_size, as_iterable)
+
+
+class _Scores(_Model):
+    """The predictions of regressors."""
+
+    def predict(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+                outputs: Sequence[str] | None = None, as_iterable: bool = True,
+                iterate_batches: bool = False) -> Any:  # fmt: skip
+        """The number of each example; with ``outputs`` those predictions, by name."""
+        if outputs:
+            return LearnEstimator.predict(self, x, input_fn, batch_size, outputs, as_iterable, iterate_batches)
+        return self.predict_scores(x, input_fn, batch_size, as_iterable)
+
+    def predict_scores(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
+                       as_iterable: bool = True) -> Any:  # fmt: skip
+        """The number of each example."""
+        return self._of("scores", x, input_fn, batch_size, as_iterable)
+
+
+def _check_unbiased(enable_centered_bias: bool) -> None:
+    if enable_centered_bias:
+        raise NotImplementedError("enable_centered_bias is not in tfmini: the models have biases.")
+
+
+@export("tf.contrib.learn.LinearClassifier")
+class LearnLinearClassifier(_Classes):
+    """A linear model of classes (``tf.contrib.learn.LinearClassifier``).
+
+    Args:
+      feature_columns: columns of ``tf.contrib.layers``, or of ``tf.feature_column``.
+      n_classes: number of classes; labels are below it.
+      weight_column_name: the feature with the weight of each example.
+      optimizer: default: Ftrl.
+      gradient_clip_norm: the most that the gradients' global norm may be.
+      label_keys: the labels' names, if they are strings.
+      The others are those of `LearnEstimator`.
+    """
+
+    def __init__(
+        self, feature_columns: Iterable[Any], model_dir: str | None = None, n_classes: int = 2,
+        weight_column_name: str | None = None, optimizer: OptimizerLike = None, gradient_clip_norm: float | None = None,
+        enable_centered_bias: bool = False, _joint_weight: bool = False, config: RunConfig | None = None,
+        feature_engineering_fn: Callable[..., Any] | None = None, label_keys: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
+        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
+        super().__init__([linear], head, model_dir, config, feature_engineering_fn)
+
+
+@export("tf.contrib.learn.LinearRegressor")
+class LearnLinearRegressor(_Scores):
+    """A linear model of numbers (``tf.contrib.learn.LinearRegressor``); see `LearnLinearClassifier`."""
+
+    def __init__(
+        self, feature_columns: Iterable[Any], model_dir: str | None = None, weight_column_name: str | None = None,
+        optimizer: OptimizerLike = None, gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
+        label_dimension: int = 1, _joint_weights: bool = False, config: RunConfig | None = None,
+        feature_engineering_fn: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
+        head = _LearnHead(None, label_dimension, weight_column_name, None)
+        super().__init__([linear], head, model_dir, config, feature_engineering_fn)
+
+
+@export("tf.contrib.learn.DNNClassifier")
+class LearnDNNClassifier(_Classes):
+    """A network of dense layers for classes (``tf.contrib.learn.DNNClassifier``).
+
+    Args:
+      hidden_units: number of units of each hidden layer.
+      activation_fn: of the hidden layers.
+      dropout: the share of units that is dropped in training.
+      The others are those of `LearnLinearClassifier`; the default optimizer is Adagrad.
+    """
+
+    def __init__(
+        self, hidden_units: Sequence[int], feature_columns: Iterable[Any], model_dir: str | None = None,
+        n_classes: int = 2, weight_column_name: str | None = None, optimizer: OptimizerLike = None,
+        activation_fn: Callable[..., Any] | None = relu, dropout: float | None = None,
+        gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
+        config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
+        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        label_keys: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
+        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
+        super().__init__([network], head, model_dir, config, feature_engineering_fn)
+
+
+@export("tf.contrib.learn.DNNRegressor")
+class LearnDNNRegressor(_Scores):
+    """A network of dense layers for numbers (``tf.contrib.learn.DNNRegressor``); see `LearnDNNClassifier`."""
+
+    def __init__(
+        self, hidden_units: Sequence[int], feature_columns: Iterable[Any], model_dir: str | None = None,
+        weight_column_name: str | None = None, optimizer: OptimizerLike = None,
+        activation_fn: Callable[..., Any] | None = relu, dropout: float | None = None,
+        gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
+        config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
+        label_dimension: int = 1, embedding_lr_multipliers: None = None,
+        input_layer_min_slice_size: int | None = None,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
+        head = _LearnHead(None, label_dimension, weight_column_name, None)
+        super().__init__([network], head, model_dir, config, feature_engineering_fn)
+
+
+def _both(
+    linear_columns: Iterable[Any] | None, linear_optimizer: OptimizerLike, dnn_columns: Iterable[Any] | None,
+    dnn_optimizer: OptimizerLike,
+    units: Sequence[int] | None, activation: Any, rate: float | None, clip: float | None,
+) -> list[_LinearPart | _NetworkPart]:  # fmt: skip
+    """The parts of a model; one without columns is absent."""
+    if dnn_columns and not units:
+        raise ValueError("dnn_hidden_units must be defined when dnn_feature_columns is specified.")
+    parts: list[_LinearPart | _NetworkPart] = []
+    if dnn_columns:
+        parts.append(_NetworkPart(dnn_columns, units or (), dnn_optimizer, activation, rate, clip))
+    if linear_columns:
+        parts.append(_LinearPart(linear_columns, linear_optimizer, clip))
+    if not parts:
+        raise ValueError("Either linear_feature_columns or dnn_feature_columns must be defined.")
+    return parts
+
+
+@export("tf.contrib.learn.DNNLinearCombinedClassifier")
+class LearnDNNLinearCombinedClassifier(_Classes):
+    """A linear model and a network whose logits are added (``tf.contrib.learn.DNNLinearCombinedClassifier``).
+
+    Args:
+      linear_feature_columns, dnn_feature_columns: the columns of each part; None: the part is absent.
+      linear_optimizer, dnn_optimizer: each part's optimizer; default: Ftrl, Adagrad.
+      The others are those of `LearnDNNClassifier`.
+
+    Raises:
+      ValueError: when both parts are absent, or the network has no layers.
+    """
+
+    def __init__(
+        self, model_dir: str | None = None, n_classes: int = 2, weight_column_name: str | None = None,
+        linear_feature_columns: Iterable[Any] | None = None, linear_optimizer: OptimizerLike = None,
+        _joint_linear_weights: bool = False, dnn_feature_columns: Iterable[Any] | None = None,
+        dnn_optimizer: OptimizerLike = None, dnn_hidden_units: Sequence[int] | None = None,
+        dnn_activation_fn: Callable[..., Any] | None = relu, dnn_dropout: float | None = None,
+        gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
+        config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
+        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        label_keys: Sequence[str] | None = None, fix_global_step_increment_bug: bool = False,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        parts = _both(
+            linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
+            dnn_activation_fn, dnn_dropout, gradient_clip_norm,
+        )  # fmt: skip
+        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
+        super().__init__(parts, head, model_dir, config, feature_engineering_fn, fix_global_step_increment_bug)
+
+
+@export("tf.contrib.learn.DNNLinearCombinedRegressor")
+class LearnDNNLinearCombinedRegressor(_Scores):
+    """The same for numbers (``tf.contrib.learn.DNNLinearCombinedRegressor``)."""
+
+    def __init__(
+        self, model_dir: str | None = None, weight_column_name: str | None = None,
+        linear_feature_columns: Iterable[Any] | None = None, linear_optimizer: OptimizerLike = None,
+        _joint_linear_weights: bool = False, dnn_feature_columns: Iterable[Any] | None = None,
+        dnn_optimizer: OptimizerLike = None, dnn_hidden_units: Sequence[int] | None = None,
+        dnn_activation_fn: Callable[..., Any] | None = relu, dnn_dropout: float | None = None,
+        gradient_clip_norm: float | None = None, enable_centered_bias: bool = False, label_dimension: int = 1,
+        config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
+        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        fix_global_step_increment_bug: bool = False,
+    ) -> None:  # fmt: skip
+        _check_unbiased(enable_centered_bias)
+        parts = _both(
+            linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
+            dnn_activation_fn, dnn_dropout, gradient_clip_norm,
+        )  # fmt: skip
+        head = _LearnHead(None, label_dimension, weight_column_name, None)
+        super().__init__(parts, head, model_dir, config, feature_engineering_fn, fix_global_step_increment_bug)
