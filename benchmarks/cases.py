@@ -109,6 +109,9 @@ def case_two_devices_step(target: str) -> tuple[float, str]:
 # ---- clusters -------------------------------------------------------------------------------
 
 
+LARGE = 16 << 20  # float32 numbers of 64 MB
+
+
 def case_remote_op(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, _):
         x = tf.placeholder(tf.float32, [])
@@ -128,15 +131,54 @@ def case_ps_training_step(target: str) -> tuple[float, str]:
         return median(lambda: session.run(train, feed), 300, 30) * 1e6, "us"
 
 
-def case_pull_64_mb(target: str) -> tuple[float, str]:
+def _pull_and_push(tf: Any, server: Any, floats: int) -> tuple[Any, Any, Any]:
+    """A session, and ops that read a variable of a ps into the worker and write it from there."""
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(tf.zeros([floats]), name="v")
+    with tf.device("/job:worker/task:0"):
+        pulled = tf.identity(v)
+        made = tf.fill([floats], tf.placeholder_with_default(1.0, []))
+    with tf.device("/job:ps/task:0"):
+        pushed = tf.assign(v, made)
+    session = tf.Session(server.target)
+    session.run(v.initializer)
+    return session, pulled.op, pushed.op
+
+
+def _pull(target: str, floats: int, repeats: int) -> float:
     with cluster_of(target, 1, 1) as (tf, server, _):
-        with tf.device("/job:ps/task:0"):
-            v = tf.Variable(tf.zeros([16 << 20]), name="v")
-        with tf.device("/job:worker/task:0"):
-            pulled = tf.identity(v)
-        session = tf.Session(server.target)
-        session.run(v.initializer)
-        return median(lambda: session.run(pulled.op), 15, 3) * 1e3, "ms"
+        session, pulled, _ = _pull_and_push(tf, server, floats)
+        return median(lambda: session.run(pulled), repeats)
+
+
+def _push(target: str, floats: int, repeats: int) -> float:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        session, _, pushed = _pull_and_push(tf, server, floats)
+        return median(lambda: session.run(pushed), repeats)
+
+
+def case_pull_4_kb(target: str) -> tuple[float, str]:
+    return _pull(target, 1 << 10, 1000) * 1e6, "us"
+
+
+def case_push_4_kb(target: str) -> tuple[float, str]:
+    return _push(target, 1 << 10, 1000) * 1e6, "us"
+
+
+def case_pull_1_mb(target: str) -> tuple[float, str]:
+    return _pull(target, 1 << 18, 500) * 1e6, "us"
+
+
+def case_push_1_mb(target: str) -> tuple[float, str]:
+    return _push(target, 1 << 18, 500) * 1e6, "us"
+
+
+def case_pull_64_mb(target: str) -> tuple[float, str]:
+    return _pull(target, LARGE, 15) * 1e3, "ms"
+
+
+def case_push_64_mb(target: str) -> tuple[float, str]:
+    return _push(target, LARGE, 15) * 1e3, "ms"
 
 
 def case_pull_64_mb_over_tcp(target: str) -> tuple[float, str]:
@@ -147,35 +189,15 @@ def case_pull_64_mb_over_tcp(target: str) -> tuple[float, str]:
 def case_ps_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, processes):
         with tf.device("/job:ps/task:0"):
-            v = tf.Variable(tf.zeros([16 << 20]), name="v")
+            v = tf.Variable(tf.zeros([LARGE]), name="v")
         session = tf.Session(server.target)
         session.run(v.initializer)
         return resident_mb(processes[0].pid), "MB"
 
 
-def _pull_and_push(tf: Any, server: Any) -> tuple[Any, Any, Any]:
-    """A session, and ops that read 64 MB of a ps into the worker and write them from there."""
-    with tf.device("/job:ps/task:0"):
-        v = tf.Variable(tf.zeros([16 << 20]), name="v")
-    with tf.device("/job:worker/task:0"):
-        pulled = tf.identity(v)
-        made = tf.fill([16 << 20], tf.placeholder_with_default(1.0, []))
-    with tf.device("/job:ps/task:0"):
-        pushed = tf.assign(v, made)
-    session = tf.Session(server.target)
-    session.run(v.initializer)
-    return session, pulled.op, pushed.op
-
-
-def case_push_64_mb(target: str) -> tuple[float, str]:
-    with cluster_of(target, 1, 1) as (tf, server, _):
-        session, _, pushed = _pull_and_push(tf, server)
-        return median(lambda: session.run(pushed), 15, 3) * 1e3, "ms"
-
-
 def case_worker_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, _):
-        session, pulled, pushed = _pull_and_push(tf, server)
+        session, pulled, pushed = _pull_and_push(tf, server, LARGE)
         for _ in range(3):
             session.run(pulled)
             session.run(pushed)
@@ -289,7 +311,9 @@ def case_remote_queue(target: str) -> tuple[float, str]:
             return median(lambda: (session.run(put), session.run(take)), 200, 20) * 1e6, "us"
 
 
-CASES = {name.removeprefix("case_"): function for name, function in list(globals().items()) if name.startswith("case_")}
+_PREFIX = "case_"
+# Without `removeprefix`: TensorFlow 1.15 has a Python 3.7.
+CASES = {name[len(_PREFIX) :]: function for name, function in list(globals().items()) if name.startswith(_PREFIX)}
 
 
 def main() -> None:
