@@ -304,9 +304,16 @@ class _Scores(_Model):
         return self._of("scores", x, input_fn, batch_size, as_iterable)
 
 
-def _check_unbiased(enable_centered_bias: bool) -> None:
-    if enable_centered_bias:
+def _refuse(centered_bias: bool, multipliers: Any = None, joint_weight: bool = False) -> None:
+    """Refuses what would make another model than TensorFlow's."""
+    if centered_bias:
         raise NotImplementedError("enable_centered_bias is not in tfmini: the models have biases.")
+    if multipliers:
+        raise NotImplementedError(
+            "embedding_lr_multipliers is not in tfmini: scale the gradients in your own model_fn."
+        )
+    if joint_weight:
+        raise NotImplementedError("_joint_weight is not in tfmini: each linear column has weights of its own.")
 
 
 @export("tf.contrib.learn.LinearClassifier")
@@ -329,7 +336,7 @@ class LearnLinearClassifier(_Classes):
         enable_centered_bias: bool = False, _joint_weight: bool = False, config: RunConfig | None = None,
         feature_engineering_fn: Callable[..., Any] | None = None, label_keys: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, joint_weight=_joint_weight)
         linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
         head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
         super().__init__([linear], head, model_dir, config, feature_engineering_fn)
@@ -345,7 +352,7 @@ class LearnLinearRegressor(_Scores):
         label_dimension: int = 1, _joint_weights: bool = False, config: RunConfig | None = None,
         feature_engineering_fn: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, joint_weight=_joint_weights)
         linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
         head = _LearnHead(None, label_dimension, weight_column_name, None)
         super().__init__([linear], head, model_dir, config, feature_engineering_fn)
@@ -368,10 +375,10 @@ class LearnDNNClassifier(_Classes):
         activation_fn: Callable[..., Any] | None = relu, dropout: float | None = None,
         gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
         config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
-        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        embedding_lr_multipliers: Mapping[Any, float] | None = None, input_layer_min_slice_size: int | None = None,
         label_keys: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, embedding_lr_multipliers)
         network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
         head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
         super().__init__([network], head, model_dir, config, feature_engineering_fn)
@@ -387,10 +394,10 @@ class LearnDNNRegressor(_Scores):
         activation_fn: Callable[..., Any] | None = relu, dropout: float | None = None,
         gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
         config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
-        label_dimension: int = 1, embedding_lr_multipliers: None = None,
+        label_dimension: int = 1, embedding_lr_multipliers: Mapping[Any, float] | None = None,
         input_layer_min_slice_size: int | None = None,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, embedding_lr_multipliers)
         network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
         head = _LearnHead(None, label_dimension, weight_column_name, None)
         super().__init__([network], head, model_dir, config, feature_engineering_fn)
@@ -435,10 +442,10 @@ class LearnDNNLinearCombinedClassifier(_Classes):
         dnn_activation_fn: Callable[..., Any] | None = relu, dnn_dropout: float | None = None,
         gradient_clip_norm: float | None = None, enable_centered_bias: bool = False,
         config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
-        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        embedding_lr_multipliers: Mapping[Any, float] | None = None, input_layer_min_slice_size: int | None = None,
         label_keys: Sequence[str] | None = None, fix_global_step_increment_bug: bool = False,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, embedding_lr_multipliers, _joint_linear_weights)
         parts = _both(
             linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
             dnn_activation_fn, dnn_dropout, gradient_clip_norm,
@@ -459,10 +466,10 @@ class LearnDNNLinearCombinedRegressor(_Scores):
         dnn_activation_fn: Callable[..., Any] | None = relu, dnn_dropout: float | None = None,
         gradient_clip_norm: float | None = None, enable_centered_bias: bool = False, label_dimension: int = 1,
         config: RunConfig | None = None, feature_engineering_fn: Callable[..., Any] | None = None,
-        embedding_lr_multipliers: None = None, input_layer_min_slice_size: int | None = None,
+        embedding_lr_multipliers: Mapping[Any, float] | None = None, input_layer_min_slice_size: int | None = None,
         fix_global_step_increment_bug: bool = False,
     ) -> None:  # fmt: skip
-        _check_unbiased(enable_centered_bias)
+        _refuse(enable_centered_bias, embedding_lr_multipliers, _joint_linear_weights)
         parts = _both(
             linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
             dnn_activation_fn, dnn_dropout, gradient_clip_norm,
