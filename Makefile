@@ -12,7 +12,7 @@ ORACLE_1X_VENV := .oracle1x
 TFMINI_ORACLE_1X ?= $(CURDIR)/$(ORACLE_1X_VENV)/bin/python
 JOBS ?= 2
 
-.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak schedules wheel clean
+.PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak moving schedules wheel clean
 
 demo: $(VENV)/.examples
 	$(BIN)/tfmini launch --ps 2 --workers 3 examples/digits_async.py
@@ -162,6 +162,10 @@ fuzz-kernels: $(VENV)/.test
 # A million steps beside idle clients and clients that are killed: memory, threads and descriptors, with a plot.
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.soak --steps 1000000 --clients 50
+
+# A hundred thousand additions to counters that move from ps to ps all the time: none is lost, none made twice.
+moving: $(VENV)/.test
+	$(BIN)/python -m tests.soak.moving --additions 100000
 
 # Whole clusters in virtual time, with seeded faults; SCHEDULES=--only\ 17 replays one.
 SCHEDULES ?= --count 100000 --jobs $(JOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -38,7 +39,8 @@ class Cluster:
     ) -> None:  # fmt: skip
         self.network, self._jobs, self.program = network, jobs, program
         self.environment = {"PYTHONPATH": str(_ROOT), "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
-        self.spec = {job: [f"{network[i].address}:{PORT}" for i in indices] for job, indices in jobs.items()}
+        ports = {host: itertools.count(PORT) for indices in jobs.values() for host in indices}
+        self.spec = {job: [f"{network[i].address}:{next(ports[i])}" for i in indices] for job, indices in jobs.items()}
 
     def start(self, job: str, index: int, what: str, *arguments: Any, **options: Any) -> Lines:
         """Starts a task on its host."""

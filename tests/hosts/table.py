@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Example(NamedTuple):
-    """An example with a task on each host.
+    """An example with tasks on each host.
 
     Attributes:
       jobs: job -> the hosts of its tasks.
@@ -45,7 +45,7 @@ class Example(NamedTuple):
 
 
 _PS_AND_WORKERS, _WORKERS = {"ps": [0], "worker": [1, 2, 3]}, {"worker": [0, 1, 2, 3]}
-_TWO_PS = {"ps": [0, 1], "worker": [2, 3]}
+_TWO_PS = {"ps": [0, 1], "worker": [0, 1, 2, 3]}  # two hosts have two tasks each
 EXAMPLES = {
     "digits_async": Example(_PS_AND_WORKERS),
     "digits_sync": Example(_PS_AND_WORKERS),
@@ -114,7 +114,7 @@ def _cut(network: Network, settings: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _examples(network: Network, settings: Mapping[str, str]) -> Iterator[Row]:
-    """The examples, unchanged, with a task on each of four hosts."""
+    """The examples, unchanged, on four hosts."""
     for name, example in EXAMPLES.items():
         found = train_example(network, settings, name)
         yield f"result of `examples/{name}.py` on four hosts", f"{found}{example.unit}", example.wanted

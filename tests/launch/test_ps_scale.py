@@ -9,7 +9,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.jobs import Job
-from tfmini.launch.ps_scale import PsScale, balanced, drained, units_of
+from tfmini.launch.ps_scale import PsScale, balanced, drained
 from tfmini.runtime.client.variable_mover import TaskVariables
 from tfmini.runtime.master.following import VariableGroup
 from tfmini.runtime.worker.departures import Forwarding
@@ -30,7 +30,7 @@ def names(moves: dict[str, dict[tuple[str, str], str]]) -> dict[str, dict[str, s
 
 
 def test_what_is_in_overlapping_groups_moves_together_and_beside_a_queue_nothing() -> None:
-    found = units_of(task({"a": 1, "b": 2, "c": 4, "d": 8, "e": 16}, "ab", "bcx", fixed="e"))
+    found = task({"a": 1, "b": 2, "c": 4, "d": 8, "e": 16}, "ab", "bcx", fixed="e").units()
     assert [("".join(name for _, name in unit.keys), unit.size) for unit in found] == [("d", 8), ("abc", 7)]
 
 

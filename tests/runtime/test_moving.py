@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -261,6 +262,27 @@ def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
             monkeypatch.setattr(Peer, "call", losing)
             assert mover.move({PS[0]: wanted}, rest, timeout_s).places == {"v": PS[1]}
             assert session.run(v) == 1.0
+
+
+def test_steps_that_go_on_while_a_move_begins_change_a_large_variable_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [1 << 18, 5], initializer=tf.ones_initializer())
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            state = next(iter(cluster.server.worker.departures.variables().values()))
+            before, holders, reserved, call = sys.getrefcount(state.pinned()), list[int](), list[int](), Peer.call
+
+            def counting(self: Peer, request: m.Message, *args, **kwargs):
+                if isinstance(request, m.StoreVariables) and not request.values:
+                    holders.append(sys.getrefcount(state.pinned()))
+                    reserved.extend(row[-1] for row in request.variables)
+                return call(self, request, *args, **kwargs)
+
+            monkeypatch.setattr(Peer, "call", counting)
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]})
+            assert set(holders) == {before} and sum(reserved) == 5 << 18
+            assert session.run(tf.reduce_sum(v)) == 5 << 18
 
 
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ to have more ps adds another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tfmini import errors
 from tfmini.devices import parse
@@ -18,7 +17,6 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import load_keys
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.variable_mover import MoveResult, TaskVariables, VariableMover
-from tfmini.runtime.master.following import closed_under
 from tfmini.runtime.process import current_process
 from tfmini.runtime.worker.departures import VariableKey
 from tfmini.show.status.explanation import short
@@ -29,28 +27,6 @@ _START_S = 120.0  # until a new ps serves
 _LOOK_S = 0.1
 
 
-@dataclass(frozen=True)
-class VariableUnit:
-    """Variables that move together. ``size``: in bytes."""
-
-    keys: tuple[VariableKey, ...]
-    size: int
-
-
-def units_of(variables: TaskVariables) -> list[VariableUnit]:
-    """What a task can give away, the largest first."""
-    left, found = dict(variables.sizes), list[VariableUnit]()
-    for key in sorted(variables.sizes):
-        if key not in left:
-            continue
-        keys = closed_under([key], variables.groups)
-        here = tuple(sorted(keys & left.keys()))
-        size = sum(left.pop(each) for each in here)
-        if keys.isdisjoint(variables.fixed):
-            found.append(VariableUnit(here, size))
-    return sorted(found, key=lambda unit: (-unit.size, unit.keys))
-
-
 def balanced(variables: Mapping[str, TaskVariables], new: Iterable[str]) -> Moves:
     """Moves groups of variables to new tasks until no further one makes the fullest task emptier.
 
@@ -59,7 +35,7 @@ def balanced(variables: Mapping[str, TaskVariables], new: Iterable[str]) -> Move
     """
     loads = {task: sum(there.sizes.values()) for task, there in variables.items()}
     targets, found = list(new), Moves()
-    units = [(unit, task) for task, there in variables.items() if task not in targets for unit in units_of(there)]
+    units = [(unit, task) for task, there in variables.items() if task not in targets for unit in there.units()]
     for unit, task in sorted(units, key=lambda each: (-each[0].size, each[0].keys)):
         target = min(targets, key=lambda each: loads[each])
         if unit.size and loads[task] >= loads[target] + unit.size and loads[task] > sum(loads.values()) / len(loads):
@@ -77,7 +53,7 @@ def drained(variables: Mapping[str, TaskVariables], going: str) -> tuple[Moves, 
     """
     loads = {task: sum(there.sizes.values()) for task, there in variables.items() if task != going}
     moves: dict[VariableKey, str] = {}
-    for unit in units_of(variables[going]):
+    for unit in variables[going].units():
         target = min(loads, key=lambda task: (loads[task], task))
         loads[target] += unit.size
         moves |= dict.fromkeys(unit.keys, target)
@@ -124,7 +100,7 @@ class PsScale:
         said = [self._start(count - len(here))] if len(here) < count else []
         new = self._started(count - len(here))
         variables = self._mover.variables([*here, *new])
-        return [*said, *_lines(self._mover.move(balanced(variables, [*empty, *new])), variables)]
+        return [*said, *moved_lines(self._mover.move(balanced(variables, [*empty, *new])), variables)]
 
     def _started(self, count: int) -> list[str]:
         """So many tasks, once they have joined the job."""
@@ -160,7 +136,7 @@ class PsScale:
                 " such as queues; a ps that has them cannot be drained."
             )
         moves, rest = drained(variables, going)
-        lines = _lines(self._mover.move(moves, rest), variables)
+        lines = moved_lines(self._mover.move(moves, rest), variables)
         return [*lines, f"{short(going)} is drained; its process stays, to tell who comes later where they are."]
 
 
@@ -169,7 +145,8 @@ def _services(job: Job) -> list[str]:
     return sorted(found, key=lambda task: parse(task).task or 0)
 
 
-def _lines(moved: MoveResult, variables: Mapping[str, TaskVariables]) -> list[str]:
+def moved_lines(moved: MoveResult, variables: Mapping[str, TaskVariables]) -> list[str]:
+    """What a move has done, for people."""
     sizes = {key[1]: size for there in variables.values() for key, size in there.sizes.items()}
     lines = []
     for task in sorted(set(moved.places.values())):

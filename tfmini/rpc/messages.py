@@ -539,7 +539,8 @@ class ReleaseSteps(Message):
 @message(kind=76, direction=PEER, reply=Acknowledged, retry=Retry.NEVER)
 class StoreVariables(Message):
     """Values for variables (container, name, dtype, static shape, error without a value, shape of the value or None,
-    first number that is here, tasks and incarnations that it has come from), which no step sees yet."""
+    first number that is here, tasks and incarnations that it has come from, of how many numbers the memory is to be got
+    instead: these have no value here), which no step sees yet."""
 
     move: int
     variables: Structure

@@ -2,7 +2,8 @@
 
 1. The masters of its sessions hold the steps that use the variables (`runtime.master.holding`), and say which others
    are colocated with them. Graphs that are to be registered here wait.
-2. The values are copied to the new tasks, where no step finds them yet (`ResourceManager.staged`).
+2. The values are copied to the new tasks, which have got the memory before; no step finds them there yet
+   (`ResourceManager.staged`).
 3. **The move happens in one moment, here**: if no variable has been changed since it was copied, all of them become
    tombstones (`ops.variables.state.move_away`). Otherwise nothing has happened.
 4. The new tasks let steps use them. If this task cannot tell them, the masters do when they learn of the move.
@@ -12,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ _COPY_S = 20.0  # how long the new tasks may take; less than the lease
 _REACH_S = 10.0
 _REHEARSAL_S = 120.0
 _MESSAGE_BYTES = 32 << 20
+_LARGE = 1 << 20  # bytes of a variable whose memory is worth a message of its own
 _AT_ONCE = 2  # messages on their way to a task
 _DROP_S = 60.0  # a new task that is cut off keeps its copies if it does not come back so soon
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
@@ -157,13 +160,15 @@ class MovingService:
             respond(errors.InternalError.of(f"the variables cannot be stored: {type(error).__name__}: {error}"))
 
     def _take_in(self, move: int, sender: Peer, row: Sequence[Any], values: Iterator[Any]) -> None:
-        container, name, dtype, static, text, shape, start, origins = row
+        container, name, dtype, static, text, shape, start, origins, reserved = row
         static = None if static is None else tuple(static)
         make = partial(VariableState, name, dtype, static, container=container, message=text)
         chain = tuple((str(task), int(incarnation)) for task, incarnation in origins)
         state = self.worker.resources.staged(move, sender.identity, container, name, make, chain)
         if shape is None:
             state.clear()
+        elif reserved:
+            state.reserve(tuple(shape), start, reserved)
         else:
             state.fill(tuple(shape), start, next(values))
 
@@ -205,6 +210,9 @@ class _Outbox:
 
 def _ask_status(peer: Peer, is_needed: bool, answered: Callable[[Any], None]) -> None:
     peer.call(m.GetStatus(), answered, _REACH_S if is_needed else _GRACE_S, wait_for_ready=is_needed)
+
+
+_States = Sequence[tuple[VariableKey, VariableState]]
 
 
 class VariableMove:
@@ -350,10 +358,13 @@ class VariableMove:
     # ---- the copies ---------------------------------------------------------------------------
 
     def _rehearse(self) -> None:
-        """Copies while steps run, so that the copies that count find their memory: new memory is slow to get."""
+        """Has the new tasks get their memory while steps run, since new memory is slow to get.
+
+        The values stay out of it: to have one makes the next update copy it, and that step would wait as long.
+        """
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
-        self._send_all(states, VariableState.pinned, _REHEARSAL_S, self._rehearsed)
+        self._send_all(states, self._reservations, _REHEARSAL_S, self._rehearsed)
 
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes)
@@ -369,7 +380,7 @@ class VariableMove:
             raise _cannot_move(self._worker.task, fixed)
         self._pinned = {state: state.pinned() for state in states.values()}
         self._check_whole()
-        self._send_all(states, self._pinned.__getitem__, _COPY_S, self._copied)
+        self._send_all(states, self._copies, _COPY_S, self._copied)
 
     def _check_whole(self) -> None:
         """Refuses to leave anything behind that sessions would look for elsewhere from now on.
@@ -389,46 +400,60 @@ class VariableMove:
             raise errors.AbortedError.of(f"A step has made {names} while variables were copied: nothing has moved.")
 
     def _send_all(
-        self, states: Mapping[VariableKey, VariableState], value_of: Callable[[VariableState], Any], limit_s: float,
-        done: Callable[[dict[str, Outcome[Any]]], None],
+        self, states: Mapping[VariableKey, VariableState], messages: Callable[[_States], Iterator[m.StoreVariables]],
+        limit_s: float, done: Callable[[dict[str, Outcome[Any]]], None],
     ) -> None:  # fmt: skip
-        """Sends variables to their new tasks; each of these gets at least one message."""
+        """Sends what there is of variables to their new tasks; each of these gets at least one message."""
         calls = {}
         for task, peer in self._targets.items():
             own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
-            calls[task] = partial(self._send, peer, self._messages(own, value_of))
+            calls[task] = partial(self._send, peer, messages(own))
         wait = FanOut(calls, self._going_on(done), until_error=True)
         late = errors.DeadlineExceededError.of(f"The variables could not be copied within {limit_s:g} s.")
         wait.begin()
         wait.limit(self._worker.reactor, limit_s, lambda: late)
 
-    def _messages(
-        self, states: Sequence[tuple[VariableKey, VariableState]], value_of: Callable[[VariableState], Any]
-    ) -> Iterator[m.StoreVariables]:
-        """Messages of about `_MESSAGE_BYTES` each; a large value is cut into several."""
+    def _reservations(self, states: _States) -> Iterator[m.StoreVariables]:
+        """Messages that get memory for the large values, each for `_MESSAGE_BYTES` at most."""
+        for key, state in states:
+            shape, size = state.extent()
+            count = math.prod(shape)
+            step = max(1, _MESSAGE_BYTES * count // max(size, 1))
+            for start in range(0, count if size >= _LARGE else 0, step):
+                rows = [self._row(key, state, shape, start, min(step, count - start))]
+                yield m.StoreVariables(self._number, rows, ())
+        yield m.StoreVariables(self._number, [], ())
+
+    def _copies(self, states: _States) -> Iterator[m.StoreVariables]:
+        """Messages with the values, of about `_MESSAGE_BYTES` each; a large value is cut into several."""
         rows: list[list[Any]] = []
         values: list[Any] = []
         size = 0
-        for (container, name), state in states:
-            value = value_of(state)
-            static = None if state.shape is None else list(state.shape)
-            row = [container, name, state.dtype, static, state.uninitialized_message]
-            origins = self._worker.departures.origins_on((container, name), self._wanted[container, name])
-            chain = [list(origin) for origin in origins]
+        for key, state in states:
+            value = self._pinned[state]
             if value is None:
-                rows.append([*row, None, 0, chain])
+                rows.append(self._row(key, state, None))
                 continue
             flat = value.reshape(-1)
             step = max(1, _MESSAGE_BYTES // value.itemsize)
             for start in range(0, max(1, flat.size), step):
                 part = flat[start : start + step]
-                rows.append([*row, list(value.shape), start, chain])
+                rows.append(self._row(key, state, value.shape, start))
                 values.append(part)
                 size += part.nbytes
                 if size >= _MESSAGE_BYTES:
                     yield m.StoreVariables(self._number, rows, tuple(values))
                     rows, values, size = [], [], 0
         yield m.StoreVariables(self._number, rows, tuple(values))
+
+    def _row(
+        self, key: VariableKey, state: VariableState, shape: Sequence[int] | None, start: int = 0, reserved: int = 0
+    ) -> list[Any]:
+        """A row of `m.StoreVariables`."""
+        static = None if state.shape is None else list(state.shape)
+        chain = [list(origin) for origin in self._worker.departures.origins_on(key, self._wanted[key])]
+        whole = None if shape is None else list(shape)
+        return [*key, state.dtype, static, state.uninitialized_message, whole, start, chain, reserved]
 
     def _send(self, peer: Peer, messages: Iterator[m.StoreVariables], answered: Callable[[Any], None]) -> None:
         """Sends messages to a task, two at a time: it takes in one while this task copies another."""

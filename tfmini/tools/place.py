@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import click
 from rich.console import Group
 
 from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
+from tfmini.devices import parse
 from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
+from tfmini.launch.ps_scale import moved_lines
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.reactor import get_reactor
+from tfmini.runtime.client.variable_mover import VariableMover
+from tfmini.runtime.process import current_process
+from tfmini.runtime.worker.departures import VariableKey
 from tfmini.show.inspection.clusters import read_cluster
+from tfmini.show.planning.live import WORTH, LiveCluster, LiveMove, LivePlanner, measure
 from tfmini.show.planning.models import Models, Script, size_text
 from tfmini.show.planning.search import Proposal, propose
 from tfmini.show.simulation.prediction import Topology
+from tfmini.show.status.explanation import short
+from tfmini.show.status.gather import Gatherer, per_second
 from tfmini.terminal import Rows, console, plain
+from tfmini.tools.cluster_target import find_cluster
 from tfmini.tools.simulate import profile_option
 
 _SIZE = re.compile(r"(?:(\d+)=)?(\d+(?:\.\d+)?)\s*([kMG]?)B?", re.IGNORECASE)
@@ -27,7 +41,7 @@ _ROWS = 20  # of the variables, without --full
 
 
 @click.command(cls=WithScript, context_settings=HELP)
-@click.option("--ps", type=click.IntRange(1), required=True, metavar="N", help="Number of ps tasks.")
+@click.option("--ps", type=click.IntRange(1), metavar="N", help="Number of ps tasks.")
 @valued("--workers", click.IntRange(1), "N", "Number of worker tasks, which run the step at once.", default=1)
 @chief_option
 @valued("--link", None, "RATE", "The network, such as 10Gbit.  [default: all tasks on one machine]")
@@ -45,15 +59,34 @@ _ROWS = 20  # of the variables, without --full
 @valued("--seed", None, None, "The same seed gives the same proposal.", default=0)
 @click.option("-o", "--output", default="plan.json", show_default=True, type=OutputFile(), help="The plan's file.")
 @click.option("--full", is_flag=True, help="List all variables.")
+@click.option(
+    "--live",
+    is_flag=False,
+    flag_value="",
+    metavar="[TARGET]",
+    help="Propose moves between the ps of a running cluster instead: HOST:PORT, or a job.",
+)
+@click.option("--apply", is_flag=True, help="With --live: make the moves.")
+@valued("--seconds", click.FloatRange(0.1), "S", "With --live: measure for so long.", default=3.0)
 @click.argument("script", cls=OptionalArgument, type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # fmt: skip
-def place(script: str | None, output: str, full: bool, **options: Any) -> None:
+def place(script: str | None, output: str, full: bool, live: str | None, **options: Any) -> None:
     """Propose which variable of SCRIPT goes to which ps, which ones to cut, and which ops to move.
 
     SCRIPT runs up to its first Session.run; ARGUMENTS (after --) are passed to it. No step runs: the simulator
     predicts the steps of the candidates. A model follows the plan by tf.device(tfmini.placement.plan("plan.json")),
     or by ps_strategy=tfmini.placement.plan("plan.json") of replica_device_setter.
+
+    With --live no SCRIPT is needed: the ps of a running cluster are measured, and it is said which variables should
+    move while training goes on. --link, --ps-memory and --full mean the same there.
     """
+    if live is not None:
+        _place_live(live, script, full, options)
+        return
+    if options["apply"]:
+        raise click.UsageError("--apply needs --live.")
+    if options["ps"] is None:
+        raise click.UsageError("Missing option '--ps'.")
     if script is not None and options["entry"] is not None:
         raise click.UsageError("Give either a SCRIPT or --entry MODULE:FUNCTION: both were given.")
     if script is None and options["entry"] is None:
@@ -99,6 +132,111 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
         for index in range(ps) if task is None else [int(task)]:
             limits[index] = size
     return limits
+
+
+# ---- `tfmini place --live`: what should move in a running cluster --------------------------------------------------
+
+_FULL = 0.7  # of a second per second: one more ps would help
+
+
+def _place_live(target: str, script: str | None, full: bool, options: dict[str, Any]) -> None:
+    if script is not None or options["ps"] is not None or options["entry"] is not None:
+        raise click.UsageError("--live measures the ps that run: it takes no SCRIPT, no --entry and no --ps.")
+    where, show = find_cluster(target or None), console(piped_width=140)
+    rate = options["profile"].read().link(options["link"]).bytes_per_s if options["link"] else math.inf
+    endpoint = Endpoint(get_reactor(), "", current_process().randbits(62) | 1, keys=where.keys, lanes=False)
+    mover = VariableMover(where.tasks, endpoint)
+    with one_line_errors(), closing(endpoint), Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
+        cluster = measure(gatherer, mover, options["seconds"])
+        planner = LivePlanner(cluster, _limits(options["ps_memory"], len(cluster.tasks)), rate)
+        moves = planner.moves()
+        show.print(_measured(cluster, moves), *_notes(cluster, full), *_moves(planner, moves, where.target), sep="\n")
+        show.print(*_with_another(planner, moves, options["ps_memory"], rate), sep="\n", end="")
+        if options["apply"] and moves:
+            _make(mover, cluster, moves)
+            show.print("\nmeasured again:", _measured(measure(gatherer, mover, options["seconds"]), ()), sep="\n")
+
+
+def _make(mover: VariableMover, cluster: LiveCluster, moves: list[LiveMove]) -> None:
+    places: dict[str, dict[VariableKey, str]] = {}
+    for move in moves:
+        places.setdefault(cluster.tasks[move.unit.task], {}).update(dict.fromkeys(move.unit.unit.keys, move.target))
+    before = mover.variables(cluster.tasks)
+    click.echo("")
+    for line in moved_lines(mover.move(places), before):
+        click.echo(line)
+
+
+def _measured(cluster: LiveCluster, moves: Sequence[LiveMove]) -> Rows:
+    expected = [">busy then", ">variables then"] if moves else []
+    table = Rows.of("ps", ">variables", ">busy", ">sent/s", ">received/s", *expected)
+    for number, (task, load) in enumerate(zip(cluster.tasks, cluster.loads)):
+        then = [_percent(moves[-1].loads[number].busy), size_text(moves[-1].held[number])] if moves else []
+        figures = size_text(cluster.held[number]), _percent(load.busy), size_text(load.sent), size_text(load.received)
+        table.add_row(short(task), *figures, *then)
+    return table
+
+
+def _notes(cluster: LiveCluster, full: bool) -> Iterator[Any]:
+    """What was measured, in words; with ``full`` the load of what may move."""
+    ran = f"{per_second(cluster.steps_s)} training steps per second" if cluster.steps_s else "no training step ran"
+    yield plain(f"measured for {cluster.window_s:.1f} s: {ran}. busy: of a second, the time of the ps on CPUs.")
+    if cluster.note and cluster.steps_s:
+        yield plain(f"The loads of variables are guessed from their bytes: {cluster.note}.")
+    if full:
+        table = Rows.of("variable, with what is beside it", "ps", ">bytes", ">busy", ">sent/s", ">received/s")
+        for unit in sorted(cluster.units, key=lambda unit: (-unit.load.busy, -unit.unit.size)):
+            figures = _percent(unit.load.busy), size_text(unit.load.sent), size_text(unit.load.received)
+            table.add_row(unit.name, short(cluster.tasks[unit.task]), size_text(unit.unit.size), *figures)
+        yield from ("", table)
+
+
+def _moves(planner: LivePlanner, moves: Sequence[LiveMove], target: str) -> Iterator[Any]:
+    yield ""
+    if not moves:
+        yield plain("No move of variables makes the busiest ps noticeably less busy.")
+        return
+    yield plain("proposed moves, with all that is colocated; --apply makes them:")
+    before = planner.worst(planner.cluster.loads, planner.cluster.held)
+    for move in moves:
+        after = planner.worst(move.loads, move.held)
+        source, unit = planner.cluster.tasks[move.unit.task], move.unit
+        does = "" if planner.is_idle else f", busy {_percent(unit.load.busy)}"
+        yield plain(
+            f"  {unit.name} ({size_text(unit.unit.size)}{does}) from {short(source)} to {short(move.target)}:"
+            f" {_effect(planner, before, after)}"
+        )
+        before = after
+    places = {move.unit.name: parse(move.target)._replace(replica=None).task_name for move in moves}
+    yield from ("", plain(f"tf.move_variables({json.dumps(target)}, {json.dumps(places)})"))
+
+
+def _effect(planner: LivePlanner, before: float, after: float) -> str:
+    if planner.is_idle:
+        return f"the fullest ps from {size_text(before)} to {size_text(after)}"
+    return f"the busiest ps from {_percent(before)} to {_percent(after)}"
+
+
+def _with_another(
+    planner: LivePlanner, moves: Sequence[LiveMove], memory: tuple[str, ...], rate: float
+) -> Iterator[Any]:
+    """What one more ps would bring, if all are busy."""
+    cluster = planner.cluster
+    now = planner.worst(moves[-1].loads, moves[-1].held) if moves else planner.worst(cluster.loads, cluster.held)
+    if planner.is_idle or now < _FULL:
+        return
+    more = LivePlanner(cluster.with_another(), _limits(memory, len(cluster.tasks) + 1), rate)
+    wanted = more.moves()
+    then = more.worst(wanted[-1].loads, wanted[-1].held) if wanted else now
+    if then < now * (1 - WORTH):
+        yield plain(
+            f"With one ps more (`tfmini scale --ps {len(cluster.tasks) + 1}`, and this command again) the busiest would"
+            f" be at {_percent(then)}."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 # ---------------------------------------------------------------- output

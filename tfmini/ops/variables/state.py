@@ -37,6 +37,7 @@ class _Busy:
 
 _BUSY: Any = _Busy()
 _OBJECT = np.dtype(object)
+_PAGE = 4096
 
 
 def _count_of_sole_holder() -> int:
@@ -166,10 +167,22 @@ class VariableState:
           part: the numbers from that position on, flat.
         """
         with self.lock:
-            if self._value is None or self._value.shape != shape:
-                check_room(shape, self.dtype.numpy.itemsize)
-                self._value = np.empty(shape, self.dtype.numpy)
-            self._value.reshape(-1)[start : start + part.size] = part.reshape(-1)
+            self._allocated(shape)[start : start + part.size] = part.reshape(-1)
+
+    def reserve(self, shape: tuple[int, ...], start: int, count: int) -> None:
+        """Gets the memory for a part that `fill` is to bring: a system gives new memory when it is first written."""
+        with self.lock:
+            part = self._allocated(shape)[start : start + count]
+            if part.dtype != _OBJECT:
+                part.view(np.uint8)[::_PAGE] = 0
+
+    def _allocated(self, shape: tuple[int, ...]) -> Array:
+        """The value, flat: a new one if there is none of that shape."""
+        if self._value is None or self._value.shape != shape:
+            check_room(shape, self.dtype.numpy.itemsize)
+            self._value = np.empty(shape, self.dtype.numpy)
+        flat: Array = self._value.reshape(-1)
+        return flat
 
     def give_up(self, text: str) -> None:
         """Drops the value for good: whoever still has the variable gets AbortedError with this text."""

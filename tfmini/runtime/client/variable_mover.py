@@ -15,7 +15,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.client.master_clients import client_endpoint
-from tfmini.runtime.master.following import VariableGroup
+from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.process import address_of_target, current_process
 from tfmini.runtime.worker.departures import Forwarding, VariableKey, key_from_wire
 
@@ -25,6 +25,14 @@ _PATIENCE_S = 0.5  # of the first attempt; it doubles, since running steps must 
 _MOST_PATIENCE_S = 8.0
 _PAUSE_S = 0.2  # between two attempts
 _MOVE_S = 180.0  # a task needs no longer for an attempt, besides the patience: `runtime.moving` has its limits
+
+
+@dataclass(frozen=True)
+class VariableUnit:
+    """Variables that move together. ``size``: in bytes."""
+
+    keys: tuple[VariableKey, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,19 @@ class TaskVariables:
     def fixed(self) -> set[VariableKey]:
         """Those that cannot move."""
         return {key for group in self.groups if group.fixed for key in group.keys}
+
+    def units(self) -> list[VariableUnit]:
+        """What the task can give away, the largest first."""
+        left, found = dict(self.sizes), list[VariableUnit]()
+        for key in sorted(self.sizes):
+            if key not in left:
+                continue
+            keys = closed_under([key], self.groups)
+            here = tuple(sorted(keys & left.keys()))
+            size = sum(left.pop(each) for each in here)
+            if keys.isdisjoint(self.fixed):
+                found.append(VariableUnit(here, size))
+        return sorted(found, key=lambda unit: (-unit.size, unit.keys))
 
 
 @dataclass(frozen=True)

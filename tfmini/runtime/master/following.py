@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini import errors
-from tfmini.devices import parse
+from tfmini.devices import parse, task_of_device
 from tfmini.graph.node import Nodes
 from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.placement.colocation import SignatureFacts, colocate
@@ -105,10 +105,53 @@ def relocated(
             found |= {name: _on(place.task, placement[name]) for name in group.members}
     if told.rest is not None:
         places.add(told.rest)
-        for name, device in placement.items():
-            if name not in found and device.startswith(f"{source}/device:"):
-                found[name] = _on(told.rest.task, device)
+        for name in nodes:
+            if name not in found and placement[name].startswith(f"{source}/device:"):
+                found[name] = _on(told.rest.task, placement[name])
     return found, places
+
+
+def followed(
+    nodes: Nodes, asked: Mapping[str, str], told: Mapping[str, Forwarding]
+) -> tuple[dict[str, dict[str, str]], set[NewPlace]]:
+    """Where nodes are now, by what tasks have told, each at its time.
+
+    Each group of nodes goes its own way, from the task where it would be if nothing had moved: each task that it comes
+    to and that has told sends it on. A task tells where a variable went when it left for the last time, so a way that
+    comes back to a task has a step that is out of date: of the tasks of that circle, the one that has told first has
+    got the variable again since.
+
+    Args:
+      asked: the placement as if nothing had moved.
+      told: by task, the latest telling last.
+
+    Returns:
+      The new devices, by the task that has told of them last; and the places to which the latest telling leads.
+
+    Raises:
+      FailedPreconditionError: as `relocated`.
+    """
+    order = {source: number for number, source in enumerate(told)}
+    placement, found = dict(asked), dict[str, tuple[str, str]]()
+    ways: dict[str, list[str]] = {}  # of each node: the tasks that it has left
+    places, left, is_over = set[NewPlace](), dict(nodes), False
+    while not is_over:
+        is_over = True
+        for source, forwarding in told.items():
+            devices, leads_to = relocated(left, placement, source, forwarding)
+            is_over = is_over and not devices
+            places |= leads_to if order[source] == len(told) - 1 else set()
+            for name, device in devices.items():
+                way, task = ways.setdefault(name, []), task_of_device(device)
+                way.append(source)
+                if task in way:
+                    device = _on(min(way[way.index(task) :], key=order.__getitem__), device)
+                    del left[name]
+                placement[name], found[name] = device, (source, device)
+    by_source: dict[str, dict[str, str]] = {}
+    for name, (source, device) in found.items():
+        by_source.setdefault(source, {})[name] = device
+    return by_source, places
 
 
 def _on(task: str, device: str) -> str:

@@ -28,7 +28,7 @@ from tfmini.rpc.messages import SettleVariables
 from tfmini.rpc.transport import MakeError
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ClusterView
-from tfmini.runtime.master.following import VariableGroup, groups_on, relocated
+from tfmini.runtime.master.following import VariableGroup, followed, groups_on
 from tfmini.runtime.master.registration import (
     Plan,
     Registration,
@@ -51,7 +51,7 @@ OnOutcome = Callable[[Outcome[Plan]], None]
 _PlanKey = tuple[Signature, bool, frozenset[str]]  # with whether it is traced, and the updates that it omits
 
 PLAN_LIMIT = 4096  # of a session; the oldest are forgotten, and made again when they are needed
-_MOST_FOLLOWS = 20  # of one plan: as often may its variables have moved from task to task
+_MOST_FOLLOWS = 100  # of one plan: as often may its variables have moved from task to task
 CLOSED_BY_CLIENT = "Step was cancelled by an explicit call to `Session::Close()`."
 
 
@@ -432,7 +432,7 @@ class MasterSession:
         self._follows[key] += 1
         try:
             places = self._relocate(told)
-            if self._follows[key] > _MOST_FOLLOWS or not places:
+            if self._follows[key] > _MOST_FOLLOWS:
                 raise errors.InternalError.of(f"The variables of the step cannot be found: {told.message}")
             calls = {place: partial(self._settle, place) for place in sorted(places)}
         except errors.OpError as error:
@@ -459,14 +459,14 @@ class MasterSession:
     def _place_moved(self, nodes: Nodes) -> set[NewPlace]:
         """Finds out where nodes are by what was told, from their places as if nothing had moved.
 
-        What was told later counts more. Where that is not right, a task will tell again.
+        Where that is not right, a task will tell again.
 
         Returns:
           The places to which the latest telling leads.
         """
-        placement, places = dict(self._asked), set[NewPlace]()
-        for source, forwarding in self._told.items():
-            devices, places = relocated(nodes, placement, source, forwarding)
+        placement = dict(self._asked)
+        found, places = followed(nodes, placement, self._told)
+        for source, devices in found.items():
             placement |= devices
             for name, device in devices.items():
                 if name in self.decisions:
