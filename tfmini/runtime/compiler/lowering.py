@@ -185,6 +185,7 @@ def _may_be_sizes(array: Any) -> bool:
 
 # ---- From nodes to units -------------------------------------------------------------------------------------------
 
+_NEUTRAL = {"zero": 0, "one": 1}
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
 _HEAVY = ops_with("work", "matmul", "convolution")
@@ -551,7 +552,23 @@ class Lowering:
                 self.compilation.reads.add((node.name, 0))
         elif node.op == "ReadVariableOp":
             self.compilation.reads.add((node.name, 0))
+        elif self._is_unchanged(node, inputs, derefs):
+            self.alias[node.name, 0] = inputs[0]
+            return True
         return False
+
+    def _is_unchanged(self, node: Node, inputs: list[Endpoint], derefs: list[bool]) -> bool:
+        """Whether a node multiplies by 1 or adds 0, as those of `random_uniform` between 0 and 1 do.
+
+        A variable's value is not meant: such a node's result stays as it is while the variable changes.
+        """
+        neutral = trait_of(node.op, "neutral")
+        if neutral is None or node.controls or not self.compilation.fold or derefs[0]:
+            return False
+        constant = self.constants.get(inputs[1])
+        if constant is None or np.ndim(constant) or inputs[0] in self.compilation.reads:
+            return False
+        return constant.dtype.kind in "iufc" and constant == _NEUTRAL[neutral]
 
     def _derefs(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> list[bool]:
         """Per input, whether it is a variable whose value is wanted."""
