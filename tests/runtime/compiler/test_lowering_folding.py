@@ -184,3 +184,36 @@ def test_a_fed_value_that_is_handed_on_is_not_the_callers_array() -> None:
         found = session.run(x * 1.0, {x: fed})
     found += 1
     assert fed.tolist() == [1.0, 2.0]
+
+
+def test_what_is_computed_twice_of_the_same_values_leaves_code_once() -> None:
+    def make() -> None:
+        x = tf.placeholder(tf.float32, [2])
+        for _ in range(3):
+            tf.add(tf.exp(x) * 2.0, tf.nn.top_k(x, 2)[0])
+        tf.reduce_sum(x, keepdims=True)
+        tf.reduce_sum(x, keepdims=False)
+
+    assert units_of(make) == ["Exp", "Mul", "TopKV2", "Add", "Sum", "Sum"]
+
+
+def test_what_changes_or_waits_is_computed_each_time() -> None:
+    def make() -> None:
+        x, before = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.float32, [4])
+        variable = tf.get_variable("v", shape=[4])
+        for _ in range(2):
+            tf.exp(variable)  # of a reference
+            tf.random_uniform([4])
+            with tf.control_dependencies([before]):
+                tf.exp(x)
+
+    assert sorted(units_of(make)).count("Exp") == 4
+    assert units_of(make).count("RandomUniform") == 3  # the variable has one, too
+
+
+def test_branches_compute_the_same_each_in_its_own() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, which = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.bool, [])
+        found = tf.cond(which, lambda: tf.exp(x) + 1.0, lambda: tf.exp(x) + 2.0)
+        for value, more in ((True, 1), (False, 2)):
+            np.testing.assert_allclose(session.run(found, {x: [0.0, 0.0], which: value}), [1 + more] * 2)
