@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import types
 from pathlib import Path
@@ -108,6 +109,66 @@ def dcgan(tf):
             session.run(trains, feeds)
 
 
+def nmt(tf):
+    """Translates 100 sentences with attention (two layers of 128), by the script's own main, as a module."""
+    data = os.path.join(os.getcwd(), "nmt", "testdata", "iwslt15")
+    files = [f"--{name}_prefix={data}.tst2013.100" for name in ("train", "dev", "test")]
+    sys.argv[1:] = [
+        "--src=vi", "--tgt=en", f"--vocab_prefix={data}.vocab.100", *files, f"--out_dir={tempfile.mkdtemp()}",
+        "--attention=scaled_luong", "--num_units=128", "--num_layers=2", "--num_train_steps=10000", "--batch_size=32",
+        "--steps_per_external_eval=10000", "--src_max_len=30", "--tgt_max_len=30",
+    ]  # fmt: skip
+    runpy.run_module("nmt.nmt", run_name="__main__")
+
+
+def pix2pix(tf):
+    """Trains pix2pix by its own script on pairs of random pictures, with 16 filters instead of 64."""
+    import numpy as np
+
+    pair = np.random.RandomState(0).randint(0, 256, [256, 512, 3]).astype(np.uint8)
+    with tf.Graph().as_default(), tf.Session() as session:
+        picture = session.run(tf.image.encode_png(pair))
+    inputs, results = tempfile.mkdtemp(), tempfile.mkdtemp()
+    for index in range(4):
+        (Path(inputs) / f"{index}.png").write_bytes(picture)
+    sys.argv[1:] = ["--mode=train", f"--output_dir={results}", f"--input_dir={inputs}", "--ngf=16", "--ndf=16",
+                    "--max_epochs=1000"]  # fmt: skip
+    runpy.run_path("pix2pix.py", run_name="__main__")
+
+
+def word2vec(tf):
+    """Learns embeddings of random words, few of them frequent, by a tutorial's script, made fit for Python 3."""
+    import zipfile
+
+    import numpy as np
+
+    words = np.random.RandomState(0).zipf(1.3, 300_000) % 10_000
+    named = ["five", "of", "going", "hardware", "american", "britain"]  # those that the script looks for
+    text = " ".join((*named * 1000, *map("w{}".format, words)))
+    with zipfile.ZipFile("text8.zip", "w") as archive:
+        archive.writestr("text8", text)
+    script = Path("examples/2_BasicModels/word2vec.py")
+    text = script.read_text("utf-8").replace(".lower().split()", ".lower().decode().split()")
+    script.write_text(text.replace("xrange", "range"), "utf-8")
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def ddpg(tf):
+    """Learns control by the script, with random states and rewards in place of gym's pendulum, after 100 of them."""
+    import numpy as np
+
+    random = np.random.RandomState(0)
+    space = types.SimpleNamespace
+    pendulum = space(observation_space=space(shape=(3,)), action_space=space(shape=(1,), high=np.array([2.0])))
+    pendulum.unwrapped, pendulum.seed, pendulum.reset = pendulum, lambda seed: None, lambda: random.randn(3)
+    pendulum.step = lambda action: (random.randn(3), random.randn(), False, {})
+    sys.modules["gym"] = types.ModuleType("gym")
+    sys.modules["gym"].make = lambda name: pendulum
+    script = Path("contents/9_Deep_Deterministic_Policy_Gradient_DDPG/DDPG_update2.py")
+    script.write_text(script.read_text("utf-8").replace("MEMORY_CAPACITY = 10000", "MEMORY_CAPACITY = 100"), "utf-8")
+    runpy.run_path(str(script), run_name="__main__")
+
+
 PROGRAMS = {
     "gcn": Program("tkipf+gcn", "gcn/train.py", "gcn", ["--early_stopping=1000"], 200),
     "cnn-text": Program("dennybritz+cnn-text-classification-tf", "train.py"),
@@ -115,6 +176,10 @@ PROGRAMS = {
     "sparse-gat": Program("PetarV-+GAT", "execute_cora_sparse.py"),
     "bert-tiny": Program("google-research+bert", bert, steps=40),
     "dcgan": Program("carpedm20+DCGAN-tensorflow", dcgan, steps=60),
+    "nmt": Program("tensorflow+nmt", nmt, steps=30),
+    "pix2pix": Program("affinelayer+pix2pix-tensorflow", pix2pix, steps=20),
+    "word2vec": Program("aymericdamien+TensorFlow-Examples", word2vec, steps=300),
+    "ddpg": Program("MorvanZhou+Reinforcement-learning-with-tensorflow", ddpg, steps=1000),
 }
 
 
@@ -128,6 +193,8 @@ def run_here(program, source):
     run = tf.Session.run
 
     def timed(session, fetches, *args, **kwargs):
+        if threading.current_thread() is not threading.main_thread():  # a queue runner
+            return run(session, fetches, *args, **kwargs)
         begin = time.perf_counter()
         found = run(session, fetches, *args, **kwargs)
         kind = times[str(fetches)]

@@ -153,3 +153,13 @@ def test_shuffle_keeps_rows_and_crop_takes_a_window():
     assert np.array_equal(window, image[y : y + 2, x : x + 3])
     with pytest.raises(errors.InvalidArgumentError, match="Need value.shape >= size"):
         evaluate(r.random_crop(image, [5, 3]))
+
+
+def test_many_unseeded_numbers_fill_their_interval_evenly() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        numbers = session.run(tf.random_uniform([100_001]))
+    assert numbers.dtype == np.float32 and numbers.min() >= 0 and numbers.max() < 1
+    counts, _ = np.histogram(numbers, 16, (0, 1))
+    assert abs(counts / 6250 - 1).max() < 0.08  # six standard deviations
+    assert len(np.unique(numbers)) > 98_000
+    assert abs(np.corrcoef(numbers[:-1:2], numbers[1::2])[0, 1]) < 0.03

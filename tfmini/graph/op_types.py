@@ -404,6 +404,7 @@ class Traits(TypedDict, total=False):
       aggregates: it combines, scales, clips or selects values, as is done to gradients before they are applied.
       distinct: its first output has a row for each different value or number among its inputs, so it usually has at
         most the rows of its first input.
+      neutral: the number that, as its second operand, leaves the first as it is.
       work: its arithmetic: ``none``, one operation per element of its first ``input``, or the multiply-adds of a
         ``matmul`` or a ``convolution``. Absent: one operation per element of its first output.
 
@@ -438,6 +439,7 @@ class Traits(TypedDict, total=False):
     looks_up: bool
     aggregates: bool
     distinct: bool
+    neutral: Literal["zero", "one"]
     work: Literal["none", "input", "matmul", "convolution"]
     hints: tuple[str, ...]
     raw_names: Mapping[str, str]

@@ -125,12 +125,31 @@ def _working(dtype: np.dtype[Any]) -> Any:
     return np.float64 if dtype == np.float64 else np.float32
 
 
+_MANY = 1 << 14  # numbers from which two of 32 bits are taken from each random one of 64
+_TILE = 1 << 14  # numbers that stay in cache
+_EXPONENT_OF_ONE, _MANTISSA_FROM = np.uint32(127 << 23), np.uint32(9)
+
+
 def _fast_uniform(free: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    values = free.random(shape, _working(dtype))
+    working, size = _working(dtype), _size(shape)
+    values = free.random(shape, working) if working is np.float64 or size < _MANY else _many_uniform(free, size)
+    values = values.reshape(shape)
     if values.dtype == dtype:
         return values
     # Rounding to a shorter type must not give 1.
     return np.minimum(values.astype(dtype), dtype.type(0.996 if dtype != np.float16 else 0.9995))
+
+
+def _many_uniform(free: Any, size: int) -> Any:
+    """Numbers of float32 in [0, 1) with 23 random bits, as TensorFlow's have; in less time than numpy's own."""
+    words = free.integers(0, (1 << 64) - 1, (size + 1) // 2, np.uint64, endpoint=True).view(np.uint32)[:size]
+    values = words.view(np.float32)
+    for start in range(0, size, _TILE):
+        bits, tile = words[start : start + _TILE], values[start : start + _TILE]
+        np.right_shift(bits, _MANTISSA_FROM, out=bits)
+        np.bitwise_or(bits, _EXPONENT_OF_ONE, out=bits)
+        np.subtract(tile, np.float32(1), out=tile)
+    return values
 
 
 def _fast_normal(free: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -16,7 +16,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.attr_values import content_proto, tensor_proto
 from tfmini.graph.node import Node
 from tfmini.graph.registry import op
-from tfmini.numerics.ctc_alignment import Histogram
+from tfmini.numerics.histogram import Histogram
 from tfmini.numerics.images import encode_png, encode_wav
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.shapes import format_raw

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfmini as tf
+from tfmini.ops.sparse.layout import distinct, row_major
 
 matrices = st.integers(0, 2**32 - 1).map(
     lambda seed: np.where(
@@ -164,3 +165,26 @@ def test_a_product_adds_all_elements_of_a_row_also_zeros(dtype: tf.DType) -> Non
         zeros = tf.SparseTensor([[0, 0], [0, 1]], tf.zeros([2], dtype), [1, 2])
         product = tf.sparse_tensor_dense_matmul(zeros, tf.constant([[1, np.inf], [2, 3]], dtype))
         assert np.isnan(run(product)).tolist() == [[False, True]]
+
+
+@pytest.mark.parametrize("spread", [7, 1 << 40], ids=["one number says the place", "too far apart for that"])
+def test_indices_are_sorted_and_told_apart_as_tuples_are(spread: int) -> None:
+    rng = np.random.RandomState(0)
+    indices = rng.randint(-3, 4, [200, 3]).astype(np.int64) * spread
+    order = row_major(indices)
+    assert order.tolist() == sorted(range(200), key=lambda i: tuple(indices[i]))
+    found, numbers = distinct(indices)
+    np.testing.assert_array_equal(found, np.unique(indices, axis=0))
+    np.testing.assert_array_equal(found[numbers], indices)
+
+
+def test_a_sum_at_equal_indices_keeps_their_order() -> None:
+    """TensorFlow merges the two in one pass, and sorts neither."""
+    indices = [[2, 0], [0, 1], [1, 1]]
+    x, y = tf.constant([1.0, 2.0, 3.0]), tf.constant([10.0, -2.0, 30.0])
+    total = tf.sparse_add(tf.SparseTensor(indices, x, [3, 3]), tf.SparseTensor(indices, y, [3, 3]))
+    assert run(total.indices).tolist() == indices
+    assert run(total.values).tolist() == [11.0, 0.0, 33.0]
+    weights = tf.constant([1.0, 2.0, 3.0])
+    for gradient in run(tf.gradients(total.values * weights, [x, y])):
+        assert gradient.tolist() == [1.0, 2.0, 3.0]

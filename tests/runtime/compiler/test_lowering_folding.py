@@ -138,3 +138,82 @@ def test_gated_gradients_of_constants_are_folded() -> None:
         assert any(node.controls and node.op == "Identity" for node in nodes)
         computed = {unit.node.op for unit in program_lowering(nodes).units}
         assert "ApplyGradientDescent" in computed and not computed & {"Reshape", "BroadcastTo", "Tile", "Fill"}
+
+
+def units_of(make: Any) -> list[str]:
+    """The ops of the units for what ``make`` builds, placeholders and constants apart."""
+    with tf.Graph().as_default() as graph:
+        make()
+        nodes = [node_of(operation) for operation in graph.get_operations()]
+    return [unit.node.op for unit in program_lowering(nodes).units if unit.node.op != "Placeholder"]
+
+
+def test_a_product_with_1_and_a_sum_with_0_leave_no_code() -> None:
+    def make() -> None:
+        x = tf.placeholder(tf.float32, [2])
+        tf.exp((x * 1.0 + 0.0 - 0.0) / 1.0)
+
+    assert units_of(make) == ["Exp"]
+
+
+def test_only_a_scalar_that_changes_nothing_is_left_out() -> None:
+    def make() -> None:
+        x = tf.placeholder(tf.float32, [2])
+        tf.exp(x * 2.0)
+        tf.exp(x + [[0.0, 0.0]])  # of another shape
+        tf.exp(tf.constant(0.0) - x)
+
+    assert units_of(make) == ["Mul", "Exp", "Add", "Exp", "Sub", "Exp"]
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_product_of_a_variable_with_1_keeps_its_value(use_resource: bool) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
+        before = variable.read_value() * 1.0 if use_resource else variable * 1.0
+        with tf.control_dependencies([before]), tf.control_dependencies([tf.assign_add(variable, [5.0, 5.0]).op]):
+            after = before + variable.read_value()
+        session.run(tf.global_variables_initializer())
+        assert session.run([before, after])[0].tolist() == [1.0, 2.0]
+
+
+def test_a_fed_value_that_is_handed_on_is_not_the_callers_array() -> None:
+    fed = np.array([1.0, 2.0], np.float32)
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [2])
+        found = session.run(x * 1.0, {x: fed})
+    found += 1
+    assert fed.tolist() == [1.0, 2.0]
+
+
+def test_what_is_computed_twice_of_the_same_values_leaves_code_once() -> None:
+    def make() -> None:
+        x = tf.placeholder(tf.float32, [2])
+        for _ in range(3):
+            tf.add(tf.exp(x) * 2.0, tf.nn.top_k(x, 2)[0])
+        tf.reduce_sum(x, keepdims=True)
+        tf.reduce_sum(x, keepdims=False)
+
+    assert units_of(make) == ["Exp", "Mul", "TopKV2", "Add", "Sum", "Sum"]
+
+
+def test_what_changes_or_waits_is_computed_each_time() -> None:
+    def make() -> None:
+        x, before = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.float32, [4])
+        variable = tf.get_variable("v", shape=[4])
+        for _ in range(2):
+            tf.exp(variable)  # of a reference
+            tf.random_uniform([4])
+            with tf.control_dependencies([before]):
+                tf.exp(x)
+
+    assert sorted(units_of(make)).count("Exp") == 4
+    assert units_of(make).count("RandomUniform") == 3  # the variable has one, too
+
+
+def test_branches_compute_the_same_each_in_its_own() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, which = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.bool, [])
+        found = tf.cond(which, lambda: tf.exp(x) + 1.0, lambda: tf.exp(x) + 2.0)
+        for value, more in ((True, 1), (False, 2)):
+            np.testing.assert_allclose(session.run(found, {x: [0.0, 0.0], which: value}), [1 + more] * 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tfmini.graph.families import (
     same_shape,
 )
 from tfmini.graph.node import Node
+from tfmini.graph.op_types import Traits
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
@@ -153,11 +154,11 @@ def _squared_difference_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _declared(
     op_type: str, types: str, gradient: Gradient | None, ufunc: np.ufunc | None, factory: Callable[..., Any] | None,
-    sign: str, aggregates: bool,
+    sign: str, **traits: Unpack[Traits],
 ) -> OpHandle:  # fmt: skip
     handle = op(
         f"{op_type}(x: T, y: T) -> z: T; T: {types}", shape=broadcast_shape, differentiable=gradient is not None,
-        aggregates=aggregates,
+        **traits,
     )  # fmt: skip
     if gradient is not None:
         handle.gradient(gradient)
@@ -174,7 +175,7 @@ def _declared(
 
 def _row(
     op_type: str, types: str, gradient: Gradient | None, name: str, text: str, ufunc: np.ufunc | None = None,
-    factory: Callable[..., Any] | None = None, sign: str = "", aggregates: bool = False,
+    factory: Callable[..., Any] | None = None, sign: str = "", **traits: Unpack[Traits],
 ) -> tuple[OpHandle, OfXAndY]:  # fmt: skip
     """Declares an op of two operands; returns it and its public function.
 
@@ -183,9 +184,9 @@ def _row(
       name, text: of the public function.
       ufunc: computes it, also into an array that is given. Where ``factory`` makes another kernel, that one does.
       sign: Python's operator that is the ufunc.
-      aggregates: as for `op`.
+      traits: as for `op`.
     """
-    handle = _declared(op_type, types, gradient, ufunc, factory, sign, aggregates)
+    handle = _declared(op_type, types, gradient, ufunc, factory, sign, **traits)
 
     def function(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
         return handle(x, y, name=name)
@@ -209,20 +210,21 @@ _REMAINDER = _by_kind(_integer_remainder(np.fmod), np.fmod)
 
 add_op, add = _row(
     "Add", _SUMMED.replace("}", ", string}"), _sum_gradient, "add", "``x + y``; strings are concatenated",
-    np.add, _add_factory, "+", aggregates=True,
+    np.add, _add_factory, "+", aggregates=True, neutral="zero",
 )  # fmt: skip
-add_v2_op = _declared("AddV2", _SUMMED, _sum_gradient, np.add, None, "+", aggregates=True)
+add_v2_op = _declared("AddV2", _SUMMED, _sum_gradient, np.add, None, "+", aggregates=True, neutral="zero")
 sub_op, subtract = _row(
     "Sub", _ALL, lambda node, grad: sum_to_operands(node, [grad, neg_op(grad)]), "subtract", "``x - y``",
-    np.subtract, sign="-",
+    np.subtract, sign="-", neutral="zero",
 )  # fmt: skip
 mul_op, multiply = _row(
-    "Mul", _ALL, _mul_gradient, "multiply", "``x * y``, element-wise", np.multiply, sign="*", aggregates=True
-)
-div_op = _declared("Div", _ALL, _quotient_gradient, np.divide, _DIVISION, "/", aggregates=True)
+    "Mul", _ALL, _mul_gradient, "multiply", "``x * y``, element-wise", np.multiply, sign="*", aggregates=True,
+    neutral="one",
+)  # fmt: skip
+div_op = _declared("Div", _ALL, _quotient_gradient, np.divide, _DIVISION, "/", aggregates=True, neutral="one")
 real_div_op, realdiv = _row(
     "RealDiv", _ALL, _quotient_gradient, "realdiv", "``x / y`` for real numbers",
-    np.divide, _DIVISION, "/", aggregates=True,
+    np.divide, _DIVISION, "/", aggregates=True, neutral="one",
 )  # fmt: skip
 floor_div_op, floor_div = _row(
     "FloorDiv", _ALL, None, "floor_div", "``x // y``, rounded towards minus infinity; only the op itself",
@@ -239,7 +241,7 @@ floor_mod_op, floormod = _row(
 truncate_mod_op, truncatemod = _row(
     "TruncateMod", _MOD, None, "truncatemod", "The remainder with the sign of ``x``, as in C", factory=_REMAINDER
 )
-mod_op = _declared("Mod", _MOD, None, None, _REMAINDER, "", aggregates=False)
+mod_op = _declared("Mod", _MOD, None, None, _REMAINDER, "")
 maximum_op, maximum = _row(
     "Maximum", _ORDERED, lambda node, grad: _extreme_gradient(node, grad, greater_equal_op),
     "maximum", "The larger of each pair", np.maximum, aggregates=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -118,15 +119,34 @@ def row_major(indices: Array) -> Any:
     """The permutation that sorts the indices in row-major order; equal indices keep their order."""
     if indices.shape[1] == 0:
         return np.arange(indices.shape[0])
-    return np.lexsort(indices.T[::-1])
+    keys = _row_keys(indices)
+    # Runs that are in order already, as those of tensors that are added, are merged without a search.
+    return np.lexsort(indices.T[::-1]) if keys is None else np.argsort(keys, kind="stable")
+
+
+def _row_keys(indices: Array) -> Any:
+    """A number for each index, ordered as the indices are in row-major order; None where int64 has too few of them."""
+    if not indices.size:
+        return None
+    lowest = [int(column.min()) for column in indices.T]
+    sizes = [int(column.max()) + 1 - low for column, low in zip(indices.T, lowest)]
+    if math.prod(sizes) >= 1 << 63:
+        return None
+    keys = np.zeros(len(indices), np.int64)
+    for column, low, size in zip(indices.T, lowest, sizes):
+        keys *= size
+        keys += column.astype(np.int64, copy=False) - low
+    return keys
 
 
 def distinct(indices: Array) -> tuple[Any, Any]:
     """Distinct indices in row-major order, and the position of each given index among them."""
     order = row_major(indices)
     ordered = indices[order]
-    starts = np.ones(len(order), np.bool_)
-    starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    starts = np.zeros(len(order), np.bool_)
+    starts[:1] = True
+    for column in ordered.T:
+        starts[1:] |= column[1:] != column[:-1]
     numbers = np.empty(len(order), np.int64)
     numbers[order] = np.cumsum(starts) - 1
     return ordered[starts], numbers

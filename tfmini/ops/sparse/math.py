@@ -110,7 +110,12 @@ def _check_pair(a_shape: Array, b_shape: Array) -> None:
 
 
 def _union(a: Array, a_values: Array, b: Array, b_values: Array) -> tuple[Any, Any, Any, Any]:
-    """The distinct indices of both tensors, the values of each there (0 if absent), and a mask of common indices."""
+    """The distinct indices of both tensors, the values of each there (0 if absent), and a mask of common indices.
+
+    As in TensorFlow, equal indices of both are not sorted.
+    """
+    if np.array_equal(a, b):
+        return a, a_values, b_values, np.ones(len(a), np.bool_)
     indices, numbers = distinct(np.concatenate([a, b]))
     left, right = (np.zeros(len(indices), a_values.dtype) for _ in range(2))
     left[numbers[: len(a)]] = a_values
@@ -140,6 +145,8 @@ def _add_gradient(node: Operation, _: object, grad: Tensor, __: object) -> list[
 
 @add_grad_op.kernel("CPU")
 def _add_grad_kernel(grad: Array, a: Array, b: Array, total: Array) -> tuple[Any, Any]:
+    if np.array_equal(a, b) and np.array_equal(a, total):
+        return grad, grad
     indices, numbers = distinct(np.concatenate([a, b, total]))
     table = np.zeros(len(indices), grad.dtype)
     table[numbers[len(a) + len(b) :]] = grad

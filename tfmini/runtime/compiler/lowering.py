@@ -185,9 +185,11 @@ def _may_be_sizes(array: Any) -> bool:
 
 # ---- From nodes to units -------------------------------------------------------------------------------------------
 
+_NEUTRAL = {"zero": 0, "one": 1}
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
 _HEAVY = ops_with("work", "matmul", "convolution")
+_SMALL = 64  # bytes of constants that are compared
 _FIRST_DEVICE = 1 << 40  # among the keys of arrivals: groups and events are below
 
 
@@ -299,6 +301,7 @@ class Lowering:
         self._send_nodes: dict[int, tuple[int, Node, Wave]] = {}
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
+        self._firsts: dict[tuple[str, Endpoint], Unit] = {}  # of the units of an op with the same first input
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
 
@@ -527,8 +530,9 @@ class Lowering:
         derefs = self._derefs(node, facts, inputs)
         for position in facts.reference_outputs:
             self.references.add((node.name, position))
-        foldable = facts.foldable and inputs and not (node.controls and facts.kernel.may_block)
-        if foldable and self.compilation.fold and self.compilation.folding.folds(node, facts, inputs):
+        foldable = self.compilation.fold and facts.foldable and bool(inputs)
+        foldable = foldable and not (node.controls and facts.kernel.may_block)
+        if foldable and self.compilation.folding.folds(node, facts, inputs):
             return
         if self._is_copy(node, facts, inputs, derefs):
             return
@@ -536,7 +540,9 @@ class Lowering:
             self._admit_waiting(node, facts, inputs, derefs, wave, guard)
             return
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)
-        self.add(Unit(node, inputs, derefs, count, wave, guard=guard))
+        unit = Unit(node, inputs, derefs, count, wave, guard=guard)
+        if not foldable or node.controls or True in derefs or not self._is_repeated(unit):
+            self.add(unit)
 
     def _is_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
         """Whether a node only hands on its input, so that the input can stand for it."""
@@ -551,7 +557,55 @@ class Lowering:
                 self.compilation.reads.add((node.name, 0))
         elif node.op == "ReadVariableOp":
             self.compilation.reads.add((node.name, 0))
+        elif "neutral" in facts.handle.traits and self._is_unchanged(node, inputs, derefs):
+            self.alias[node.name, 0] = inputs[0]
+            return True
         return False
+
+    def _is_unchanged(self, node: Node, inputs: list[Endpoint], derefs: list[bool]) -> bool:
+        """Whether a node multiplies by 1 or adds 0, as those of `random_uniform` between 0 and 1 do.
+
+        A variable's value is not meant: such a node's result stays as it is while the variable changes.
+        """
+        if node.controls or not self.compilation.fold or derefs[0]:
+            return False
+        constant = self.constants.get(inputs[1])
+        if constant is None or np.ndim(constant) or inputs[0] in self.compilation.reads:
+            return False
+        return constant.dtype.kind in "iufc" and constant == _NEUTRAL[trait_of(node.op, "neutral")]
+
+    def _is_repeated(self, unit: Unit) -> bool:
+        """Whether the same has been computed of the same values, which then stands for this unit's results, too."""
+        first = self._firsts.setdefault((unit.node.op, unit.inputs[0]), unit)
+        if first is unit or not self._is_same(first, unit):
+            return False
+        for index in range(unit.outputs):
+            self.alias[unit.node.name, index] = (first.node.name, index)
+        return True
+
+    def _is_same(self, first: Unit, unit: Unit) -> bool:
+        one, other = first.node, unit.node
+        if one.device != other.device or (first.wave, first.guard) != (unit.wave, unit.guard):
+            return False
+        if len(first.inputs) != len(unit.inputs) or not all(map(self._are_equal, first.inputs, unit.inputs)):
+            return False
+        try:
+            return one.attrs == other.attrs
+        except ValueError:  # arrays among them, which do not compare as one
+            return False
+
+    def _are_equal(self, one: Endpoint, other: Endpoint) -> bool:
+        """Whether two values are the same one, or equal small constants."""
+        if one == other:
+            return True
+        values = [np.asarray(self.constants[e]) for e in (one, other) if e in self.constants]
+        if len(values) < 2 or values[0].dtype != values[1].dtype or values[0].shape != values[1].shape:
+            return False
+        return (
+            values[0].nbytes <= _SMALL
+            and values[0].dtype.kind in "biufc"
+            and values[0].tobytes() == values[1].tobytes()
+        )
 
     def _derefs(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> list[bool]:
         """Per input, whether it is a variable whose value is wanted."""
