@@ -39,6 +39,14 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         dir(module)
 
 
+@pytest.mark.parametrize(("path", "name"), [("ops.rnn_cell", "GRUCell"), ("ops.math_ops", "tanh")])
+def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) -> None:
+    found: dict[str, object] = {}
+    exec(f"from tensorflow.python.{path} import *", found)  # before anything asked for a name
+    assert name in found
+    assert "range" not in found and not any(key.startswith("_") for key in found if key != "__builtins__")
+
+
 @pytest.mark.parametrize(
     ("path", "name", "same"),
     [

@@ -14,6 +14,7 @@ its names raises an error with the alternative.
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,8 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     own = [*lookups, _lookup("tf")] if lookups else []
 
     def module_getattr(name: str) -> Any:
+        if name == "__all__":  # read by a star import, which else would find only the names that were asked for before
+            return _starred(names(), sources)
         value = _first_found(dotted, name, own)
         setattr(made, name, value)
         return value
@@ -87,6 +90,12 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     vars(made).update(__getattr__=module_getattr, __dir__=names)
     import_only.fill(made, dotted, unsupported(dotted))
     return made
+
+
+def _starred(names: list[str], sources: list[str]) -> list[str]:
+    """The names of a star import: those of the root hide none of Python's."""
+    own = {*_names([source for source in sources if source != "tf"])}
+    return [name for name in names if not name.startswith("_") and (name in own or not hasattr(builtins, name))]
 
 
 def _exported(dotted: str) -> Iterator[tuple[str, tuple[str, str]]]:
