@@ -246,7 +246,8 @@ class BoundedTensorSpec(TensorSpec):
     @classmethod
     def from_spec(cls, spec: TensorSpec, name: str | None = None) -> BoundedTensorSpec:
         """A copy; a spec without bounds gets those of its dtype."""
-        low, high = getattr(spec, "minimum", spec.dtype.min), getattr(spec, "maximum", spec.dtype.max)
+        dtype = dtypes.as_dtype(spec.dtype)  # of specs of other libraries, NumPy's
+        low, high = getattr(spec, "minimum", dtype.min), getattr(spec, "maximum", dtype.max)
         return cls(spec.shape, spec.dtype, low, high, name or spec.name)
 
     @property
