@@ -139,6 +139,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.platform.build_info": {
         "compat.internal_names": "is_cuda_build is_rocm_build",
     },
+    "python.pywrap_tensorflow": {
+        "ops.io.files": "EventsWriter",
+    },
     "python.tf2": {
         "compat.internal_names": "enabled",
     },
