@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pydoc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,14 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         module = importlib.import_module(f"tensorflow.{path}")
         assert module.__name__.endswith(path) or module.__name__.startswith("tfmini")
         dir(module)
+
+
+@pytest.mark.parametrize(("path", "name"), [("ops.rnn_cell", "GRUCell"), ("ops.math_ops", "tanh")])
+def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) -> None:
+    found: dict[str, object] = {}
+    exec(f"from tensorflow.python.{path} import *", found)  # before anything asked for a name
+    assert name in found
+    assert "range" not in found and not any(key.startswith("_") for key in found if key != "__builtins__")
 
 
 @pytest.mark.parametrize(
@@ -158,3 +167,13 @@ if __name__ == "__main__":
     command = [sys.executable, "-m", "tfmini", "run", str(tmp_path / "script.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout == "['tfmini']\n", done.stderr
+
+
+@pytest.mark.parametrize("path", ["nn.rnn_cell.LSTMCell", "train.AdamOptimizer", "python.ops.nn_ops.relu"])
+def test_pydoc_locates_classes_and_functions(path: str) -> None:
+    assert pydoc.locate(f"tensorflow.{path}") is not None
+
+
+@pytest.mark.parametrize("path", ["relu", "nn.Absent", "python.ops.absent.name"])
+def test_pydoc_finds_nothing_at_a_path_without_a_name(path: str) -> None:
+    assert pydoc.locate(f"tensorflow.{path}") is None  # so that a library goes on and looks in the next place

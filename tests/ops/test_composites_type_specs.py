@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
+from tfmini.ops.composites import BoundedTensorSpec
 
 
 def test_a_tensor_spec_shows_its_parts_and_compares() -> None:
@@ -53,3 +54,27 @@ def test_values_of_a_sparse_loop_variable_may_change_in_number() -> None:
     assert result.indices.shape.as_list() == [None, 1]
     with tf.Session() as session:
         assert session.run(result).values.size == 8
+
+
+def test_a_bounded_spec_is_a_spec_with_least_and_greatest_values() -> None:
+    spec = BoundedTensorSpec([2, 3], tf.float32, 0, [1, 2, 3], "n")
+    same = BoundedTensorSpec([2, 3], tf.float32, [0.0, 0.0, 0.0], [1, 2, 3 + 1e-9], "n")
+    assert repr(spec) == (
+        "BoundedTensorSpec(shape=(2, 3), dtype=tf.float32, name='n', minimum=array(0., dtype=float32), "
+        "maximum=array([1., 2., 3.], dtype=float32))"
+    )
+    assert spec == same and spec != BoundedTensorSpec([2, 3], tf.float32, 0, [1, 2, 4], "n")
+    assert spec != tf.TensorSpec([2, 3], tf.float32, "n") and not spec.maximum.flags.writeable
+    assert spec.is_compatible_with(tf.TensorSpec([2, 3])) and tf.TensorSpec([2, 3]).is_compatible_with(spec)
+    assert type(spec.from_tensor(tf.zeros([2]))) is tf.TensorSpec
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(spec)
+
+
+def test_bounds_broadcast_to_the_shape_and_come_from_the_dtype() -> None:
+    whole = BoundedTensorSpec.from_spec(tf.TensorSpec([2], tf.int32, "x"))
+    assert (whole.minimum, whole.maximum, whole.name) == (-(2**31), 2**31 - 1, "x")
+    with pytest.raises(ValueError, match="maximum is not compatible with shape"):
+        BoundedTensorSpec([2, 3], tf.float32, 0, [1, 2])
+    with pytest.raises(ValueError, match="must be provided; but saw 'None' and '1'"):
+        BoundedTensorSpec([2], tf.float32, None, 1)

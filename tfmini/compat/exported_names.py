@@ -67,6 +67,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.framework.tensor_shape": {
         "compat.ops_names": "as_dimension matrix vector",
     },
+    "python.framework.tensor_spec": {
+        "ops.composites": "BoundedTensorSpec",
+    },
     "python.framework.test_util": {
         "compat.internal_names": "InstallStackTraceHandler IsMklEnabled is_xla_enabled",
     },
@@ -135,6 +138,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.platform.build_info": {
         "compat.internal_names": "is_cuda_build is_rocm_build",
+    },
+    "python.pywrap_tensorflow": {
+        "ops.io.files": "EventsWriter",
     },
     "python.tf2": {
         "compat.internal_names": "enabled",

@@ -14,6 +14,7 @@ its names raises an error with the alternative.
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from tfmini import protos
@@ -79,6 +80,8 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     own = [*lookups, _lookup("tf")] if lookups else []
 
     def module_getattr(name: str) -> Any:
+        if name == "__all__":  # read by a star import, which else would find only the names that were asked for before
+            return _starred(names(), sources)
         value = _first_found(dotted, name, own)
         setattr(made, name, value)
         return value
@@ -87,6 +90,12 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     vars(made).update(__getattr__=module_getattr, __dir__=names)
     import_only.fill(made, dotted, unsupported(dotted))
     return made
+
+
+def _starred(names: list[str], sources: list[str]) -> list[str]:
+    """The names of a star import: those of the root hide none of Python's."""
+    own = {*_names([source for source in sources if source != "tf"])}
+    return [name for name in names if not name.startswith("_") and (name in own or not hasattr(builtins, name))]
 
 
 def _exported(dotted: str) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -225,10 +234,22 @@ class TensorFlowFinder(MetaPathFinder):
             return None
         module = _module(dotted)
         if module is None:
-            # The error's name is the root: with its own name, Python would hide the message of a `from` import.
-            raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=ALIAS)
+            # With the module's own name, Python would hide the message of a `from` import; without it, `pydoc.locate`,
+            # with which libraries look for classes in many places, would take it for an error inside of the module.
+            name = ALIAS if _by_from_import() else fullname
+            raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=name)
         _keep_functions(fullname, public_path(dotted))
         return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _by_from_import() -> bool:
+    """Whether a module is sought as a name of ``from package import name``, which hides the module's own error."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == "importlib._bootstrap":
+        if frame.f_code.co_name == "_handle_fromlist":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _keep_functions(fullname: str, plain: str) -> None:

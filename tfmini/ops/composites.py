@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
@@ -18,6 +20,7 @@ from tfmini.graph.conversion import (
 )
 from tfmini.graph.families import Tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.shape import broadcast_static_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
 
 
@@ -164,7 +167,7 @@ class TensorSpec(TypeSpec):
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
         """The spec of a tensor; its name is the op's unless given."""
-        return cls(tensor.shape, tensor.dtype, name or tensor.op.name)
+        return TensorSpec(tensor.shape, tensor.dtype, name or tensor.op.name)
 
     @classmethod
     def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
@@ -193,16 +196,84 @@ class TensorSpec(TypeSpec):
     def is_compatible_with(self, spec_or_value: object) -> bool:
         if not isinstance(spec_or_value, (TypeSpec, Tensor)):
             spec_or_value = convert_to_tensor(spec_or_value)
-        return super().is_compatible_with(spec_or_value)
+        return isinstance(spec_or_value, (TensorSpec, Tensor)) and self._allows(spec_or_value)
 
-    def _allows(self, other: TensorSpec) -> bool:
-        return self._dtype.is_compatible_with(other._dtype) and self._shape.is_compatible_with(other._shape)
+    def _allows(self, other: TensorSpec | Tensor) -> bool:
+        return self._dtype.is_compatible_with(other.dtype) and self._shape.is_compatible_with(other.shape)
 
     def _serialize(self) -> tuple[Any, ...]:
         return self._shape, self._dtype, self._name
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self._shape}, dtype={self._dtype!r}, name={self._name!r})"
+
+
+@export("tensorflow.python.framework.tensor_spec.BoundedTensorSpec")
+class BoundedTensorSpec(TensorSpec):
+    """A `TensorSpec` with the least and the greatest value of the elements.
+
+    Args:
+      shape: see `TensorSpec`.
+      dtype: of the elements, numeric.
+      minimum: the least value: a number, or an array that broadcasts to ``shape``.
+      maximum: the greatest value, likewise; inclusive.
+      name: or None.
+
+    Raises:
+      ValueError: when a bound is None or does not broadcast to ``shape``.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # bounds that are close count as equal
+
+    def __init__(
+        self, shape: ShapeLike | TensorLike, dtype: DTypeLike, minimum: Any, maximum: Any, name: str | None = None
+    ) -> None:
+        super().__init__(shape, dtype, name)
+        if minimum is None or maximum is None:
+            raise ValueError(f"minimum and maximum must be provided; but saw '{minimum}' and '{maximum}'")
+        self._minimum = self._bound("minimum", minimum)
+        self._maximum = self._bound("maximum", maximum)
+
+    def _bound(self, which: str, value: Any) -> np.ndarray:
+        bound = np.array(value, dtype=self._dtype.as_numpy_dtype)
+        try:
+            broadcast_static_shape(TensorShape(bound.shape), self._shape)
+        except ValueError as error:
+            raise ValueError(f"{which} is not compatible with shape. Message: {error!r}.") from error
+        bound.setflags(write=False)
+        return bound
+
+    @classmethod
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> BoundedTensorSpec:
+        """A copy; a spec without bounds gets those of its dtype."""
+        dtype = dtypes.as_dtype(spec.dtype)  # of specs of other libraries, NumPy's
+        low, high = getattr(spec, "minimum", dtype.min), getattr(spec, "maximum", dtype.max)
+        return cls(spec.shape, spec.dtype, low, high, name or spec.name)
+
+    @property
+    def minimum(self) -> np.ndarray:
+        """The least value, read-only, of the spec's dtype."""
+        return self._minimum
+
+    @property
+    def maximum(self) -> np.ndarray:
+        """The greatest value, read-only, of the spec's dtype."""
+        return self._maximum
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BoundedTensorSpec) or not super().__eq__(other):
+            return False
+        return np.allclose(self._minimum, other._minimum) and np.allclose(self._maximum, other._maximum)
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._shape.raw, self._dtype, self._name
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._shape, self._dtype, self._minimum, self._maximum, self._name
+
+    def __repr__(self) -> str:
+        bounds = f"minimum={self._minimum!r}, maximum={self._maximum!r}"
+        return f"BoundedTensorSpec(shape={self._shape}, dtype={self._dtype!r}, name={self._name!r}, {bounds})"
 
 
 @export("tf.SparseTensorSpec")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.compat import internals
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
 ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text())
@@ -56,3 +57,43 @@ def test_a_saved_model_that_loses_its_optimizer_says_so(tmp_path: Path, caplog: 
     assert "saved without what compile() got" in caplog.text
     assert getattr(tf.keras.experimental.load_from_saved_model(str(tmp_path / "model")), "optimizer", None) is None
     tf.keras.backend.set_session(None)  # Keras keeps one for this graph
+
+
+def test_flatten_takes_a_vector_for_each_example_and_unknown_sizes() -> None:
+    flatten = tf.keras.layers.Flatten
+    whole = [[2], [2, 3], [2, 3, 4], [None, None, 4]]
+    flat = [flatten()(tf.placeholder(tf.float32, sizes)).shape.as_list() for sizes in whole]
+    assert flat == [[2, 1], [2, 3], [2, 12], [None, None]]
+
+
+def test_a_layer_of_a_dtype_can_be_written_as_json() -> None:
+    entry = tf.keras.Input((3,), dtype=tf.float32)
+    model = tf.keras.Model(entry, tf.keras.layers.Dense(2, dtype=tf.float32)(entry))
+    dtypes = [layer["config"]["dtype"] for layer in json.loads(model.to_json())["config"]["layers"]]
+    assert dtypes == ["float32", "float32"] == [layer.dtype for layer in model.layers]
+
+
+def test_the_private_backend_has_the_functions_of_keras() -> None:
+    internals.install()
+    try:
+        from tensorflow.python.keras import backend
+
+        for name in ("reverse", "tile", "cast", "ones", "stack", "log", "expand_dims", "transpose"):
+            assert getattr(backend, name) is getattr(tf.keras.backend, name), name
+        assert backend.reverse(tf.ones([2, 3]), 1).shape == [2, 3]  # the op takes a list of axes alone
+    finally:
+        internals.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "deviation", "greatest"),
+    [("truncated_normal", 1, 2.28), ("untruncated_normal", 1, 9), ("uniform", 1, 1.74)],
+)
+def test_scaled_weights_have_the_distributions_of_tensorflow(
+    distribution: str, deviation: float, greatest: float
+) -> None:
+    make = tf.keras.initializers.VarianceScaling(100.0, "fan_in", distribution, seed=1)
+    with tf.Session() as session:
+        weights = session.run(make((100, 400)))
+    assert abs(weights.std() - deviation) < 0.02
+    assert 0.9 * min(greatest, 4) < np.abs(weights).max() < greatest

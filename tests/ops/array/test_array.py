@@ -204,3 +204,11 @@ def test_a_permutation_of_one_element_tells_no_rank() -> None:
         x = tf.placeholder(tf.int32)
         assert tf.transpose(x, [0]).shape.ndims is None  # TensorFlow: it may be a scalar, too
         assert tf.transpose(x, [1, 0]).shape.as_list() == [None, None]
+
+
+@pytest.mark.parametrize("axes", [0, [[0]]])
+def test_reverse_takes_a_vector_of_axes(axes: Any) -> None:
+    with pytest.raises(ValueError, match="Shape must be rank 1 but is rank [02] for 'ReverseV2"):
+        tf.reverse([[1, 2]], axes)
+    with pytest.raises(ValueError, match="Shape must be rank 1"):  # of values that are not known, too
+        tf.reverse([[1, 2]], tf.placeholder(tf.int32, tf.convert_to_tensor(axes).shape))

@@ -17,7 +17,13 @@ import tfmini as tf
 from tests.ops.io import record_exchange as exchange
 from tests.oracle import Oracle
 from tfmini import errors
-from tfmini.ops.io.files import TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator
+from tfmini.ops.io.files import (
+    EventsWriter,
+    TFRecordCompressionType,
+    TFRecordOptions,
+    TFRecordWriter,
+    tf_record_iterator,
+)
 from tfmini.ops.io.record_files import InflatedFile, RecordReader, RecordWriter, frame, masked_crc32c, read_records
 
 
@@ -158,3 +164,20 @@ def test_compressed_strings_that_inflate_to_more_than_the_limit_are_refused(monk
         found = tf.decode_compressed([packed], compression)
         with tf.Session() as session, pytest.raises(errors.ResourceExhaustedError, match="A string of .* compressed"):
             session.run(found)
+
+
+def test_an_events_writer_writes_what_the_iterator_reads(tmp_path: Path) -> None:
+    writer = EventsWriter(bytes(tmp_path / "events"))
+    event = tf.Event(wall_time=1, step=2)
+    event.summary.value.add(tag="a", simple_value=3.0)
+    writer.WriteEvent(event)
+    writer.Close()
+    read = list(tf.train.summary_iterator(writer.FileName().decode()))
+    assert [(e.file_version, e.step) for e in read] == [("brain.Event:2", 0), ("", 2)]
+    assert read[1].summary.value[0].simple_value == 3.0
+    with pytest.raises(TypeError, match="expected bytes, str found"):
+        EventsWriter("events")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Expected an event_pb2.Event proto"):
+        writer.WriteEvent("a")
+    with pytest.raises(tf.errors.NotFoundError):
+        EventsWriter(bytes(tmp_path / "absent" / "events")).WriteEvent(event)

@@ -35,23 +35,23 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies
+
+# What Keras has under the same name comes with its module: here, these names are Keras's (`__getattr__`).
+from tfmini.ops.array import filling, joining, layout
+from tfmini.ops.array import identity as identities
+from tfmini.ops.array import shape as shapes
 from tfmini.ops.array.constant import constant as constant_tensor
-from tfmini.ops.array.filling import ones, zeros, zeros_like
-from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.identity import placeholder as dense_placeholder
-from tfmini.ops.array.joining import stack, unstack
-from tfmini.ops.array.layout import reverse, tile, transpose
+from tfmini.ops.array.joining import unstack
 from tfmini.ops.array.partition import where
-from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import group
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
-from tfmini.ops.math.comparison import less, less_equal
+from tfmini.ops.math import comparison, unary
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.sums import clip_by_value
-from tfmini.ops.math.unary import log
 from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits_v2,
@@ -157,8 +157,8 @@ def random_binomial(
 ) -> Tensor:
     """Ones with probability ``p``, else zeros."""
     dtype = dtype or floatx()
-    chosen = less_equal(uniform(shape, dtype=dtype, seed=_seed(seed)), p)
-    return where(chosen, ones(shape, dtype), zeros(shape, dtype))
+    chosen = comparison.less_equal(uniform(shape, dtype=dtype, seed=_seed(seed)), p)
+    return where(chosen, filling.ones(shape, dtype), filling.zeros(shape, dtype))
 
 
 def _seed(seed: int | None) -> int:
@@ -190,14 +190,14 @@ class BackendFunction:
             raise TypeError("`updates` in a Keras backend function should be a list or tuple.")
         self.inputs = nest.flatten(inputs)
         self._structure = outputs
-        self.outputs = [x if isinstance(x, SparseComponents) else identity(x) for x in nest.flatten(outputs)]
+        self.outputs = [x if isinstance(x, SparseComponents) else identities.identity(x) for x in nest.flatten(outputs)]
         with control_dependencies([x for x in self.outputs[:1] if isinstance(x, Tensor)]):
             self.updates_op = group(*(assign(*u) if isinstance(u, tuple) else u for u in updates or ()))
         self.name = name
         self.feed_dict = session_kwargs.pop("feed_dict", None) or {}
         fetches = session_kwargs.pop("fetches", [])
         # Whole tensors, so that updates come with them: a fetched variable would not wait for its assignment.
-        self.fetches = [identity(x) for x in (fetches if isinstance(fetches, (list, tuple)) else [fetches])]
+        self.fetches = [identities.identity(x) for x in (fetches if isinstance(fetches, (list, tuple)) else [fetches])]
         self.fetch_callbacks: dict[Any, Callable[[Any], None]] = {}
         self.run_options = session_kwargs.pop("options", None)
         self.run_metadata = session_kwargs.pop("run_metadata", None)
@@ -274,8 +274,8 @@ def rnn(
     inputs = inputs if time_major else _swapped(inputs)
     if mask is not None:
         mask = convert_to_tensor(mask)
-        mask = mask if mask.dtype == dtypes.bool else cast(mask, dtypes.bool)
-        mask = expand_dims(mask, -1) if len(mask.shape) == 2 else mask
+        mask = mask if mask.dtype == dtypes.bool else identities.cast(mask, dtypes.bool)
+        mask = shapes.expand_dims(mask, -1) if len(mask.shape) == 2 else mask
         mask = mask if time_major else _swapped(mask)
     step = lambda x, states: step_function(x, [*states, *(constants or ())])  # noqa: E731
     loop = _Steps(step, inputs, mask, go_backwards, zero_output_for_mask)
@@ -287,7 +287,7 @@ def rnn(
 
 def _swapped(x: Tensor) -> Tensor:
     """A tensor with its first two axes exchanged."""
-    return transpose(x, [1, 0, *range(2, len(x.shape))])
+    return layout.transpose(x, [1, 0, *range(2, len(x.shape))])
 
 
 class _Steps:
@@ -297,8 +297,8 @@ class _Steps:
         if len(inputs.shape) < 3:
             raise ValueError("Input should be at least 3D.")
         self.step = step
-        self.inputs = reverse(inputs, [0]) if backwards else inputs
-        self.mask = None if mask is None else reverse(mask, [0]) if backwards else mask
+        self.inputs = layout.reverse(inputs, [0]) if backwards else inputs
+        self.mask = None if mask is None else layout.reverse(mask, [0]) if backwards else mask
         self.zeroes = zeroes
 
     def unrolled(self, states: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
@@ -310,12 +310,12 @@ class _Steps:
         for x, mask in zip(unstack(self.inputs), masks):
             output, new = self.step(x, states)
             if mask is not None:
-                before = zeros_like(output) if self.zeroes or not outputs else outputs[-1]
+                before = filling.zeros_like(output) if self.zeroes or not outputs else outputs[-1]
                 output = _chosen(mask, output, before)
                 new = [_chosen(mask, after, state) for after, state in zip(new, states)]
             outputs.append(output)
             states = list(new)
-        return outputs[-1], stack(outputs), states
+        return outputs[-1], joining.stack(outputs), states
 
     def looped(self, states: tuple[Any, ...]) -> tuple[Tensor, Tensor, list[Any]]:
         """The same by a while loop."""
@@ -338,10 +338,10 @@ class _Steps:
             kept = before if masks is None or self.zeroes else output
             return time + 1, made.write(time, output), kept, *new
 
-        start = (constant_tensor(0, dtypes.int32, name="time"), outputs, zeros_like(example), *states)
+        start = (constant_tensor(0, dtypes.int32, name="time"), outputs, filling.zeros_like(example), *states)
         static = self.inputs.shape.as_list()[0]
         _, outputs, _, *last_states = while_loop(
-            lambda time, *_: less(time, steps), body, start, parallel_iterations=32,
+            lambda time, *_: comparison.less(time, steps), body, start, parallel_iterations=32,
             swap_memory=True, maximum_iterations=static,
         )  # fmt: skip
         stacked = outputs.stack()
@@ -354,9 +354,9 @@ class _Steps:
 def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """``new`` where a mask ``[batch, 1]`` is True, else ``old``."""
     for _ in range(len(new.shape) - len(mask.shape)):
-        mask = expand_dims(mask, -1)
+        mask = shapes.expand_dims(mask, -1)
     multiples: list[Any] = [1] + [shape_of(new)[i] for i in range(1, len(new.shape))]
-    whole = tile(mask, stack(multiples))
+    whole = layout.tile(mask, joining.stack(multiples))
     return where(whole, new, old)
 
 
@@ -375,22 +375,24 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
     if logits is not None:
         return softmax_cross_entropy_with_logits_v2(labels=target, logits=logits, axis=axis)
     output = output / reduce_sum(output, axis, True)
-    return -reduce_sum(target * log(clip_by_value(output, epsilon(), 1.0 - epsilon())), axis)
+    return -reduce_sum(target * unary.log(clip_by_value(output, epsilon(), 1.0 - epsilon())), axis)
 
 
 def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Tensor:
     """The cross-entropy of each row of probabilities, or logits, with a class number."""
     logits = output if from_logits else _logits(output, "Softmax")
     if logits is None:
-        logits = log(clip_by_value(output, epsilon(), 1.0 - epsilon()))
+        logits = unary.log(clip_by_value(output, epsilon(), 1.0 - epsilon()))
     rank = len(logits.shape)
     if axis % rank != rank - 1:
         order = [i for i in range(rank) if i != axis % rank]
-        logits = transpose(logits, [*order, axis % rank])
-    target = cast(reshape(target, [-1]), dtypes.int64)
-    rows = reshape(logits, [-1, shape_of(logits)[-1] if logits.shape.as_list()[-1] is None else logits.shape[-1]])
+        logits = layout.transpose(logits, [*order, axis % rank])
+    target = identities.cast(shapes.reshape(target, [-1]), dtypes.int64)
+    rows = shapes.reshape(
+        logits, [-1, shape_of(logits)[-1] if logits.shape.as_list()[-1] is None else logits.shape[-1]]
+    )
     found = sparse_softmax_cross_entropy_with_logits(labels=target, logits=rows)
-    return reshape(found, shape_of(logits)[:-1]) if rank >= 3 else found
+    return shapes.reshape(found, shape_of(logits)[:-1]) if rank >= 3 else found
 
 
 def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
@@ -399,7 +401,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     if logits is not None:
         return sigmoid_cross_entropy_with_logits(labels=target, logits=logits)
     output = clip_by_value(output, epsilon(), 1.0 - epsilon())
-    return -(target * log(output + epsilon()) + (1 - target) * log(1 - output + epsilon()))
+    return -(target * unary.log(output + epsilon()) + (1 - target) * unary.log(1 - output + epsilon()))
 
 
 # ---- ``tensorflow.python.keras.utils.tf_utils`` ----------------------------------------------------------------------

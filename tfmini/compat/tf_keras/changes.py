@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -59,7 +60,27 @@ def _to_snake_case(name: str) -> str:
     return name if name[0] != "_" else f"private{name}"
 
 
+def _dtype_name(dtype: Any) -> str | None:
+    """The name of a layer's or spec's dtype, which files of JSON can hold; None if any will do."""
+    return None if dtype is None else dtypes.as_dtype(dtype).name
+
+
+def _flat_shape(shape: Any) -> tuple[int | None, int | None]:
+    """The shape of a batch whose examples become vectors."""
+    return shape[0], None if None in shape[1:] else math.prod(shape[1:])
+
+
+def _with_flat_shape(flat: Tensor, inputs: Tensor) -> Tensor:
+    """The vectors of a batch, whose length is known when that of the examples is."""
+    if inputs.raw_shape is not None:
+        flat.set_shape(_flat_shape(inputs.raw_shape))
+    return flat
+
+
 HELPERS: dict[str, Any] = {
+    "_with_flat_shape": _with_flat_shape,
+    "_flat_shape": _flat_shape,
+    "_dtype_name": _dtype_name,
     "_unique_name": state.unique_name,
     "_track_all_variables": state.track_all_variables,
     "_in_scope": state.is_in_phase_scope,

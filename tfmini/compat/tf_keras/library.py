@@ -49,6 +49,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "name = _unique_name(_to_snake_case(prefix))",
         ),
         ("print('tracking', value, name)", "pass"),
+        ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
         (
             "output_shape = self.compute_output_shape(input_shape)",
@@ -65,6 +66,25 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         # Losses are means of the steps, whatever their batches: only an array's number of examples is known before.
         ("batch_logs = {'batch': batch_index, 'size': batch_size}", "batch_logs = {'batch': batch_index, 'size': 1}"),
+    ],
+    "engine.input_layer": [("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n")],
+    "layers.core": [
+        ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
+        ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
+        ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
+        ("return K.batch_flatten(inputs)", "return _with_flat_shape(K.batch_flatten(inputs), inputs)"),
+    ],
+    "initializers": [
+        (
+            "if distribution not in {'normal', 'uniform'}:",
+            "if distribution not in {'normal', 'uniform', 'truncated_normal', 'untruncated_normal'}:",
+        ),
+        (
+            "        if self.distribution == 'normal':\n",
+            "        if self.distribution == 'untruncated_normal':\n"
+            "            x = K.random_normal(shape, 0., np.sqrt(scale), dtype=dtype, seed=self.seed)\n"
+            "        elif self.distribution != 'uniform':\n",
+        ),
     ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [

@@ -91,6 +91,7 @@ def _tile_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @_reverse.shape
 def _reverse_shape(node: Operation) -> list[RawShape]:
     before, axes = node.inputs[0].raw_shape, constant_value(node.inputs[1])
+    with_rank(node.inputs[1].raw_shape, 1)
     if before is None or axes is None:
         return [before]
     seen = set()

@@ -177,6 +177,48 @@ class EventFile:
             self._file = None
 
 
+@export("tensorflow.python.pywrap_tensorflow.EventsWriter")
+class EventsWriter:
+    """Writes events to a file for TensorBoard, with the methods of TensorFlow's class in C++.
+
+    Args:
+      file_prefix: bytes: directory and first part of the file's name.
+
+    Raises:
+      TypeError: the prefix is no bytes.
+    """
+
+    def __init__(self, file_prefix: bytes) -> None:
+        if not isinstance(file_prefix, bytes):
+            raise TypeError(f"expected bytes, {type(file_prefix).__name__} found")
+        self._file = EventFile(os.fsdecode(file_prefix))
+
+    def FileName(self) -> bytes:  # noqa: N802 - TensorFlow's name
+        """The path of the file, which is made if there is none yet."""
+        if not self._file.path:
+            self._file.open()
+        return os.fsencode(self._file.path)
+
+    def WriteEvent(self, event: Any) -> None:  # noqa: N802 - TensorFlow's name
+        """Appends an Event.
+
+        Raises:
+          TypeError: it is no Event.
+          NotFoundError: the file cannot be made.
+        """
+        if not isinstance(event, protos.Event):
+            raise TypeError(f"Expected an event_pb2.Event proto, but got {type(event)}")
+        self._file.write(event.SerializeToString())
+
+    def Flush(self) -> None:  # noqa: N802 - TensorFlow's name
+        """Writes all events to disk."""
+        self._file.flush()
+
+    def Close(self) -> None:  # noqa: N802 - TensorFlow's name
+        """Flushes and closes the file; the next event starts a new one."""
+        self._file.close()
+
+
 # ---- ``tf.python_io``: TFRecord files from Python (``TFRecordWriter``, ``tf_record_iterator``, options) ------------
 
 
