@@ -55,6 +55,10 @@ def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
+def _flops(device: DeviceSummary) -> str:
+    return "?" if device.flops is None else f"{device.flops:,}{device.flops_more}"
+
+
 def _shape(shape: RawShape) -> str:
     return "?" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"
 
@@ -70,7 +74,7 @@ def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     shown = busy if full else busy[:rows]
     for device in shown:
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
-                      _number(device.state_bytes), _number(device.flops), _bytes(out.get(device.device, ())),
+                      _number(device.state_bytes), _flops(device), _bytes(out.get(device.device, ())),
                       _bytes(into.get(device.device, ())),
                       *_measured_task(found, device.device))  # fmt: skip
     notes = _named("more tasks (--full)", busy[len(shown) :])
