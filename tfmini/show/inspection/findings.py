@@ -23,6 +23,7 @@ from tfmini.placement.task_graph import Route
 from tfmini.placement.wire_table import Transfer, period_of, sum_note
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
+from tfmini.text import similar
 
 if TYPE_CHECKING:
     import networkx
@@ -158,8 +159,12 @@ class Inspection:
         """The device of an op, and the chain of reasons, the most direct one first.
 
         Raises:
-          KeyError: the op is not in the graph.
+          KeyError: the op is not in the graph; the error names similar ones.
         """
+        if op not in self.placement:
+            near = similar(op.partition(":")[0], self.placement)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise KeyError(f"The graph has no op {op!r}.{hint}")
         decision = self.placement[op]
         return [decision.device, *(reason.text for reason in decision.reasons)]
 

@@ -40,9 +40,14 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
     Args:
       full: show all rows, not only those that fit on a screen.
       ops: for ``why``: show only these.
+
+    Raises:
+      ValueError: there is no such view.
     """
     if name == "why":
         return _why(found, full, ops)
+    if name not in _VIEWS:
+        raise ValueError(f"There is no view {name!r}; the views are {', '.join([*_VIEWS, 'why'])}.")
     return _VIEWS[name](found, full)
 
 
