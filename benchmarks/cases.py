@@ -117,8 +117,8 @@ def case_remote_op(target: str) -> tuple[float, str]:
         x = tf.placeholder(tf.float32, [])
         with tf.device("/job:ps/task:0"):
             y = x + 1.0
-        session = tf.Session(server.target)
-        return median(lambda: session.run(y, {x: 1.0}), 1000, 50) * 1e6, "us"
+        with tf.Session(server.target) as session:
+            return median(lambda: session.run(y, {x: 1.0}), 1000, 50) * 1e6, "us"
 
 
 def case_ps_training_step(target: str) -> tuple[float, str]:
@@ -126,9 +126,9 @@ def case_ps_training_step(target: str) -> tuple[float, str]:
         with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")):
             x, y, _, train = mlp(tf)
         feed = dict(zip((x, y), batch(100)))
-        session = tf.Session(server.target)
-        session.run(tf.global_variables_initializer())
-        return median(lambda: session.run(train, feed), 300, 30) * 1e6, "us"
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            return median(lambda: session.run(train, feed), 300, 30) * 1e6, "us"
 
 
 def _pull_and_push(tf: Any, server: Any, floats: int) -> tuple[Any, Any, Any]:
@@ -148,13 +148,15 @@ def _pull_and_push(tf: Any, server: Any, floats: int) -> tuple[Any, Any, Any]:
 def _pull(target: str, floats: int, repeats: int) -> float:
     with cluster_of(target, 1, 1) as (tf, server, _):
         session, pulled, _ = _pull_and_push(tf, server, floats)
-        return median(lambda: session.run(pulled), repeats)
+        with session:
+            return median(lambda: session.run(pulled), repeats)
 
 
 def _push(target: str, floats: int, repeats: int) -> float:
     with cluster_of(target, 1, 1) as (tf, server, _):
         session, _, pushed = _pull_and_push(tf, server, floats)
-        return median(lambda: session.run(pushed), repeats)
+        with session:
+            return median(lambda: session.run(pushed), repeats)
 
 
 def case_pull_4_kb(target: str) -> tuple[float, str]:
@@ -190,18 +192,19 @@ def case_ps_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, processes):
         with tf.device("/job:ps/task:0"):
             v = tf.Variable(tf.zeros([LARGE]), name="v")
-        session = tf.Session(server.target)
-        session.run(v.initializer)
-        return resident_mb(processes[0].pid), "MB"
+        with tf.Session(server.target) as session:
+            session.run(v.initializer)
+            return resident_mb(processes[0].pid), "MB"
 
 
 def case_worker_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, _):
         session, pulled, pushed = _pull_and_push(tf, server, LARGE)
-        for _ in range(3):
-            session.run(pulled)
-            session.run(pushed)
-        return resident_mb("self"), "MB"
+        with session:
+            for _ in range(3):
+                session.run(pulled)
+                session.run(pushed)
+            return resident_mb("self"), "MB"
 
 
 def case_global_step_1_ps_2_workers(target: str) -> tuple[float, str]:
@@ -224,12 +227,12 @@ def _step_of_many(target: str, ps: int, variables: int, repeats: int, tasks_per_
     with cluster_of(target, ps, 1, tasks_per_process) as (tf, server, _):
         with tf.device(tf.train.replica_device_setter(ps_tasks=ps, worker_device="/job:worker/task:0")):
             train = sum_of_squares(tf, variables)
-        session = tf.Session(server.target)
-        session.run(tf.global_variables_initializer())
-        begin = time.perf_counter()
-        session.run(train)
-        first = time.perf_counter() - begin
-        return first, median(lambda: session.run(train), repeats, 2)
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            begin = time.perf_counter()
+            session.run(train)
+            first = time.perf_counter() - begin
+            return first, median(lambda: session.run(train), repeats, 2)
 
 
 def case_step_over_64_ps(target: str) -> tuple[float, str]:
