@@ -252,6 +252,20 @@ def test_a_master_without_a_part_of_the_step_keeps_the_time() -> None:
     assert trace.attributed() > 0.95
 
 
+def test_strings_have_the_bytes_of_their_texts() -> None:
+    """On all spans of a transfer; an array of strings has only eight bytes for each."""
+    words = tf.placeholder(tf.string, [2])
+    with tf.device("/job:b"):
+        doubled = tf.string_join([words, words], name="doubled")
+    with tf.device("/job:a"):
+        ends = tf.string_join([doubled, "."], name="ends")
+    with two_servers() as [a, _], tf.Session(a.target) as session:
+        _, trace = traced(session, ends, {words: ["x" * 500, "yz"]})
+    sent = [s for s in trace.spans if s.name == "doubled" and s.kind in (SEND, WIRE, RECEIVE, OP)]
+    assert {s.kind for s in sent} == {SEND, WIRE, RECEIVE, OP} and {s.bytes for s in sent} == {1004}
+    assert [s.bytes for s in spans(trace, "ends")] == [1006]
+
+
 def test_a_loop_over_two_tasks_has_a_wire_per_iteration() -> None:
     with tf.device("/job:a"):
         start = tf.constant(0.0)

@@ -102,30 +102,49 @@ def _complementary(rests: list[Guard]) -> bool:
     return one == other and way is not None and other_way is (not way)
 
 
-def uncertain_values(nodes: Nodes) -> Callable[[Endpoint], bool]:
+def uncertain_values(nodes: Nodes, in_iteration: bool = False) -> Callable[[Endpoint], bool]:
     """Returns a function that tells whether a value, or a node (index -1), may be dead.
 
     Args:
       nodes: a whole graph in topological order.
+      in_iteration: of what is in a loop, only whether it may be dead in an iteration after which the loop goes on.
     """
-    places: dict[str, tuple[NodeGuards, str, bool]] = {}
+    places: dict[str, _Place] = {}
     outer, loops = contract(nodes)
     _survey(outer, loops, places)
 
     def is_uncertain(endpoint: Endpoint) -> bool:
-        liveness, name, doubtful = places[endpoint[0]]
-        return doubtful or bool(liveness.of_node(name) if endpoint[1] < 0 else liveness.of((name, endpoint[1])))
+        place = places[endpoint[0]]
+        index = endpoint[1] if place.output is None else place.output
+        guard = place.guards.of_node(place.name) if index < 0 else place.guards.of((place.name, index))
+        return place.is_doubtful or bool(guard - place.goes_on if in_iteration else guard)
 
     return is_uncertain
 
 
-def _survey(nodes: Nodes, loops: dict[str, LoopFrame], places: dict[str, tuple[NodeGuards, str, bool]]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the guard of a node is.
+
+    Attributes:
+      guards, name: of its level, and its name there; an Exit has that of its loop, and the number of its ``output``.
+      is_doubtful: whether it may be dead beside what the guard says.
+      goes_on: the guard of the loop's next iteration.
+    """
+
+    guards: NodeGuards
+    name: str
+    is_doubtful: bool
+    goes_on: Guard
+    output: int | None = None
+
+
+def _survey(nodes: Nodes, loops: dict[str, LoopFrame], places: dict[str, _Place]) -> bool:
     """Notes the guards of one level and of the loops in it; returns whether an Exit in it may never be alive."""
-    liveness = NodeGuards()
+    liveness = NodeGuards(lambda endpoint: _copied(nodes, endpoint))
     nexts = {name for name, node in nodes.items() if node.op in NEXT_OPS}
     may_not_leave = {name for name, loop in loops.items() if _survey(loop.nodes, loop.loops, places)}
     for name, node in nodes.items():
-        places[name] = (liveness, name, False)
         if not any(source in nexts for source, _ in node.inputs):  # a loop variable always has a value
             liveness.admit(node)
         if name in may_not_leave:
@@ -133,13 +152,23 @@ def _survey(nodes: Nodes, loops: dict[str, LoopFrame], places: dict[str, tuple[N
                 liveness.doubt_value((name, i))
     conditions = {liveness.of_node(name) for name in nexts}  # several: loop variables that go on under different ones
     doubtful = len(conditions) > 1 or bool(nexts) and _enters_once(nodes)
-    if doubtful:
-        places.update({name: (liveness, name, True) for name in nodes})
+    goes_on = next(iter(conditions), ALWAYS)
+    places.update({name: _Place(liveness, name, doubtful, goes_on) for name in nodes})
     for name, loop in loops.items():
         for i, node in enumerate(loop.exits):
-            places[node.name] = (liveness, name, places[node.name][2] or bool(liveness.of((name, i))))
+            is_doubtful = doubtful or places[node.name].is_doubtful
+            places[node.name] = _Place(liveness, name, is_doubtful, goes_on, i)
     left = {(endpoint, not way) for condition in conditions for endpoint, way in condition}
     return doubtful or any(not liveness.of_node(n.name) <= left for n in nodes.values() if n.op in EXIT_OPS)
+
+
+def _copied(nodes: Nodes, endpoint: Endpoint) -> Endpoint:
+    """The endpoint of which one is a copy: a conditional copies its predicate for what it takes from outside."""
+    node = nodes.get(endpoint[0])
+    while node is not None and node.op == "Identity":
+        endpoint = node.inputs[0]
+        node = nodes.get(endpoint[0])
+    return endpoint
 
 
 def _enters_once(nodes: Nodes) -> bool:

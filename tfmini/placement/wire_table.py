@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tfmini import dtypes
-from tfmini.graph.liveness import FramePath, frame_paths, has_flow
+from tfmini.graph.liveness import FramePath, frame_paths, has_flow, uncertain_values
 from tfmini.graph.node import SEND, Endpoint, Node
 from tfmini.graph.op_types import EXIT_OPS, OPS, SWITCH_OPS, VARIABLE_OPS, ops_with
 from tfmini.graph.prune import endpoint_name
@@ -52,7 +53,8 @@ class Transfer:
       send, recv: the two nodes that the partitioner made.
       messages: the number of messages that a collective sends for it; otherwise 1.
       loop: the while loop that sends it in each iteration; "" outside of loops.
-      is_conditional: whether it carries a value only if the step takes its branch, and else an empty mark.
+      is_conditional: whether it carries a value only if the step, or the iteration, takes its branch, and else an empty
+        mark.
       period: the branch is taken once in so many steps; 0: that is not known.
     """
 
@@ -80,7 +82,8 @@ class Transfer:
     def purpose(self) -> str:
         """The role, and how often or when in a step."""
         if self.loop:
-            return f"{self.role} in each iteration of {self.loop}"
+            taken = " that takes its branch" if self.is_conditional and not self.control else ""
+            return f"{self.role} in each iteration of {self.loop}{taken}"
         if not self.is_conditional or self.control:
             return self.role
         return f"{self.role} {_once_in(self.period) if self.period else 'if its branch is taken'}"
@@ -105,7 +108,8 @@ def how_often(rows: Sequence[Transfer]) -> str:
     """What to write behind a sum of bytes about loops and branches; "" where all are sent once in a step."""
     sized = [row for row in rows if row.bytes != 0]
     if any(row.loop for row in sized):
-        return " an iteration" if all(row.loop for row in sized) else " with one iteration"
+        often = " an iteration" if all(row.loop for row in sized) else " with one iteration"
+        return often + (" at most" if any(row.is_conditional for row in sized) else "")
     if any(row.is_conditional for row in sized):
         periods = {row.period for row in sized}
         if len(periods) == 1 and (period := periods.pop()):
@@ -149,7 +153,7 @@ def _transfer(pair: Pair, wiring: _Wiring, shapes: Mapping[Endpoint, RawShape]) 
         send=pair.send,
         recv=pair.recv,
         loop=wiring.loop_of(pair.source[0]),
-        is_conditional=pair.may_be_dead,
+        is_conditional=pair.may_be_dead and wiring.may_be_left_out(pair.source),
         period=period_of(wiring.nodes[name]) if pair.may_be_dead and name in wiring.nodes else 0,
     )
 
@@ -242,6 +246,14 @@ class _Wiring:
         self.receive_of = {pair.send: pair.recv for pair in partitions.pairs}
         step = partitions.step.nodes
         self.frames: Mapping[str, FramePath] = frame_paths(step) if has_flow(step) else {}
+
+    @cached_property
+    def _is_uncertain(self) -> Callable[[Endpoint], bool]:
+        return uncertain_values(self.partitions.step.nodes, in_iteration=True)
+
+    def may_be_left_out(self, source: Endpoint) -> bool:
+        """Of a value that may be dead: whether it may also be so where its loop, if it is in one, goes on."""
+        return source[0] not in self.frames or self._is_uncertain(source)
 
     def loop_of(self, name: str) -> str:
         """The innermost loop that makes the value of a node again and again; "" outside of loops."""

@@ -303,9 +303,16 @@ class Trace:
 
 def _sizes(values: Sequence[Any]) -> tuple[Size | None, ...]:
     return tuple(
-        (value.dtype, value.shape, value.nbytes) if isinstance(value, (np.ndarray, np.generic)) else None
+        (value.dtype, value.shape, _nbytes(value)) if isinstance(value, (np.ndarray, np.generic)) else None
         for value in values
     )
+
+
+def _nbytes(value: np.ndarray[Any, Any] | np.generic) -> int:
+    """The bytes of a value; of strings those of their texts, since their array has only the addresses."""
+    if value.dtype != object:
+        return value.nbytes
+    return sum(len(text) for text in np.asarray(value).flat if isinstance(text, bytes))
 
 
 class KeptTraces:

@@ -178,7 +178,9 @@ def test_a_value_cannot_be_used_outside_its_loop() -> None:
         tf.add(inside[0], 1, name="add")
     with pytest.raises(ValueError, match="because they are in different while loops"):
         tf.while_loop(lambda i: i < 3, lambda i: i + inside[0], [tf.constant(0)])
-    with pytest.raises(ValueError, match="not fetchable"):
+    with pytest.raises(
+        ValueError, match=r"not fetchable\. It is inside of a tf.cond or tf.while_loop, .*: return it from"
+    ):
         run(inside[0])
     with pytest.raises(ValueError, match="may not be fed"):
         run(loop, {tf.get_default_graph().get_tensor_by_name("while/Enter:0"): 1})

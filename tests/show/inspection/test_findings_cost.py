@@ -51,3 +51,30 @@ def test_floating_point_operations_are_counted(make: Any, expected: int) -> None
 
 def test_a_product_of_unknown_shapes_has_unknown_cost() -> None:
     assert _flops(lambda: tf.matmul(tf.placeholder(tf.float32, [None, 3]), tf.ones([3, 4]))) is None
+
+
+def _accumulated(sparse: bool) -> Any:
+    if sparse:
+        sums: Any = tf.SparseConditionalAccumulator(tf.float32, shape=[1000, 8])
+        return sums.apply_grad([1, 2, 3], tf.zeros([3, 8]))
+    return tf.ConditionalAccumulator(tf.float32, shape=[1000, 8]).apply_grad(tf.zeros([1000, 8]))
+
+
+@pytest.mark.parametrize(("sparse", "expected"), [(False, 8000), (True, 24)])
+def test_an_accumulator_adds_each_gradient(sparse: bool, expected: int) -> None:
+    assert _flops(lambda: _accumulated(sparse)) == expected
+
+
+def test_what_the_sum_leaves_out_is_said() -> None:
+    """Rows of which nobody knows how many are distinct, and the branches of a conditional, of which one is taken."""
+    with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")):
+        table = tf.get_variable("table", [10, 4], use_resource=False)
+        rows = tf.gather(table, tf.placeholder(tf.int32, [6], name="ids"))
+        takes = tf.placeholder(tf.bool, [], name="takes")
+        loss = tf.reduce_sum(tf.cond(takes, lambda: tf.square(rows), lambda: tf.exp(rows)))
+        train = tf.train.AdagradOptimizer(0.1).minimize(loss)
+    found = tf.inspect(fetches=train, ps=1, workers=1)
+    ps, worker = (device.flops_more for device in found.devices)
+    assert (ps, worker) == (" + ?", " at most")
+    lines = {line.split()[0]: line for line in found.text("tasks").splitlines()[:3]}
+    assert " 0 + ? " in lines["ps/0"] and " at most " in lines["worker/0"]

@@ -133,6 +133,44 @@ def test_a_value_behind_a_condition_is_shown_as_one_that_may_not_travel() -> Non
     assert sent == [800, 0]
 
 
+def test_the_result_of_a_conditional_always_travels() -> None:
+    """Of its branches one is taken, also where it copies its predicate for values from outside."""
+    with tf.device("/job:worker/task:0"):
+        takes, value = tf.placeholder(tf.bool, [], name="takes"), tf.placeholder(tf.float32, [100], name="value")
+        either = tf.cond(takes, lambda: value * 2.0, lambda: tf.ones([100]))
+    with tf.device("/job:ps/task:0"):
+        out = tf.negative(either)
+    found = inspect(fetches=out.op, ps=1, workers=1)
+    assert [(t.tensor, t.purpose, t.is_conditional) for t in found.transfers] == [("cond/Merge:0", "tensor", False)]
+    assert "400 B\n" in show(found, "wire")
+    with servers(1) as server, tf.Session(server.target) as session:
+        for taken in (True, False):
+            assert wire_bytes(session, out.op, {takes: taken, value: np.zeros(100)}) == 400
+
+
+def test_a_branch_inside_of_a_loop_is_shown_as_one_that_an_iteration_may_not_take() -> None:
+    with tf.device("/job:worker/task:0"):
+        rounds = tf.placeholder(tf.int32, [], name="rounds")
+
+    def body(i: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def root() -> tf.Tensor:
+            with tf.device("/job:ps/task:0"):
+                return tf.sqrt(x)
+
+        with tf.device("/job:worker/task:0"):
+            return i + 1, tf.cond(tf.equal(i % 2, 0), root, lambda: x + 1.0)
+
+    with tf.device("/job:worker/task:0"):
+        out = tf.while_loop(lambda i, x: i < rounds, body, [tf.constant(0), tf.ones([10])])[1]
+    found = inspect(fetches=out, ps=1, workers=1)
+    inside = {t.tensor: t.purpose for t in found.transfers if t.route is Route.SENT}
+    assert inside["while/cond/Sqrt:0"] == "tensor in each iteration of while that takes its branch"
+    assert inside["while/LoopCond:0"] == "condition in each iteration of while"
+    assert "41 B an iteration at most" in show(found, "wire") and "40 B an iteration at most" in show(found, "wire")
+    with servers(1) as server, tf.Session(server.target) as session:
+        assert wire_bytes(session, out, {rounds: 5}) == 3 * 80 + 6  # iterations 0, 2 and 4 take the branch
+
+
 def lookup_training(parts: int) -> tf.Operation:
     """The training op of a table in parts on so many ps, with a lookup of 16 ids that are fed."""
     with tf.device(tf.train.replica_device_setter(ps_tasks=parts, worker_device="/job:worker/task:0")):

@@ -106,6 +106,21 @@ def test_svg_has_a_frame_per_task_and_the_transfers(found) -> None:
     assert sum(map(len, condense(found, 8).groups.values())) < sum(map(len, condense(found, 60).groups.values()))
 
 
+def test_the_legend_fits_into_a_small_picture(found) -> None:
+    """Also where the font is as wide as 6.2 units a letter."""
+    root = ElementTree.fromstring(svg(found))
+    legend = next(e for e in root.iter() if e.get("class") == "legend")
+    longest = max(len(e.text) for e in legend.iter() if e.tag.endswith("}text"))
+    assert longest > 60 and 16 + 32 + 6.2 * longest < float(root.get("width"))
+
+
+def test_a_name_that_is_not_there_is_told_with_similar_ones(found) -> None:
+    with pytest.raises(KeyError, match="no op 'W/reed'. Did you mean .*'W/read'"):
+        found.why("W/reed")
+    with pytest.raises(ValueError, match="no view 'wires'; the views are summary, .*wire"):
+        found.text("wires")
+
+
 @pytest.mark.parametrize(("ps", "workers"), [(1, 1), (2, 2), (4, 4), (8, 8), (2, 14)])
 def test_pictures_have_room_for_all_that_they_tell(ps: int, workers: int) -> None:
     """No line passes behind a box, and no label meets another: in the pictures of graphs, too."""

@@ -279,6 +279,19 @@ def test_lint_warns_of_the_tasks_that_the_page_marks(rows: int) -> None:
     assert any(w.kind == "ps imbalance" for w in found.warnings) == (rows > 1000)
 
 
+def test_a_client_that_feeds_all_workers_is_told_so() -> None:
+    """Its task holds no variable that could be partitioned."""
+    losses = []
+    for worker in range(4):
+        with tf.device(f"/job:worker/task:{worker}"):
+            losses.append(tf.reduce_mean(tf.placeholder(tf.float32, [64, 4096], name=f"x{worker}")))
+    with tf.device("/job:worker/task:0"):
+        total = tf.add_n(losses)
+    found = inspect(fetches=total, ps=0, workers=4)
+    [warning] = [w for w in found.warnings if w.kind == "overloaded task"]
+    assert warning.text.startswith("worker/0 is overloaded") and "let each worker read its own input" in warning.remedy
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*_*.py")))
 def test_the_examples_have_no_warnings(script: str) -> None:

@@ -72,6 +72,18 @@ def stats_of_a_step() -> Any:
     return stats
 
 
+def test_what_a_device_has_compiled_is_among_the_longest() -> None:
+    stats = protos.StepStats()
+    device = stats.dev_stats.add(device=WORKER)
+    for name, op, end in (("step", labels.STEP, 200), ("stretch_7", "_Stretch", 190), ("loop", "_Loop", 180)):
+        label = labels.op_label(labels.STEP if op == labels.STEP else name, op, [])
+        entry = device.node_stats.add(node_name=op if op == labels.STEP else name, timeline_label=label)
+        set_times(entry, 100_000, 100_000, end * 1000, end * 1000)
+    text = StepTrace.of(stats).text()
+    assert ["stretch_7", "compiled", "ops", "worker/0", "0.090", "0"] in [line.split() for line in text.splitlines()]
+    assert "loop" not in text
+
+
 def test_spans_and_attributed_time() -> None:
     trace = StepTrace.of(stats_of_a_step())
     assert (trace.start, trace.end, trace.duration) == (100, 200, 100)

@@ -276,6 +276,13 @@ def test_workers_share_the_link_of_the_ps() -> None:
     assert share == pytest.approx(eight.throughput * each_s, rel=0.08)  # both of the steps that count
 
 
+def test_two_workers_take_turns_on_the_link_of_the_ps() -> None:
+    """While one sends its gradient, the other reads: its request does not wait behind the gradient."""
+    found = _model(rows=10_000, workers=2)
+    alone, both = _predicted(found, link="1Gbit").step_s, _predicted(found, workers=2, link="1Gbit", steps=6).step_s
+    assert both < 1.1 * alone
+
+
 def test_threads_of_a_ps_share_its_messages() -> None:
     """A ps of one core gains nothing by threads; with two cores it handles twice the messages of its workers."""
     found = _trained(_layers, 1, 16)

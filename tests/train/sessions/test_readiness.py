@@ -22,6 +22,12 @@ def test_a_variable_on_a_workers_own_task_is_none_of_the_chiefs() -> None:
     assert advice("Variables not initialized: unknown", graph, OWN) == ""
 
 
+def test_a_variable_without_a_device_is_each_worker_s_own() -> None:
+    tf.get_variable("outside", initializer=0.0)
+    said = advice("Variables not initialized: outside", tf.get_default_graph(), OWN)
+    assert f"variable outside has no device, so it lies on this task, {OWN}" in said and "replica_device_setter" in said
+
+
 def test_the_variables_of_a_rank_of_an_all_reduce_are_its_own() -> None:
     with tf.device("/job:worker/task:1"):
         optimizer = tf.train.AllReduceOptimizer(tf.train.GradientDescentOptimizer(0.1), 3, 1)

@@ -69,6 +69,12 @@ Build = Callable[[list[Any]], Any]
 _NAMES_COMPARED = 5000  # with a wrong one, which takes tens of milliseconds
 
 
+_INSIDE = (
+    " It is inside of a tf.cond or tf.while_loop, so a step may compute it never or many times: return it from the"
+    " branch or the body, and fetch the result."
+)
+
+
 def explained(error: Exception, graph: Graph, name: str) -> str:
     """The message for a feed or fetch that is not in the graph, with the names that are most similar."""
     text = str(error.args[0]) if error.args else str(error)
@@ -77,7 +83,7 @@ def explained(error: Exception, graph: Graph, name: str) -> str:
     from tfmini.text import similar  # serves errors only
 
     op_name, colon, index = name.partition(":")
-    near = similar(op_name, [op.name for op in graph._order[-_NAMES_COMPARED:]])
+    near = similar(op_name, [op.name for op in graph._order[-_NAMES_COMPARED:] if op.name != op_name])
     return f"{text} Did you mean {' or '.join(repr(n + colon + index) for n in near)}?" if near else text
 
 
@@ -176,8 +182,9 @@ class Fetches:
         if not self._graph.is_fetchable(element):
             from tfmini.errors import InaccessibleTensorError
 
-            name = getattr(element, "op", element).name
-            raise InaccessibleTensorError(f"Operation {name!r} has been marked as not fetchable.")
+            op = getattr(element, "op", element)
+            why = "" if op._control_flow_context is None else _INSIDE
+            raise InaccessibleTensorError(f"Operation {op.name!r} has been marked as not fetchable.{why}")
         return element
 
 

@@ -218,7 +218,7 @@ def _frame(box: Tile) -> Frame:
 
 
 def _svg(shown: Picture, at: Scene, by_itself: bool) -> str:
-    width = max(at.width, _LETTER * len(shown.title) + 20, 460)
+    width = max(at.width, _LETTER * len(shown.title) + 20, 460, *(_room(sample) + 32 for sample in shown.legend))
     legend, deep = _legend(shown.legend, width)
     top = _TOP if shown.title else 0.0
     area = Rect(0, -top, width, top + at.height + deep)
@@ -310,12 +310,16 @@ def _legend(samples: Sequence[Sample], width: float) -> tuple[str, float]:
     """The samples side by side in lines, and their height."""
     found, x, y = [], 0.0, 0.0
     for sample in samples:
-        room = 50 + 6.4 * len(sample.text)
-        if x and x + room > width - 32:
+        if x and x + _room(sample) > width - 32:
             x, y = 0.0, y + 20
         found.append(f'<g transform="translate({x:.0f},{y:.0f})">{_sample(sample)}</g>')
-        x += room
+        x += _room(sample)
     return "".join(found), y + 24 if samples else 0.0
+
+
+def _room(sample: Sample) -> float:
+    """The width of a sample, with its text and the gap behind it."""
+    return 50 + 6.4 * len(sample.text)
 
 
 def _sample(sample: Sample) -> str:

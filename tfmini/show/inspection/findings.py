@@ -15,7 +15,7 @@ from tfmini.devices import parse, task_of_device
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.liveness import has_flow, uncertain_values
-from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes
+from tfmini.graph.node import MADE_BY_PASSES, Endpoint, Node, Nodes, output_dtypes
 from tfmini.graph.op_types import ops_with, trait_of
 from tfmini.placement.decision import Placement
 from tfmini.placement.partition import Partitions, to_networkx
@@ -23,6 +23,7 @@ from tfmini.placement.task_graph import Route
 from tfmini.placement.wire_table import Transfer, period_of, sum_note
 from tfmini.shapes import RawShape
 from tfmini.show.inspection.clusters import group_label, short, task_order
+from tfmini.text import similar
 
 if TYPE_CHECKING:
     import networkx
@@ -40,6 +41,7 @@ class DeviceSummary:
       variables: names of all variables of the whole graph that are placed on it.
       state_bytes: bytes of these variables; None if a shape is unknown.
       flops: floating-point operations of one step; None if the shapes of a costly op are unknown.
+      flops_more: what to write behind them: cheap ops whose shapes are unknown, and branches that a step may not take.
     """
 
     device: str
@@ -47,6 +49,7 @@ class DeviceSummary:
     variables: tuple[str, ...]
     state_bytes: int | None
     flops: int | None
+    flops_more: str = ""
 
 
 # Kinds of findings that say what the shown step is worth: the summary prints them in full.
@@ -156,8 +159,12 @@ class Inspection:
         """The device of an op, and the chain of reasons, the most direct one first.
 
         Raises:
-          KeyError: the op is not in the graph.
+          KeyError: the op is not in the graph; the error names similar ones.
         """
+        if op not in self.placement:
+            near = similar(op.partition(":")[0], self.placement)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise KeyError(f"The graph has no op {op!r}.{hint}")
         decision = self.placement[op]
         return [decision.device, *(reason.text for reason in decision.reasons)]
 
@@ -493,7 +500,8 @@ def _alike(a: Load, b: Load, tolerance: float) -> bool:
 # Ops with one of these traits only forward, move or select values.
 _FREE = tuple(map(ops_with, ("variable", "placeholder", "flow", "control_only", "forwards", "looks_up", "shape_only")))
 _ASSIGNS = ops_with("writes", "assign")
-_CHANGES = frozenset({"grad", "delta", "updates"})
+_ACCUMULATES = ops_with("accumulator", "apply")
+_CHANGES = frozenset({"grad", "delta", "updates", "gradient", "gradient_values"})
 
 Shapes = Mapping[Endpoint, RawShape]
 Rule = Callable[[Node, Shapes], "int | None"]
@@ -519,29 +527,44 @@ def flops(node: Node, shapes: Shapes) -> int | None:
 
     Cheap ops of unknown shape count as 0.
     """
-    rule = _RULES.get(trait_of(node.op, "work"))
-    if rule is not None:
-        return rule(node, shapes)
-    if node.op in MADE_BY_PASSES or node.op in _ASSIGNS or any(node.op in ops for ops in _FREE):
+    costly = _COSTLY.get(trait_of(node.op, "work"))
+    return (_cheap(node, shapes) or 0) if costly is None else costly(node, shapes)
+
+
+def is_left_out(node: Node, shapes: Shapes) -> bool:
+    """Whether `flops` counts an op as 0 because its shapes are unknown: an update, or one that computes floats."""
+    if trait_of(node.op, "work") in _COSTLY or _cheap(node, shapes) is not None:
+        return False
+    if _change_of(node):
+        return True
+    handle = node.handle
+    if handle is None or handle.op_def.is_stateful:
+        return False
+    return any(dtype.base_dtype.is_floating for dtype in output_dtypes(node)[:1])
+
+
+def _cheap(node: Node, shapes: Shapes) -> int | None:
+    work = trait_of(node.op, "work")
+    if work == "none" or node.op in MADE_BY_PASSES or node.op in _ASSIGNS or any(node.op in ops for ops in _FREE):
         return 0
-    inputs = _inputs(node)
-    change = next((name for name in inputs if name in _CHANGES), None) if trait_of(node.op, "writes") else None
+    if work == "input":
+        return size(shapes.get(node.inputs[0]))
     # An update costs one operation per value of the gradient, which may cover only some rows of the variable.
-    return size(shapes.get((node.name, 0) if change is None else inputs[change])) or 0
+    change = _change_of(node)
+    return size(shapes.get(_inputs(node)[change] if change else (node.name, 0)))
+
+
+def _change_of(node: Node) -> str:
+    """The input by whose values an op changes a variable, or that it adds to the gradients of an accumulator; or ""."""
+    if not trait_of(node.op, "writes") and node.op not in _ACCUMULATES:
+        return ""
+    return next((name for name in _inputs(node) if name in _CHANGES), "")
 
 
 def _inputs(node: Node) -> dict[str, Endpoint]:
     """The sources of a node's inputs by declared name; wrong if an input is a list."""
     names = node.handle.op_def.inputs if node.handle is not None else ()
     return {arg.name: source for arg, source in zip(names, node.inputs)}
-
-
-def _nothing(node: Node, shapes: Shapes) -> int:
-    return 0
-
-
-def _reduction(node: Node, shapes: Shapes) -> int:
-    return size(shapes.get(node.inputs[0])) or 0
 
 
 def _matmul(node: Node, shapes: Shapes) -> int | None:
@@ -564,9 +587,7 @@ def _convolution(node: Node, shapes: Shapes) -> int | None:
     return 2 * positions * kernel // filters[-1]
 
 
-_RULES: dict[str | None, Rule] = {
-    "none": _nothing, "input": _reduction, "matmul": _matmul, "convolution": _convolution,
-}  # fmt: skip
+_COSTLY: dict[str | None, Rule] = {"matmul": _matmul, "convolution": _convolution}
 
 
 # ---- exchanges ----------------------------------------

@@ -18,6 +18,7 @@ from tfmini.show.inspection.findings import (
     SMALL_BYTES,
     Finding,
     Inspection,
+    Load,
     overload_text,
     overview,
 )
@@ -290,10 +291,22 @@ def _many_small_messages(found: Inspection) -> Iterator[Finding]:
 def _overloaded(found: Inspection) -> Iterator[Finding]:
     """Finds what the page marks: tasks with much more traffic than the others of their job."""
     for load, factor in overview(found).overloaded[:_MOST_OVERLOADED]:
-        yield Finding(
-            "overloaded task", f"{overload_text(load, factor)}.",
-            "Spread what it sends: partition its largest variable, or use GreedyLoadBalancingStrategy as ps_strategy.",
-        )  # fmt: skip
+        yield Finding("overloaded task", f"{overload_text(load, factor)}.", _relief(found, load))
+
+
+def _relief(found: Inspection, load: Load) -> str:
+    """What to do for an overloaded task, by what it holds and sends."""
+    if load.state_bytes:
+        return (
+            "Spread what it sends: partition its largest variable, or use GreedyLoadBalancingStrategy as ps_strategy."
+        )
+    passed = [t for t in found.transfers if load.device in (t.src, t.dst) and t.route in (Route.FED, Route.FETCHED)]
+    if any(t.bytes for t in passed):
+        return (
+            "What the client feeds and fetches passes its task: let each worker read its own input, by tf.data or with"
+            " a client of its own."
+        )
+    return "Move some of its ops to other tasks of the job: --view wire shows what it sends and receives."
 
 
 TRAFFIC_CHECKS: tuple[Check, ...] = (

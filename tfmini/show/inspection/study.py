@@ -11,6 +11,7 @@ from importlib import resources
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError, NotFoundError, OpError, without_tags
 from tfmini.graph.graph import Graph
+from tfmini.graph.liveness import has_flow, uncertain_values
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.node import INPUT_TYPES, OUTPUT_TYPES, Endpoint, Node, Nodes, input_dtypes, output_dtypes
 from tfmini.graph.op_types import PLACEHOLDER_OPS, VARIABLE_OPS, kernel_for, ops_with
@@ -183,13 +184,19 @@ def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
         if node.op in VARIABLE_OPS:
             variables[found.placement[name].device].append(node)
     summaries, running = [], _own(found)
+    step = found.partitions.step.nodes
+    may_not_run = uncertain_values(step, in_iteration=True) if has_flow(step) else lambda endpoint: False
     for device in sorted(names, key=task_order):
         own = running.get(device, [])
         state = [findings.state_bytes(node) for node in variables[device]]
         # From the whole graph, since in a partition an input may be a Recv, whose shape is not known.
-        work = [findings.flops(found.nodes[node.name], found.shapes) for node in own]
+        whole = [found.nodes[node.name] for node in own]
+        work = [findings.flops(node, found.shapes) for node in whole]
+        unknown = any(findings.is_left_out(node, found.shapes) for node in whole)
+        in_branches = any(cost and may_not_run((node.name, -1)) for node, cost in zip(own, work))
         held = tuple(node.name for node in variables[device])
-        summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work)))
+        more = (" + ?" if unknown else "") + (" at most" if in_branches else "")
+        summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work), more))
     return summaries
 
 

@@ -40,9 +40,14 @@ def view(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
     Args:
       full: show all rows, not only those that fit on a screen.
       ops: for ``why``: show only these.
+
+    Raises:
+      ValueError: there is no such view.
     """
     if name == "why":
         return _why(found, full, ops)
+    if name not in _VIEWS:
+        raise ValueError(f"There is no view {name!r}; the views are {', '.join([*_VIEWS, 'why'])}.")
     return _VIEWS[name](found, full)
 
 
@@ -53,6 +58,10 @@ def show(found: Inspection, name: str, *, full: bool = False, ops: Sequence[str]
 
 def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
+
+
+def _flops(device: DeviceSummary) -> str:
+    return "?" if device.flops is None else f"{device.flops:,}{device.flops_more}"
 
 
 def _shape(shape: RawShape) -> str:
@@ -70,7 +79,7 @@ def _tasks(found: Inspection, full: bool, rows: int = _ROWS) -> RenderableType:
     shown = busy if full else busy[:rows]
     for device in shown:
         table.add_row(short(device.device), str(len(device.ops)), str(len(device.variables)),
-                      _number(device.state_bytes), _number(device.flops), _bytes(out.get(device.device, ())),
+                      _number(device.state_bytes), _flops(device), _bytes(out.get(device.device, ())),
                       _bytes(into.get(device.device, ())),
                       *_measured_task(found, device.device))  # fmt: skip
     notes = _named("more tasks (--full)", busy[len(shown) :])

@@ -421,10 +421,15 @@ def _clock(trace: StepTrace, task: str) -> str:
     return f"{corrected}within {fit.error:,.0f} µs"
 
 
+_STRETCH = "_Stretch"  # ops of a device that compiles, as one
+
+
 def _longest(trace: StepTrace) -> Rows:
     table = Rows.of("longest", "kind", "=task", ">ms", ">B", one_line=True)
-    spans = [span for span in trace.spans if span.kind in (OP, WIRE) and not span.op.startswith("_")]
+    own = [span for span in trace.of_kind(OP) if not span.op.startswith("_") or span.op == _STRETCH]
+    spans = [*own, *trace.of_kind(WIRE)]
     for span in sorted(spans, key=lambda span: -span.duration)[:_LONGEST]:
-        kind = span.op if span.kind == OP else f"in flight from {short(span.peer)}"
+        ran = "compiled ops" if span.op == _STRETCH else span.op
+        kind = ran if span.kind == OP else f"in flight from {short(span.peer)}"
         table.add_row(span.name, kind, short(span.task), milliseconds(span.duration), f"{span.bytes:,}")
     return table

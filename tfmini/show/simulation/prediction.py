@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +15,10 @@ from tfmini.show.simulation.profile import LinkProfile, Machine, Profile
 # ---- Machines joined by links: when a message that is sent now arrives ---------------------------------------------
 # Each machine has a NIC with two directions. A direction carries one message after the other: the sender's in the order
 # of sending, the receiver's in the order in which their first bytes come. So neither direction ever carries more bytes
-# than its rate allows. Between tasks of one machine there is no NIC: bytes cost CPU time only.
+# than its rate allows. A message of one packet does not wait for those of other connections: it passes between their
+# packets, as in a real network. Between tasks of one machine there is no NIC: bytes cost CPU time only.
+
+_PACKET_BYTES = 1500
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,14 @@ class Usage:
     busy_s: float = 0.0
 
 
+@dataclass(slots=True)
+class _UnderWay:
+    """A message between two machines."""
+
+    arrived: Callable[[], None]
+    is_complete: bool = False
+
+
 @dataclass
 class Nics:
     """The NICs of a cluster.
@@ -77,6 +88,7 @@ class Nics:
     received: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    _under_way: dict[tuple[str, str], deque[_UnderWay]] = field(default_factory=lambda: defaultdict(deque))
 
     def busy_s(self, host: str) -> tuple[float, float]:
         """For how long the NIC of a host has sent, and received, until now."""
@@ -100,13 +112,27 @@ class Nics:
             self.clock.call_later(link.latency_s, arrived)
             return
         seconds = nbytes / link.bytes_per_s
-        wait_s = self.reserve(self.sent[here], (here, "out"), nbytes, messages, seconds) + link.latency_s
-        self.clock.call_later(wait_s, self._receive, there, nbytes, messages, seconds, arrived)
+        message = _UnderWay(arrived)
+        self._under_way[source, target].append(message)
+        wait_s = self.reserve(self.sent[here], (here, "out"), nbytes, messages, seconds)
+        first_s = (wait_s if nbytes > _PACKET_BYTES else 0.0) + link.latency_s
+        self.clock.call_later(first_s, self._receive, source, target, nbytes, messages, seconds, message)
 
-    def _receive(self, host: str, nbytes: int, messages: int, seconds: float, arrived: Callable[[], None]) -> None:
+    def _receive(
+        self, source: str, target: str, nbytes: int, messages: int, seconds: float, message: _UnderWay
+    ) -> None:
         """The first byte has come."""
+        host = self.cluster.hosts[target]
         wait_s = self.reserve(self.received[host], (host, "in"), nbytes, messages, seconds)
-        self.clock.call_later(wait_s + seconds, arrived)
+        last_s = (wait_s if nbytes > _PACKET_BYTES else 0.0) + seconds
+        self.clock.call_later(last_s, self._complete, source, target, message)
+
+    def _complete(self, source: str, target: str, message: _UnderWay) -> None:
+        """All bytes of a message are there; it arrives when those sent before it on its connection have."""
+        message.is_complete = True
+        waiting = self._under_way[source, target]
+        while waiting and waiting[0].is_complete:
+            waiting.popleft().arrived()
 
     def reserve(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
         """Takes the next free time of a direction; returns how long it is until then."""

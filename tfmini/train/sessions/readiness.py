@@ -106,6 +106,11 @@ def advice(reason: str | None, graph: Graph, task: str) -> str:
             f". The variable {names[0]} lies on this task, {task}, and the graph has collectives: each rank initialises"
             " its own variables, so make the session of every rank with is_chief=True"
         )
+    if not _device_of(names[0], graph):
+        return (
+            f". The variable {names[0]} has no device, so it lies on this task, {task}, and the chief has one of its"
+            " own: make it under tf.device(tf.train.replica_device_setter(...)), and all tasks share one on a ps"
+        )
     return (
         f". The variable {names[0]} lies on this task, {task}, so the chief's graph probably has no such variable, and"
         " nobody initialises it: make it with collections=[tf.GraphKeys.LOCAL_VARIABLES], which each worker initialises"
@@ -114,19 +119,24 @@ def advice(reason: str | None, graph: Graph, task: str) -> str:
 
 
 def _lies_on(name: str, graph: Graph, task: str) -> bool:
-    try:
-        device = parse(graph.get_operation_by_name(name.partition(":")[0]).device)
-    except (KeyError, ValueError):  # a user's ready op may return any string
+    wanted = _device_of(name, graph)
+    if wanted is None:
         return False
-    return device.job is not None and device.task is not None and intersects(device, parse(task))
+    device = parse(wanted)  # without a request it lies on the client's task
+    return not wanted or device.job is not None and device.task is not None and intersects(device, parse(task))
+
+
+def _device_of(name: str, graph: Graph) -> str | None:
+    """The device that a variable requests; None if it is not in the graph: a user's ready op may return any string."""
+    try:
+        return graph.get_operation_by_name(name.partition(":")[0]).device
+    except (KeyError, ValueError):
+        return None
 
 
 def _placed(names: Iterable[str], graph: Graph) -> Iterable[str]:
     for name in names:
-        try:
-            device = graph.get_operation_by_name(name.partition(":")[0]).device
-        except (KeyError, ValueError):  # a user's ready op may return any string
-            device = ""
+        device = _device_of(name, graph)
         yield f"{name} ({device})" if device else name
 
 
@@ -325,7 +335,8 @@ class ReadinessWait:
 
     def _remedy(self) -> str:
         chief = self._chief_state()
-        if chief is None or chief.connected:
+        reason = self._probe.local_reason or self._probe.reason
+        if chief is None or chief.connected or advice(reason, self._graph, task_of(self._target)):
             return ""
         return (
             ". Start the chief, or look at its output: the first task of the job chief, master or worker is the chief"

@@ -94,8 +94,10 @@ function wireLabel(edge) {
 
 // What the sum of their bytes leaves out, as in the tables.
 function beyondSum(rows) {
-  if (rows.some((t) => t.loops)) return rows.every((t) => t.loops) ? " an iteration" : " with one iteration";
-  return rows.some((t) => t.conditional) ? (rows.length === 1 ? " if taken" : " at most") : "";
+  const conditional = rows.some((t) => t.conditional);
+  if (rows.some((t) => t.loops))
+    return (rows.every((t) => t.loops) ? " an iteration" : " with one iteration") + (conditional ? " at most" : "");
+  return conditional ? (rows.length === 1 ? " if taken" : " at most") : "";
 }
 
 // The whole picture, but not larger than life.
