@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.devices import parse
@@ -85,6 +85,62 @@ def plan_uses(plan: Plan, task: str, keys: set[VariableKey], whole: bool) -> boo
     return not keys.isdisjoint(keys_of(part.task_graph.nodes.values(), container_of(task)))
 
 
+class Followed(NamedTuple):
+    """Where the nodes of a graph are, by what tasks have told.
+
+    Attributes:
+      placement: the device of each node.
+      came_from: the task from which each node came that has moved.
+      places: those to which the latest telling leads.
+    """
+
+    placement: dict[str, str]
+    came_from: dict[str, str]
+    places: set[NewPlace]
+
+
+def followed(nodes: Nodes, asked: Mapping[str, str], told: Mapping[str, Forwarding]) -> Followed:
+    """Goes the way of each node from task to task.
+
+    What a task told may be old: a variable may have come back since. Then the way is a circle, and it ends at the task
+    of the circle that told first. That one has the variable, or tells anew, and is the last of them to be asked again.
+
+    Args:
+      asked: the placement as if nothing had moved.
+      told: what tasks have told, the latest last.
+
+    Raises:
+      FailedPreconditionError: see `relocated`.
+    """
+    found, latest = Followed(dict(asked), {}, set()), ["", *told][-1]
+    ways: dict[str, list[str]] = {}
+    going: Iterable[str] = asked
+    while going:
+        step: dict[str, str] = {}
+        for source, forwarding in told.items():
+            here = {name: found.placement[name] for name in going if _is_on(found.placement[name], source)}
+            devices, places = relocated({name: nodes[name] for name in here}, here, source, forwarding)
+            step |= devices
+            found.came_from.update(dict.fromkeys(devices, source))
+            found.places.update(places if source == latest else ())
+        going = [name for name, device in step.items() if _goes_on(name, device, ways, found.placement, told)]
+    return found
+
+
+def _goes_on(
+    name: str, device: str, ways: dict[str, list[str]], placement: dict[str, str], told: Mapping[str, Forwarding]
+) -> bool:
+    """Puts a node on a device; False if its way has become a circle: then it is put where that ends."""
+    way = ways.setdefault(name, [])
+    way.append(_task_of(placement[name]))
+    placement[name] = device
+    if _task_of(device) not in way:
+        return True
+    circle = way[way.index(_task_of(device)) :]
+    placement[name] = _on(next(source for source in told if source in circle), device)
+    return False
+
+
 def relocated(
     nodes: Nodes, placement: Mapping[str, str], source: str, told: Forwarding
 ) -> tuple[dict[str, str], set[NewPlace]]:
@@ -106,9 +162,17 @@ def relocated(
     if told.rest is not None:
         places.add(told.rest)
         for name, device in placement.items():
-            if name not in found and device.startswith(f"{source}/device:"):
+            if name not in found and _is_on(device, source):
                 found[name] = _on(told.rest.task, device)
     return found, places
+
+
+def _task_of(device: str) -> str:
+    return device[: device.index("/device:")]
+
+
+def _is_on(device: str, task: str) -> bool:
+    return device.startswith(f"{task}/device:")
 
 
 def _on(task: str, device: str) -> str:

@@ -28,7 +28,7 @@ from tfmini.rpc.messages import SettleVariables
 from tfmini.rpc.transport import MakeError
 from tfmini.runtime.gathered_trace import GatheredTrace
 from tfmini.runtime.master.cluster import ClusterView
-from tfmini.runtime.master.following import VariableGroup, groups_on, relocated
+from tfmini.runtime.master.following import VariableGroup, followed, groups_on
 from tfmini.runtime.master.registration import (
     Plan,
     Registration,
@@ -457,23 +457,18 @@ class MasterSession:
         return places
 
     def _place_moved(self, nodes: Nodes) -> set[NewPlace]:
-        """Finds out where nodes are by what was told, from their places as if nothing had moved.
-
-        What was told later counts more. Where that is not right, a task will tell again.
+        """Finds out where nodes are by what was told. Where that is not right, a task will tell again.
 
         Returns:
           The places to which the latest telling leads.
         """
-        placement, places = dict(self._asked), set[NewPlace]()
-        for source, forwarding in self._told.items():
-            devices, places = relocated(nodes, placement, source, forwarding)
-            placement |= devices
-            for name, device in devices.items():
-                if name in self.decisions:
-                    reasons = moved_from(source), *self.decisions[name].reasons[-1:]
-                    self.decisions[name] = Decision(device, reasons)
-        self.placement = placement
-        return places
+        found = followed(nodes, self._asked, self._told)
+        for name, source in found.came_from.items():
+            if name in self.decisions:
+                reasons = moved_from(source), *self.decisions[name].reasons[-1:]
+                self.decisions[name] = Decision(found.placement[name], reasons)
+        self.placement = found.placement
+        return found.places
 
     def _settle(self, place: NewPlace, answered: Callable[[Outcome[Any]], None]) -> None:
         """Makes sure that steps find the variables at their new place: who has moved them may have died before."""
