@@ -122,8 +122,8 @@ names: $(VENV)/.test
 gpu-check:
 	$(or $(PYTHON_WITH_GPU),python) -m benchmarks.gpu_check --out gpu-check.txt
 
-bench: $(VENV)/.test $(ORACLE_VENV)/.stamp
-	TFMINI_ORACLE="$(TFMINI_ORACLE)" $(BIN)/python benchmarks/run.py
+bench: $(VENV)/.test $(ORACLE_VENV)/.stamp $(ORACLE_1X_VENV)/.stamp
+	@$(oracle); $(BIN)/python benchmarks/run.py
 
 # The site, in build/docs/html; see docs/site/assemble.py. It needs no network; a warning is an error.
 docs: $(VENV)/.docs

@@ -109,13 +109,16 @@ def case_two_devices_step(target: str) -> tuple[float, str]:
 # ---- clusters -------------------------------------------------------------------------------
 
 
+LARGE = 16 << 20  # float32 numbers of 64 MB
+
+
 def case_remote_op(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, _):
         x = tf.placeholder(tf.float32, [])
         with tf.device("/job:ps/task:0"):
             y = x + 1.0
-        session = tf.Session(server.target)
-        return median(lambda: session.run(y, {x: 1.0}), 1000, 50) * 1e6, "us"
+        with tf.Session(server.target) as session:
+            return median(lambda: session.run(y, {x: 1.0}), 1000, 50) * 1e6, "us"
 
 
 def case_ps_training_step(target: str) -> tuple[float, str]:
@@ -123,20 +126,61 @@ def case_ps_training_step(target: str) -> tuple[float, str]:
         with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")):
             x, y, _, train = mlp(tf)
         feed = dict(zip((x, y), batch(100)))
-        session = tf.Session(server.target)
-        session.run(tf.global_variables_initializer())
-        return median(lambda: session.run(train, feed), 300, 30) * 1e6, "us"
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            return median(lambda: session.run(train, feed), 300, 30) * 1e6, "us"
+
+
+def _pull_and_push(tf: Any, server: Any, floats: int) -> tuple[Any, Any, Any]:
+    """A session, and ops that read a variable of a ps into the worker and write it from there."""
+    with tf.device("/job:ps/task:0"):
+        v = tf.Variable(tf.zeros([floats]), name="v")
+    with tf.device("/job:worker/task:0"):
+        pulled = tf.identity(v)
+        made = tf.fill([floats], tf.placeholder_with_default(1.0, []))
+    with tf.device("/job:ps/task:0"):
+        pushed = tf.assign(v, made)
+    session = tf.Session(server.target)
+    session.run(v.initializer)
+    return session, pulled.op, pushed.op
+
+
+def _pull(target: str, floats: int, repeats: int) -> float:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        session, pulled, _ = _pull_and_push(tf, server, floats)
+        with session:
+            return median(lambda: session.run(pulled), repeats)
+
+
+def _push(target: str, floats: int, repeats: int) -> float:
+    with cluster_of(target, 1, 1) as (tf, server, _):
+        session, _, pushed = _pull_and_push(tf, server, floats)
+        with session:
+            return median(lambda: session.run(pushed), repeats)
+
+
+def case_pull_4_kb(target: str) -> tuple[float, str]:
+    return _pull(target, 1 << 10, 1000) * 1e6, "us"
+
+
+def case_push_4_kb(target: str) -> tuple[float, str]:
+    return _push(target, 1 << 10, 1000) * 1e6, "us"
+
+
+def case_pull_1_mb(target: str) -> tuple[float, str]:
+    return _pull(target, 1 << 18, 500) * 1e6, "us"
+
+
+def case_push_1_mb(target: str) -> tuple[float, str]:
+    return _push(target, 1 << 18, 500) * 1e6, "us"
 
 
 def case_pull_64_mb(target: str) -> tuple[float, str]:
-    with cluster_of(target, 1, 1) as (tf, server, _):
-        with tf.device("/job:ps/task:0"):
-            v = tf.Variable(tf.zeros([16 << 20]), name="v")
-        with tf.device("/job:worker/task:0"):
-            pulled = tf.identity(v)
-        session = tf.Session(server.target)
-        session.run(v.initializer)
-        return median(lambda: session.run(pulled.op), 15, 3) * 1e3, "ms"
+    return _pull(target, LARGE, 15) * 1e3, "ms"
+
+
+def case_push_64_mb(target: str) -> tuple[float, str]:
+    return _push(target, LARGE, 15) * 1e3, "ms"
 
 
 def case_pull_64_mb_over_tcp(target: str) -> tuple[float, str]:
@@ -147,39 +191,20 @@ def case_pull_64_mb_over_tcp(target: str) -> tuple[float, str]:
 def case_ps_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, processes):
         with tf.device("/job:ps/task:0"):
-            v = tf.Variable(tf.zeros([16 << 20]), name="v")
-        session = tf.Session(server.target)
-        session.run(v.initializer)
-        return resident_mb(processes[0].pid), "MB"
-
-
-def _pull_and_push(tf: Any, server: Any) -> tuple[Any, Any, Any]:
-    """A session, and ops that read 64 MB of a ps into the worker and write them from there."""
-    with tf.device("/job:ps/task:0"):
-        v = tf.Variable(tf.zeros([16 << 20]), name="v")
-    with tf.device("/job:worker/task:0"):
-        pulled = tf.identity(v)
-        made = tf.fill([16 << 20], tf.placeholder_with_default(1.0, []))
-    with tf.device("/job:ps/task:0"):
-        pushed = tf.assign(v, made)
-    session = tf.Session(server.target)
-    session.run(v.initializer)
-    return session, pulled.op, pushed.op
-
-
-def case_push_64_mb(target: str) -> tuple[float, str]:
-    with cluster_of(target, 1, 1) as (tf, server, _):
-        session, _, pushed = _pull_and_push(tf, server)
-        return median(lambda: session.run(pushed), 15, 3) * 1e3, "ms"
+            v = tf.Variable(tf.zeros([LARGE]), name="v")
+        with tf.Session(server.target) as session:
+            session.run(v.initializer)
+            return resident_mb(processes[0].pid), "MB"
 
 
 def case_worker_memory_64_mb(target: str) -> tuple[float, str]:
     with cluster_of(target, 1, 1) as (tf, server, _):
-        session, pulled, pushed = _pull_and_push(tf, server)
-        for _ in range(3):
-            session.run(pulled)
-            session.run(pushed)
-        return resident_mb("self"), "MB"
+        session, pulled, pushed = _pull_and_push(tf, server, LARGE)
+        with session:
+            for _ in range(3):
+                session.run(pulled)
+                session.run(pushed)
+            return resident_mb("self"), "MB"
 
 
 def case_global_step_1_ps_2_workers(target: str) -> tuple[float, str]:
@@ -202,12 +227,12 @@ def _step_of_many(target: str, ps: int, variables: int, repeats: int, tasks_per_
     with cluster_of(target, ps, 1, tasks_per_process) as (tf, server, _):
         with tf.device(tf.train.replica_device_setter(ps_tasks=ps, worker_device="/job:worker/task:0")):
             train = sum_of_squares(tf, variables)
-        session = tf.Session(server.target)
-        session.run(tf.global_variables_initializer())
-        begin = time.perf_counter()
-        session.run(train)
-        first = time.perf_counter() - begin
-        return first, median(lambda: session.run(train), repeats, 2)
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            begin = time.perf_counter()
+            session.run(train)
+            first = time.perf_counter() - begin
+            return first, median(lambda: session.run(train), repeats, 2)
 
 
 def case_step_over_64_ps(target: str) -> tuple[float, str]:
@@ -289,7 +314,9 @@ def case_remote_queue(target: str) -> tuple[float, str]:
             return median(lambda: (session.run(put), session.run(take)), 200, 20) * 1e6, "us"
 
 
-CASES = {name.removeprefix("case_"): function for name, function in list(globals().items()) if name.startswith("case_")}
+_PREFIX = "case_"
+# Without `removeprefix`: TensorFlow 1.15 has a Python 3.7.
+CASES = {name[len(_PREFIX) :]: function for name, function in list(globals().items()) if name.startswith(_PREFIX)}
 
 
 def main() -> None:

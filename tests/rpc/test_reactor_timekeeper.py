@@ -42,6 +42,25 @@ def test_timers_fire_while_all_threads_of_the_loop_are_busy(reactor: Reactor) ->
         pipe.close(reactor)
 
 
+def test_a_timer_whose_call_takes_long_holds_up_no_other_that_is_due_with_it(reactor: Reactor) -> None:
+    """As the heartbeats of one endpoint, while a timer of another one computes or waits."""
+    fired, ended = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def long_call() -> None:
+        in_time.append(fired.wait(LIMIT_S))
+        ended.set()
+
+    def set_timers(data: bytes) -> None:  # both are due when the loop looks at its timers next
+        reactor.call_later(0.0, long_call)
+        reactor.call_later(0.0, fired.set)
+
+    pipe = Pipe(reactor, set_timers)
+    pipe.theirs.send(b"x")
+    assert ended.wait(2 * LIMIT_S) and in_time == [True]
+    pipe.close(reactor)
+
+
 def test_a_failing_timer_stops_no_other(reactor: Reactor, caplog: pytest.LogCaptureFixture) -> None:
     busy, fired = threading.Event(), threading.Event()
 

@@ -163,15 +163,21 @@ def _is_closed(sock: socket.socket) -> bool:
 
 
 @pytest.fixture
-def no_ticks(monkeypatch: Any) -> None:
-    """The test ticks itself: no heartbeat may come between."""
-    monkeypatch.setattr("tfmini.rpc.endpoint.TICK_S", 1000.0)
+def make_still(make: Any, monkeypatch: Any) -> Any:
+    """Makes endpoints without heartbeats: the test ticks itself. Others in this process keep theirs."""
+
+    def made(*args: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr("tfmini.rpc.endpoint.TICK_S", 1000.0)
+            return make(*args)
+
+    return made
 
 
 @pytest.mark.parametrize("lane", [True, False])
-def test_bytes_of_an_incomplete_message_are_activity(no_ticks: None, make: Any, lane: bool) -> None:
+def test_bytes_of_an_incomplete_message_are_activity(make_still: Any, lane: bool) -> None:
     """A peer is not silent while bytes of its message arrive; it is silent if they stop in the middle."""
-    server, client = make(PS), make()
+    server, client = make_still(PS), make_still()
     server.streams = lane
     peer = status(client, serve(server))
     if lane:
@@ -204,9 +210,9 @@ class SilentLane:
         """The link has ended."""
 
 
-def test_bytes_on_a_lane_are_activity_before_the_switch(no_ticks: None, make: Any) -> None:
+def test_bytes_on_a_lane_are_activity_before_the_switch(make_still: Any) -> None:
     """The LaneSwitch may wait behind a message whose handler takes long, such as a kernel in its thread."""
-    server, client = make(PS), make()
+    server, client = make_still(PS), make_still()
     server.streams = False
     peer = status(client, serve(server))
     link = peer.link

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,14 @@ import pytest
 
 import tfmini as tf
 from tests.polling import poll
+from tests.rpc.task_processes import Call
 from tfmini.ops.variables.state import VariableState
 from tfmini.rpc import messages as m
+from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.peer import Peer
+from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.variable_mover import VariableMover
+from tfmini.runtime.moving import MovingService
 from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -429,3 +434,30 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
             assert tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}) == {"v": PS[1]}
             session.run(both)
         poll(lambda: copies[0]() is None, "the end of the copy that nobody can find")
+
+
+# ---- Whom a task believes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["", PS[1], PS[0]])
+def test_no_other_than_the_task_that_has_the_variables_holds_steps(who: str) -> None:
+    with tf.train.Server({"ps": ["localhost:0"]}, "ps", 0) as server, tf.Session(server.target) as session:
+        v = tf.Variable(1)
+        session.run(v.initializer)
+        endpoint = Endpoint(get_reactor(), who, 1)
+        try:
+            hold = m.HoldSteps(7, PS[0], [], True, 1 << 40, 1000)
+            answer = Call(endpoint.peer(server.target.partition("://")[2]), hold).wait()
+        finally:
+            endpoint.close()
+        assert isinstance(answer, tf.errors.PermissionDeniedError) and "only that task can" in answer.message
+        assert session.run(v, options=tf.RunOptions(timeout_in_ms=20_000)) == 1
+
+
+def test_a_hold_is_never_longer_than_a_move_needs() -> None:
+    leases: list[float] = []
+    holds = SimpleNamespace(hold=lambda move, task, keys, whole, lease_s, patience_s, held: leases.append(lease_s))
+    service: Any = MovingService(SimpleNamespace(task=PS[0]), SimpleNamespace(holds=holds), None)
+    for lease_ms in (1000, 1 << 40):
+        service.hold_steps(SimpleNamespace(task=PS[1]), m.HoldSteps(7, PS[1], [], True, lease_ms, 1000), None)
+    assert leases == [1.0, 30.0]

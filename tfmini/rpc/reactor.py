@@ -417,9 +417,12 @@ class Reactor:
         if self._soon_owner not in (0, get_ident()):  # a queued call may take long: the timekeeper sees the timers
             return
         self.relief.end()
-        with self._timers.lock:
-            while (timer := self._timers.pop_due(time.monotonic())) is not None:
-                self._soon.append((timer.fire, ()))
+        self._soon.append((self._fire_due, (time.monotonic(),)))
+
+    def _fire_due(self, now: float) -> None:
+        # One by one: if a call takes long, the timekeeper finds those behind it, such as other endpoints' heartbeats.
+        while (timer := self._timers.pop_due(now)) is not None:
+            guarded(timer.fire, ())
 
     def _run_soon(self) -> None:
         """Makes the queued calls, unless another thread is making them; that thread looks again afterwards."""

@@ -117,7 +117,11 @@ class MovingService:
     # ---- a master -----------------------------------------------------------------------------
 
     def hold_steps(self, peer: Peer, request: m.HoldSteps, respond: Responder) -> None:
-        """Holds steps of this task's sessions."""
+        """Holds steps of this task's sessions, for the task that has the variables and for no longer than it lives."""
+        if peer.task != request.task or peer.task in ("", self.worker.task):  # this task holds its own without messages
+            text = f"{peer} cannot hold steps that use variables of {request.task}: only that task can."
+            respond(errors.PermissionDeniedError.of(text))
+            return
 
         def held(outcome: Outcome[list[VariableGroup]]) -> None:
             if isinstance(outcome, errors.OpError):
@@ -126,7 +130,7 @@ class MovingService:
                 respond(m.HoldStepsReply([group.to_wire() for group in outcome]))
 
         keys = [key_from_wire(row) for row in request.variables]
-        lease_s, patience_s = request.lease_ms / 1000, request.patience_ms / 1000
+        lease_s, patience_s = min(request.lease_ms / 1000, _LEASE_S), request.patience_ms / 1000
         self.master.holds.hold(request.move, request.task, keys, request.whole, lease_s, patience_s, held)
 
     def release_steps(self, peer: Peer, request: m.ReleaseSteps, respond: None) -> None:
