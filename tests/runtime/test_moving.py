@@ -89,6 +89,26 @@ def test_no_update_is_lost_while_a_variable_moves_under_load(is_resource: bool) 
             session.close()
 
 
+def test_variables_that_cross_on_their_ways_are_found() -> None:
+    """What the tasks have told leads in a circle, and in another order for each of the two variables."""
+    with ProcessCluster(ps=3, workers=1) as cluster:
+        variables = []
+        for index in (0, 1):
+            with tf.device(PS[index]):
+                variables.append(tf.get_variable(f"v{index}", [], tf.int64, tf.zeros_initializer()))
+        add = tf.group(*[tf.assign_add(v, 1).op for v in variables])
+        target = cluster.target("worker", 0)
+        with tf.Session(target) as session:
+            session.run(tf.global_variables_initializer())
+            for moves in ({"v0": PS[2], "v1": PS[2]}, {"v0": PS[1], "v1": PS[0]}, {"v0": PS[0]}, {"v1": PS[1]}):
+                session.run(add)
+                assert tf.move_variables(target, moves) == moves
+            session.run(add)
+            assert session.run(variables) == [5, 5]
+        with tf.Session(target) as later:
+            assert later.run(variables) == [5, 5]
+
+
 def test_slots_move_with_their_variable_and_a_checkpoint_is_whole(tmp_path) -> None:
     with ProcessCluster(ps=2, workers=1) as cluster:
         with tf.device("/job:ps/task:0"):

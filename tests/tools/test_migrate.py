@@ -123,3 +123,27 @@ def test_a_module_that_imports_its_own_name_means_a_package(tmp_path: Path) -> N
 
 def test_a_target_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert migrate(tmp_path / "none.py").exit_code == 2
+
+
+def test_quotients_of_integers_stay_integers(tmp_path: Path) -> None:
+    """Nothing else would tell of them: the program runs, with other results."""
+    script = tmp_path / "half.py"
+    script.write_text(
+        "print 'Python 2'\nhalf = 7 / 2\nwords = ['a', u'\u00e9', 'c']\n"
+        "print [half * 2, (len(words))/(2), 9 / 2 / 2, 9 / 2.0, -7 / 2, half / (3 +\n  1), float(9) / 2]\n",
+        encoding="utf-8",
+    )
+    found = json.loads(migrate("--json", script).output)["files"][0]["findings"]
+    whole = [(f["line"], f["what"]) for f in found if "//" in f["remedy"]]
+    expected = ["-7 / 2", "9 / 2", "9 / 2 / 2", "half / (3 + 1)", "len(words) / 2"]
+    assert whole == [(2, "7 / 2"), *((4, text) for text in expected)] and all(f["fixable"] for f in found)
+    migrate("--fix", script)
+    answer = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout == "Python 2\n[6, 1, 2, 4.5, -4, 0, 4.5]\n"
+
+
+def test_a_source_that_asks_for_true_division_keeps_it(tmp_path: Path) -> None:
+    script = tmp_path / "half.py"
+    script.write_text("from __future__ import division\nprint 7 / 2\n")
+    migrate("--fix", script)
+    assert "print(7 / 2)" in script.read_text()

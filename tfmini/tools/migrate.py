@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
@@ -16,9 +17,9 @@ from tfmini.command_line import HELP, Command
 from tfmini.compat.roles import script_text
 from tfmini.exit_codes import ExitCode
 from tfmini.terminal import Rows, console, plain
-from tfmini.tools.migration import checks
-from tfmini.tools.migration.sources import MAYBE, MENDED, STOPS, Obstacle, Parsed, parse, rewritten
-from tfmini.tools.migration.uses import Found
+from tfmini.tools.migration import checks, known
+from tfmini.tools.migration.sources import DIVISION, MAYBE, MENDED, STOPS, Obstacle, Parsed, floored, parse, rewritten
+from tfmini.tools.migration.uses import Found, uses
 
 _NO_SOURCES = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 _SHOWN = 8  # lines of one thing
@@ -199,6 +200,8 @@ def _fix(reports: Sequence[Report]) -> None:
             continue
         before = script_text(report.path)
         after = rewritten(before, report.findings)
+        if after is not None and any(finding.fixer == DIVISION for finding in report.findings):
+            after = floored(after, uses(ast.parse(after), known.public_names).whole)
         if after is None:
             click.echo(f"tfmini: {report.path} stays as it is: it cannot be parsed as Python 2.", err=True)
         elif after != before:

@@ -75,7 +75,7 @@ def _forward_shape(node: Operation) -> list[RawShape]:
 def _backward_shape(node: Operation) -> list[RawShape]:
     x = with_rank(node.inputs[1].raw_shape, _rank(node))
     depth = x[1 if _channels_first(node) else -1]
-    unused: RawShape = (0,)
+    unused: RawShape = (0,) if node.attrs["is_training"] else (depth,)  # as TensorFlow's graphs tell it
     return [x, (depth,), (depth,), unused, unused]
 
 
@@ -149,7 +149,6 @@ def _forward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
 def _backward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
     training, epsilon = node.attrs["is_training"], np.float32(node.attrs["epsilon"])
     flatten, restore = _channels_last(node)
-    unused = np.zeros(0, np.float32)
 
     def gradient(grad: Array, x: Array, scale: Array, mean: Array, variance: Array, *_: object) -> tuple[Any, ...]:
         if grad.shape != x.shape:
@@ -168,6 +167,7 @@ def _backward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
             dx *= scale * inverse
         else:
             dx = dy * (scale * inverse)
+        unused = np.zeros(0 if training else scale.size, np.float32)
         return restore(dx, grad), scale_backprop, offset_backprop, unused, unused
 
     return gradient

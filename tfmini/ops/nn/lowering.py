@@ -259,7 +259,7 @@ def _batch_norm_grad(
         dx = (dy - offset_back / count - normal * (scale_back / count)) * (scale * inverse)
     else:
         dx = dy * (scale * inverse)
-    unused = np.zeros(0, np.float32)
+    unused = np.zeros(0 if node.attrs["is_training"] else flat.shape[1], np.float32)
     return restore(dx), scale_back, offset_back, unused, unused
 
 

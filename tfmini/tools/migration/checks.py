@@ -19,7 +19,7 @@ from tfmini.compat.old_python import behaviours
 from tfmini.tools import python2
 from tfmini.tools.migration import known
 from tfmini.tools.migration.known import Absent
-from tfmini.tools.migration.sources import MAYBE, MENDED, STOPS, Obstacle, Parsed
+from tfmini.tools.migration.sources import DIVISION, MAYBE, MENDED, STOPS, Obstacle, Parsed
 from tfmini.tools.migration.uses import BUILTINS, Found, Member, Use, uses
 
 _PRINT = ("print statement that Python 3 takes for something else", "write print(...) around all of it, with file=f")
@@ -54,8 +54,17 @@ def check(parsed: Parsed, found: Found, project: Project) -> list[Obstacle]:
             findings += _call(use, use.call)
     findings += [Obstacle(line, *_PRINT, "python 2") for line in found.prints]
     findings += [Obstacle(line, f"{text} is no integer", _QUOTIENT, "python 2") for line, text in found.quotients]
+    if parsed.is_python_2 and not _divides_truly(parsed.tree):
+        found_whole = {(node.lineno, ast.unparse(node)) for node in found.whole}
+        findings += [Obstacle(line, text, _QUOTIENT, "python 2", fixer=DIVISION) for line, text in found_whole]
     findings += [*_versions(parsed.tree), *_changed_while_read(parsed.tree)]
     return sorted(set(findings))
+
+
+def _divides_truly(tree: ast.Module) -> bool:
+    """Whether ``from __future__ import division`` makes / what it is in Python 3."""
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    return any(name.name == "division" for node in imports for name in node.names)
 
 
 def _is_own(path: str, project: Project) -> bool:

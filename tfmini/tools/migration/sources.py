@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STOPS, MENDED, MAYBE = "stops", "mended", "maybe"
+DIVISION = "division"
+"""In the place of a fixer's name: `floored` rewrites it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -141,9 +143,21 @@ def rewritten(text: str, findings: Sequence[Obstacle]) -> str | None:
     """
     is_python_3 = not isinstance(_tree(text), SyntaxError)
     text = text if is_python_3 else _without_tabs(text)
-    fixers = sorted({finding.fixer for finding in findings} - {"", "tabs"}) if is_python_3 else None
+    fixers = sorted({finding.fixer for finding in findings} - {"", "tabs", DIVISION}) if is_python_3 else None
     made = (_refactored(_tool(fixers, has_print), text) for has_print in ((True,) if is_python_3 else (False, True)))
     return next((each for each in made if each is not None and not isinstance(_tree(each), SyntaxError)), None)
+
+
+def floored(text: str, quotients: Sequence[ast.BinOp]) -> str:
+    """The text with ``//`` in the place of the ``/`` of some nodes of its tree."""
+    data = text.encode()
+    starts = [0, *(found.end() for found in re.finditer(b"\n", data))]
+    for node in sorted(quotients, key=lambda each: (each.right.lineno, each.right.col_offset), reverse=True):
+        left_line, left_column = node.left.end_lineno or 1, node.left.end_col_offset or 0
+        left, right = starts[left_line - 1] + left_column, starts[node.right.lineno - 1] + node.right.col_offset
+        if data[left:right].count(b"/") == 1:  # no comment with another one
+            data = data[:left] + data[left:right].replace(b"/", b"//") + data[right:]
+    return data.decode()
 
 
 def _tool(fixers: Sequence[str] | None, has_print: bool) -> Any:

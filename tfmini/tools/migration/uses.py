@@ -71,6 +71,7 @@ class Found:
       uses: the paths.
       members: attributes and items of other things.
       quotients: (line, text) where the result of ``/`` is taken for an integer.
+      whole: the quotients of integers by ``/``: integers in Python 2, floats in Python 3.
       prints: lines of print statements that Python 3 takes for something else.
       defined: the names of its functions, methods and classes.
       relative: (level, dotted path) of its relative imports.
@@ -79,6 +80,7 @@ class Found:
     uses: list[Use] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     quotients: list[tuple[int, str]] = field(default_factory=list)
+    whole: list[ast.BinOp] = field(default_factory=list)
     prints: list[int] = field(default_factory=list)
     defined: set[str] = field(default_factory=set)
     relative: list[tuple[int, str]] = field(default_factory=list)
@@ -86,6 +88,7 @@ class Found:
 
 StarNames = Callable[[str], "Sequence[str] | None"]
 _Value = str | ast.expr | None
+_WHOLE = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def uses(tree: ast.Module, star_names: StarNames) -> Found:
@@ -290,7 +293,22 @@ class _Walk(ast.NodeVisitor):
         is_print = isinstance(printer, ast.Name) and self._scope.paths(printer) == [f"{BUILTINS}.print"]
         if is_print and isinstance(node.op, ast.Mod | ast.RShift):
             self.found.prints.append(node.lineno)
+        if isinstance(node.op, ast.Div) and self._is_whole(node) and not self._is_guarded:
+            self.found.whole.append(node)
         self.generic_visit(node)
+
+    def _is_whole(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is an integer in Python 2, whatever the values of the program are."""
+        node = self._scope.value(node)
+        if depth > 20:  # a name may be bound to itself
+            return False
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _WHOLE):
+            return self._is_whole(node.left, depth + 1) and self._is_whole(node.right, depth + 1)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_whole(node.operand, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._scope.paths(node.func) in ([f"{BUILTINS}.len"], [f"{BUILTINS}.int"])
+        return isinstance(node, ast.Constant) and type(node.value) is int
 
     def _integers(self, nodes: Sequence[ast.expr]) -> None:
         """Notes expressions that must be integers and are quotients."""
