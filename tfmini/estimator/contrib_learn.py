@@ -12,6 +12,7 @@ from tfmini.estimator.contrib_column_layers import (
     infer_real_valued_columns,
 )
 from tfmini.estimator.estimator import Estimator
+from tfmini.estimator.evaluation import ITERATOR_OPS
 from tfmini.estimator.input_functions import numpy_input_fn
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig
@@ -276,7 +277,7 @@ def _is_constant() -> bool:
     graph = get_default_graph()
     if get_collection(GraphKeys.QUEUE_RUNNERS):
         return False
-    return not any(op.type.startswith("IteratorGetNext") for op in graph.get_operations())
+    return not any(op.type in ITERATOR_OPS for op in graph.get_operations())
 
 
 def _check_input(x: Data, y: Data, input_fn: InputFn | None, batch_size: int | None) -> None:

@@ -161,7 +161,7 @@ def _add(summary: Any, name: str, value: Any) -> None:
 
 # ---- The predictions of an `Estimator` -----------------------------------------------------------------------------
 
-_ITERATOR_OPS = ("IteratorGetNext", "IteratorGetNextSync")
+ITERATOR_OPS = ("IteratorGetNext", "IteratorGetNextSync")
 
 
 def predict(
@@ -261,7 +261,7 @@ def examples(batch: Any) -> Iterator[Any]:
 
 def _warn_of_endless_input(features: object) -> None:
     tensors = [value for value in nest.flatten(features, expand_composites=True) if isinstance(value, Tensor)]
-    if any(tensor.op.type in _ITERATOR_OPS for tensor in tensors) or get_collection(GraphKeys.QUEUE_RUNNERS):
+    if any(tensor.op.type in ITERATOR_OPS for tensor in tensors) or get_collection(GraphKeys.QUEUE_RUNNERS):
         return
     _log.warning(
         "Input graph does not use tf.data.Dataset or contain a QueueRunner. That means predict yields forever. This is"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tfmini.devices import parse, task_of_device
 from tfmini.errors import OpError
+from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.runtime.client.variable_mover import VariableMover, VariableUnit
 from tfmini.runtime.snapshot import SILENT, ClusterSnapshot, TaskSnapshot
 from tfmini.show.inspection.trace import OP, WIRE, Span, StepTrace
@@ -218,12 +219,9 @@ def used_in(trace: StepTrace, task: str) -> dict[str, VariableUse]:
     return found
 
 
-_VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
-
-
 def _owners(spans: Sequence[Span]) -> dict[str, str]:
     """Op of a task -> the variable that it reads, or whose update needs it."""
-    owners = {span.name: span.name for span in spans if span.op in _VARIABLES}
+    owners = {span.name: span.name for span in spans if span.op in VARIABLE_OPS}
     users: dict[str, list[str]] = {}
     for span in spans:
         for source in _inputs(span):
