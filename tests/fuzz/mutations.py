@@ -11,6 +11,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.graph.node import Node
+from tfmini.launch import agent_messages  # noqa: F401 - it registers its kinds
 from tfmini.rpc.codec import encode
 from tfmini.rpc.messages import CleanupAll, Goodbye, Hello, HelloReply, LaneSwitch, Reset
 from tfmini.rpc.records import PROTOCOL_VERSION, REGISTRY, Field, FieldKind, Message

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tfmini import dtypes
+from tfmini.launch import agent_messages  # noqa: F401 - it registers its kinds
 from tfmini.rpc import messages as connection
 from tfmini.rpc import messages as m
 from tfmini.rpc.codec import HANDSHAKE_LIMIT, decode, encode

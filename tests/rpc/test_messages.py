@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tfmini
 from tfmini import errors
+from tfmini.launch import agent_messages  # noqa: F401 - it registers its kinds
 from tfmini.rpc import messages as m
 from tfmini.rpc.records import REGISTRY, Retry
 

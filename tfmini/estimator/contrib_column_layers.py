@@ -143,16 +143,23 @@ class _EmbeddingColumn(ContribColumn, DenseColumn):
         restore_from_checkpoint(self, table)
         return table
 
-    def deep(self, found: Any, rank: int, collections: Collections, trainable: bool) -> Tensor:
+    def _joined(self, table: Any, found: Any, rank: int) -> Tensor:
         ids, weights = self.sparse_id_column.id_tensor(found), self.sparse_id_column.weight_tensor(found)
         weights = None if weights is None else inner_flatten(weights, rank)
         return safe_embedding_lookup_sparse(
-            self._table(collections, trainable), inner_flatten(ids, rank), weights, combiner=self.combiner,
-            name=f"{self.name}weights", max_norm=self.max_norm,
+            table, inner_flatten(ids, rank), weights, combiner=self.combiner, name=f"{self.name}weights",
+            max_norm=self.max_norm,
         )  # fmt: skip
 
-    def dense(self, features: Features) -> Tensor:
-        return self.deep(self.transformed(dict(features)), 2, None, True)
+    def deep(self, found: Any, rank: int, collections: Collections, trainable: bool) -> Tensor:
+        return self._joined(self._table(collections, trainable), found, rank)
+
+    def dense_and_variables(
+        self, features: Features, collections: list[str], trainable: bool
+    ) -> tuple[Tensor, list[Any]]:
+        """See `DenseColumn`."""
+        table = self._table(collections, trainable)
+        return self._joined(table, self.transformed(dict(features)), 2), [table]
 
 
 @export("tf.contrib.layers.embedding_column")

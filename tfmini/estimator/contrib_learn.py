@@ -153,7 +153,6 @@ class LearnEstimator:
         metrics = dict(made.eval_metric_ops or {})
         if mode == ModeKeys.EVAL:
             metrics.update(_own_metrics(self._metrics, features, labels, made.predictions))
-        mode = ModeKeys.PREDICT if mode == ModeKeys.PREDICT else mode
         return EstimatorSpec(
             mode, made.predictions, made.loss, made.train_op, metrics, training_hooks=made.training_hooks,
             training_chief_hooks=made.training_chief_hooks, scaffold=made.scaffold,

@@ -220,7 +220,7 @@ def _effect(planner: LivePlanner, before: float, after: float) -> str:
 def _with_another(
     planner: LivePlanner, moves: Sequence[LiveMove], memory: tuple[str, ...], rate: float
 ) -> Iterator[Any]:
-    """What one more ps would bring, if all are busy."""
+    """What one more ps would bring, if the busiest is busy still."""
     cluster = planner.cluster
     now = planner.worst(moves[-1].loads, moves[-1].held) if moves else planner.worst(cluster.loads, cluster.held)
     if planner.is_idle or now < _FULL:

@@ -52,6 +52,12 @@ def test_what_is_measured_is_divided_by_ops_and_then_by_bytes() -> None:
     assert shared(PsLoad(0.2), uses)["b"] == PsLoad(pytest.approx(0.15))
 
 
+def test_the_time_that_goes_with_bytes_of_others_is_not_the_variables() -> None:
+    """As of queue runners, whose steps are not traced."""
+    found = shared(PsLoad(0.8, 4e6, 4e6), {"a": VariableUse(0.2, sent=1e6, received=1e6)})
+    assert found == {"a": PsLoad(pytest.approx(0.2 + 0.6 / 4), 1e6, 1e6)}
+
+
 def cluster(*units: tuple[str, int, int, float], steps_s: float = 100.0, rest: float = 0.0) -> LiveCluster:
     """Of two ps; each unit: its name, its bytes, its ps, and how long it keeps the ps busy. ``rest``: of the first."""
     found = tuple(LiveUnit(VariableUnit((("", name),), size), ps, PsLoad(busy)) for name, size, ps, busy in units)

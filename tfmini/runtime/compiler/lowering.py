@@ -2,8 +2,9 @@
 
 A `Lowering` reads the nodes of one level (the graph outside all while loops, or the inside of one
 loop) in topological order. Constants, copies of values, ``Switch`` and control edges leave no
-code; each other node becomes a `Unit` with the *wave* in which it can run (the set of arrivals
-that it needs) and the *guard* under which it runs (see `graph.liveness`).
+code, nor do nodes that change nothing (``x * 1``) or compute what another one has computed; each
+other node becomes a `Unit` with the *wave* in which it can run (the set of arrivals that it needs)
+and the *guard* under which it runs (see `graph.liveness`).
 """
 
 from __future__ import annotations

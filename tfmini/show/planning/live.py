@@ -1,7 +1,8 @@
 """`tfmini place --live`: which variables of a running cluster should move, by what its ps tasks do now.
 
 What a ps does as a whole is measured: the seconds of its CPU, the bytes on its connections. A traced step of each task
-that trains says which variables they are for; what is for none, such as queues, stays where it is.
+that trains says which variables they are for; what is for none, such as a queue, stays where it is, with its part of
+the bytes and of the time that goes with bytes.
 """
 
 from __future__ import annotations
@@ -250,7 +251,8 @@ def _by_bytes(sizes: Mapping[str, int]) -> dict[str, VariableUse]:
 def shared(load: PsLoad, uses: Mapping[str, VariableUse]) -> dict[str, PsLoad]:
     """Divides the measured load of a ps among its variables.
 
-    The time of ops is theirs; what is left of the CPU's goes with bytes and messages.
+    The time of ops is theirs; what is left of the CPU's goes with bytes and messages. Bytes that no traced step sends
+    are of others, such as queue runners, and so is their part of that time.
 
     Args:
       uses: what the steps of a second do with each variable, by name.
@@ -258,7 +260,8 @@ def shared(load: PsLoad, uses: Mapping[str, VariableUse]) -> dict[str, PsLoad]:
     ops, weight = sum(use.op_s for use in uses.values()), sum(use.weight for use in uses.values())
     sent, received = sum(use.sent for use in uses.values()), sum(use.received for use in uses.values())
     scale = min(1.0, load.busy / ops) if ops else 0.0
-    left = load.busy - scale * ops if weight else 0.0
+    explained = min(1.0, (sent + received) / max(load.sent + load.received, 1.0))
+    left = explained * (load.busy - scale * ops) if weight else 0.0
     return {
         name: PsLoad(
             scale * use.op_s + left * use.weight / max(weight, 1.0),
@@ -281,7 +284,7 @@ class LivePlanner:
 
     Attributes:
       cluster: as given.
-      is_idle: whether the ps do nothing with their variables, so that only bytes count.
+      is_idle: whether nothing trains, so that only bytes count.
     """
 
     def __init__(self, cluster: LiveCluster, limits: Sequence[float], bytes_per_s: float = math.inf) -> None:
