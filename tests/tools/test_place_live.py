@@ -105,7 +105,8 @@ def test_idle_ps_are_balanced_by_bytes_and_within_their_memory() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--live", "--ps", "2"), "takes no SCRIPT, no --entry and no --ps"),
+        (("--live", "--ps", "2"), "takes no --ps"),
+        (("--live", "--trials", "5"), "takes no --trials"),
         (("--apply", "--ps", "2", "--entry", "a:b"), "--apply needs --live"),
         (("--live", "localhost:1"), "No task of the cluster at localhost:1 answers"),
         (("--live", "no_such_job"), "No such job 'no_such_job'"),

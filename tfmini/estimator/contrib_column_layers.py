@@ -419,14 +419,16 @@ def joint_weighted_sum_from_feature_columns(
 
     Raises:
       NotImplementedError: for a column of numbers.
+      ValueError: a column has weights or another combiner than "sum".
     """
     columns, tensors = _in_order(feature_columns), dict(columns_to_tensors)
     with variable_scope(scope, "joint_weighted_sum_from_feature_columns", list(columns_to_tensors.values())):
         lookups = [column.wide(column.transformed(tensors)) for column in columns]
         if None in lookups:
             raise NotImplementedError("Real-valued columns are not supported. Bucketize them.")
-        for lookup in lookups:
-            assert lookup.weights is None and lookup.combiner == "sum", "joint sums have neither weights nor combiners"
+        for column, lookup in zip(columns, lookups, strict=True):
+            if lookup.weights is not None or lookup.combiner != "sum":
+                raise ValueError(f"A joint sum takes no weights and no combiner but sum: {column}")
         with variable_scope(None, "linear_weights"):
             shape = [sum(lookup.size for lookup in lookups), num_outputs]
             weights = _zeros("weights", shape, weight_collections, trainable)

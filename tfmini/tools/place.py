@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Group
 
 from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
@@ -81,7 +82,7 @@ def place(script: str | None, output: str, full: bool, live: str | None, **optio
     move while training goes on. --link, --ps-memory and --full mean the same there.
     """
     if live is not None:
-        _place_live(live, script, full, options)
+        _place_live(live, full, options)
         return
     if options["apply"]:
         raise click.UsageError("--apply needs --live.")
@@ -137,11 +138,15 @@ def _limits(given: tuple[str, ...], ps: int) -> list[float]:
 # ---- `tfmini place --live`: what should move in a running cluster --------------------------------------------------
 
 _FULL = 0.7  # of a second per second: one more ps would help
+_OF_LIVE = {"live", "apply", "seconds", "link", "profile", "ps_memory", "full"}
 
 
-def _place_live(target: str, script: str | None, full: bool, options: dict[str, Any]) -> None:
-    if script is not None or options["ps"] is not None or options["entry"] is not None:
-        raise click.UsageError("--live measures the ps that run: it takes no SCRIPT, no --entry and no --ps.")
+def _place_live(target: str, full: bool, options: dict[str, Any]) -> None:
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name not in _OF_LIVE and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--live measures the ps that run: it takes no {option.opts[0]}.")
     where, show = find_cluster(target or None), console(piped_width=140)
     rate = options["profile"].read().link(options["link"]).bytes_per_s if options["link"] else math.inf
     endpoint = Endpoint(get_reactor(), "", current_process().randbits(62) | 1, keys=where.keys, lanes=False)
