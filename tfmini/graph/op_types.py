@@ -404,7 +404,8 @@ class Traits(TypedDict, total=False):
       aggregates: it combines, scales, clips or selects values, as is done to gradients before they are applied.
       distinct: its first output has a row for each different value or number among its inputs, so it usually has at
         most the rows of its first input.
-      neutral: the number that, as its second operand, leaves the first as it is.
+      neutral: the number that, as its second operand, leaves the first as it is; of real numbers also its sign counts.
+      not_below_zero: its results are neither negative nor -0.0.
       work: its arithmetic: ``none``, one operation per element of its first ``input``, or the multiply-adds of a
         ``matmul`` or a ``convolution``. Absent: one operation per element of its first output.
 
@@ -439,7 +440,8 @@ class Traits(TypedDict, total=False):
     looks_up: bool
     aggregates: bool
     distinct: bool
-    neutral: Literal["zero", "one"]
+    neutral: Literal["one", "zero", "minus_zero"]
+    not_below_zero: bool
     work: Literal["none", "input", "matmul", "convolution"]
     hints: tuple[str, ...]
     raw_names: Mapping[str, str]

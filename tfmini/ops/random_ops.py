@@ -26,7 +26,9 @@ _BY_SHAPE = """(shape: T) -> output: dtype
     dtype: {half, bfloat16, float, double}
     T: {int32, int64}"""
 
-uniform_op = op("RandomUniform" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
+uniform_op = op(
+    "RandomUniform" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False, not_below_zero=True
+)
 normal_op = op("RandomStandardNormal" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
 truncated_normal_op = op("TruncatedNormal" + _BY_SHAPE, stateful=True, shape=given_shape, differentiable=False)
 uniform_int_op = op(

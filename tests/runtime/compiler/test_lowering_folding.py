@@ -151,9 +151,18 @@ def units_of(make: Any) -> list[str]:
 def test_a_product_with_1_and_a_sum_with_0_leave_no_code() -> None:
     def make() -> None:
         x = tf.placeholder(tf.float32, [2])
-        tf.exp((x * 1.0 + 0.0 - 0.0) / 1.0)
+        tf.exp((x * 1.0 + -0.0 - 0.0) / 1.0)
+        tf.exp(tf.cast(tf.placeholder(tf.int32, [2]) + 0, tf.float32))
+        tf.exp(tf.random_uniform([2]))
 
-    assert units_of(make) == ["Exp"]
+    assert units_of(make) == ["Exp", "Cast", "Exp", "RandomUniform", "Exp"]
+
+
+@pytest.mark.parametrize(("zero", "sign"), [(0.0, 1.0), (-0.0, -1.0)])
+def test_a_sum_with_0_has_the_sign_of_real_numbers(zero: float, sign: float) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [1])
+        assert session.run(1.0 / (x + zero), {x: [-0.0]}) == sign * np.inf
 
 
 def test_only_a_scalar_that_changes_nothing_is_left_out() -> None:

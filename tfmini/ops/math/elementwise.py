@@ -210,9 +210,9 @@ _REMAINDER = _by_kind(_integer_remainder(np.fmod), np.fmod)
 
 add_op, add = _row(
     "Add", _SUMMED.replace("}", ", string}"), _sum_gradient, "add", "``x + y``; strings are concatenated",
-    np.add, _add_factory, "+", aggregates=True, neutral="zero",
+    np.add, _add_factory, "+", aggregates=True, neutral="minus_zero",
 )  # fmt: skip
-add_v2_op = _declared("AddV2", _SUMMED, _sum_gradient, np.add, None, "+", aggregates=True, neutral="zero")
+add_v2_op = _declared("AddV2", _SUMMED, _sum_gradient, np.add, None, "+", aggregates=True, neutral="minus_zero")
 sub_op, subtract = _row(
     "Sub", _ALL, lambda node, grad: sum_to_operands(node, [grad, neg_op(grad)]), "subtract", "``x - y``",
     np.subtract, sign="-", neutral="zero",

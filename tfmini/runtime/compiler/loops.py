@@ -33,6 +33,13 @@ from tfmini.runtime.compiler.units import Condition, Form, Unit
 _UPDATED = "<updated>"
 
 
+def _forget(parent: Lowering, loop: LoopFrame) -> None:
+    """Drops what stands for values of a loop by a lowering that took too much for certain."""
+    names = {node.name for node in loop.all_nodes()}
+    for endpoint in [endpoint for endpoint in parent.alias if endpoint[0] in names]:
+        del parent.alias[endpoint]
+
+
 def lower_loop(parent: Lowering, node: Node, loop: LoopFrame) -> None:
     """Adds the unit of a loop to the level around it."""
     inputs = [parent.canonical(e) for e in node.inputs]
@@ -41,6 +48,7 @@ def lower_loop(parent: Lowering, node: Node, loop: LoopFrame) -> None:
     inside = _LoopLowering(parent, loop, inputs, entries, waits, careful=False)
     inside.run()
     if not inside.is_plain():
+        _forget(parent, loop)
         inside = _LoopLowering(parent, loop, inputs, entries, waits, careful=True)
         inside.run()
     derefs = [e in parent.references and n.op == "Enter" for n, e in zip(loop.enters, inputs)]

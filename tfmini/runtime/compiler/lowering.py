@@ -186,7 +186,7 @@ def _may_be_sizes(array: Any) -> bool:
 
 # ---- From nodes to units -------------------------------------------------------------------------------------------
 
-_NEUTRAL = {"zero": 0, "one": 1}
+_NEUTRAL = {"one": 1.0, "zero": 0.0, "minus_zero": -0.0}
 _CHECKS = ops_with("checks")
 _CONTROL_ONLY = ops_with("control_only")
 _HEAVY = ops_with("work", "matmul", "convolution")
@@ -573,7 +573,12 @@ class Lowering:
         constant = self.constants.get(inputs[1])
         if constant is None or np.ndim(constant) or inputs[0] in self.compilation.reads:
             return False
-        return constant.dtype.kind in "iufc" and constant == _NEUTRAL[trait_of(node.op, "neutral")]
+        neutral = _NEUTRAL[trait_of(node.op, "neutral")]
+        if constant.dtype.kind not in "iuf" or constant != neutral:
+            return False
+        source = self.nodes.get(inputs[0][0])
+        no_sign = constant.dtype.kind != "f" or source is not None and trait_of(source.op, "not_below_zero")
+        return bool(no_sign or np.signbit(constant) == np.signbit(neutral))  # -0.0 + 0.0 is 0.0, but -0.0 - 0.0 is -0.0
 
     def _is_repeated(self, unit: Unit) -> bool:
         """Whether the same has been computed of the same values, which then stands for this unit's results, too."""
