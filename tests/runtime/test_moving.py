@@ -458,6 +458,28 @@ def test_an_old_ps_that_dies_while_it_copies_lets_the_steps_go(monkeypatch: pyte
         poll(lambda: copies[0]() is None, "the end of the copy that nobody can find")
 
 
+def test_a_variable_that_is_reset_during_its_move_has_no_value_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new task has memory for it by then, in which anything may lie."""
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [600_000], initializer=tf.ones_initializer())
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+        call = Peer.call
+
+        def resetting(self: Peer, request: m.Message, *args, **kwargs):
+            if isinstance(request, m.StoreVariables):
+                monkeypatch.setattr(Peer, "call", call)
+                cluster.server.worker.resources.clear(["localhost", ""])
+            return call(self, request, *args, **kwargs)
+
+        monkeypatch.setattr(Peer, "call", resetting)
+        with pytest.raises(tf.errors.OpError):
+            tf.move_variables(cluster.target("worker", 0), {"v": PS[1]}, timeout_s=5.0)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            assert not session.run(tf.is_variable_initialized(v))
+
+
 # ---- Whom a task believes ------------------------------------------------------------------------------------------
 
 

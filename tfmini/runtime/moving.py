@@ -239,6 +239,7 @@ class VariableMove:
         self._targets: dict[str, Peer] = {}
         self._incarnations: dict[str, int] = {}
         self._known: dict[str, int] = {}
+        self._reserved: set[VariableKey] = set()  # for which the new tasks have memory without values
         self._holders: list[Peer] = []
         self._began = 0.0
         self._has_moved = self._is_over = False
@@ -364,6 +365,7 @@ class VariableMove:
         """
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
+        self._reserved = set(states)
         self._send_all(states, self._reservations, _REHEARSAL_S, self._rehearsed)
 
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
@@ -383,12 +385,15 @@ class VariableMove:
         self._send_all(states, self._copies, _COPY_S, self._copied)
 
     def _check_whole(self) -> None:
-        """Refuses to leave anything behind that sessions would look for elsewhere from now on.
+        """Refuses to leave anything behind that sessions would look for elsewhere from now on, or to send no value.
 
         Raises:
-          OpError: it would be left.
+          OpError: it would be left, or a variable has gone meanwhile, as by `tf.Session.reset`.
         """
         departures = self._worker.departures
+        if gone := self._reserved - departures.variables().keys():
+            names = ", ".join(sorted(name for _, name in gone)[:5])
+            raise errors.AbortedError.of(f"{names} no longer exists on {self._worker.task}: nothing has moved.")
         if self._rest and (others := departures.others()):
             raise _cannot_move(self._worker.task, others)
         left = [
