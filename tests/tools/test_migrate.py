@@ -147,3 +147,10 @@ def test_a_source_that_asks_for_true_division_keeps_it(tmp_path: Path) -> None:
     script.write_text("from __future__ import division\nprint 7 / 2\n")
     migrate("--fix", script)
     assert "print(7 / 2)" in script.read_text()
+
+
+def test_a_name_that_a_star_import_may_have_bound_is_no_certain_integer(tmp_path: Path) -> None:
+    script = tmp_path / "half.py"
+    script.write_text("n = 7\nfrom unknown import *\nprint n / 2\n")
+    migrate("--fix", script)
+    assert "print(n / 2)" in script.read_text()

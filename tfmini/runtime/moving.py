@@ -27,6 +27,7 @@ from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut, fan_out, first_error
 from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.master.master import Master
+from tfmini.runtime.native_libraries import give_back_freed_memory
 from tfmini.runtime.resources import ResourceManager, SessionOwners
 from tfmini.runtime.worker.departures import NewPlace, VariableKey, key_from_wire
 from tfmini.runtime.worker.worker import Worker
@@ -530,6 +531,7 @@ class VariableMove:
             return
         moved = [[*key, task] for key, task in sorted(self._wanted.items())]
         self._respond(m.MoveVariablesReply(moved, round((self._worker.now() - self._began) * 1000)))
+        self._worker.threads.run_in_pool(give_back_freed_memory)
 
 
 def _cannot_move(task: str, what: Sequence[str]) -> errors.OpError:

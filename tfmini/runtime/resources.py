@@ -15,6 +15,7 @@ from tfmini.locks import lock
 from tfmini.rpc.messages import GetStatus
 from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.waiter import Clock
+from tfmini.runtime.native_libraries import give_back_freed_memory
 
 T = TypeVar("T")
 _Key = tuple[str, str]
@@ -85,6 +86,7 @@ class ResourceManager:
         """Drops whole containers (`Session.reset`); none given: the default one."""
         wanted = [self._container(container) for container in list(containers) or [self.default_container]]
         _forget(self._take((), wanted))
+        give_back_freed_memory()
 
     def _take(self, keys: Iterable[tuple[str, _Key]], containers: Iterable[str] = ()) -> list[Any]:
         """Takes out resources, and whole containers."""

@@ -133,7 +133,9 @@ class _Scope:
     def value(self, node: ast.expr) -> ast.expr:
         """What a name is bound to, where that is one expression; else the node itself."""
         home = self.home(node.id) if isinstance(node, ast.Name) else None
-        values = home.names[node.id] if home is not None and isinstance(node, ast.Name) else []
+        if home is None or home.is_open or not isinstance(node, ast.Name):
+            return node
+        values = home.names[node.id]
         return values[0] if len(values) == 1 and isinstance(values[0], ast.expr) else node
 
     def paths(self, node: ast.expr, depth: int = 0) -> list[str]:
