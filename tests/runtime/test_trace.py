@@ -343,6 +343,9 @@ def test_a_label_is_parsed_as_it_was_written() -> None:
     assert labels.op_and_inputs(labels.op_label("a/b", "Add", ["x", "y:1", "^c"])) == ("Add", ["x", "y:1", "^c"])
     assert labels.op_and_inputs("[mklcpu 0.1MB] a = MatMul(x, y)") == ("MatMul", ["x", "y"])
     assert labels.op_and_inputs("nothing of the kind") == ("", [])
+    held = labels.op_label("a/b", "VarHandleOp", ["^c"], "a] v")
+    assert labels.op_and_inputs(held) == ("VarHandleOp", ["^c"]) and labels.variable_of(held) == "a] v"
+    assert labels.variable_of("[mklcpu 0.1MB] a = VarHandleOp()") == ""
     label = labels.transfer_label("n", "_Send", "edge_3_x", "/job:ps/task:0/cpu:0")
     assert labels.edge_and_device(label) == ("edge_3_x", "/job:ps/task:0/cpu:0")
     wire = labels.wire_label(1_000_000, 0.5, "edge_3_x", "a", "b")

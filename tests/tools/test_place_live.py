@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, cast
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import tfmini as tf
 from tests.polling import poll
+from tfmini.runtime.client.variable_mover import MoveResult, TaskVariables, VariableMover, VariableUnit
+from tfmini.runtime.worker.departures import VariableKey
+from tfmini.show.planning.live import LiveCluster, LiveMove, LiveUnit, PsLoad
 from tfmini.testing import ProcessCluster
 from tfmini.tools.cli import main
+from tfmini.tools.place import make_moves, memory_limits
 
 pytestmark = pytest.mark.cluster
 PS = ["/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1"]
@@ -100,6 +106,64 @@ def test_idle_ps_are_balanced_by_bytes_and_within_their_memory() -> None:
         assert result.exit_code == 1 and "cold has 4 MB of state, a ps may hold 3 MB" in result.output
         assert training.session.run(training.step) == 0
         training.session.close()
+
+
+class Moving(VariableMover):
+    """Notes what it is asked for, and refuses what one task is to give away."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__({}, cast(Any, None))
+        self.refused, self.asked = refused, list[Any]()
+
+    def variables(self, tasks: Iterable[str], timeout_s: float = 0.0) -> dict[str, TaskVariables]:
+        """None."""
+        return {}
+
+    def move(
+        self, places: Mapping[str, Mapping[VariableKey, str]], rest: str = "", timeout_s: float = 0.0
+    ) -> MoveResult:
+        """All, at once."""
+        self.asked.append({task: dict(each) for task, each in places.items()})
+        if self.refused in places:
+            raise tf.errors.FailedPreconditionError.of(f"{self.refused} keeps a queue beside it.")
+        return MoveResult({name: new for each in places.values() for (_, name), new in each.items()}, {})
+
+
+def planned(*rows: tuple[str, int]) -> tuple[LiveCluster, list[LiveMove]]:
+    """Moves of variables from these ps to the other one."""
+    units = [LiveUnit(VariableUnit((("ps", name),), 10), ps, PsLoad()) for name, ps in rows]
+    cluster = LiveCluster(tuple(PS), (PsLoad(),) * 2, (0, 0), tuple(units))
+    return cluster, [LiveMove(unit, PS[1 - unit.task], (PsLoad(),) * 2, (0, 0)) for unit in units]
+
+
+def test_moves_are_made_in_the_order_in_which_they_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    mover = Moving("")
+    make_moves(mover, *planned(("a", 0), ("b", 0), ("c", 1), ("d", 0)))
+    key = {name: ("ps", name) for name in "abcd"}
+    there = [{PS[0]: {key["a"]: PS[1], key["b"]: PS[1]}}, {PS[1]: {key["c"]: PS[0]}}, {PS[0]: {key["d"]: PS[1]}}]
+    assert mover.asked == there
+    assert re.findall(r"moved (\d) variables .* to ps/(\d)", capsys.readouterr().out) == [
+        ("2", "1"),
+        ("1", "0"),
+        ("1", "1"),
+    ]
+
+
+def test_a_plan_that_stops_half_way_says_what_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(click.ClickException) as raised:
+        make_moves(Moving(PS[1]), *planned(("a", 0), ("c", 1), ("d", 0)))
+    assert "keeps a queue beside it. Moved before: a to ps/1. Not moved: c to ps/0, d to ps/1." in raised.value.message
+    assert "moved 1 variables" in capsys.readouterr().out
+    with pytest.raises(click.ClickException, match=r"Moved before: nothing\. Not moved: c to ps/0\."):
+        make_moves(Moving(PS[1]), *planned(("c", 1)))
+
+
+def test_limits_are_of_the_tasks_that_they_name() -> None:
+    """The first ps is drained, so those that are measured begin with the second."""
+    tasks = ["/job:ps/replica:0/task:1", "/job:ps/replica:0/task:2"]
+    assert memory_limits(("2=1G", "5GB"), tasks) == [5e9, 1e9]
+    with pytest.raises(click.BadParameter, match=r"there is no ps 0 of 2 \(task 1, 2\)"):
+        memory_limits(("0=1G",), tasks)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.devices import task_of_device
 from tfmini.graph.node import RECEIVE, SEND, Node
-from tfmini.graph.op_types import trait_of
+from tfmini.graph.op_types import VARIABLE_OPS, trait_of
 from tfmini.placement.task_graph import End
 from tfmini.runtime import trace as labels
 from tfmini.runtime.trace import Alignment, Size, StepLog, Trace, TraceTable, wall_offset_ns
@@ -66,7 +66,8 @@ class _TaskStats:
         return self._stats
 
     def _add_op(self, node: Node, scheduled: int, start: int, end: int, done: int, thread: int = 0) -> Any:
-        label = labels.op_label(node.name, node.op, self._inputs(node))
+        variable = (node.attrs.get("shared_name") or b"").decode() if node.op in VARIABLE_OPS else ""
+        label = labels.op_label(node.name, node.op, self._inputs(node), variable if variable != node.name else "")
         return self._add(node.device, node.name, label, scheduled, start, end, done, thread)
 
     def _inputs(self, node: Node) -> Iterator[str]:

@@ -38,6 +38,7 @@ REQUEST, ANSWER, PART, STEP, CLOCK = "_Request", "_Answer", "_RunGraph", "_Step"
 
 _LABEL = re.compile(r"(?:\[.*?\] )*(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)?$", re.DOTALL)
 _WIRE = re.compile(r"\[(?P<bytes>\d+)B\] (?:\[.*?\] )?(?P<edge>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
+_VARIABLE = re.compile(r"\[variable (.*)\] \S+ = \w+\(", re.DOTALL)
 _EDGE = re.compile(r"edge_(\d+)_(.*)", re.DOTALL)
 
 
@@ -67,9 +68,14 @@ class Exchanged(NamedTuple):
     target: str
 
 
-def op_label(name: str, op: str, inputs: Iterable[str]) -> str:
-    """The label of an op."""
-    return f"{name} = {op}({', '.join(inputs)})"
+def op_label(name: str, op: str, inputs: Iterable[str], variable: str = "") -> str:
+    """The label of an op; ``variable``: the name of the variable that it holds, if that is not the op's."""
+    return f"{f'[variable {variable}] ' if variable else ''}{name} = {op}({', '.join(inputs)})"
+
+
+def variable_of(label: str) -> str:
+    """The variable in a label of `op_label`, or ""."""
+    return found[1] if (found := _VARIABLE.match(label)) else ""
 
 
 def op_and_inputs(label: str) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from rich.console import Group
 
 from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
 from tfmini.devices import parse
+from tfmini.errors import OpError, without_tags
 from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
 from tfmini.launch.ps_scale import moved_lines
@@ -24,7 +26,6 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.variable_mover import VariableMover
 from tfmini.runtime.process import current_process
-from tfmini.runtime.worker.departures import VariableKey
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.live import WORTH, LiveCluster, LiveMove, LivePlanner, measure
 from tfmini.show.planning.models import Models, Script, size_text
@@ -92,7 +93,7 @@ def place(script: str | None, output: str, full: bool, live: str | None, **optio
         raise click.UsageError("Give either a SCRIPT or --entry MODULE:FUNCTION: both were given.")
     if script is None and options["entry"] is None:
         raise click.UsageError("Give a SCRIPT, or --entry MODULE:FUNCTION.")
-    limits = _limits(options["ps_memory"], options["ps"])
+    limits = memory_limits(options["ps_memory"], [f"/job:ps/task:{number}" for number in range(options["ps"])])
     with shown(), one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         models = _models(script, options, limits)
         described = {name: options[name] for name in ("workers", "link", "batch")}
@@ -120,19 +121,20 @@ def _models(script: str | None, options: dict[str, Any], limits: list[float]) ->
     return models
 
 
-def _limits(given: tuple[str, ...], ps: int) -> list[float]:
-    """The bytes that each ps may hold."""
-    limits = [math.inf] * ps
+def memory_limits(given: tuple[str, ...], tasks: Sequence[str]) -> list[float]:
+    """The bytes that each ps may hold, by ``--ps-memory``; raises BadParameter."""
+    limits = {parse(task).task or 0: math.inf for task in tasks}
     for text in sorted(given, key=lambda text: "=" in text):  # what is said of all comes before what is said of one
         found = _SIZE.fullmatch(text.strip())
         if found is None:
             raise click.BadParameter(f"{text!r} is no size such as 4GB or 1=500MB.", param_hint="--ps-memory")
         size, task = float(found[2]) * _UNITS[found[3].lower()], found[1]
-        if task is not None and int(task) >= ps:
-            raise click.BadParameter(f"there is no ps {task} of {ps}.", param_hint="--ps-memory")
-        for index in range(ps) if task is None else [int(task)]:
-            limits[index] = size
-    return limits
+        if task is not None and int(task) not in limits:
+            there = f"there is no ps {task} of {len(limits)} (task {', '.join(map(str, limits))})"
+            raise click.BadParameter(f"{there}.", param_hint="--ps-memory")
+        for number in list(limits) if task is None else [int(task)]:
+            limits[number] = size
+    return list(limits.values())
 
 
 # ---- `tfmini place --live`: what should move in a running cluster --------------------------------------------------
@@ -153,23 +155,36 @@ def _place_live(target: str, full: bool, options: dict[str, Any]) -> None:
     mover = VariableMover(where.tasks, endpoint)
     with one_line_errors(), closing(endpoint), Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
         cluster = measure(gatherer, mover, options["seconds"])
-        planner = LivePlanner(cluster, _limits(options["ps_memory"], len(cluster.tasks)), rate)
+        planner = LivePlanner(cluster, memory_limits(options["ps_memory"], cluster.tasks), rate)
         moves = planner.moves()
         show.print(_measured(cluster, moves), *_notes(cluster, full), *_moves(planner, moves, where.target), sep="\n")
         show.print(*_with_another(planner, moves, options["ps_memory"], rate), sep="\n", end="")
         if options["apply"] and moves:
-            _make(mover, cluster, moves)
+            make_moves(mover, cluster, moves)
             show.print("\nmeasured again:", _measured(measure(gatherer, mover, options["seconds"]), ()), sep="\n")
 
 
-def _make(mover: VariableMover, cluster: LiveCluster, moves: list[LiveMove]) -> None:
-    places: dict[str, dict[VariableKey, str]] = {}
-    for move in moves:
-        places.setdefault(cluster.tasks[move.unit.task], {}).update(dict.fromkeys(move.unit.unit.keys, move.target))
+def make_moves(mover: VariableMover, cluster: LiveCluster, moves: list[LiveMove]) -> None:
+    """Makes moves in their order, as a later one may need the room of an earlier one; raises ClickException."""
     before = mover.variables(cluster.tasks)
     click.echo("")
-    for line in moved_lines(mover.move(places), before):
-        click.echo(line)
+    for source, of_source in itertools.groupby(moves, key=lambda move: cluster.tasks[move.unit.task]):
+        run = list(of_source)  # a task gives them away at once
+        try:
+            moved = mover.move({source: {key: move.target for move in run for key in move.unit.unit.keys}})
+        except OpError as error:
+            raise click.ClickException(
+                f"{without_tags(error.message)} {_how_far(moves, moves.index(run[0]))}"
+            ) from None
+        click.echo("\n".join(moved_lines(moved, before)))
+
+
+def _how_far(moves: list[LiveMove], made: int) -> str:
+    done, left = (
+        ", ".join(f"{move.unit.name} to {short(move.target)}" for move in some) or "nothing"
+        for some in (moves[:made], moves[made:])
+    )
+    return f"Moved before: {done}. Not moved: {left}. The same command again measures, and proposes what is left."
 
 
 def _measured(cluster: LiveCluster, moves: Sequence[LiveMove]) -> Rows:
@@ -198,6 +213,9 @@ def _notes(cluster: LiveCluster, full: bool) -> Iterator[Any]:
 
 def _moves(planner: LivePlanner, moves: Sequence[LiveMove], target: str) -> Iterator[Any]:
     yield ""
+    if planner.left_out:
+        names = ", ".join(unit.name for unit in planner.left_out)
+        yield plain(f"left out, as a ps has no room meanwhile: {names}. More memory or a further ps helps.")
     if not moves:
         yield plain("No move of variables makes the busiest ps noticeably less busy.")
         return
@@ -212,8 +230,10 @@ def _moves(planner: LivePlanner, moves: Sequence[LiveMove], target: str) -> Iter
             f" {_effect(planner, before, after)}"
         )
         before = after
-    places = {move.unit.name: parse(move.target)._replace(replica=None).task_name for move in moves}
-    yield from ("", plain(f"tf.move_variables({json.dumps(target)}, {json.dumps(places)})"))
+    yield ""
+    for _, run in itertools.groupby(moves, key=lambda move: move.unit.task):  # one call would not keep their order
+        places = {move.unit.name: parse(move.target)._replace(replica=None).task_name for move in run}
+        yield plain(f"tf.move_variables({json.dumps(target)}, {json.dumps(places)})")
 
 
 def _effect(planner: LivePlanner, before: float, after: float) -> str:
@@ -230,7 +250,8 @@ def _with_another(
     now = planner.worst(moves[-1].loads, moves[-1].held) if moves else planner.worst(cluster.loads, cluster.held)
     if planner.is_idle or now < _FULL:
         return
-    more = LivePlanner(cluster.with_another(), _limits(memory, len(cluster.tasks) + 1), rate)
+    another = cluster.with_another()
+    more = LivePlanner(another, memory_limits(memory, another.tasks), rate)
     wanted = more.moves()
     then = more.worst(wanted[-1].loads, wanted[-1].held) if wanted else now
     if then < now * (1 - WORTH):

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from tfmini.runtime.client.variable_mover import VariableUnit
+import tfmini as tf
+from tfmini.errors import NotFoundError
+from tfmini.runtime.client.variable_mover import VariableMover, VariableUnit
+from tfmini.runtime.snapshot import ClusterSnapshot
 from tfmini.show.inspection.trace import OP, WIRE, Span, StepTrace
-from tfmini.show.planning.live import LiveCluster, LivePlanner, LiveUnit, PsLoad, VariableUse, shared, used_in
+from tfmini.show.planning.live import (
+    LiveCluster,
+    LivePlanner,
+    LiveUnit,
+    PsLoad,
+    VariableUse,
+    measure,
+    shared,
+    used_in,
+)
 from tfmini.show.planning.models import NoRoom
 
 PS = ("/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1")
@@ -107,6 +121,33 @@ def test_memory_is_kept() -> None:
         moved(found, (70, 10))
 
 
+def test_each_move_finds_room_and_what_cannot_is_named() -> None:
+    full = cluster(("a", 60, 0, 0.6), ("b", 40, 0, 0.3), ("c", 60, 1, 0.05), ("d", 40, 1, 0.05))
+    planner = LivePlanner(full, (100, 100))
+    assert planner.moves() == [] and {unit.name for unit in planner.left_out} == {"b", "d"}
+    planner = LivePlanner(full, (140, 100))  # what relieves nobody goes first, as the other one has no room before
+    found = [(move.unit.name, move.held) for move in planner.moves()]
+    assert found == [("d", (140, 60)), ("b", (100, 100))] and planner.left_out == []
+
+
+def test_an_order_is_found_where_the_most_useful_move_first_has_none() -> None:
+    """If "y" goes first, "x" has no room, and "z" has none before "x" has left."""
+    units = (("x", 40, 0, 0.48), ("y", 20, 0, 0.1), ("z", 60, 1, 0.35), ("cold", 9000, 0, 0.0))
+    assert moved(cluster(*units, rest=0.34), (9080, 110)) == ["x>1", "z>0", "y>1"]
+
+
+def test_an_exchange_without_room_does_not_hide_a_move_that_has_it() -> None:
+    units = (("a", 60, 0, 0.4), ("b", 10, 0, 0.3), ("c", 60, 1, 0.2), ("d", 30, 1, 0.05))
+    assert set(moved(cluster(*units), (75, 200))) == {"a>1", "c>0"}
+    assert moved(cluster(*units), (75, 100)) == ["b>1"]
+
+
+def test_a_ps_that_has_too_much_may_give_away_while_it_still_has_too_much() -> None:
+    found = cluster(("a", 50, 0, 0.1), ("b", 60, 0, 0.2), ("c", 70, 0, 0.3), ("d", 20, 1, 0.1))
+    held = [move.held for move in LivePlanner(found, (80, 140)).moves()]
+    assert held[-1][0] <= 80 and all(second <= 140 for _, second in held) and held[0][0] > 80
+
+
 def test_on_a_slow_link_bytes_keep_a_ps_busy() -> None:
     found = tuple(
         LiveUnit(VariableUnit((("", name),), 10), 0, PsLoad(busy, sent, 0.0))
@@ -121,3 +162,34 @@ def test_one_ps_more_holds_nothing_at_first() -> None:
     assert more.tasks[2] == "/job:ps/replica:0/task:2" and more.held == (10, 20, 0)
     moves = LivePlanner(more, (1e9,) * 3).moves()
     assert [move.target for move in moves] == [more.tasks[2]] and moves[0].unit.task == 1
+
+
+def test_one_more_than_none_is_the_first() -> None:
+    more = LiveCluster((), (), (), ()).with_another()
+    assert more.tasks == (PS[0],) and LivePlanner(more, (1e9,)).moves() == []
+
+
+def test_without_a_ps_there_is_nothing_to_measure() -> None:
+    class Gatherer:
+        def gather(self, timeout_s: float) -> ClusterSnapshot:
+            return ClusterSnapshot("grpc://a:1", 0.0, 0.0, ())
+
+    with pytest.raises(NotFoundError, match="No task of the job ps of the cluster at grpc://a:1 answers"):
+        measure(cast(Any, Gatherer()), VariableMover({}, cast(Any, None)), 0.0)
+
+
+def test_the_load_of_a_variable_with_a_shared_name_is_that_variables() -> None:
+    """The trace names ops, a ps its variables by their shared names: they differ in an imported graph, for example."""
+    graph = tf.Graph()
+    with graph.as_default():
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[3], shared_name="kept", name="import/kept")
+        other = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[3], shared_name="own", name="own")
+        made = [tf.raw_ops.AssignVariableOp(resource=each, value=[1.0, 2.0, 3.0]) for each in (handle, other)]
+        step = [tf.raw_ops.ReadVariableOp(resource=each, dtype=tf.float32) for each in (handle, other)]
+    with tf.Session(graph=graph) as session:
+        session.run(made)
+        metadata = tf.RunMetadata()
+        session.run(step, options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), run_metadata=metadata)
+    trace = StepTrace.of(metadata)
+    found = used_in(trace, trace.tasks[0])
+    assert {"kept", "own"} <= found.keys() and "import/kept" not in found and found["kept"].op_s > 0

@@ -54,6 +54,7 @@ class Span:
       bytes: of the outputs, or of the values in flight.
       thread: number of the thread in its task.
       messages, way: of an exchange: how many messages, and whether the data went in ``messages`` or ``shared memory``.
+      variable: the name of the variable that it holds, if that is not its own.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Span:
     thread: int = 0
     messages: int = 0
     way: str = ""
+    variable: str = ""
 
     @property
     def task(self) -> str:
@@ -271,7 +273,10 @@ def _span(device: str, entry: Any) -> Span:
         name = labels.edge_number_and_producer(edge)[1]
         return Span(kind, name, op, device, start, end, size, peer, edge, thread=entry.thread_id)
     if kind == OP:
-        return Span(OP, entry.node_name, op, device, start, end, size, inputs=tuple(inputs), thread=entry.thread_id)
+        return Span(
+            OP, entry.node_name, op, device, start, end, size, inputs=tuple(inputs), thread=entry.thread_id,
+            variable=labels.variable_of(label),
+        )  # fmt: skip
     return Span(kind, ", ".join(inputs), "", device, start, end, size)
 
 

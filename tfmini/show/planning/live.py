@@ -7,13 +7,14 @@ the bytes and of the time that goes with bytes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmini.devices import parse, task_of_device
-from tfmini.errors import OpError
+from tfmini.errors import NotFoundError, OpError
 from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.runtime.client.variable_mover import VariableMover, VariableUnit
 from tfmini.runtime.snapshot import SILENT, ClusterSnapshot, TaskSnapshot
@@ -30,6 +31,7 @@ _MOST_UNITS = 40  # those with the largest loads may move: the search compares p
 _SHARP = 8  # the cost of an arrangement is nearly that of its busiest ps; that of the others breaks ties
 WORTH = 0.05
 """A smaller gain is within what loads change by themselves."""
+_MOST_STATES = 200  # that the search for an order of moves looks at: others are as many as there are sets of moves
 _PRICE = 0.05  # of moving everything, as a share of the cost: of two moves that gain the same, the smaller one
 
 
@@ -112,8 +114,8 @@ class LiveCluster:
 
     def with_another(self) -> LiveCluster:
         """The same with one more ps, which holds nothing."""
-        last = parse(self.tasks[-1])
-        more = last._replace(task=(last.task or 0) + 1).task_name
+        number = max((parse(task).task or 0 for task in self.tasks), default=-1) + 1
+        more = parse(self.tasks[0] if self.tasks else "/job:ps/replica:0/task:0")._replace(task=number).task_name
         return replace(self, tasks=(*self.tasks, more), loads=(*self.loads, PsLoad()), held=(*self.held, 0))
 
 
@@ -146,6 +148,8 @@ def measure(gatherer: Gatherer, mover: VariableMover, seconds: float, job: str =
     last = gatherer.gather(timeout_s=_ANSWER_S)
     mover.learn({task.task: task.address for task in last.tasks})
     names = [t.task for t in last.tasks if parse(t.task).job == job and t.state != SILENT]
+    if not names:
+        raise NotFoundError.of(f"No task of the job {job} of the cluster at {last.target} answers.")
     held = {task: there for task, there in mover.variables(names).items() if there.forwarding.rest is None}
     steps = {task.task: _gained(first, task).steps_s for task in last.tasks}
     uses, note = _traced(gatherer, {task: each for task, each in steps.items() if each}, held)
@@ -222,7 +226,7 @@ def used_in(trace: StepTrace, task: str) -> dict[str, VariableUse]:
 
 def _owners(spans: Sequence[Span]) -> dict[str, str]:
     """Op of a task -> the variable that it reads, or whose update needs it."""
-    owners = {span.name: span.name for span in spans if span.op in VARIABLE_OPS}
+    owners = {span.name: span.variable or span.name for span in spans if span.op in VARIABLE_OPS}
     users: dict[str, list[str]] = {}
     for span in spans:
         for source in _inputs(span):
@@ -285,6 +289,7 @@ class LivePlanner:
     Attributes:
       cluster: as given.
       is_idle: whether nothing trains, so that only bytes count.
+      left_out: what `moves` would move as well, if a ps had room for it meanwhile.
     """
 
     def __init__(self, cluster: LiveCluster, limits: Sequence[float], bytes_per_s: float = math.inf) -> None:
@@ -297,37 +302,64 @@ class LivePlanner:
             self._loads[unit.task] -= unit.load
             self._held[unit.task] -= unit.unit.size
         self.is_idle = not cluster.steps_s
+        self.left_out: list[LiveUnit] = []
         items = [Item(unit.name, unit.unit.size, unit.load.seconds(bytes_per_s)) for unit in self._units]
         room = tuple(max(0.0, limit - held) for limit, held in zip(limits, self._held))
         self._problem = Problem(tuple(items), room, alike=False)
 
     def moves(self) -> list[LiveMove]:
-        """What should move, the most useful first.
+        """What should move, the most useful first; each move leaves every target within its limit.
 
         Raises:
           NoRoom: the variables do not fit within the limits.
         """
         if not self._units or len(self._loads) < 2:
             return []
-        best = self._now if self._problem.fits(self._now) else by_load(self._problem, cut=False)
-        while near := [(self._cost(each), each.tasks) for each in neighbours(self._problem, best)]:
-            cost, tasks = min(near)
-            if cost >= self._cost(best) * (1 - WORTH):
-                break
-            best = Arrangement(tasks)
-        return list(self._in_order(best))
+        goal = self._goal()
+        way = self._way(self._now, goal)
+        self.left_out = [self._units[index] for index in _changed(way[-1], goal)]
+        return [
+            LiveMove(self._units[index], self.cluster.tasks[after.tasks[index][0]], *self._after(after))
+            for before, after in itertools.pairwise(way)
+            for index in _changed(before, after)
+        ]
 
-    def _in_order(self, best: Arrangement) -> Iterator[LiveMove]:
-        reached = self._now
-        while reached != best:
-            near = [
-                (self._cost(near), index, near)
-                for index, tasks in enumerate(best.tasks)
-                if (near := reached.with_item(index, tasks)) != reached
-            ]
-            _, index, reached = min(near, key=lambda each: each[:2])
-            loads, held = self._after(reached)
-            yield LiveMove(self._units[index], self.cluster.tasks[best.tasks[index][0]], loads, held)
+    def _goal(self) -> Arrangement:
+        """The best arrangement to which there is a way; if a better one has none, that, so that it can be told."""
+        best = self._now if self._problem.fits(self._now) else by_load(self._problem, cut=False)
+        while True:
+            near = sorted((self._cost(each), each.tasks) for each in neighbours(self._problem, best))
+            better = [Arrangement(tasks) for cost, tasks in near if cost < self._cost(best) * (1 - WORTH)]
+            step = next((each for each in better if self._way(best, each)[-1] == each), None)
+            if step is None:
+                return better[0] if better else best
+            best = step
+
+    def _way(self, start: Arrangement, goal: Arrangement) -> tuple[Arrangement, ...]:
+        """States in which one item after another moves to where room is, up to the goal, or the best that was found."""
+        best: tuple[Arrangement, ...] = (start,)
+        ways, seen = [best], set[Arrangement]()
+        while ways and len(seen) < _MOST_STATES:
+            way = ways.pop()
+            here = way[-1]
+            if here == goal:
+                return way
+            if here not in seen:
+                seen.add(here)
+                best = min(best, way, key=lambda each: self._rank(each[-1]))
+                near = [here.with_item(index, goal.tasks[index]) for index in _changed(here, goal)]
+                ways += [(*way, each) for each in sorted(near, key=self._cost) if self._has_room(here, each)][::-1]
+        return best
+
+    def _has_room(self, before: Arrangement, after: Arrangement) -> bool:
+        """Whether no task gets more than its limit; one that has too much already may still give some away."""
+        both = zip(self._problem.memory(before), self._problem.memory(after), self._problem.limits)
+        return all(now <= was or now <= limit for was, now, limit in both)
+
+    def _rank(self, arrangement: Arrangement) -> tuple[float, float]:
+        """What is above the limits, then the cost."""
+        both = zip(self._problem.memory(arrangement), self._problem.limits)
+        return sum(max(0.0, held - limit) for held, limit in both), self._cost(arrangement)
 
     def _after(self, arrangement: Arrangement) -> tuple[tuple[PsLoad, ...], tuple[int, ...]]:
         """What each task would do and hold."""
@@ -351,3 +383,8 @@ class LivePlanner:
         price = 1 + _PRICE * moved / max(sum(held), 1)
         norm: float = math.fsum(size**_SHARP for size in sizes) ** (1 / _SHARP)
         return price * norm
+
+
+def _changed(one: Arrangement, other: Arrangement) -> list[int]:
+    """The items that are elsewhere."""
+    return [index for index, tasks in enumerate(one.tasks) if tasks != other.tasks[index]]
