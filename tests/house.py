@@ -176,7 +176,7 @@ LIMITS: dict[str, float] = {
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn.
     "files": 597,
     "files under 100 lines": 100,
-    "lines without generated files": 181_600,  # (128,000)
+    "lines without generated files": 182_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -86,8 +86,8 @@ def input_layer(
 def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
     """(the column's tensor, its variables)."""
     if not isinstance(column, EmbeddingColumn):
-        made: tuple[Tensor, list[Any]] = column.dense_and_variables(features, collections, trainable)
-        return made
+        make = getattr(column, "dense_and_variables", None)  # a column of contrib that has variables of its own
+        return (column.dense(features), []) if make is None else make(features, collections, trainable)
     table = _table(column, collections, trainable)
     ids, weights = column.source.ids(features), column.source.weights(features)
     settings = column.settings

@@ -98,12 +98,6 @@ class DenseColumn(Column):
         """The numbers of each example, [batch, width]."""
         raise NotImplementedError
 
-    def dense_and_variables(
-        self, features: Features, collections: list[str], trainable: bool
-    ) -> tuple[Tensor, list[Any]]:
-        """`dense`, and the variables that it takes, which are made in these collections."""
-        return self.dense(features), []
-
 
 class CategoricalColumn(Column):
     """A column that makes ids below ``num_buckets``."""

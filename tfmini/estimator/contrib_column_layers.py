@@ -157,7 +157,7 @@ class _EmbeddingColumn(ContribColumn, DenseColumn):
     def dense_and_variables(
         self, features: Features, collections: list[str], trainable: bool
     ) -> tuple[Tensor, list[Any]]:
-        """See `DenseColumn`."""
+        """What `dense` would give, and the variables for it, which are made in these collections."""
         table = self._table(collections, trainable)
         return self._joined(table, self.transformed(dict(features)), 2), [table]
 

@@ -54,8 +54,9 @@ SAMPLES = (
     + with_forms("...[0]", _NORMALIZATIONS)
     + each("FusedBatchNormGrad FusedBatchNormGradV2", "y_backprop=f32(2, 3, 2, 2), x=f32(2, 3, 2, 2), scale=f32(2), "
            "reserve_space_1=f32(2), reserve_space_2=f32(2, low=0.5)")
-    + each("FusedBatchNormGradV3", "y_backprop=f32(2, 3, 2, 2), x=f32(2, 3, 2, 2), scale=f32(2), "
-           "reserve_space_1=f32(2), reserve_space_2=f32(2, low=0.5), reserve_space_3=f32(2), is_training=False")
+    # What becomes of the last two results, which nobody uses, is told differently by 1.15 and 2.21.
+    + "FusedBatchNormGradV3(y_backprop=f32(2, 3, 2, 2), x=f32(2, 3, 2, 2), scale=f32(2), reserve_space_1=f32(2), "
+    "reserve_space_2=f32(2, low=0.5), reserve_space_3=f32(2), is_training=False)[:3]\n"
     + each("BiasAdd BiasAddV1", "value=f32(2, 3), bias=f32(3)", "value=i32(2, 2, 3), bias=i32(3)")
     + each("Conv2D", *(f"input=f32(1, 5, 4, 2), filter=f32(3, 2, 2, 3), {form}" for form in _CONVOLUTIONS),
            "input=f32(1, 3, 3, 4), filter=f32(1, 1, 4, 2), strides=[1, 1, 1, 1], padding='SAME'")
