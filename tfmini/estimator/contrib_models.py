@@ -265,16 +265,24 @@ def _trained(parts: Sequence[_LinearPart | _NetworkPart], loss: Tensor, once: bo
         return assign_add(get_global_step(), 1).op
 
 
-class _Classes(_Model):
-    """The predictions of classifiers."""
+class _Predicting(_Model):
+    """A model whose usual prediction is one of those that it has by name."""
+
+    _usual: str
 
     def predict(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
                 outputs: Sequence[str] | None = None, as_iterable: bool = True,
                 iterate_batches: bool = False) -> Any:  # fmt: skip
-        """The class of each example; with ``outputs`` those predictions, by name."""
+        """The class or number of each example; with ``outputs`` those predictions, by name."""
         if outputs:
             return LearnEstimator.predict(self, x, input_fn, batch_size, outputs, as_iterable, iterate_batches)
-        return self.predict_classes(x, input_fn, batch_size, as_iterable)
+        return self._of(self._usual, x, input_fn, batch_size, as_iterable)
+
+
+class _Classes(_Predicting):
+    """The predictions of classifiers."""
+
+    _usual = "classes"
 
     def predict_classes(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
                         as_iterable: bool = True) -> Any:  # fmt: skip
@@ -287,16 +295,10 @@ class _Classes(_Model):
         return self._of("probabilities", x, input_fn, batch_size, as_iterable)
 
 
-class _Scores(_Model):
+class _Scores(_Predicting):
     """The predictions of regressors."""
 
-    def predict(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
-                outputs: Sequence[str] | None = None, as_iterable: bool = True,
-                iterate_batches: bool = False) -> Any:  # fmt: skip
-        """The number of each example; with ``outputs`` those predictions, by name."""
-        if outputs:
-            return LearnEstimator.predict(self, x, input_fn, batch_size, outputs, as_iterable, iterate_batches)
-        return self.predict_scores(x, input_fn, batch_size, as_iterable)
+    _usual = "scores"
 
     def predict_scores(self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
                        as_iterable: bool = True) -> Any:  # fmt: skip
