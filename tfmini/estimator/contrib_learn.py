@@ -22,8 +22,10 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import get_collection
+from tfmini.train.hooks import FeedFnHook
 
 InputFn = Callable[[], Any]
+FeedFn = Callable[[], Mapping[Any, Any]]
 Data = TensorLike | Mapping[str, TensorLike] | None
 
 
@@ -206,7 +208,7 @@ class LearnEstimator:
         return self.fit(x, y, input_fn, steps, **more)
 
     def evaluate(
-        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, feed_fn: None = None,
+        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, feed_fn: FeedFn | None = None,
         batch_size: int | None = None, steps: int | None = None, metrics: Mapping[Any, Any] | None = None,
         name: str | None = None, checkpoint_path: str | None = None, hooks: Iterable[Any] | None = None,
         log_progress: bool = True,
@@ -214,6 +216,7 @@ class LearnEstimator:
         """The values of the metrics, the loss and the global step, by name.
 
         Args:
+          feed_fn: makes a feed for each batch of ``input_fn``.
           steps: number of batches; None reads the input to its end.
           metrics: name -> `MetricSpec`, more metrics; (name, prediction) -> a function of predictions and labels.
           The others are those of `fit`, and of `tf.estimator.Estimator.evaluate`.
@@ -222,11 +225,14 @@ class LearnEstimator:
           ValueError: when the arguments contradict each other.
         """
         _check_input(x, y, input_fn, batch_size)
+        if feed_fn is not None and input_fn is None:
+            raise ValueError("Can not provide both feed_fn and x or y.")
         if metrics is not None and not isinstance(metrics, dict):
             raise ValueError(f"Metrics argument should be None or dict. Got {metrics}.")
         self._metrics = metrics or {}
         given = input_fn or _batch(x, y, batch_size, False, 1)
-        return self._core.evaluate(given, steps, hooks, checkpoint_path, name)
+        feeding = [] if feed_fn is None else [FeedFnHook(feed_fn)]
+        return self._core.evaluate(given, steps, [*(hooks or ()), *feeding], checkpoint_path, name)
 
     def predict(
         self, x: Data = None, input_fn: InputFn | None = None, batch_size: int | None = None,
