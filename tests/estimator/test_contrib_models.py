@@ -60,3 +60,68 @@ def test_an_input_layer_makes_the_vectors_of_a_contrib_column_as_it_was_asked(tr
     assert [v.name for v in tf.get_collection("mine")] == ["input_layer/w_embedding/weights:0"]
     assert tf.trainable_variables() == (tf.get_collection("mine") if trainable else [])
     assert [made[column] for column in columns] == [tf.get_collection("mine"), []]
+
+
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [
+        (lambda: None, "must provide a labels Tensor"),
+        (lambda: {"a": tf.constant([[0], [1]])}, "not a dict of a"),
+        (lambda: tf.SparseTensor([[0, 0], [1, 0]], [0, 1], [2, 1]), "SparseTensor is not supported"),
+        (lambda: tf.constant([[0, 1], [1, 0]]), "Expected labels dimension=1. Received 2"),
+    ],
+)
+@pytest.mark.parametrize("make", ["learn_classes", "learn_two_classes", "learn_numbers", "classes", "numbers"])
+def test_labels_of_another_kind_are_named(tmp_path: Any, make: str, labels: Any, wrong: str) -> None:
+    learn, new = tf.contrib.learn, tf.estimator
+    old, column = [tf.contrib.layers.real_valued_column("x")], [tf.feature_column.numeric_column("x")]
+    model = {
+        "learn_classes": lambda: learn.LinearClassifier(old, str(tmp_path), 3),
+        "learn_two_classes": lambda: learn.LinearClassifier(old, str(tmp_path)),
+        "learn_numbers": lambda: learn.LinearRegressor(old, str(tmp_path)),
+        "classes": lambda: new.LinearClassifier(column, str(tmp_path)),
+        "numbers": lambda: new.LinearRegressor(column, str(tmp_path)),
+    }[make]()
+    train = model.fit if "learn" in make else model.train
+    with pytest.raises(ValueError, match=wrong):
+        train(input_fn=lambda: (_input()[0], labels()), steps=1)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_strings_as_labels_need_their_names(tmp_path: Any, classes: int) -> None:
+    model = tf.contrib.learn.LinearClassifier(
+        [tf.contrib.layers.real_valued_column("x")], str(tmp_path), n_classes=classes
+    )
+    with pytest.raises(ValueError, match="Labels dtype should be integer"):
+        model.fit(input_fn=lambda: (_input()[0], tf.constant(["a", "b"])), steps=1)
+
+
+def test_labels_of_a_number_are_not_shared_by_two(tmp_path: Any) -> None:
+    model = tf.contrib.learn.LinearRegressor(
+        [tf.contrib.layers.real_valued_column("x")], str(tmp_path), label_dimension=2
+    )
+    with pytest.raises(ValueError, match="Expected labels dimension=2. Received 1"):
+        model.fit(input_fn=lambda: (_input()[0], tf.constant([0.0, 1.0])), steps=1)
+
+
+@pytest.mark.parametrize(("classes", "keys"), [(2, ["a", "b"]), (3, ["a", "b"])])
+def test_the_names_of_labels_fit_the_number_of_classes(classes: int, keys: list[str]) -> None:
+    with pytest.raises(ValueError, match="label_keys"):
+        tf.contrib.learn.LinearClassifier(
+            [tf.contrib.layers.real_valued_column("x")], n_classes=classes, label_keys=keys
+        )
+
+
+def test_an_evaluation_feeds_what_its_function_gives(tmp_path: Any) -> None:
+    def input_fn() -> Any:
+        x = tf.placeholder_with_default([[1.0], [2.0]], [2, 1], name="given")
+        return {"x": x}, tf.constant([[0.0], [0.0]])
+
+    model = tf.contrib.learn.LinearRegressor([tf.contrib.layers.real_valued_column("x")], str(tmp_path))
+    model.fit(input_fn=lambda: ({"x": tf.constant([[1.0]])}, tf.constant([[1.0]])), steps=5)
+    w = model.get_variable_value("linear/x/weight")[0, 0]
+    b = model.get_variable_value("linear/bias_weight")[0]
+    found = model.evaluate(input_fn=input_fn, steps=1, feed_fn=lambda: {"given:0": [[5.0], [5.0]]})
+    assert found["loss"] == pytest.approx((5 * w + b) ** 2, rel=1e-5)
+    with pytest.raises(ValueError, match="both feed_fn and x or y"):
+        model.evaluate(np.ones([1, 1]), np.ones(1), feed_fn=dict)

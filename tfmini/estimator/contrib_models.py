@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfmini import dtypes
+from tfmini.core_types import TensorLike
 from tfmini.estimator.column_layers import input_layer, linear_model
 from tfmini.estimator.contrib_column_layers import (
     input_from_feature_columns,
     weighted_sum_from_feature_columns,
 )
 from tfmini.estimator.contrib_columns import ContribColumn
-from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps, one_of
+from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps
+from tfmini.estimator.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead, Train
 from tfmini.estimator.model_spec import ModeKeys
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
@@ -22,28 +24,24 @@ from tfmini.graph.scoping import control_dependencies, get_collection, name_scop
 from tfmini.layers import binary_metrics
 from tfmini.layers.contrib.layers import fully_connected
 from tfmini.layers.core import dropout as dropout_layer
+from tfmini.layers.losses import Reduction
 from tfmini.layers.metrics import accuracy, mean
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.control import group
 from tfmini.ops.gradients import gradients
 from tfmini.ops.math.comparison import greater_equal
-from tfmini.ops.math.elementwise import squared_difference
 from tfmini.ops.math.reductions import argmax, reduce_mean, reduce_sum
 from tfmini.ops.math.sums import add_n, clip_by_global_norm
 from tfmini.ops.math.unary import sigmoid
 from tfmini.ops.nn.activation import relu
-from tfmini.ops.nn.cross_entropy import (
-    sigmoid_cross_entropy_with_logits,
-    softmax,
-    sparse_softmax_cross_entropy_with_logits,
-)
+from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.variables.assignment import assign_add
 from tfmini.ops.variables.partitioners import min_max_variable_partitioner
 from tfmini.ops.variables.scope import variable_scope
-from tfmini.ops.vocabulary_tables import index_table_from_tensor, index_to_string_table_from_tensor
+from tfmini.ops.vocabulary_tables import index_to_string_table_from_tensor
 from tfmini.train.global_steps import get_global_step
 from tfmini.train.optimizers.fused_optimizer import AdagradOptimizer, FtrlOptimizer
 from tfmini.train.optimizers.optimizer import Optimizer
@@ -51,86 +49,98 @@ from tfmini.train.train_ops import OPTIMIZER_CLS_NAMES, optimize_loss
 
 _DNN_RATE, _LINEAR_RATE = 0.05, 0.2
 OptimizerLike = str | Optimizer | Callable[[], Any] | None
+ModelFn = Callable[..., ModelFnOps]
 
 
 # ---- what models predict -------------------------------------------------------------------------------------------
 
 
-class _LearnHead:
-    """From logits and labels to `ModelFnOps`; the loss is the mean over the batch."""
+class _LearnHead(Head):
+    """A head of this kind also makes `ModelFnOps`; the loss is the mean over the batch."""
 
-    def __init__(self, classes: int | None, dimension: int, weight_column: str | None, names: Any) -> None:
-        if classes is not None and classes < 2:
-            raise ValueError(f"n_classes must be at least 2, given: {classes}")
-        self.classes, self.weight_column, self._names = classes, weight_column, names
-        self.width = dimension if classes is None else 1 if classes == 2 else classes
-        kind = "regression" if classes is None else "binary_logistic" if classes == 2 else "multi_class"
-        self._scope = f"{kind}_head"
+    _scope: str
+    vocabulary_argument = "label_keys"
 
-    def ops(self, features: Any, labels: Any, mode: str, logits: Tensor, train: Callable[[Tensor], Any]) -> ModelFnOps:
+    def ops(self, features: Any, labels: Any, mode: str, logits: Tensor, train: Train) -> ModelFnOps:
         """What the model function returns."""
         with variable_scope(None, self._scope):
-            found = self._predictions(logits)
+            found = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
                 return ModelFnOps(mode, found)
-            losses, numbers = self._losses(logits, labels)
-            weights = None
-            if self.weight_column is not None:
-                weights = reshape(cast(features[self.weight_column], dtypes.float32), [-1, 1])
-            loss = reduce_mean(losses if weights is None else losses * weights)
-            if mode == ModeKeys.TRAIN:
-                with name_scope(None, "train_op", [loss]):
-                    return ModelFnOps(mode, found, loss, train(loss))
-            if weights is not None:
-                loss = reduce_sum(losses * weights) / reduce_sum(weights * ones_like(losses))
-            return ModelFnOps(mode, found, loss, None, self._metrics(found, numbers, weights))
+            losses, numbers = self.losses(logits, labels)
+            weights = self._weights(features) * ones_like(losses)
+            if mode == ModeKeys.EVAL:
+                loss = reduce_sum(losses * weights) / reduce_sum(weights)
+                return ModelFnOps(mode, found, loss, None, self.metrics(found, numbers, weights))
+            loss = reduce_mean(losses * weights)
+            with name_scope(None, "train_op", [loss]):
+                return ModelFnOps(mode, found, loss, train(loss))
 
-    def _predictions(self, logits: Tensor) -> dict[str, Tensor]:
-        if self.classes is None:
-            return {"scores": reshape(logits, [-1]) if self.width == 1 else logits}
-        both = concat([zeros_like(logits), logits], 1) if self.classes == 2 else logits
-        likeliest = argmax(both, 1)
-        if self._names is not None:
-            likeliest = index_to_string_table_from_tensor(list(self._names)).lookup(likeliest)
-        more = {"logistic": sigmoid(logits)} if self.classes == 2 else {}
-        return {"logits": logits, **more, "probabilities": softmax(both), "classes": likeliest}
 
-    def _losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        """(the loss of each example, the labels as a column)."""
-        column = reshape(one_of(labels, None, "labels"), [-1, self.width if self.classes is None else 1])
-        if self._names is not None:
-            column = index_table_from_tensor(list(self._names)).lookup(column)
-        if self.classes is None:
-            return squared_difference(logits, cast(column, dtypes.float32)), column
-        if self.classes == 2:
-            floats = cast(column, dtypes.float32)
-            return sigmoid_cross_entropy_with_logits(labels=floats, logits=logits), column
-        if not column.dtype.is_integer:
-            raise ValueError(f"Labels dtype should be integer Instead got {column.dtype}.")
-        flat = sparse_softmax_cross_entropy_with_logits(labels=reshape(column, [-1]), logits=logits)
-        return reshape(flat, [-1, 1]), column
+class _NumberHead(_LearnHead, RegressionHead):
+    _scope = "regression_head"
 
-    def _metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: Tensor | None) -> dict[str, Any]:
-        if self.classes is None:
-            return {}
-        classes = reshape(found["classes"], [-1, 1])
-        if self._names is not None:
-            classes = index_table_from_tensor(list(self._names)).lookup(classes)
-        right = accuracy(labels, classes, weights)
-        if self.classes > 2:
-            return {"accuracy": right}
-        logistic, floats = found["logistic"], cast(labels, dtypes.float32)
+    def predictions(self, logits: Tensor) -> dict[str, Tensor]:
+        return {"scores": reshape(logits, [-1]) if self.width == 1 else logits}
+
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
+        return {}
+
+
+class _TwoClassesHead(_LearnHead, BinaryClassHead):
+    _scope = "binary_logistic_head"
+
+    def predictions(self, logits: Tensor) -> dict[str, Tensor]:
+        both = concat([zeros_like(logits), logits], 1)
+        return {
+            "logits": logits, "logistic": sigmoid(logits), "probabilities": softmax(both), "classes": argmax(both, 1),
+        }  # fmt: skip
+
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
+        logistic, classes = found["logistic"], reshape(found["classes"], [-1, 1])
         truth, chosen = cast(labels, dtypes.bool), greater_equal(logistic, 0.5)
         half = "threshold_0.500000_mean"
         return {
-            "accuracy": right, "labels/prediction_mean": mean(logistic, weights),
-            "labels/actual_label_mean": mean(floats, weights), "accuracy/baseline_label_mean": mean(floats, weights),
+            "accuracy": accuracy(labels, classes, weights), "labels/prediction_mean": mean(logistic, weights),
+            "labels/actual_label_mean": mean(labels, weights), "accuracy/baseline_label_mean": mean(labels, weights),
             "auc": binary_metrics.auc(truth, logistic, weights),
             "auc_precision_recall": binary_metrics.auc(truth, logistic, weights, curve="PR"),
-            f"accuracy/{half}": accuracy(floats, cast(chosen, dtypes.float32), weights),
+            f"accuracy/{half}": accuracy(labels, cast(chosen, dtypes.float32), weights),
             f"precision/positive_{half}": binary_metrics.precision(truth, chosen, weights),
             f"recall/positive_{half}": binary_metrics.recall(truth, chosen, weights),
         }  # fmt: skip
+
+
+class _ManyClassesHead(_LearnHead, MultiClassHead):
+    _scope = "multi_class_head"
+
+    def predictions(self, logits: Tensor) -> dict[str, Tensor]:
+        likeliest = argmax(logits, 1)
+        if self._vocabulary is not None:
+            likeliest = index_to_string_table_from_tensor(list(self._vocabulary)).lookup(likeliest)
+        return {"logits": logits, "probabilities": softmax(logits), "classes": likeliest}
+
+    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+        if self._vocabulary is None and isinstance(labels, Tensor) and not labels.dtype.is_integer:
+            raise ValueError(f"Labels dtype should be integer Instead got {labels.dtype}.")
+        return super().losses(logits, labels)
+
+    def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
+        return {"accuracy": accuracy(labels, expand_dims(argmax(found["logits"], 1), -1), weights)}
+
+
+def _class_head(classes: int, weight_column: str | None, names: Sequence[str] | None) -> _LearnHead:
+    if classes < 2:
+        raise ValueError(f"n_classes must be at least 2, given: {classes}")
+    if classes == 2:
+        if names:
+            raise ValueError("label_keys is not supported for n_classes=2: give labels that are 0 and 1.")
+        return _TwoClassesHead(2, weight_column, None, Reduction.NONE)
+    return _ManyClassesHead(classes, weight_column, names or None, Reduction.NONE)
+
+
+def _number_head(width: int, weight_column: str | None) -> _LearnHead:
+    return _NumberHead(width, weight_column, Reduction.NONE)
 
 
 # ---- models --------------------------------------------------------------------------------------------------------
@@ -144,7 +154,7 @@ def _are_old(columns: Sequence[Any]) -> bool:
     return all(isinstance(column, ContribColumn) for column in columns)
 
 
-def _made(optimizer: OptimizerLike, default: Callable[[], Any]) -> Any:
+def _optimizer_of(optimizer: OptimizerLike, default: Callable[[], Any]) -> Any:
     if optimizer is None:
         return default()
     if isinstance(optimizer, str):
@@ -170,8 +180,8 @@ class _LinearPart:
         return weighted_sum_from_feature_columns(features, self.columns, width, ["linear"], scope=scope)[0]
 
     def _own_optimizer(self) -> Any:
-        rate = min(_LINEAR_RATE, 1 / math.sqrt(len(self.columns)))
-        return _made(self._optimizer, lambda: FtrlOptimizer(rate))
+        learning_rate = min(_LINEAR_RATE, 1 / math.sqrt(len(self.columns)))
+        return _optimizer_of(self._optimizer, lambda: FtrlOptimizer(learning_rate))
 
     def train(self, loss: Tensor) -> Any:
         """The training op of a model of this part alone."""
@@ -186,10 +196,12 @@ class _LinearPart:
         return _optimized(loss, "linear", _LINEAR_RATE, self._own_optimizer(), self._clip, counts)
 
 
-def _optimized(loss: Tensor, part: str, rate: float, optimizer: OptimizerLike, clip: float | None, counts: bool) -> Any:
+def _optimized(
+    loss: Tensor, part: str, learning_rate: float, optimizer: OptimizerLike, clip: float | None, counts: bool
+) -> Any:  # fmt: skip
     return optimize_loss(
-        loss, get_global_step(), rate, lambda rate: optimizer, clip_gradients=clip, variables=get_collection(part),
-        name=part, summaries=[], increment_global_step=counts,
+        loss, get_global_step(), learning_rate, lambda _: optimizer, clip_gradients=clip,
+        variables=get_collection(part), name=part, summaries=[], increment_global_step=counts,
     )  # fmt: skip
 
 
@@ -198,10 +210,10 @@ class _NetworkPart:
 
     def __init__(
         self, columns: Iterable[Any] | None, units: Sequence[int], optimizer: OptimizerLike, activation: Any,
-        rate: float | None, clip: float | None,
+        dropout: float | None, clip: float | None,
     ) -> None:  # fmt: skip
         self.columns, self._units, self._optimizer = list(columns or ()), units, optimizer
-        self._activation, self._rate, self._clip = activation or relu, rate, clip
+        self._activation, self._dropout, self._clip = activation or relu, dropout, clip
 
     def scope(self, features: dict[str, Any], config: RunConfig) -> Any:
         """The variable scope of the part."""
@@ -219,8 +231,8 @@ class _NetworkPart:
         for number, units in enumerate(self._units):
             with variable_scope(f"hiddenlayer_{number}") as inner:
                 net = fully_connected(net, units, activation_fn=self._activation, scope=inner, **names)
-                if self._rate is not None and mode == ModeKeys.TRAIN:
-                    net = dropout_layer(net, rate=self._rate, training=True)
+                if self._dropout is not None and mode == ModeKeys.TRAIN:
+                    net = dropout_layer(net, rate=self._dropout, training=True)
         with variable_scope("logits") as inner:
             last: Tensor = fully_connected(net, width, activation_fn=None, scope=inner, **names)
             return last
@@ -231,41 +243,45 @@ class _NetworkPart:
 
     def train_beside(self, loss: Tensor, counts: bool) -> Any:
         """The training op beside another part's."""
-        optimizer = _made(self._optimizer, lambda: AdagradOptimizer(_DNN_RATE))
+        optimizer = _optimizer_of(self._optimizer, lambda: AdagradOptimizer(_DNN_RATE))
         return _optimized(loss, "dnn", _DNN_RATE, optimizer, self._clip, counts)
 
 
-class _Model(LearnEstimator):
-    """One part and a head, or, where ``once`` is given, several parts whose logits are added.
+def _model_of(part: _LinearPart | _NetworkPart, head: _LearnHead) -> ModelFn:
+    """The model function of one part and a head."""
 
-    Each of several parts counts the global step, as in TensorFlow; with ``once`` it is counted once.
+    def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> ModelFnOps:
+        features = _by_name(features)
+        with part.scope(features, config) as scope:
+            return head.ops(features, labels, mode, part.logits(features, mode, head.width, scope), part.train)
+
+    return model_fn
+
+
+def _joint_model_of(parts: Sequence[_LinearPart | _NetworkPart], head: _LearnHead, counts_once: bool) -> ModelFn:
+    """The model function of parts whose logits are added.
+
+    Each part counts the global step, as in TensorFlow, or all count it once.
     """
 
-    def __init__(
-        self, parts: Sequence[_LinearPart | _NetworkPart], head: _LearnHead, model_dir: str | None,
-        config: RunConfig | None, engineering: Callable[..., Any] | None, once: bool | None = None,
-    ) -> None:  # fmt: skip
-        def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> ModelFnOps:
-            features, logits = _by_name(features), []
-            for part in parts:
-                with part.scope(features, config) as scope:
-                    logits.append(part.logits(features, mode, head.width, scope))
-                    if once is None:
-                        return head.ops(features, labels, mode, logits[0], part.train)
-            return head.ops(features, labels, mode, add_n(logits), lambda loss: _trained(parts, loss, bool(once)))
+    def train(loss: Tensor) -> Any:
+        done = group(*(part.train_beside(loss, not counts_once) for part in parts))
+        if not counts_once:
+            return done
+        with control_dependencies([done]):
+            return assign_add(get_global_step(), 1).op
 
-        super().__init__(model_fn, model_dir, config, None, engineering)
+    def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> ModelFnOps:
+        features, logits = _by_name(features), []
+        for part in parts:
+            with part.scope(features, config) as scope:
+                logits.append(part.logits(features, mode, head.width, scope))
+        return head.ops(features, labels, mode, add_n(logits), train)
 
-
-def _trained(parts: Sequence[_LinearPart | _NetworkPart], loss: Tensor, once: bool) -> Any:
-    done = group(*(part.train_beside(loss, not once) for part in parts))
-    if not once:
-        return done
-    with control_dependencies([done]):
-        return assign_add(get_global_step(), 1).op
+    return model_fn
 
 
-class _Predicting(_Model):
+class _Predicting(LearnEstimator):
     """A model whose usual prediction is one of those that it has by name."""
 
     _usual: str
@@ -340,8 +356,8 @@ class LearnLinearClassifier(_Classes):
     ) -> None:  # fmt: skip
         _refuse(enable_centered_bias, joint_weight=_joint_weight)
         linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
-        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
-        super().__init__([linear], head, model_dir, config, feature_engineering_fn)
+        head = _class_head(n_classes, weight_column_name, label_keys)
+        super().__init__(_model_of(linear, head), model_dir, config, None, feature_engineering_fn)
 
 
 @export("tf.contrib.learn.LinearRegressor")
@@ -356,8 +372,8 @@ class LearnLinearRegressor(_Scores):
     ) -> None:  # fmt: skip
         _refuse(enable_centered_bias, joint_weight=_joint_weights)
         linear = _LinearPart(feature_columns, optimizer, gradient_clip_norm)
-        head = _LearnHead(None, label_dimension, weight_column_name, None)
-        super().__init__([linear], head, model_dir, config, feature_engineering_fn)
+        head = _number_head(label_dimension, weight_column_name)
+        super().__init__(_model_of(linear, head), model_dir, config, None, feature_engineering_fn)
 
 
 @export("tf.contrib.learn.DNNClassifier")
@@ -382,8 +398,8 @@ class LearnDNNClassifier(_Classes):
     ) -> None:  # fmt: skip
         _refuse(enable_centered_bias, embedding_lr_multipliers)
         network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
-        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
-        super().__init__([network], head, model_dir, config, feature_engineering_fn)
+        head = _class_head(n_classes, weight_column_name, label_keys)
+        super().__init__(_model_of(network, head), model_dir, config, None, feature_engineering_fn)
 
 
 @export("tf.contrib.learn.DNNRegressor")
@@ -401,21 +417,21 @@ class LearnDNNRegressor(_Scores):
     ) -> None:  # fmt: skip
         _refuse(enable_centered_bias, embedding_lr_multipliers)
         network = _NetworkPart(feature_columns, hidden_units, optimizer, activation_fn, dropout, gradient_clip_norm)
-        head = _LearnHead(None, label_dimension, weight_column_name, None)
-        super().__init__([network], head, model_dir, config, feature_engineering_fn)
+        head = _number_head(label_dimension, weight_column_name)
+        super().__init__(_model_of(network, head), model_dir, config, None, feature_engineering_fn)
 
 
 def _both(
     linear_columns: Iterable[Any] | None, linear_optimizer: OptimizerLike, dnn_columns: Iterable[Any] | None,
     dnn_optimizer: OptimizerLike,
-    units: Sequence[int] | None, activation: Any, rate: float | None, clip: float | None,
+    units: Sequence[int] | None, activation: Any, dropout: float | None, clip: float | None,
 ) -> list[_LinearPart | _NetworkPart]:  # fmt: skip
     """The parts of a model; one without columns is absent."""
     if dnn_columns and not units:
         raise ValueError("dnn_hidden_units must be defined when dnn_feature_columns is specified.")
     parts: list[_LinearPart | _NetworkPart] = []
     if dnn_columns:
-        parts.append(_NetworkPart(dnn_columns, units or (), dnn_optimizer, activation, rate, clip))
+        parts.append(_NetworkPart(dnn_columns, units or (), dnn_optimizer, activation, dropout, clip))
     if linear_columns:
         parts.append(_LinearPart(linear_columns, linear_optimizer, clip))
     if not parts:
@@ -452,8 +468,9 @@ class LearnDNNLinearCombinedClassifier(_Classes):
             linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
             dnn_activation_fn, dnn_dropout, gradient_clip_norm,
         )  # fmt: skip
-        head = _LearnHead(n_classes, 1, weight_column_name, label_keys)
-        super().__init__(parts, head, model_dir, config, feature_engineering_fn, fix_global_step_increment_bug)
+        head = _class_head(n_classes, weight_column_name, label_keys)
+        model_fn = _joint_model_of(parts, head, fix_global_step_increment_bug)
+        super().__init__(model_fn, model_dir, config, None, feature_engineering_fn)
 
 
 @export("tf.contrib.learn.DNNLinearCombinedRegressor")
@@ -476,5 +493,6 @@ class LearnDNNLinearCombinedRegressor(_Scores):
             linear_feature_columns, linear_optimizer, dnn_feature_columns, dnn_optimizer, dnn_hidden_units,
             dnn_activation_fn, dnn_dropout, gradient_clip_norm,
         )  # fmt: skip
-        head = _LearnHead(None, label_dimension, weight_column_name, None)
-        super().__init__(parts, head, model_dir, config, feature_engineering_fn, fix_global_step_increment_bug)
+        head = _number_head(label_dimension, weight_column_name)
+        model_fn = _joint_model_of(parts, head, fix_global_step_increment_bug)
+        super().__init__(model_fn, model_dir, config, None, feature_engineering_fn)

@@ -21,6 +21,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.layout import tile
 from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.math.elementwise import maximum, multiply, squared_difference, subtract, truediv
 from tfmini.ops.math.reductions import argmax, reduce_sum
 from tfmini.ops.math.unary import sigmoid
@@ -108,7 +109,18 @@ def _column(labels: Tensor | None, width: int = 1) -> Tensor:
         raise ValueError("You must provide a labels Tensor. Given: None. Your input_fn must return (features, labels).")
     if isinstance(labels, Mapping):
         raise ValueError(f"labels must be a Tensor, not a dict of {', '.join(labels)}.")
-    return expand_dims(labels, -1) if labels.get_shape().ndims == 1 else reshape(labels, [-1, width])
+    if isinstance(labels, SparseTensor):
+        raise ValueError(
+            "labels must be a Tensor: SparseTensor is not supported. Give tf.sparse_tensor_to_dense(labels)."
+        )
+    column = expand_dims(labels, -1) if labels.get_shape().ndims == 1 else labels
+    if column.get_shape().ndims and column.get_shape()[-1].value not in (None, width):
+        raise ValueError(
+            f"Mismatched label shape. Expected labels dimension={width}. Received {column.get_shape()[-1].value}."
+            f" Labels have the shape {labels.get_shape()}: a classifier takes one of each example, a regressor as many as"
+            " label_dimension says."
+        )
+    return reshape(column, [-1, width])
 
 
 class RegressionHead(Head):
@@ -137,12 +149,16 @@ class RegressionHead(Head):
 
 
 class _ClassHead(Head):
+    vocabulary_argument = "label_vocabulary"  # what users call the labels' names
+
     def __init__(
         self, classes: int, weight_column: str | Column | None, vocabulary: Sequence[str] | None, loss_reduction: str
     ) -> None:
         super().__init__(weight_column, loss_reduction)
         if vocabulary is not None and len(vocabulary) != classes:
-            raise ValueError(f"Length of label_vocabulary must be n_classes. Given {len(vocabulary)} vs {classes}")
+            raise ValueError(
+                f"Length of {self.vocabulary_argument} must be n_classes. Given {len(vocabulary)} vs {classes}"
+            )
         self._classes, self._vocabulary = classes, vocabulary
 
     def _numbers(self, labels: Tensor) -> Tensor:
@@ -153,7 +169,9 @@ class _ClassHead(Head):
             table = index_table_from_tensor(list(self._vocabulary), name="class_id_lookup")
             return table.lookup(column)  # type: ignore[no-any-return]
         if not (column.dtype.is_integer or column.dtype.is_floating or column.dtype.is_bool):
-            raise ValueError(f"Labels dtype should be integer. Instead got {column.dtype}. Give a label_vocabulary.")
+            raise ValueError(
+                f"Labels dtype should be integer. Instead got {column.dtype}. Strings need {self.vocabulary_argument}."
+            )
         return column
 
     def _named(self, probabilities: Tensor) -> dict[str, Tensor]:
