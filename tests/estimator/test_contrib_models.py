@@ -125,3 +125,11 @@ def test_an_evaluation_feeds_what_its_function_gives(tmp_path: Any) -> None:
     assert found["loss"] == pytest.approx((5 * w + b) ** 2, rel=1e-5)
     with pytest.raises(ValueError, match="both feed_fn and x or y"):
         model.evaluate(np.ones([1, 1]), np.ones(1), feed_fn=dict)
+
+
+def test_columns_that_differ_in_their_hash_keys_alone_are_equal_as_in_tensorflow() -> None:
+    layers = tf.contrib.layers
+    one, other = (layers.sparse_column_with_hash_bucket("w", 10, hash_keys=[[1, last]]) for last in (2, 3))
+    assert one == other and one.key == other.key
+    with pytest.raises(ValueError, match="Duplicate feature column key found for column: w"):
+        layers.check_feature_columns([one, other])

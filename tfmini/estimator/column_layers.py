@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tfmini.estimator.columns import BucketizedColumn, Column, EmbeddingColumn, Features, SharedEmbeddingColumn
+from tfmini.estimator.columns import (
+    BucketizedColumn,
+    Column,
+    DenseColumn,
+    EmbeddingColumn,
+    Features,
+    SharedEmbeddingColumn,
+)
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -65,7 +72,7 @@ def input_layer(
     """
     columns = sorted_columns(feature_columns)
     for column in columns:
-        if not hasattr(column, "width"):
+        if not isinstance(column, DenseColumn):
             raise ValueError(
                 f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
                 f" indicator_column. Given: {column.name}"
@@ -106,25 +113,37 @@ _SHARED = "shared_embedding_collection_name"
 
 
 def _table(column: EmbeddingColumn, collections: list[str], trainable: bool) -> Any:
-    """The variable of an embedding's vectors; columns that share it find it in their collection."""
-    settings, shape = column.settings, [column.source.num_buckets, column.width]
-    shared = get_collection(settings[_SHARED]) if _SHARED in settings else []
+    settings, dims = column.settings, [column.source.num_buckets, column.width]
+
+    def made() -> Any:
+        return get_variable(
+            "embedding_weights", dims, initializer=settings["initializer"],
+            trainable=trainable and settings["trainable"], collections=collections,
+        )  # fmt: skip
+
+    return table_of(column.name, dims, settings.get(_SHARED), settings, made)
+
+
+def table_of(
+    name: str, dims: list[int], shared: str | None, settings: Mapping[str, Any], make: Callable[[], Any]
+) -> Any:
+    """The variable of a column's vectors; columns that share it find it in the collection ``shared``."""
+    known = get_collection(shared) if shared else []
+    if known:
+        if known[0].get_shape().as_list() != dims:
+            raise ValueError(f"The collection {shared!r} has {known[0]}, but {name} needs the shape {dims}.")
+        return known[0]
+    table = make()
     if shared:
-        if shared[0].get_shape().as_list() != shape:
-            raise ValueError(f"The collection {settings[_SHARED]!r} has {shared[0]}, but {column.name} needs {shape}.")
-        return shared[0]
-    table = get_variable(
-        "embedding_weights",
-        shape,
-        initializer=settings["initializer"],
-        trainable=trainable and settings["trainable"],
-        collections=collections,
-    )
-    if _SHARED in settings:
-        add_to_collection(settings[_SHARED], table)
-    if settings["ckpt_to_load_from"] is not None:
-        init_from_checkpoint(settings["ckpt_to_load_from"], {settings["tensor_name_in_ckpt"]: table})
+        add_to_collection(shared, table)
+    start_from_checkpoint(settings, table)
     return table
+
+
+def start_from_checkpoint(settings: Mapping[str, Any], variable: object) -> None:
+    """Makes a variable start with the tensor of a checkpoint, if the settings, or fields, of its column name one."""
+    if settings.get("ckpt_to_load_from") is not None:
+        init_from_checkpoint(settings["ckpt_to_load_from"], {settings["tensor_name_in_ckpt"]: variable})
 
 
 @export("tf.feature_column.linear_model")
@@ -165,7 +184,7 @@ def linear_model(
 def _weighted(
     column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
 ) -> tuple[Tensor, list[Any]]:
-    sparse = isinstance(column, BucketizedColumn) or not hasattr(column, "width")
+    sparse = isinstance(column, BucketizedColumn) or not isinstance(column, DenseColumn)
     rows = column.num_buckets if sparse else column.width
     inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
     weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)

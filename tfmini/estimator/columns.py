@@ -218,7 +218,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         """The bucket of each number; each place has buckets of its own."""
         buckets = self._buckets(features) + self._depth * np.arange(self._source.width, dtype=np.int32)
-        return _sparse(cast(buckets, dtypes.int64), None)
+        return sparse_of(cast(buckets, dtypes.int64), None)
 
 
 @export("tf.feature_column.bucketized_column")
@@ -238,10 +238,12 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     return _made_of(BucketizedColumn(source_column, found), source_column=source_column, boundaries=found)
 
 
-def _sparse(dense: Tensor, ignored: TensorLike | None) -> SparseTensor:
-    """The entries of a dense tensor that are not ``ignored``."""
-    indices = where(greater_equal(dense, dense.dtype.min) if ignored is None else not_equal(dense, ignored))
-    return SparseTensor(indices, gather_nd(dense, indices), shape(dense, out_type=dtypes.int64))
+def sparse_of(value: Any, ignored: TensorLike | None) -> SparseTensor:
+    """A sparse tensor as it is; of a dense one the entries that are not ``ignored``."""
+    if isinstance(value, SparseTensor):
+        return value
+    indices = where(greater_equal(value, value.dtype.min) if ignored is None else not_equal(value, ignored))
+    return SparseTensor(indices, gather_nd(value, indices), shape(value, out_type=dtypes.int64))
 
 
 class NumberedColumn(CategoricalColumn):
@@ -257,8 +259,7 @@ class NumberedColumn(CategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
         value = feature(features, self._key)
-        if not isinstance(value, SparseTensor):
-            value = _sparse(value, "" if value.dtype == dtypes.string else -1)
+        value = sparse_of(value, "" if value.dtype == dtypes.string else -1)
         return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
 
 
@@ -514,8 +515,7 @@ class WeightedCategoricalColumn(CategoricalColumn):
         value = feature(features, self._key)
         if self._dtype != value.dtype.base_dtype:
             raise ValueError(f"Bad dtype, expected {self._dtype}, but got {value.dtype}.")
-        if not isinstance(value, SparseTensor):
-            value = _sparse(value, None)
+        value = sparse_of(value, None)
         return SparseTensor(value.indices, cast(value.values, dtypes.float32), value.dense_shape)
 
 
@@ -695,6 +695,6 @@ export_names(
 
 
 def _categorical(column: Column) -> Any:
-    if not hasattr(column, "ids"):
+    if not isinstance(column, CategoricalColumn):
         raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
     return column

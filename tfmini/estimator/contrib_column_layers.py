@@ -9,6 +9,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import TensorLike
+from tfmini.estimator.column_layers import start_from_checkpoint, table_of
 from tfmini.estimator.columns import CategoricalColumn, DenseColumn, Features
 from tfmini.estimator.contrib_columns import (
     Collections,
@@ -20,12 +21,9 @@ from tfmini.estimator.contrib_columns import (
     check_checkpoint,
     inner_flatten,
     real_valued_column,
-    restore_from_checkpoint,
-    with_rank,
 )
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collection, get_collection
 from tfmini.layers.contrib.model_variables import model_variable
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import placeholder
@@ -54,21 +52,25 @@ from tfmini.ops.variables.scope import variable_scope
 
 
 @dataclass(eq=False, repr=False)
-class _OneHotColumn(ContribColumn, DenseColumn):
+class _OfCategories(ContribColumn, DenseColumn):
+    """What a network reads of a column of categories."""
+
     sparse_id_column: Any
-
-    def _named(self) -> str:
-        return f"{self.sparse_id_column.name}_one_hot"
-
-    def _check(self) -> None:
-        self.width = self.length = self.sparse_id_column.length
-        self.shape_of_one = (self.length,)
 
     def parse_spec(self) -> dict[str, Any]:
         return self.sparse_id_column.config  # type: ignore[no-any-return]
 
-    def _made(self, tensors: dict[Any, Any]) -> Any:
+    def _transform(self, tensors: dict[Any, Any]) -> Any:
         return self.sparse_id_column.transformed(tensors)
+
+
+class _OneHotColumn(_OfCategories):
+    def _named(self) -> str:
+        return f"{self.sparse_id_column.name}_one_hot"
+
+    def _derive(self) -> None:
+        self.width = self.length = self.sparse_id_column.length
+        self.shape_of_one = (self.length,)
 
     def deep(self, found: Any, rank: int, collections: Collections, trainable: bool) -> Tensor:
         ids = inner_flatten(self.sparse_id_column.id_tensor(found), rank)
@@ -92,8 +94,7 @@ def one_hot_column(sparse_id_column: _Ids) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class _EmbeddingColumn(ContribColumn, DenseColumn):
-    sparse_id_column: Any
+class _EmbeddingColumn(_OfCategories):
     dimension: int
     combiner: str = "mean"
     initializer: Any = None
@@ -114,34 +115,25 @@ class _EmbeddingColumn(ContribColumn, DenseColumn):
             source = self.sparse_id_column.name
             raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {source}")
         check_checkpoint(self.ckpt_to_load_from, self.tensor_name_in_ckpt)
+
+    def _derive(self) -> None:
         self.length = self.shared_vocab_size or self.sparse_id_column.length
         if self.initializer is None:
             self.initializer = TruncatedNormal(0.0, 1 / math.sqrt(self.sparse_id_column.length))
         self.width, self.shape_of_one = self.dimension, (self.dimension,)
 
-    def parse_spec(self) -> dict[str, Any]:
-        return self.sparse_id_column.config  # type: ignore[no-any-return]
-
-    def _made(self, tensors: dict[Any, Any]) -> Any:
-        return self.sparse_id_column.transformed(tensors)
-
     def _table(self, collections: Collections, trainable: bool) -> Any:
         """The variable of the vectors; columns that share it find it in a collection."""
         dims, name = [self.length, self.dimension], self.shared_embedding_name
-        shared = "SHARED_EMBEDDING_COLLECTION_" + (name or "").upper()
-        known = get_collection(shared) if name else []
-        if known and known[0].get_shape().as_list() != dims:
-            raise ValueError(f"The embedding variable with name {name} already exists, with another shape than {dims}.")
-        if known:
-            return known[0]
-        table = model_variable(
-            name or "weights", dims, dtypes.float32, self.initializer, trainable=trainable and self.trainable,
-            collections=collections,
-        )  # fmt: skip
-        if name:
-            add_to_collection(shared, table)
-        restore_from_checkpoint(self, table)
-        return table
+
+        def made() -> Any:
+            return model_variable(
+                name or "weights", dims, dtypes.float32, self.initializer, trainable=trainable and self.trainable,
+                collections=collections,
+            )  # fmt: skip
+
+        shared = f"SHARED_EMBEDDING_COLLECTION_{name.upper()}" if name else None
+        return table_of(self.name, dims, shared, vars(self), made)
 
     def _joined(self, table: Any, found: Any, rank: int) -> Tensor:
         ids, weights = self.sparse_id_column.id_tensor(found), self.sparse_id_column.weight_tensor(found)
@@ -307,9 +299,8 @@ def sequence_input_from_feature_columns(
     """
     columns = list(feature_columns)
     for column in columns:
-        source = getattr(column, "sparse_id_column", column)
-        for part in (column, source):
-            if type(part).__name__ in ("_BucketizedColumn", "_CrossedColumn"):
+        for part in (column, getattr(column, "sparse_id_column", column)):
+            if not part.has_sequences:
                 raise ValueError(f"Column {part.name}, a {type(part).__name__}, is not supported for sequences.")
         if isinstance(column, CategoricalColumn):
             raise ValueError(f"FeatureColumn type {type(column).__name__} is not supported for sequence data.")
@@ -364,35 +355,27 @@ def weighted_sum_from_feature_columns(
     values = list(columns_to_tensors.values())
     with variable_scope(scope, "weighted_sum_from_feature_columns", values):
         for column in columns:
-            found = column.transformed(tensors)
-            lookup = column.wide(found)
+            inputs = column.wide(column.transformed(tensors))
             with variable_scope(None, column.name, values):
-                total, variable = _weighted(column, found, lookup, num_outputs, weight_collections, trainable)
+                total, variable = _weighted(column.name, inputs, num_outputs, weight_collections, trainable)
             sums.append(reshape(total, [-1, num_outputs]))
             variables[column] = _listed(variable)
-            restore_from_checkpoint(column, variable)
+            start_from_checkpoint(vars(column), variable)
         bias = _bias(num_outputs, weight_collections, trainable)
         return bias_add(add_n(sums), bias), variables, bias
 
 
 def _weighted(
-    column: ContribColumn,
-    found: Any,
-    lookup: Lookup | None,
-    units: int,
-    collections: Collections,
-    trainable: bool,
+    name: str, inputs: Lookup | Tensor, units: int, collections: Collections, trainable: bool
 ) -> tuple[Tensor, Any]:
-    if lookup is None:
-        if not hasattr(column, "dimension") or hasattr(column, "sparse_id_column"):
-            raise NotImplementedError(f"No dense tensor representation for column {column}.")
-        dense = with_rank(found, 2, column.name)
-        shape = [dense.get_shape().as_list()[1], units]
-        weight = _zeros("weight", shape, collections, trainable)
-        return matmul(dense, weight, name="matmul"), weight
-    weights = _zeros("weights", [lookup.size, units], collections, trainable)
-    name = f"{column.name}_weights"
-    return safe_embedding_lookup_sparse(weights, lookup.ids, lookup.weights, lookup.combiner, name=name), weights
+    if isinstance(inputs, Lookup):
+        weights = _zeros("weights", [inputs.size, units], collections, trainable)
+        total = safe_embedding_lookup_sparse(
+            weights, inputs.ids, inputs.weights, inputs.combiner, name=f"{name}_weights"
+        )
+        return total, weights
+    weight = _zeros("weight", [inputs.get_shape().as_list()[1], units], collections, trainable)
+    return matmul(inputs, weight, name="matmul"), weight
 
 
 def _zeros(name: str, shape: list[Any], collections: Collections, trainable: bool) -> Any:
@@ -424,7 +407,7 @@ def joint_weighted_sum_from_feature_columns(
     columns, tensors = _in_order(feature_columns), dict(columns_to_tensors)
     with variable_scope(scope, "joint_weighted_sum_from_feature_columns", list(columns_to_tensors.values())):
         lookups = [column.wide(column.transformed(tensors)) for column in columns]
-        if None in lookups:
+        if not all(isinstance(lookup, Lookup) for lookup in lookups):
             raise NotImplementedError("Real-valued columns are not supported. Bucketize them.")
         for column, lookup in zip(columns, lookups, strict=True):
             if lookup.weights is not None or lookup.combiner != "sum":

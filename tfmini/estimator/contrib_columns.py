@@ -12,21 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tfmini import dtypes
-from tfmini.estimator.columns import CategoricalColumn, Column, DenseColumn, Features
+from tfmini.estimator.columns import CategoricalColumn, Column, DenseColumn, Features, sparse_of
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.ops.array.filling import range as range_
-from tfmini.ops.array.filling import zeros_like
-from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.partition import one_hot, where
+from tfmini.ops.array.partition import one_hot
 from tfmini.ops.array.shape import expand_dims, reshape, shape
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
-from tfmini.ops.math.comparison import not_equal
 from tfmini.ops.math.elementwise import floormod
 from tfmini.ops.math.reductions import reduce_prod
 from tfmini.ops.math.search import bucketize_op
@@ -38,7 +36,6 @@ from tfmini.ops.sparse.sets import sparse_feature_cross
 from tfmini.ops.string_ops import as_string
 from tfmini.ops.string_pieces import string_to_hash_bucket_fast, string_to_hash_bucket_strong
 from tfmini.ops.vocabulary_tables import index_table_from_file, index_table_from_tensor
-from tfmini.train.checkpointing.assign import init_from_checkpoint
 
 SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY = 956888297470
 export_names("tf.contrib.layers", "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY")
@@ -59,21 +56,30 @@ class Lookup(NamedTuple):
 class ContribColumn(Column):
     """Base class; subclasses are dataclasses, whose fields are those of TensorFlow's named tuples.
 
+    A subclass refuses fields that make no sense (`_check`), keeps what follows from them (`_derive`), and makes of the
+    features what models begin with (`_transform`): numbers [batch, …], a sparse tensor of ids [batch, …], or a pair of
+    ids and their weights. As ``found`` this comes to `wide`, for linear models, and `deep`, for networks.
+
     ``tensors`` are the features by name; they get what a column has made of them under the column, once.
     """
 
+    has_sequences = True  # whether it can be a part of the input of a recurrent network
     _left_out: tuple[str, ...] = ()  # of the key
 
     def __post_init__(self) -> None:
         self._fields = tuple(field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
         self.name = self._named()
         self._check()
+        self._derive()
 
     def _named(self) -> str:
         return str(vars(self)["column_name"])
 
     def _check(self) -> None:
         """Raises an error for fields that make no sense."""
+
+    def _derive(self) -> None:
+        """Sets the attributes that follow from the fields."""
 
     @property
     def key(self) -> str:
@@ -90,7 +96,7 @@ class ContribColumn(Column):
 
     def insert_transformed_feature(self, columns_to_tensors: dict[Any, Any]) -> None:
         """Adds what the column makes of the features."""
-        columns_to_tensors[self] = self._made(columns_to_tensors)
+        columns_to_tensors[self] = self._transform(columns_to_tensors)
 
     def transformed(self, tensors: dict[Any, Any]) -> Any:
         """What the column makes of the features; of the same features it is made once."""
@@ -98,15 +104,15 @@ class ContribColumn(Column):
             self.insert_transformed_feature(tensors)
         return tensors[self]
 
-    def _made(self, tensors: dict[Any, Any]) -> Any:
+    def _transform(self, tensors: dict[Any, Any]) -> Any:
         raise NotImplementedError(f"Transform is not implemented for {self}.")
 
-    def wide(self, found: Any) -> Lookup | None:
-        """What a linear model looks up; None for a column of numbers."""
-        return None
+    def wide(self, found: Any) -> Lookup | Tensor:
+        """What a linear model looks up, or the numbers that it multiplies, [batch, width]."""
+        raise NotImplementedError(f"No dense tensor representation for column {self}.")
 
     def deep(self, found: Any, rank: int, collections: Collections, trainable: bool) -> Tensor:
-        """The input of a network, of this rank."""
+        """The input of a network: [batch, width] for rank 2, for 3 [batch, time, width]."""
         raise ValueError(f"{type(self).__name__[1:]} is not supported in DNN. Please use embedding_column. {self}")
 
 
@@ -148,14 +154,6 @@ def with_rank(value: Any, rank: int, name: str) -> Any:
     return value if own == rank else inner_flatten(value, rank)
 
 
-def _sparse(value: Any, ignored: Any) -> SparseTensor:
-    """A feature as a sparse tensor; in a dense one, some value stands for nothing."""
-    if isinstance(value, SparseTensor):
-        return value
-    places = where(not_equal(value, ignored))
-    return SparseTensor(places, gather_nd(value, places), shape(value, out_type=dtypes.int64))
-
-
 # ---- numbers -------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +166,7 @@ class _RealValuedColumn(ContribColumn, DenseColumn):
     normalizer: Callable[..., Any] | None
     _left_out = ("normalizer",)
 
-    def _check(self) -> None:
+    def _derive(self) -> None:
         self.width, self.shape_of_one = self.dimension, (self.dimension,)
 
     def parse_spec(self) -> dict[str, Any]:
@@ -180,9 +178,12 @@ class _RealValuedColumn(ContribColumn, DenseColumn):
         """The function that the feature is given to."""
         return self.normalizer
 
-    def _made(self, tensors: dict[Any, Any]) -> Any:
+    def _transform(self, tensors: dict[Any, Any]) -> Any:
         value = _given(tensors, self.column_name)
         return cast(value if self.normalizer is None else self.normalizer(value), dtypes.float32)
+
+    def wide(self, found: Any) -> Tensor:
+        return with_rank(found, 2, self.name)  # type: ignore[no-any-return]
 
     def deep(self, found: Any, rank: int, collections: Collections, trainable: bool) -> Tensor:
         return with_rank(found, rank, self.name)  # type: ignore[no-any-return]
@@ -237,11 +238,12 @@ def _defaults(value: Any, dimension: int, dtype: dtypes.DType, of: str) -> tuple
 class _BucketizedColumn(ContribColumn, CategoricalColumn, DenseColumn):
     source_column: Any
     boundaries: tuple[float, ...]
+    has_sequences = False
 
     def _named(self) -> str:
         return f"{self.source_column.name}_bucketized"
 
-    def _check(self) -> None:
+    def _derive(self) -> None:
         self.length = len(self.boundaries) + 1
         self.width = self.num_buckets = self.length * self.source_column.dimension
         self.shape_of_one = (self.source_column.dimension, self.length)
@@ -249,16 +251,18 @@ class _BucketizedColumn(ContribColumn, CategoricalColumn, DenseColumn):
     def parse_spec(self) -> dict[str, Any]:
         return self.source_column.config  # type: ignore[no-any-return]
 
-    def _made(self, tensors: dict[Any, Any]) -> Any:
+    def _transform(self, tensors: dict[Any, Any]) -> Any:
         return bucketize_op(self.source_column.transformed(tensors), boundaries=list(map(float, self.boundaries)))
 
     def to_sparse_tensor(self, input_tensor: Tensor) -> SparseTensor:
         """The number of each bucket; each place has buckets of its own."""
         places = self.source_column.dimension
-        rows = shape(input_tensor, out_type=dtypes.int64)[0]
-        numbers = reshape(input_tensor, [-1, places]) + self.length * range_(places)
-        at = where(reshape(zeros_like(numbers), [-1, places]) < 1)
-        return SparseTensor(at, reshape(cast(numbers, dtypes.int64), [-1]), [rows, places])
+        numbers = reshape(input_tensor, [-1, places]) + self.length * np.arange(places, dtype=np.int32)
+        return sparse_of(cast(numbers, dtypes.int64), None)
+
+    def crossed_inputs(self, tensors: dict[Any, Any]) -> list[Any]:
+        """What a crossed column combines."""
+        return [self.to_sparse_tensor(self.transformed(tensors))]
 
     def wide(self, found: Any) -> Lookup:
         return Lookup(self.to_sparse_tensor(found), None, self.width, "sum")
@@ -346,22 +350,27 @@ class _SparseColumn(_Ids):
             raise ValueError(f"dtype must be an integer if is_integerized is True. dtype: {self.dtype}, {of}")
         if self.dtype != dtypes.string and not self.dtype.is_integer:
             raise ValueError(f"dtype must be string or integer. dtype: {self.dtype}, {of}")
-        config = self.lookup_config
-        if self.bucket_size is None and config is None:
+        if self.bucket_size is None and self.lookup_config is None:
             raise ValueError(f"one of bucket_size or lookup_config must be set. {of}")
         if self.bucket_size is not None and self.bucket_size < 1:
             raise ValueError(f"bucket_size must be at least 1. bucket_size: {self.bucket_size}, {of}")
-        self.length = self.bucket_size or (config.vocab_size or 0) + config.num_oov_buckets  # type: ignore[union-attr]
-        self.num_buckets = self.length
+
+    def _derive(self) -> None:
+        config = self.lookup_config or _SparseIdLookupConfig()
+        self.num_buckets = self.length = self.bucket_size or (config.vocab_size or 0) + config.num_oov_buckets
 
     def parse_spec(self) -> dict[str, Any]:
         return {self.column_name: VarLenFeature(self.dtype)}
 
-    def _made(self, tensors: dict[Any, Any]) -> SparseTensor:
+    def _transform(self, tensors: dict[Any, Any]) -> SparseTensor:
         value = _given(tensors, self.column_name)
         if not isinstance(value, SparseTensor):
             value = with_rank(value, 2, self.name)
-        return self._numbered(_sparse(value, "" if value.dtype == dtypes.string else -1))
+        return self._numbered(sparse_of(value, "" if value.dtype == dtypes.string else -1))
+
+    def crossed_inputs(self, tensors: dict[Any, Any]) -> list[Any]:
+        """What a crossed column combines: the values themselves, not their ids."""
+        return [_given(tensors, self.column_name)]
 
     def _numbered(self, value: SparseTensor) -> SparseTensor:
         raise NotImplementedError(f"{type(self).__name__} numbers no values.")
@@ -384,7 +393,7 @@ class _SparseColumnIntegerized(_SparseColumn):
 
 
 class _SparseColumnHashed(_SparseColumn):
-    hash_keys: Sequence[Sequence[int]] | None = None
+    hash_keys: Sequence[Sequence[int]] | None = None  # no field: as in TensorFlow, columns with other keys are equal
 
     def _numbered(self, value: SparseTensor) -> SparseTensor:
         texts = value.values if self.dtype == dtypes.string else as_string(value.values)
@@ -509,7 +518,7 @@ class _WeightedSparseColumn(_Ids):
     def _named(self) -> str:
         return f"{self.sparse_id_column.name}_weighted_by_{self.weight_column_name}"
 
-    def _check(self) -> None:
+    def _derive(self) -> None:
         self.num_buckets = self.length = self.sparse_id_column.length
         self.lookup_config = self.sparse_id_column.lookup_config
 
@@ -525,9 +534,9 @@ class _WeightedSparseColumn(_Ids):
     def _joined(self) -> str:
         return str(self.sparse_id_column.combiner)
 
-    def _made(self, tensors: dict[Any, Any]) -> tuple[SparseTensor, SparseTensor]:
+    def _transform(self, tensors: dict[Any, Any]) -> tuple[SparseTensor, SparseTensor]:
         ids = self.sparse_id_column.transformed(tensors)
-        weights = _sparse(_given(tensors, self.weight_column_name), 0)
+        weights = sparse_of(_given(tensors, self.weight_column_name), 0)
         return ids, _with_values(weights, cast(weights.values, dtypes.float32))
 
     def is_compatible(self, other_column: Any) -> bool:
@@ -559,28 +568,23 @@ class _CrossedColumn(_Ids):
     combiner: str
     ckpt_to_load_from: str | None
     tensor_name_in_ckpt: str | None
+    has_sequences = False
 
     def _named(self) -> str:
         return "_X_".join(sorted(column.name for column in self.columns))
 
-    def _check(self) -> None:
+    def _derive(self) -> None:
         self.num_buckets = self.length = self.hash_bucket_size
 
     def parse_spec(self) -> dict[str, Any]:
         return {name: spec for column in self.columns for name, spec in column.config.items()}
 
-    def _leaves(self) -> list[Any]:
-        parts = [column._leaves() if isinstance(column, _CrossedColumn) else [column] for column in self.columns]
-        return [column for part in parts for column in part]
+    def crossed_inputs(self, tensors: dict[Any, Any]) -> list[Any]:
+        """What its columns give: a crossed column in another is not a hash of hashes."""
+        return [each for column in self.columns for each in column.crossed_inputs(tensors)]
 
-    def _made(self, tensors: dict[Any, Any]) -> SparseTensor:
-        inputs = []
-        for leaf in self._leaves():
-            if isinstance(leaf, _SparseColumn):  # the values themselves, not their ids
-                inputs.append(_given(tensors, leaf.name))
-            else:
-                inputs.append(leaf.to_sparse_tensor(leaf.transformed(tensors)))
-        return sparse_feature_cross(inputs, True, self.hash_bucket_size, "cross", self.hash_key)
+    def _transform(self, tensors: dict[Any, Any]) -> SparseTensor:
+        return sparse_feature_cross(self.crossed_inputs(tensors), True, self.hash_bucket_size, "cross", self.hash_key)
 
 
 @export("tf.contrib.layers.crossed_column")
@@ -621,10 +625,3 @@ def crossed_column(
 def check_checkpoint(path: str | None, tensor: str | None) -> None:
     if (path is None) != (tensor is None):
         raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
-
-
-def restore_from_checkpoint(column: ContribColumn, variable: object) -> None:
-    """Makes a column's variable start with the tensor of a checkpoint, if the column names one."""
-    path = getattr(column, "ckpt_to_load_from", None)
-    if path is not None:
-        init_from_checkpoint(path, {vars(column)["tensor_name_in_ckpt"]: variable})

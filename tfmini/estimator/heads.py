@@ -114,11 +114,11 @@ def _column(labels: Tensor | None, width: int = 1) -> Tensor:
             "labels must be a Tensor: SparseTensor is not supported. Give tf.sparse_tensor_to_dense(labels)."
         )
     column = expand_dims(labels, -1) if labels.get_shape().ndims == 1 else labels
-    if column.get_shape().ndims and column.get_shape()[-1].value not in (None, width):
+    dims = column.get_shape()
+    if dims.ndims and dims[-1].value not in (None, width):
         raise ValueError(
-            f"Mismatched label shape. Expected labels dimension={width}. Received {column.get_shape()[-1].value}."
-            f" Labels have the shape {labels.get_shape()}: a classifier takes one of each example, a regressor as many as"
-            " label_dimension says."
+            f"Mismatched label shape. Expected labels dimension={width}. Received {dims[-1].value}: labels have the"
+            f" shape {labels.get_shape()}. A classifier takes one per example, a regressor label_dimension."
         )
     return reshape(column, [-1, width])
 
