@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,21 @@ def test_columns_that_differ_in_their_hash_keys_alone_are_equal_as_in_tensorflow
     assert one == other and one.key == other.key
     with pytest.raises(ValueError, match="Duplicate feature column key found for column: w"):
         layers.check_feature_columns([one, other])
+
+
+def test_a_model_function_may_be_a_partial_one(tmp_path: Any) -> None:
+    def model_fn(features: Any, labels: Any, factor: float, params: Any) -> Any:
+        w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+        loss = tf.reduce_mean((features["x"] * w - factor * params["scale"]) ** 2)
+        step = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_global_step())
+        return features["x"] * w, loss, step
+
+    model = tf.contrib.learn.Estimator(functools.partial(model_fn, factor=2.0), str(tmp_path), params={"scale": 3.0})
+    model.fit(input_fn=lambda: ({"x": tf.constant([1.0])}, tf.constant([0.0])), steps=1)
+    assert model.get_variable_value("w") == pytest.approx(1.2)
+
+
+def test_a_feature_of_unknown_size_is_named_when_columns_are_inferred() -> None:
+    features = {"wide": tf.placeholder(tf.float32, [None, None])}
+    with pytest.raises(ValueError, match="feature 'wide' is not known.*Give it a column"):
+        tf.contrib.learn.infer_real_valued_columns_from_input_fn(lambda: (features, None))

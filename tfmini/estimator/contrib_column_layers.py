@@ -501,7 +501,7 @@ def _inferred(name: str, tensor: Any) -> Any:
         raise ValueError(f"SparseTensor is not supported for auto detection. Give {name} a column.")
     if not (tensor.dtype.is_integer or tensor.dtype.is_floating):
         raise ValueError(f"Non integer or non floating types are not supported for auto detection: {name}, {tensor}.")
-    dimension = 1
-    for size in tensor.get_shape().as_list()[1:]:
-        dimension *= size
-    return real_valued_column(name, dimension, dtype=tensor.dtype)
+    dims = tensor.get_shape()
+    if not dims[1:].is_fully_defined():
+        raise ValueError(f"The shape of one example of the feature {name!r} is not known: {dims}. Give it a column.")
+    return real_valued_column(name, math.prod(dims.as_list()[1:]), dtype=tensor.dtype)

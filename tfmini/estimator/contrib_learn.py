@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini.core_types import TensorLike
-from tfmini.estimator.contrib_column_layers import (
-    infer_real_valued_columns,
-)
+from tfmini.estimator.contrib_column_layers import infer_real_valued_columns
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.evaluation import ITERATOR_OPS
-from tfmini.estimator.input_functions import numpy_input_fn
+from tfmini.estimator.input_functions import known_arguments, numpy_input_fn
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
@@ -145,9 +143,7 @@ class LearnEstimator:
         if self._engineering is not None:
             features, labels = self._engineering(features, labels)
         offered = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
-        code = getattr(self._own_fn, "__code__", None) or self._own_fn.__call__.__code__  # type: ignore[operator]
-        names = code.co_varnames[: code.co_argcount]
-        made = self._own_fn(features, labels, **{key: value for key, value in offered.items() if key in names})
+        made = self._own_fn(features, labels, **known_arguments(self._own_fn, offered))
         if not isinstance(made, ModelFnOps):
             if not isinstance(made, tuple) or len(made) != 3:
                 raise ValueError("Unrecognized value returned by model_fn, please return ModelFnOps.")
