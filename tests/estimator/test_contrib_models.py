@@ -152,3 +152,32 @@ def test_a_feature_of_unknown_size_is_named_when_columns_are_inferred() -> None:
     features = {"wide": tf.placeholder(tf.float32, [None, None])}
     with pytest.raises(ValueError, match="feature 'wide' is not known.*Give it a column"):
         tf.contrib.learn.infer_real_valued_columns_from_input_fn(lambda: (features, None))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "wrong"),
+    [
+        ({("mae", "guess"): tf.metrics.mean_absolute_error}, "one of the predictions: scores. Got 'guess'"),
+        (
+            {"mae": tf.contrib.learn.MetricSpec(tf.metrics.mean_absolute_error, weight_key="weight")},
+            "one of the features: w, x. Got 'weight'",
+        ),
+    ],
+)
+def test_a_metric_names_what_it_does_not_find(tmp_path: Any, metrics: Any, wrong: str) -> None:
+    model = tf.contrib.learn.LinearRegressor([tf.contrib.layers.real_valued_column("x")], str(tmp_path))
+    model.fit(input_fn=_input, steps=1)
+    with pytest.raises(ValueError, match=wrong):
+        model.evaluate(input_fn=_input, steps=1, metrics=metrics)
+
+
+def _nothing() -> Any:
+    empty = tf.data.Dataset.from_tensor_slices({"x": np.zeros([0, 1], np.float32)}).batch(2)
+    return tf.data.make_one_shot_iterator(empty).get_next()
+
+
+def test_predictions_of_no_examples_say_so(tmp_path: Any) -> None:
+    model = tf.contrib.learn.LinearRegressor([tf.contrib.layers.real_valued_column("x")], str(tmp_path))
+    model.fit(input_fn=_input, steps=1)
+    with pytest.raises(ValueError, match="nothing to predict"):
+        model.predict(input_fn=_nothing, as_iterable=False)

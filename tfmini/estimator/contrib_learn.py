@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from tfmini.core_types import TensorLike
 from tfmini.estimator.contrib_column_layers import infer_real_valued_columns
 from tfmini.estimator.estimator import Estimator
-from tfmini.estimator.evaluation import ITERATOR_OPS
+from tfmini.estimator.evaluation import ITERATOR_OPS, examples
 from tfmini.estimator.input_functions import known_arguments, numpy_input_fn
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig
@@ -72,22 +73,23 @@ class MetricSpec:
 
     def create_metric_ops(self, inputs: Any, labels: Any, predictions: Any) -> Any:
         """(value, update op) of features, labels and predictions."""
-        given = {"predictions": one_of(predictions, self.prediction_key, "predictions"),
-                 "labels": one_of(labels, self.label_key, "labels")}  # fmt: skip
+        given = {"predictions": _one_of(predictions, self.prediction_key, "predictions"),
+                 "labels": _one_of(labels, self.label_key, "labels")}  # fmt: skip
         if self.weight_key is not None:
-            given["weights"] = inputs[self.weight_key]
+            given["weights"] = _one_of(inputs, self.weight_key, "features")
         return self.metric_fn(**given)
 
 
-def one_of(values: Any, key: str | None, what: str) -> Any:
+def _one_of(values: Any, key: str | None, what: str) -> Any:
+    """What a metric reads of the predictions, labels or features."""
     if not isinstance(values, Mapping):
         if key is not None:
-            raise ValueError(f"MetricSpec with {what} key {key!r} needs a dict of {what}, not {values}.")
+            raise ValueError(f"A metric with {what} key {key!r} needs a dict of {what}, not {values}.")
         return values
     if key is None and len(values) == 1:
         return next(iter(values.values()))
     if key not in values:
-        raise ValueError(f"MetricSpec needs the key of one of the {what}: {', '.join(map(str, values))}. Got {key!r}.")
+        raise ValueError(f"A metric needs the key of one of the {what}: {', '.join(map(str, values))}. Got {key!r}.")
     return values[key]
 
 
@@ -248,10 +250,12 @@ class LearnEstimator:
         batches = self._batches(input_fn or _batch(x, None, batch_size, False, 1), outputs)
         if not as_iterable:
             parts = list(batches)
+            if not parts:
+                raise ValueError("There is nothing to predict: the input has ended before its first batch.")
             if not isinstance(parts[0], dict):
                 return np.concatenate(parts)
             return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        return batches if iterate_batches else _examples(batches)
+        return batches if iterate_batches else itertools.chain.from_iterable(map(examples, batches))
 
     def _batches(self, input_fn: InputFn, outputs: Sequence[str] | None) -> Iterator[Any]:
         for batch in self._core.predict(input_fn, outputs, yield_single_examples=False):
@@ -262,15 +266,6 @@ class LearnEstimator:
     def _of(self, key: str, x: Data, input_fn: InputFn | None, batch_size: int | None, as_iterable: bool) -> Any:
         found = LearnEstimator.predict(self, x, input_fn, batch_size, [key], as_iterable)
         return (example[key] for example in found) if as_iterable else found[key]
-
-
-def _examples(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        if not isinstance(batch, dict):
-            yield from batch
-            continue
-        for i in range(len(next(iter(batch.values())))):
-            yield {key: value[i] for key, value in batch.items()}
 
 
 def _is_constant() -> bool:
@@ -299,9 +294,9 @@ def _own_metrics(metrics: Mapping[Any, Any], features: Any, labels: Any, predict
         if isinstance(metric, MetricSpec):
             found[name] = metric.create_metric_ops(features, labels, predictions)
         elif isinstance(name, tuple):
-            found[name[0]] = metric(predictions[name[1]], labels)
+            found[name[0]] = metric(_one_of(predictions, name[1], "predictions"), labels)
         else:
-            found[name] = metric(one_of(predictions, None, "predictions"), labels)
+            found[name] = metric(_one_of(predictions, None, "predictions"), labels)
     return found
 
 
