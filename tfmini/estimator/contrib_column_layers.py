@@ -19,6 +19,7 @@ from tfmini.estimator.contrib_columns import (
     _SparseColumn,
     _WeightedSparseColumn,
     check_checkpoint,
+    check_ids,
     inner_flatten,
     real_valued_column,
 )
@@ -56,6 +57,9 @@ class _OfCategories(ContribColumn, DenseColumn):
     """What a network reads of a column of categories."""
 
     sparse_id_column: Any
+
+    def _check(self) -> None:
+        check_ids(self.sparse_id_column)
 
     def parse_spec(self) -> dict[str, Any]:
         return self.sparse_id_column.config  # type: ignore[no-any-return]
@@ -111,9 +115,12 @@ class _EmbeddingColumn(_OfCategories):
         return f"{self.sparse_id_column.name}_{kind}"
 
     def _check(self) -> None:
+        super()._check()
+        of = f"Embedding of column_name: {self.sparse_id_column.name}"
+        if self.dimension is None or self.dimension < 1:
+            raise ValueError(f"Invalid dimension {self.dimension}. {of}")
         if self.initializer is not None and not callable(self.initializer):
-            source = self.sparse_id_column.name
-            raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {source}")
+            raise ValueError(f"initializer must be callable if specified. {of}")
         check_checkpoint(self.ckpt_to_load_from, self.tensor_name_in_ckpt)
 
     def _derive(self) -> None:
@@ -172,6 +179,7 @@ def embedding_column(
       trainable: whether optimizers change the vectors.
 
     Raises:
+      TypeError: when the column is none of categories.
       ValueError: when a value makes no sense.
     """
     return _EmbeddingColumn(
@@ -247,6 +255,14 @@ def check_feature_columns(feature_columns: Iterable[Any]) -> None:
 
 def _in_order(feature_columns: Iterable[Any]) -> list[Any]:
     given = list(feature_columns)
+    if not given:
+        raise ValueError("feature_columns is empty: give at least one column.")
+    for column in given if not isinstance(feature_columns, dict) else ():
+        if not isinstance(column, ContribColumn):
+            raise TypeError(
+                f"feature_columns must be made by tf.contrib.layers, not {column}. tf.feature_column.input_layer and"
+                " linear_model take columns of both kinds."
+            )
     check_feature_columns(feature_columns if isinstance(feature_columns, dict) else given)
     return sorted(given, key=lambda column: column.key)
 
@@ -297,7 +313,7 @@ def sequence_input_from_feature_columns(
     Raises:
       ValueError: for a column that is, or is made of, a bucketized or crossed column, or is sparse.
     """
-    columns = list(feature_columns)
+    columns = _in_order(feature_columns)
     for column in columns:
         for part in (column, getattr(column, "sparse_id_column", column)):
             if not part.has_sequences:

@@ -68,8 +68,8 @@ class ContribColumn(Column):
 
     def __post_init__(self) -> None:
         self._fields = tuple(field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        self.name = self._named()
         self._check()
+        self.name = self._named()
         self._derive()
 
     def _named(self) -> str:
@@ -333,6 +333,14 @@ class _Ids(ContribColumn, CategoricalColumn):
         return self.weight_tensor(self.transformed(dict(features)))
 
 
+def check_ids(column: object) -> None:
+    if not isinstance(column, _Ids):
+        raise TypeError(
+            "sparse_id_column must be a column of categories of tf.contrib.layers, such as that of"
+            f" sparse_column_with_hash_bucket, not {column}"
+        )
+
+
 @dataclass(eq=False, repr=False)
 class _SparseColumn(_Ids):
     column_name: str
@@ -518,6 +526,9 @@ class _WeightedSparseColumn(_Ids):
     def _named(self) -> str:
         return f"{self.sparse_id_column.name}_weighted_by_{self.weight_column_name}"
 
+    def _check(self) -> None:
+        check_ids(self.sparse_id_column)
+
     def _derive(self) -> None:
         self.num_buckets = self.length = self.sparse_id_column.length
         self.lookup_config = self.sparse_id_column.lookup_config
@@ -553,6 +564,7 @@ def weighted_sparse_column(
     """Categories with a weight each, from another feature (``tf.contrib.layers.weighted_sparse_column``).
 
     Raises:
+      TypeError: when the column is none of categories.
       ValueError: when the weights' dtype is no number.
     """
     if not (dtype.is_integer or dtype.is_floating):

@@ -109,7 +109,7 @@ def infer_real_valued_columns_from_input(x: Data) -> list[Any]:
 def _batch(x: Data, y: Data, batch_size: int | None, shuffle: bool, epochs: int | None) -> InputFn:
     """An input function of arrays."""
     x = x if isinstance(x, Mapping) else np.asarray(x)
-    count = len(np.asarray(next(iter(x.values())) if isinstance(x, Mapping) else x))
+    count = len(np.asarray(next(iter(x.values()), ()) if isinstance(x, Mapping) else x))
     y = y if y is None or isinstance(y, Mapping) else np.asarray(y)
     return numpy_input_fn(x, y, batch_size or count, epochs, shuffle)
 
