@@ -181,3 +181,50 @@ def test_predictions_of_no_examples_say_so(tmp_path: Any) -> None:
     model.fit(input_fn=_input, steps=1)
     with pytest.raises(ValueError, match="nothing to predict"):
         model.predict(input_fn=_nothing, as_iterable=False)
+
+
+def test_columns_of_another_kind_are_named() -> None:
+    layers, x = tf.contrib.layers, {"x": tf.constant([[1.0]])}
+    real, new = layers.real_valued_column("x"), tf.feature_column.numeric_column("x")
+    for of_categories in (layers.one_hot_column, lambda column: layers.embedding_column(column, 2)):
+        with pytest.raises(TypeError, match="must be a column of categories.*not _RealValuedColumn"):
+            of_categories(real)
+    with pytest.raises(TypeError, match="must be a column of categories.*not _RealValuedColumn"):
+        layers.weighted_sparse_column(real, "w")
+    with pytest.raises(ValueError, match="Invalid dimension 0. Embedding of column_name: w"):
+        layers.embedding_column(layers.sparse_column_with_hash_bucket("w", 10), 0)
+    for make in (layers.input_from_feature_columns, layers.sequence_input_from_feature_columns):
+        with pytest.raises(TypeError, match="made by tf.contrib.layers, not NumericColumn"):
+            make(x, [new])
+        with pytest.raises(ValueError, match="feature_columns is empty"):
+            make(x, [])
+
+
+def test_an_optimizer_of_an_unknown_name_is_named(tmp_path: Any) -> None:
+    model = tf.contrib.learn.LinearRegressor(
+        [tf.contrib.layers.real_valued_column("x")], str(tmp_path), optimizer="Nope"
+    )
+    with pytest.raises(ValueError, match="one of .Adagrad, .*you provided Nope"):
+        model.fit(input_fn=_input, steps=1)
+
+
+def test_features_without_names_and_arrays_are_refused(tmp_path: Any) -> None:
+    model = tf.contrib.learn.LinearRegressor([tf.contrib.layers.real_valued_column("x")], str(tmp_path))
+    with pytest.raises(ValueError, match="empty"):
+        model.fit({}, np.zeros(1), steps=1)
+
+
+def test_an_optimizer_by_name_has_the_learning_rate_of_tensorflow(tmp_path: Any) -> None:
+    def weight(kind: str, optimizer: Any) -> Any:
+        columns = [tf.contrib.layers.real_valued_column("x")]
+        model = {
+            "linear": lambda folder: tf.contrib.learn.LinearRegressor(columns, folder, optimizer=optimizer),
+            "both": lambda folder: tf.contrib.learn.DNNLinearCombinedRegressor(
+                folder, linear_feature_columns=columns, linear_optimizer=optimizer
+            ),
+        }[kind](str(tmp_path / f"{kind}{type(optimizer).__name__}"))
+        model.fit(input_fn=_input, steps=1)
+        return model.get_variable_value("linear/x/weight")
+
+    for kind in ("linear", "both"):
+        assert weight(kind, "SGD") == pytest.approx(weight(kind, tf.train.GradientDescentOptimizer(0.2)))

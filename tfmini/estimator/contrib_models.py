@@ -43,9 +43,9 @@ from tfmini.ops.variables.partitioners import min_max_variable_partitioner
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.ops.vocabulary_tables import index_to_string_table_from_tensor
 from tfmini.train.global_steps import get_global_step
-from tfmini.train.optimizers.fused_optimizer import AdagradOptimizer, FtrlOptimizer
+from tfmini.train.optimizers.fused_optimizer import FtrlOptimizer
 from tfmini.train.optimizers.optimizer import Optimizer
-from tfmini.train.train_ops import OPTIMIZER_CLS_NAMES, optimize_loss
+from tfmini.train.train_ops import optimize_loss, optimizer_of
 
 _DNN_RATE, _LINEAR_RATE = 0.05, 0.2
 OptimizerLike = str | Optimizer | Callable[[], Any] | None
@@ -154,19 +154,16 @@ def _are_old(columns: Sequence[Any]) -> bool:
     return all(isinstance(column, ContribColumn) for column in columns)
 
 
-def _optimizer_of(optimizer: OptimizerLike, default: Callable[[], Any]) -> Any:
-    if optimizer is None:
-        return default()
-    if isinstance(optimizer, str):
-        return OPTIMIZER_CLS_NAMES[optimizer](_DNN_RATE)
-    return optimizer() if callable(optimizer) else optimizer
+def _optimizer_of(optimizer: OptimizerLike, learning_rate: float) -> Optimizer:
+    return optimizer_of(optimizer() if callable(optimizer) else optimizer, learning_rate)
 
 
 class _LinearPart:
     """A weighted sum of columns, in the scope ``linear``."""
 
     def __init__(self, columns: Iterable[Any] | None, optimizer: OptimizerLike, clip: float | None) -> None:
-        self.columns, self._optimizer, self._clip = list(columns or ()), optimizer, clip
+        self.columns, self._clip = list(columns or ()), clip
+        self._optimizer = optimizer or self._default_optimizer
 
     def scope(self, features: dict[str, Any], config: RunConfig) -> Any:
         """The variable scope of the part."""
@@ -179,9 +176,8 @@ class _LinearPart:
             return linear_model(features, self.columns, width, weight_collections=["linear"])
         return weighted_sum_from_feature_columns(features, self.columns, width, ["linear"], scope=scope)[0]
 
-    def _own_optimizer(self) -> Any:
-        learning_rate = min(_LINEAR_RATE, 1 / math.sqrt(len(self.columns)))
-        return _optimizer_of(self._optimizer, lambda: FtrlOptimizer(learning_rate))
+    def _default_optimizer(self) -> Optimizer:
+        return FtrlOptimizer(min(_LINEAR_RATE, 1 / math.sqrt(len(self.columns))))
 
     def train(self, loss: Tensor) -> Any:
         """The training op of a model of this part alone."""
@@ -189,18 +185,19 @@ class _LinearPart:
         slopes = gradients(loss, own)
         if self._clip:
             slopes, _ = clip_by_global_norm(slopes, self._clip)
-        return self._own_optimizer().apply_gradients(list(zip(slopes, own)), global_step=get_global_step())
+        optimizer = _optimizer_of(self._optimizer, _LINEAR_RATE)
+        return optimizer.apply_gradients(list(zip(slopes, own)), global_step=get_global_step())
 
     def train_beside(self, loss: Tensor, counts: bool) -> Any:
         """The training op beside another part's."""
-        return _optimized(loss, "linear", _LINEAR_RATE, self._own_optimizer(), self._clip, counts)
+        return _optimized(loss, "linear", _LINEAR_RATE, self._optimizer, self._clip, counts)
 
 
 def _optimized(
     loss: Tensor, part: str, learning_rate: float, optimizer: OptimizerLike, clip: float | None, counts: bool
 ) -> Any:  # fmt: skip
     return optimize_loss(
-        loss, get_global_step(), learning_rate, lambda _: optimizer, clip_gradients=clip,
+        loss, get_global_step(), learning_rate, _optimizer_of(optimizer, learning_rate), clip_gradients=clip,
         variables=get_collection(part), name=part, summaries=[], increment_global_step=counts,
     )  # fmt: skip
 
@@ -212,7 +209,7 @@ class _NetworkPart:
         self, columns: Iterable[Any] | None, units: Sequence[int], optimizer: OptimizerLike, activation: Any,
         dropout: float | None, clip: float | None,
     ) -> None:  # fmt: skip
-        self.columns, self._units, self._optimizer = list(columns or ()), units, optimizer
+        self.columns, self._units, self._optimizer = list(columns or ()), units, optimizer or "Adagrad"
         self._activation, self._dropout, self._clip = activation or relu, dropout, clip
 
     def scope(self, features: dict[str, Any], config: RunConfig) -> Any:
@@ -243,8 +240,7 @@ class _NetworkPart:
 
     def train_beside(self, loss: Tensor, counts: bool) -> Any:
         """The training op beside another part's."""
-        optimizer = _optimizer_of(self._optimizer, lambda: AdagradOptimizer(_DNN_RATE))
-        return _optimized(loss, "dnn", _DNN_RATE, optimizer, self._clip, counts)
+        return _optimized(loss, "dnn", _DNN_RATE, self._optimizer, self._clip, counts)
 
 
 def _model_of(part: _LinearPart | _NetworkPart, head: _LearnHead) -> ModelFn:

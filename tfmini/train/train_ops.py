@@ -276,7 +276,7 @@ def optimize_loss(
         rate = _rate(learning_rate)
         if rate is not None and learning_rate_decay_fn is not None:
             rate = _decayed(rate, global_step, learning_rate_decay_fn, wanted)
-        chosen = _optimizer(optimizer, rate)
+        chosen = optimizer_of(optimizer, rate)
         gradients = chosen.compute_gradients(
             loss,
             trainable_variables() if variables is None else variables,
@@ -322,7 +322,8 @@ def _decayed(
     return rate
 
 
-def _optimizer(optimizer: Any, rate: Tensor) -> Optimizer:
+def optimizer_of(optimizer: Any, rate: Tensor | float | None) -> Optimizer:
+    """The optimizer that a name in `OPTIMIZER_CLS_NAMES`, a class or a function of the learning rate stands for."""
     is_class = isinstance(optimizer, type) and issubclass(optimizer, Optimizer)
     if isinstance(optimizer, str) or is_class:
         if rate is None:
