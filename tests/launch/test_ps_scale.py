@@ -41,6 +41,11 @@ def test_new_tasks_get_their_shares_from_the_fullest() -> None:
     assert names(balanced(variables, PS[1:])) == {PS[0]: {"a": PS[1], "b": PS[2]}}
 
 
+def test_nothing_moves_that_relieves_no_full_task() -> None:
+    variables = {PS[0]: task({"a": 5, "b": 5}), PS[1]: task({"d": 50, "z": 0}, fixed="d"), PS[2]: task({})}
+    assert names(balanced(variables, [PS[2]])) == {}
+
+
 def test_a_drained_task_gives_all_away_the_largest_to_the_emptiest() -> None:
     variables = {PS[0]: task({"a": 5}), PS[1]: task({"d": 9}), PS[2]: task({"e": 0, "f": 6, "g": 3})}
     moves, rest = drained(variables, PS[2])

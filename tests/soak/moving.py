@@ -40,8 +40,12 @@ with tf.device("/job:ps/task:0"):
     one = tf.constant([1], tf.int64)
     adds = [tf.assign_add(scalar, one), row.assign_add(tf.ones_like(row)), tf.scatter_add(large, [9], one)]
     add = tf.group(*(each.op for each in adds), tf.assign_add(staying, one).op)
-with tf.train.MonitoredTrainingSession(
-    server.target, index == 0, save_summaries_steps=None, log_step_count_steps=None
+manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables(), recovery_wait_secs=1)
+# One session for all steps: a monitored one would make another when it ends, and nobody would know.
+with (
+    manager.prepare_session(server.target, init_op=tf.global_variables_initializer())
+    if index == 0
+    else manager.wait_for_session(server.target)
 ) as session:
     for done in range(1, steps + 1):
         session.run(add)
@@ -99,17 +103,17 @@ class _Worker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        silence = threading.Timer(_SILENCE_S, self._process.kill)
         assert self._process.stdout is not None
-        for line in iter(self._process.stdout.readline, ""):
+        while True:
+            silence = threading.Timer(_SILENCE_S, self._process.kill)
+            silence.start()
+            line = self._process.stdout.readline()
             silence.cancel()
             if line.startswith("step"):
                 self.steps = int(line.split()[1])
-            if line == "end\n":
-                self.has_ended = True
+            self.has_ended = line == "end\n"
+            if self.has_ended or not line:
                 return
-            silence = threading.Timer(_SILENCE_S, self._process.kill)
-            silence.start()
 
 
 def move_under_load(additions: int, seed: int = 0, pause_s: float = 0.0) -> MovingFigures:

@@ -208,16 +208,18 @@ def test_what_is_computed_twice_of_the_same_values_leaves_code_once() -> None:
 
 def test_what_changes_or_waits_is_computed_each_time() -> None:
     def make() -> None:
-        x, before = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.float32, [4])
+        x, before, one = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.float32, [4]), tf.constant(1.0)
         variable = tf.get_variable("v", shape=[4])
         for _ in range(2):
             tf.exp(variable)  # of a reference
             tf.random_uniform([4])
             with tf.control_dependencies([before]):
                 tf.exp(x)
+                tf.multiply(x, one)
 
-    assert sorted(units_of(make)).count("Exp") == 4
-    assert units_of(make).count("RandomUniform") == 3  # the variable has one, too
+    units = units_of(make)
+    assert units.count("Exp") == 4 and units.count("Mul") == 3  # the variable's own initial value has one
+    assert units.count("RandomUniform") == 3  # and this
 
 
 def test_branches_compute_the_same_each_in_its_own() -> None:

@@ -22,7 +22,13 @@ def test_graphs_wait_at_the_gate_only_while_it_is_shut() -> None:
     assert len(admitted) == 3 and departures.begin_move()
 
 
-@pytest.mark.parametrize("wire", [[[["c", "v"]], [], []], [[], [["c"]], []], [[], 1, []], [[], [], ["task"]], [[], []]])
+@pytest.mark.parametrize(
+    "wire",
+    [
+        [[["c", "v"]], [], []], [[], [["c"]], []], [[], 1, []], [[], [], ["task"]], [[], []],
+        [[["c", "v", "task", "address", "1", 2]], [], []], [[], [], ["task", 2222, 1, 2]],
+    ],
+)  # fmt: skip
 def test_a_forwarding_that_is_none_is_refused(wire: list[object]) -> None:
     with pytest.raises((TypeError, ValueError)):
         Forwarding.from_wire(wire)

@@ -97,8 +97,7 @@ def blocked_file(path: Path) -> Iterator[str]:
 @pytest.fixture
 def opened(browser: Browser, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
     """The page, which tells of waits of one second; the graph is a new one."""
-    for module in (picture, picture):
-        monkeypatch.setattr(module, "LONG_S", 1.0)
+    monkeypatch.setattr(picture, "LONG_S", 1.0)
     browser.go(f"{watched.address}/?token={TOKEN}")
     until(browser, "lastMessage && document.querySelectorAll('[data-id].ok, [data-id].waits').length === 5")
     yield browser
