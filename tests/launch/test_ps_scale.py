@@ -44,6 +44,7 @@ def test_new_tasks_get_their_shares_from_the_fullest() -> None:
 def test_nothing_moves_that_relieves_no_full_task() -> None:
     variables = {PS[0]: task({"a": 5, "b": 5}), PS[1]: task({"d": 50, "z": 0}, fixed="d"), PS[2]: task({})}
     assert names(balanced(variables, [PS[2]])) == {}
+    assert names(balanced({PS[0]: task({"a": 5}), PS[1]: task({})}, [PS[1]])) == {}  # one would be as full as before
 
 
 def test_a_drained_task_gives_all_away_the_largest_to_the_emptiest() -> None:

@@ -38,7 +38,7 @@ def balanced(variables: Mapping[str, TaskVariables], new: Iterable[str]) -> Move
     units = [(unit, task) for task, there in variables.items() if task not in targets for unit in there.units()]
     for unit, task in sorted(units, key=lambda each: (-each[0].size, each[0].keys)):
         target = min(targets, key=lambda each: loads[each])
-        if unit.size and loads[task] >= loads[target] + unit.size and loads[task] > sum(loads.values()) / len(loads):
+        if unit.size and loads[task] > loads[target] + unit.size and loads[task] > sum(loads.values()) / len(loads):
             loads[task] -= unit.size
             loads[target] += unit.size
             found.setdefault(task, {}).update(dict.fromkeys(unit.keys, target))
