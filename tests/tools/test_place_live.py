@@ -104,6 +104,8 @@ def test_idle_ps_are_balanced_by_bytes_and_within_their_memory() -> None:
         assert "the fullest ps from 8 MB to 6 MB" in result.output, result.output
         result = placed(target, "--ps-memory", "3MB")
         assert result.exit_code == 1 and "cold has 4 MB of state, a ps may hold 3 MB" in result.output
+        assert placed(target, "--apply").exit_code == 0
+        assert "No move of variables makes the fullest ps noticeably emptier" in placed(target).output
         assert training.session.run(training.step) == 0
         training.session.close()
 
@@ -173,6 +175,7 @@ def test_limits_are_of_the_tasks_that_they_name() -> None:
         (("--live", "--trials", "5"), "takes no --trials"),
         (("--apply", "--ps", "2", "--entry", "a:b"), "--apply needs --live"),
         (("--live", "localhost:1"), "No task of the cluster at localhost:1 answers"),
+        (("--live", "localhost:1", "--link", "fast"), "The profile has no link 'fast'"),
         (("--live", "no_such_job"), "No such job 'no_such_job'"),
     ],
 )

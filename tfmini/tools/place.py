@@ -9,7 +9,6 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import click
@@ -22,10 +21,7 @@ from tfmini.errors import OpError, without_tags
 from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
 from tfmini.launch.ps_scale import moved_lines
-from tfmini.rpc.endpoint import Endpoint
-from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.variable_mover import VariableMover
-from tfmini.runtime.process import current_process
 from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.live import WORTH, LiveCluster, LiveMove, LivePlanner, measure
 from tfmini.show.planning.models import Models, Script, size_text
@@ -139,7 +135,7 @@ def memory_limits(given: tuple[str, ...], tasks: Sequence[str]) -> list[float]:
 
 # ---- `tfmini place --live`: what should move in a running cluster --------------------------------------------------
 
-_FULL = 0.7  # of a second per second: one more ps would help
+_VERY_BUSY = 0.7  # of a second: one more ps would help
 _OF_LIVE = {"live", "apply", "seconds", "link", "profile", "ps_memory", "full"}
 
 
@@ -150,10 +146,9 @@ def _place_live(target: str, full: bool, options: dict[str, Any]) -> None:
         if option.name not in _OF_LIVE and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--live measures the ps that run: it takes no {option.opts[0]}.")
     where, show = find_cluster(target or None), console(piped_width=140)
-    rate = options["profile"].read().link(options["link"]).bytes_per_s if options["link"] else math.inf
-    endpoint = Endpoint(get_reactor(), "", current_process().randbits(62) | 1, keys=where.keys, lanes=False)
-    mover = VariableMover(where.tasks, endpoint)
-    with one_line_errors(), closing(endpoint), Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
+    with shown(), one_line_errors(), Gatherer(where.target, tasks=where.tasks, keys=where.keys) as gatherer:
+        rate = options["profile"].read().link(options["link"]).bytes_per_s if options["link"] else math.inf
+        mover = VariableMover(where.tasks, gatherer.endpoint)
         cluster = measure(gatherer, mover, options["seconds"])
         planner = LivePlanner(cluster, memory_limits(options["ps_memory"], cluster.tasks), rate)
         moves = planner.moves()
@@ -199,9 +194,9 @@ def _measured(cluster: LiveCluster, moves: Sequence[LiveMove]) -> Rows:
 
 def _notes(cluster: LiveCluster, full: bool) -> Iterator[Any]:
     """What was measured, in words; with ``full`` the load of what may move."""
-    ran = f"{per_second(cluster.steps_s)} training steps per second" if cluster.steps_s else "no training step ran"
+    ran = "no training step ran" if cluster.is_idle else f"{per_second(cluster.steps_s)} training steps per second"
     yield plain(f"measured for {cluster.window_s:.1f} s: {ran}. busy: of a second, the time of the ps on CPUs.")
-    if cluster.note and cluster.steps_s:
+    if cluster.note and not cluster.is_idle:
         yield plain(f"The loads of variables are guessed from their bytes: {cluster.note}.")
     if full:
         table = Rows.of("variable, with what is beside it", "ps", ">bytes", ">busy", ">sent/s", ">received/s")
@@ -217,14 +212,17 @@ def _moves(planner: LivePlanner, moves: Sequence[LiveMove], target: str) -> Iter
         names = ", ".join(unit.name for unit in planner.left_out)
         yield plain(f"left out, as a ps has no room meanwhile: {names}. More memory or a further ps helps.")
     if not moves:
-        yield plain("No move of variables makes the busiest ps noticeably less busy.")
+        effect = (
+            "the fullest ps noticeably emptier" if planner.cluster.is_idle else "the busiest ps noticeably less busy"
+        )
+        yield plain(f"No move of variables makes {effect}.")
         return
     yield plain("proposed moves, with all that is colocated; --apply makes them:")
     before = planner.worst(planner.cluster.loads, planner.cluster.held)
     for move in moves:
         after = planner.worst(move.loads, move.held)
         source, unit = planner.cluster.tasks[move.unit.task], move.unit
-        does = "" if planner.is_idle else f", busy {_percent(unit.load.busy)}"
+        does = "" if planner.cluster.is_idle else f", busy {_percent(unit.load.busy)}"
         yield plain(
             f"  {unit.name} ({size_text(unit.unit.size)}{does}) from {short(source)} to {short(move.target)}:"
             f" {_effect(planner, before, after)}"
@@ -237,7 +235,7 @@ def _moves(planner: LivePlanner, moves: Sequence[LiveMove], target: str) -> Iter
 
 
 def _effect(planner: LivePlanner, before: float, after: float) -> str:
-    if planner.is_idle:
+    if planner.cluster.is_idle:
         return f"the fullest ps from {size_text(before)} to {size_text(after)}"
     return f"the busiest ps from {_percent(before)} to {_percent(after)}"
 
@@ -248,7 +246,7 @@ def _with_another(
     """What one more ps would bring, if the busiest is busy still."""
     cluster = planner.cluster
     now = planner.worst(moves[-1].loads, moves[-1].held) if moves else planner.worst(cluster.loads, cluster.held)
-    if planner.is_idle or now < _FULL:
+    if cluster.is_idle or now < _VERY_BUSY:
         return
     another = cluster.with_another()
     more = LivePlanner(another, memory_limits(memory, another.tasks), rate)

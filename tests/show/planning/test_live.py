@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 import tfmini as tf
+from tfmini import progress
 from tfmini.errors import NotFoundError
 from tfmini.runtime.client.variable_mover import VariableMover, VariableUnit
 from tfmini.runtime.snapshot import ClusterSnapshot
@@ -170,13 +172,16 @@ def test_one_more_than_none_is_the_first() -> None:
     assert more.tasks == (PS[0],) and LivePlanner(more, (1e9,)).moves() == []
 
 
-def test_without_a_ps_there_is_nothing_to_measure() -> None:
+def test_without_a_ps_there_is_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gatherer:
         def gather(self, timeout_s: float) -> ClusterSnapshot:
             return ClusterSnapshot("grpc://a:1", 0.0, 0.0, ())
 
+    said: list[str] = []
+    monkeypatch.setattr(progress, "_listener", lambda text, total, unit: said.append(text) or Mock())
     with pytest.raises(NotFoundError, match="No task of the job ps of the cluster at grpc://a:1 answers"):
         measure(cast(Any, Gatherer()), VariableMover({}, cast(Any, None)), 0.0)
+    assert said == ["measuring for 0 s"]
 
 
 def test_the_load_of_a_variable_with_a_shared_name_is_that_variables() -> None:

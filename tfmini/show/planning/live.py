@@ -11,11 +11,12 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tfmini.devices import parse, task_of_device
 from tfmini.errors import NotFoundError, OpError
 from tfmini.graph.op_types import VARIABLE_OPS
+from tfmini.progress import work
 from tfmini.runtime.client.variable_mover import VariableMover, VariableUnit
 from tfmini.runtime.snapshot import SILENT, ClusterSnapshot, TaskSnapshot
 from tfmini.show.inspection.trace import OP, WIRE, Span, StepTrace
@@ -26,7 +27,7 @@ from tfmini.show.status.gather import Gatherer
 _ANSWER_S = 4.0
 _TRACE_S = 5.0
 _MOST_TRACED = 8  # tasks
-_MESSAGE_BYTES = 64_000  # a message costs a ps about as much time as so many bytes
+_MESSAGE_COST = 64_000  # bytes, which cost a ps about as much time as a message by itself
 _MOST_UNITS = 40  # those with the largest loads may move: the search compares pairs
 _SHARP = 8  # the cost of an arrangement is nearly that of its busiest ps; that of the others breaks ties
 WORTH = 0.05
@@ -74,7 +75,7 @@ class VariableUse:
     @property
     def weight(self) -> float:
         """Its share of the time that messages take, in bytes."""
-        return self.sent + self.received + _MESSAGE_BYTES * self.messages
+        return self.sent + self.received + _MESSAGE_COST * self.messages
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,11 @@ class LiveCluster:
     window_s: float = 0.0
     note: str = ""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing trains, so that only bytes count."""
+        return not self.steps_s
+
     def with_another(self) -> LiveCluster:
         """The same with one more ps, which holds nothing."""
         number = max((parse(task).task or 0 for task in self.tasks), default=-1) + 1
@@ -144,19 +150,20 @@ def measure(gatherer: Gatherer, mover: VariableMover, seconds: float, job: str =
       OpError: a ps does not answer, or there is none.
     """
     first = gatherer.gather(timeout_s=_ANSWER_S)
-    time.sleep(seconds)
+    with work(f"measuring for {seconds:g} s"):
+        time.sleep(seconds)
     last = gatherer.gather(timeout_s=_ANSWER_S)
     mover.learn({task.task: task.address for task in last.tasks})
     names = [t.task for t in last.tasks if parse(t.task).job == job and t.state != SILENT]
     if not names:
         raise NotFoundError.of(f"No task of the job {job} of the cluster at {last.target} answers.")
     held = {task: there for task, there in mover.variables(names).items() if there.forwarding.rest is None}
-    steps = {task.task: _gained(first, task).steps_s for task in last.tasks}
-    uses, note = _traced(gatherer, {task: each for task, each in steps.items() if each}, held)
+    gains = {task.task: _gained(first, task) for task in last.tasks}
+    steps = {task: steps_s for task, (_, steps_s) in gains.items() if steps_s}
+    uses, note = _traced(gatherer, steps, held)
     loads, units = [], list[LiveUnit]()
     for number, (task, there) in enumerate(held.items()):
-        found = next(each for each in last.tasks if each.task == task)
-        loads.append(_gained(first, found).load)
+        loads.append(gains[task][0])
         sizes = {name: size for (_, name), size in there.sizes.items()}
         shares = shared(loads[-1], uses.get(task, {}) if not note else _by_bytes(sizes))
         for unit in there.units():
@@ -167,24 +174,18 @@ def measure(gatherer: Gatherer, mover: VariableMover, seconds: float, job: str =
     return LiveCluster(tuple(held), tuple(loads), bytes_held, tuple(units), sum(steps.values()), window_s, note)
 
 
-@dataclass(frozen=True)
-class _Gain:
-    load: PsLoad = field(default_factory=PsLoad)
-    steps_s: float = 0.0
-
-
-def _gained(first: ClusterSnapshot, now: TaskSnapshot) -> _Gain:
-    """What a task has done between two looks, per second; nothing, if it was not the same process."""
+def _gained(first: ClusterSnapshot, now: TaskSnapshot) -> tuple[PsLoad, float]:
+    """What a task and its steps have done between two looks, per second; nothing, if it was not the same process."""
     before = first.task(now.task)
     if before is None or before.incarnation != now.incarnation or now.taken_s <= before.taken_s:
-        return _Gain()
+        return PsLoad(), 0.0
     window_s = now.taken_s - before.taken_s
     sent, received = (
         sum(getattr(link, name) for link in now.links) - sum(getattr(link, name) for link in before.links)
         for name in ("sent_bytes", "received_bytes")
     )
     load = PsLoad((now.cpu_s - before.cpu_s) / window_s, max(0.0, sent / window_s), max(0.0, received / window_s))
-    return _Gain(load, (now.steps - before.steps) / window_s)
+    return load, (now.steps - before.steps) / window_s
 
 
 def _traced(
@@ -288,7 +289,6 @@ class LivePlanner:
 
     Attributes:
       cluster: as given.
-      is_idle: whether nothing trains, so that only bytes count.
       left_out: what `moves` would move as well, if a ps had room for it meanwhile.
     """
 
@@ -301,7 +301,6 @@ class LivePlanner:
         for unit in self._units:
             self._loads[unit.task] -= unit.load
             self._held[unit.task] -= unit.unit.size
-        self.is_idle = not cluster.steps_s
         self.left_out: list[LiveUnit] = []
         items = [Item(unit.name, unit.unit.size, unit.load.seconds(bytes_per_s)) for unit in self._units]
         room = tuple(max(0.0, limit - held) for limit, held in zip(limits, self._held))
@@ -374,7 +373,7 @@ class LivePlanner:
         return max(self._sizes(loads, held), default=0.0)
 
     def _sizes(self, loads: Sequence[PsLoad], held: Sequence[int]) -> list[float]:
-        return [float(size) for size in held] if self.is_idle else [load.seconds(self._rate) for load in loads]
+        return [float(size) for size in held] if self.cluster.is_idle else [load.seconds(self._rate) for load in loads]
 
     def _cost(self, arrangement: Arrangement) -> float:
         loads, held = self._after(arrangement)

@@ -63,6 +63,9 @@ class Gatherer:
     Raises:
       errors.NotFoundError: no job of that name runs.
       errors.InvalidArgumentError: several do.
+
+    Attributes:
+      endpoint: with its connections, for other questions to the cluster.
     """
 
     def __init__(self, target: str, *, tasks: Mapping[str, str] | None = None, keys: Keys | None = None) -> None:
@@ -73,7 +76,7 @@ class Gatherer:
         self.target = target
         self._address = next((target[len(s) :] for s in _SCHEMES if target.startswith(s)), target)
         self._tasks = dict(tasks or {})
-        self._endpoint = Endpoint(get_reactor(), "", secrets.randbits(62) | 1, keys=keys, lanes=False)
+        self.endpoint = Endpoint(get_reactor(), "", secrets.randbits(62) | 1, keys=keys, lanes=False)
         self._one_at_a_time = threading.Lock()
 
     def gather(self, *, stacks: bool = False, rates: bool = False, timeout_s: float = ANSWER_S) -> ClusterSnapshot:
@@ -88,7 +91,7 @@ class Gatherer:
           errors.OpError: the target refuses: its key is another one, or it runs another version.
         """
         with self._one_at_a_time:
-            question = _Question(self._endpoint, dict(self._tasks), stacks, rates, timeout_s)
+            question = _Question(self.endpoint, dict(self._tasks), stacks, rates, timeout_s)
             began = time.monotonic()
             question.ask("" if self._address not in self._tasks.values() else None, self._address)
             reactor = get_reactor()
@@ -123,7 +126,7 @@ class Gatherer:
 
         limit_s = timeout_s + _TRACE_ANSWER_S
         request = TraceStep(round(timeout_s * 1000))
-        call = self._endpoint.peer(address, task).call(request, take, timeout_s=limit_s)
+        call = self.endpoint.peer(address, task).call(request, take, timeout_s=limit_s)
         if not get_reactor().drive(answered, time.monotonic() + limit_s + 1.0):
             call.cancel()
             raise errors.DeadlineExceededError.of(f"{task} has not answered within {limit_s:g} s.")
@@ -143,7 +146,7 @@ class Gatherer:
 
     def close(self) -> None:
         """Ends the connections."""
-        self._endpoint.close("has been answered")
+        self.endpoint.close("has been answered")
 
     def __enter__(self) -> Gatherer:
         return self
