@@ -58,7 +58,8 @@ def test_json_has_the_schema(found) -> None:
     data = json.loads(json.dumps(found.to_json()))
     assert set(data) == {"tasks", "transfers", "placement", "warnings"}
     assert {t["device"]: t["state_bytes"] for t in data["tasks"]}[PS] == 24 + 24 + 8
-    assert set(data["tasks"][0]) == {"device", "ops", "variables", "state_bytes", "flops"}
+    flops = {"flops", "leaves_out_flops", "flops_at_most"}
+    assert set(data["tasks"][0]) == {"device", "ops", "variables", "state_bytes"} | flops
     keys = {"tensor", "src", "dst", "dtype", "shape", "bytes", "role", "control", "loop", "conditional"}
     assert all(set(t) == keys for t in data["transfers"])
     assert data["placement"]["W"]["device"] == PS and "explicit request" in data["placement"]["W"]["reasons"][0]

@@ -41,7 +41,8 @@ class DeviceSummary:
       variables: names of all variables of the whole graph that are placed on it.
       state_bytes: bytes of these variables; None if a shape is unknown.
       flops: floating-point operations of one step; None if the shapes of a costly op are unknown.
-      flops_more: what to write behind them: cheap ops whose shapes are unknown, and branches that a step may not take.
+      leaves_out_flops: whether there are also cheap ops whose shapes are unknown, which count as 0.
+      flops_at_most: whether branches that a step may not take are counted, too.
     """
 
     device: str
@@ -49,7 +50,8 @@ class DeviceSummary:
     variables: tuple[str, ...]
     state_bytes: int | None
     flops: int | None
-    flops_more: str = ""
+    leaves_out_flops: bool = False
+    flops_at_most: bool = False
 
 
 # Kinds of findings that say what the shown step is worth: the summary prints them in full.
@@ -259,7 +261,8 @@ class Inspection:
         return {
             "tasks": [
                 {"device": d.device, "ops": len(d.ops), "variables": len(d.variables),
-                 "state_bytes": d.state_bytes, "flops": d.flops}
+                 "state_bytes": d.state_bytes, "flops": d.flops,
+                 "leaves_out_flops": d.leaves_out_flops, "flops_at_most": d.flops_at_most}
                 for d in self.devices
             ],
             "transfers": [self._transfer_json(t) for t in self.transfers],

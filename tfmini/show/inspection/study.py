@@ -195,8 +195,8 @@ def _summaries(found: Inspection, names: Sequence[str]) -> list[DeviceSummary]:
         unknown = any(findings.is_left_out(node, found.shapes) for node in whole)
         in_branches = any(cost and may_not_run((node.name, -1)) for node, cost in zip(own, work))
         held = tuple(node.name for node in variables[device])
-        more = (" + ?" if unknown else "") + (" at most" if in_branches else "")
-        summaries.append(DeviceSummary(device, tuple(n.name for n in own), held, _total(state), _total(work), more))
+        names_of_own = tuple(node.name for node in own)
+        summaries.append(DeviceSummary(device, names_of_own, held, _total(state), _total(work), unknown, in_branches))
     return summaries
 
 

@@ -61,7 +61,9 @@ def _number(value: int | None) -> str:
 
 
 def _flops(device: DeviceSummary) -> str:
-    return "?" if device.flops is None else f"{device.flops:,}{device.flops_more}"
+    if device.flops is None:
+        return "?"
+    return f"{device.flops:,}{' + ?' if device.leaves_out_flops else ''}{' at most' if device.flops_at_most else ''}"
 
 
 def _shape(shape: RawShape) -> str:
