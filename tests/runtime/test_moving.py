@@ -23,6 +23,7 @@ from tfmini.rpc.peer import Peer
 from tfmini.rpc.reactor import get_reactor
 from tfmini.runtime.client.variable_mover import VariableMover
 from tfmini.runtime.moving import MovingService
+from tfmini.runtime.worker.departures import Departures, VariablesMoved
 from tfmini.testing import ProcessCluster
 
 pytestmark = pytest.mark.cluster
@@ -134,6 +135,22 @@ def test_slots_move_with_their_variable_and_a_checkpoint_is_whole(tmp_path) -> N
             np.testing.assert_array_equal(session.run(w), trained)
         with tf.Session(cluster.target("worker", 0)) as later:
             np.testing.assert_array_equal(later.run(w), trained)
+
+
+def test_a_task_that_tells_what_moves_nothing_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    def refuse(departures: Departures, resources: Any, nodes: Any) -> None:
+        refused.append(1)
+        raise VariablesMoved.from_task(PS[0], 1, departures.forwarding())
+
+    monkeypatch.setattr(Departures, "check", refuse)
+    with ProcessCluster(ps=1, local=("ps", 0)) as cluster:
+        counter, _ = _counter()
+        expected = pytest.raises(tf.errors.InternalError, match=f"cannot be found: {PS[0]} has given away")
+        with tf.Session(cluster.server.target) as session, expected:
+            session.run(counter.initializer)
+    assert refused == [1]
 
 
 def test_a_graph_that_grows_after_a_move_puts_new_slots_beside_the_variable() -> None:

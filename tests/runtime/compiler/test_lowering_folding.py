@@ -206,6 +206,15 @@ def test_what_is_computed_twice_of_the_same_values_leaves_code_once() -> None:
     assert units_of(make) == ["Exp", "Mul", "TopKV2", "Add", "Sum", "Sum"]
 
 
+def test_each_of_several_computations_of_a_value_leaves_code_once() -> None:
+    def make() -> None:
+        x = tf.placeholder(tf.float32, [2])
+        for factor in (2.0, 3.0, 3.0, 2.0):
+            tf.add(factor, tf.exp(x * factor))
+
+    assert units_of(make) == ["Mul", "Exp", "Add"] * 2
+
+
 def test_what_changes_or_waits_is_computed_each_time() -> None:
     def make() -> None:
         x, before, one = tf.placeholder(tf.float32, [4]), tf.placeholder(tf.float32, [4]), tf.constant(1.0)

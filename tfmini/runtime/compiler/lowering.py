@@ -266,6 +266,13 @@ class Compilation:
         return endpoint
 
 
+def _same_attrs(one: Node, other: Node) -> bool:
+    try:
+        return bool(one.attrs == other.attrs)
+    except ValueError:  # arrays among them, which do not compare as one
+        return False
+
+
 class Lowering:
     """The units of one level; see the module.
 
@@ -302,7 +309,7 @@ class Lowering:
         self._send_nodes: dict[int, tuple[int, Node, Wave]] = {}
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
-        self._firsts: dict[tuple[str, Endpoint], Unit] = {}  # of the units of an op with the same first input
+        self._computed: dict[Any, list[Node]] = {}  # what computes an op of the same values, with different attrs
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
 
@@ -535,18 +542,18 @@ class Lowering:
         foldable = foldable and not (node.controls and facts.kernel.may_block)
         if foldable and self.compilation.folding.folds(node, facts, inputs):
             return
-        if self._is_copy(node, facts, inputs, derefs):
+        if self._replace_copy(node, facts, inputs, derefs):
             return
         if self.compilation.answers_later(facts):
             self._admit_waiting(node, facts, inputs, derefs, wave, guard)
             return
         count = len(facts.op_def.outputs) if facts.flat else output_count(facts.op_def, node)
         unit = Unit(node, inputs, derefs, count, wave, guard=guard)
-        if not foldable or node.controls or True in derefs or not self._is_repeated(unit):
+        if not foldable or node.controls or True in derefs or not self._replace_repeated(unit):
             self.add(unit)
 
-    def _is_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
-        """Whether a node only hands on its input, so that the input can stand for it."""
+    def _replace_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
+        """Lets the input of a node that only hands it on stand for it, if it is one; also notes what it reads."""
         inline = facts.handle.inline_expression
         if inline is not None and inline(node) == "{0}":
             if not node.controls:
@@ -580,38 +587,27 @@ class Lowering:
         no_sign = constant.dtype.kind != "f" or source is not None and trait_of(source.op, "not_below_zero")
         return bool(no_sign or np.signbit(constant) == np.signbit(neutral))  # -0.0 + 0.0 is 0.0, but -0.0 - 0.0 is -0.0
 
-    def _is_repeated(self, unit: Unit) -> bool:
-        """Whether the same has been computed of the same values, which then stands for this unit's results, too."""
-        first = self._firsts.setdefault((unit.node.op, unit.inputs[0]), unit)
-        if first is unit or not self._is_same(first, unit):
+    def _replace_repeated(self, unit: Unit) -> bool:
+        """Lets a unit that has computed the same of the same values stand for this one, if there is one."""
+        node = unit.node
+        values = tuple(map(self._identity, unit.inputs))
+        alike = self._computed.setdefault((node.op, node.device, unit.wave, unit.guard, values), [])
+        first = next((other for other in alike if _same_attrs(other, node)), None)
+        if first is None:
+            alike.append(node)
             return False
         for index in range(unit.outputs):
-            self.alias[unit.node.name, index] = (first.node.name, index)
+            self.alias[node.name, index] = (first.name, index)
         return True
 
-    def _is_same(self, first: Unit, unit: Unit) -> bool:
-        one, other = first.node, unit.node
-        if one.device != other.device or (first.wave, first.guard) != (unit.wave, unit.guard):
-            return False
-        if len(first.inputs) != len(unit.inputs) or not all(map(self._are_equal, first.inputs, unit.inputs)):
-            return False
-        try:
-            return one.attrs == other.attrs
-        except ValueError:  # arrays among them, which do not compare as one
-            return False
-
-    def _are_equal(self, one: Endpoint, other: Endpoint) -> bool:
-        """Whether two values are the same one, or equal small constants."""
-        if one == other:
-            return True
-        values = [np.asarray(self.constants[e]) for e in (one, other) if e in self.constants]
-        if len(values) < 2 or values[0].dtype != values[1].dtype or values[0].shape != values[1].shape:
-            return False
-        return (
-            values[0].nbytes <= _SMALL
-            and values[0].dtype.kind in "biufc"
-            and values[0].tobytes() == values[1].tobytes()
-        )
+    def _identity(self, endpoint: Endpoint) -> Any:
+        """What is equal for two endpoints of one value, or of equal small constants."""
+        if endpoint not in self.constants:
+            return endpoint
+        value = np.asarray(self.constants[endpoint])
+        if value.nbytes > _SMALL or value.dtype.kind not in "biufc":
+            return endpoint
+        return value.dtype.str, value.shape, value.tobytes()
 
     def _derefs(self, node: Node, facts: OpFacts, inputs: list[Endpoint]) -> list[bool]:
         """Per input, whether it is a variable whose value is wanted."""

@@ -421,24 +421,32 @@ class MasterSession:
 
     def _registered(self, key: _PlanKey, plan: Plan, error: errors.OpError | None) -> None:
         if isinstance(error, VariablesMoved):
-            self._follow(key, error)
+            self._follow(key, plan, error)
         else:
             self._prepared(key, error or plan)
 
     # ---- variables that have moved ------------------------------------------------------------
 
-    def _follow(self, key: _PlanKey, told: VariablesMoved) -> None:
-        """Places the graph by what a task tells of its variables, and makes the plan again."""
+    def _follow(self, key: _PlanKey, plan: Plan, told: VariablesMoved) -> None:
+        """Places the graph by what a task tells of its variables, and makes the plan again if it is another one now."""
         self._follows[key] += 1
         try:
             places = self._relocate(told)
-            if self._follows[key] > _MOST_FOLLOWS:
+            if self._follows[key] > _MOST_FOLLOWS or not self._is_outdated(plan, told.source):
                 raise errors.InternalError.of(f"The variables of the step cannot be found: {told.message}")
             calls = {place: partial(self._settle, place) for place in sorted(places)}
         except errors.OpError as error:
             self._prepared(key, error)
             return
         fan_out(calls, partial(self._followed, key, told))
+
+    def _is_outdated(self, plan: Plan, task: str) -> bool:
+        """Whether a node of a task is elsewhere now; else the task would refuse the plan again for the same reason."""
+        return any(
+            self.placement.get(name, node.device) != node.device
+            for part in plan.parts if part.task == task
+            for name, node in part.task_graph.nodes.items()
+        )  # fmt: skip
 
     def _relocate(self, told: VariablesMoved) -> set[NewPlace]:
         if self.cluster.worker_name(self.cluster.task):
