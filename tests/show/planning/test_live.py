@@ -172,13 +172,14 @@ def test_one_more_than_none_is_the_first() -> None:
     assert more.tasks == (PS[0],) and LivePlanner(more, (1e9,)).moves() == []
 
 
-def test_without_a_ps_there_is_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_ps_there_is_nothing_to_measure(request: pytest.FixtureRequest) -> None:
     class Gatherer:
         def gather(self, timeout_s: float) -> ClusterSnapshot:
             return ClusterSnapshot("grpc://a:1", 0.0, 0.0, ())
 
     said: list[str] = []
-    monkeypatch.setattr(progress, "_listener", lambda text, total, unit: said.append(text) or Mock())
+    progress.listen(lambda text, total, unit: said.append(text) or Mock())
+    request.addfinalizer(lambda: progress.listen(None))
     with pytest.raises(NotFoundError, match="No task of the job ps of the cluster at grpc://a:1 answers"):
         measure(cast(Any, Gatherer()), VariableMover({}, cast(Any, None)), 0.0)
     assert said == ["measuring for 0 s"]
