@@ -145,42 +145,36 @@ def _pull_and_push(tf: Any, server: Any, floats: int) -> tuple[Any, Any, Any]:
     return session, pulled.op, pushed.op
 
 
-def _pull(target: str, floats: int, repeats: int) -> float:
+def _moved(target: str, floats: int, repeats: int, is_pushed: bool = False) -> float:
+    """Seconds to pull a variable, or to push it."""
     with cluster_of(target, 1, 1) as (tf, server, _):
-        session, pulled, _ = _pull_and_push(tf, server, floats)
+        session, pulled, pushed = _pull_and_push(tf, server, floats)
         with session:
-            return median(lambda: session.run(pulled), repeats)
-
-
-def _push(target: str, floats: int, repeats: int) -> float:
-    with cluster_of(target, 1, 1) as (tf, server, _):
-        session, _, pushed = _pull_and_push(tf, server, floats)
-        with session:
-            return median(lambda: session.run(pushed), repeats)
+            return median(lambda: session.run(pushed if is_pushed else pulled), repeats)
 
 
 def case_pull_4_kb(target: str) -> tuple[float, str]:
-    return _pull(target, 1 << 10, 1000) * 1e6, "us"
+    return _moved(target, 1 << 10, 1000) * 1e6, "us"
 
 
 def case_push_4_kb(target: str) -> tuple[float, str]:
-    return _push(target, 1 << 10, 1000) * 1e6, "us"
+    return _moved(target, 1 << 10, 1000, is_pushed=True) * 1e6, "us"
 
 
 def case_pull_1_mb(target: str) -> tuple[float, str]:
-    return _pull(target, 1 << 18, 500) * 1e6, "us"
+    return _moved(target, 1 << 18, 500) * 1e6, "us"
 
 
 def case_push_1_mb(target: str) -> tuple[float, str]:
-    return _push(target, 1 << 18, 500) * 1e6, "us"
+    return _moved(target, 1 << 18, 500, is_pushed=True) * 1e6, "us"
 
 
 def case_pull_64_mb(target: str) -> tuple[float, str]:
-    return _pull(target, LARGE, 15) * 1e3, "ms"
+    return _moved(target, LARGE, 15) * 1e3, "ms"
 
 
 def case_push_64_mb(target: str) -> tuple[float, str]:
-    return _push(target, LARGE, 15) * 1e3, "ms"
+    return _moved(target, LARGE, 15, is_pushed=True) * 1e3, "ms"
 
 
 def case_pull_64_mb_over_tcp(target: str) -> tuple[float, str]:
