@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import tfmini as tf
 
@@ -12,3 +15,14 @@ def test_the_gradient_of_a_complex_product_is_conjugate() -> None:
     (grad,) = tf.gradients(tf.reduce_prod(x), [x], grad_ys=[tf.constant(1, tf.complex64)])
     with tf.Session() as session:
         np.testing.assert_allclose(session.run(grad), np.conj([2 - 1j, 1 + 3j]))
+
+
+@pytest.mark.parametrize("reduction", [tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_prod])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.int32, tf.int8])
+def test_no_axes_leave_a_tensor_as_it_is(reduction: Any, dtype: tf.DType) -> None:
+    x = tf.placeholder(dtype)
+    values = np.array([[-0.0, 1], [-3, 100]], dtype.as_numpy_dtype)
+    with tf.Session() as session:
+        found = session.run(reduction(x, tf.placeholder_with_default(np.zeros(0, np.int32), [None])), {x: values})
+    assert found.dtype == values.dtype
+    assert found.tobytes() == values.tobytes()  # the sign of zero, too

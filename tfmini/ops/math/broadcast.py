@@ -165,6 +165,8 @@ def reducer(ufunc: np.ufunc, dtype: dtypes.DType, keep: bool, empty: Scalar | No
             normal_axes(axes, 1)
             return x
         chosen: Any = normal_axes(axes, x.ndim)
+        if not chosen:  # as a gradient of operands that do not broadcast
+            return x
         if len(chosen) == x.ndim:
             chosen = None
         if empty is not None and not x.size:
