@@ -63,6 +63,8 @@ class _Refusal(click.ClickException):
               help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
 @chief_option
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
+@click.option("--gpus", type=click.IntRange(0), default=0, metavar="N",
+              help="GPUs of each task but ps; none need be here.  [default: none]")  # fmt: skip
 @click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--feed", multiple=True, metavar="NAME", help="Tensor to feed.  [default: the placeholders]")
@@ -165,7 +167,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
         return inspected(
             source, ps=ps, workers=workers, cluster=cluster, master=options["master"],
             fetches=options["fetch"], feeds=options["feed"] or None, batch=options["batch"], entry=options["entry"],
-            arguments=options["arguments"], trace=options["trace"],
+            arguments=options["arguments"], trace=options["trace"], gpus=options["gpus"],
         )  # fmt: skip
 
 
