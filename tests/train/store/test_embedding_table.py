@@ -151,6 +151,8 @@ def test_errors() -> None:
             tf.errors.InvalidArgumentError, match=r"Gradients of shape \(1, 3\) for ids of shape \(1,\)"
         ):
             table.push([1], np.ones((1, 3)))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="complex128 lose what table 't'"):
+            table.push([1], np.ones((1, 2), complex))
         with pytest.raises(ValueError, match="Table t already exists"):
             tf.EmbeddingTable(store, "t", 2)
         option = tf.EmbeddingVariableOption(evict_option=tf.GlobalStepEvict(3))

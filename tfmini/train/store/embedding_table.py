@@ -31,7 +31,7 @@ from tfmini.ops.growing.variable import EmbeddingVariable, get_embedding_variabl
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.store.arrays import alone
+from tfmini.train.store.arrays import alone, fitted
 from tfmini.train.store.parameter_store import ParameterStore
 
 
@@ -130,10 +130,10 @@ class EmbeddingTable:
         """Lets the optimizer apply gradients, which have the shape of the rows of ``ids``; those of an id are added up.
 
         Raises:
-          InvalidArgumentError: the shapes do not fit.
+          InvalidArgumentError: the shapes or the numbers do not fit.
         """
         flat, masks = self._split(ids)
-        rows = np.asarray(gradients, self._dtype.numpy)
+        rows = fitted(gradients, self._dtype, self)
         if rows.shape != (*np.shape(ids), self.dim):
             text = f"Gradients of shape {rows.shape} for ids of shape {np.shape(ids)} are none of {self}."
             raise errors.InvalidArgumentError.of(text)

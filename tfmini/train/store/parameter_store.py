@@ -67,13 +67,14 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
+    has_names,
     init_text,
     initial_value,
     named,
     optimizer_text,
     set_initial,
 )
-from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds
+from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds, check_pace
 from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
@@ -128,6 +129,12 @@ class ParameterStore:
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
+        if optimizer is not None and not isinstance(optimizer, Optimizer):
+            raise ValueError(f"optimizer must be None or an Optimizer, such as AdagradOptimizer(0.1): {optimizer!r}")
+        if not callable(partition) and (not isinstance(partition, (int, np.integer)) or partition < 1):
+            raise ValueError(f"partition must be at least 1, or a partitioner: {partition!r}")
+        if timeout_s is not None and not timeout_s > 0:
+            raise ValueError(f"timeout_s must be None or positive: {timeout_s!r}")
         self._compression = compression_of(compression)
         self._residuals: dict[str, Array] = {}  # what compressed gradients have not sent; by `_in_turn`
         self._in_turn = threading.Lock() if compression else nullcontext()  # a push has the residual of the one before
@@ -162,7 +169,9 @@ class ParameterStore:
         self.workers = known if workers is None else workers
         self.worker = _worker_of(cluster, target) if worker is None else worker
         self._knows_workers = spec is not None or (workers is not None and worker is not None) or not target
-        self._check()
+        check_pace(self._staleness, self._backup, self.workers, self.worker)
+        if self._staleness is not None:
+            self._needs_workers()
 
     def _enter(self) -> None:
         """Lets the others wait for this worker."""
@@ -204,20 +213,6 @@ class ParameterStore:
             raise ValueError("Say workers= and worker=: this target does not tell how many workers there are.")
         if self.workers > 1 and not self._has_ps:
             raise ValueError("Workers that wait for each other need a ps: without one, each has arrays of its own.")
-
-    def _check(self) -> None:
-        if self._staleness is not None:
-            self._needs_workers()
-        if self._staleness is not None and self._staleness < 0:
-            raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
-        if self._backup and self._staleness != 0:
-            raise ValueError("backup is for synchronous updates: staleness=0")
-        if not 0 <= self._backup < self.workers:
-            raise ValueError(f"backup must be below the number of workers, {self.workers}: {self._backup}")
-        if not callable(self._partition) and self._partition < 1:
-            raise ValueError(f"partition must be at least 1: {self._partition}")
-        if not 0 <= self.worker < self.workers:
-            raise ValueError(f"worker must be in [0, {self.workers}): {self.worker}. Say workers= and worker=.")
 
     @contextmanager
     def _building(self) -> Iterator[None]:
@@ -265,12 +260,13 @@ class ParameterStore:
           InvalidArgumentError: another store has declared the name with another shape, dtype, number of parts or
             initial value, with another optimizer, or with another staleness.
         """
-        sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
+        array = DeclaredArray.of(name, shape, dtype, self._optimizer)
         with self._building():
             added, feeds = self._added.get(name, (array, {}))
             if (added.shape, added.dtype) != (array.shape, array.dtype):
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
+            if added.parts and (text := self._text(array, len(added.parts), init)) != added.text:
+                raise errors.InvalidArgumentError.of(f"{text}: this store has declared {added.text}.")
             if name in self._arrays:
                 return
             if not added.parts:
@@ -370,7 +366,7 @@ class ParameterStore:
             return self._arrays[name]
         except KeyError:
             known = ", ".join(sorted(self._arrays)) or "none"
-            raise errors.NotFoundError.of(f"There is no array '{name}'; declared are: {known}.") from None
+            raise errors.NotFoundError.of(f"There is no array {name!r}; declared are: {known}.") from None
 
     # ---- values and gradients -------------------------------------------------------------------
 
@@ -406,7 +402,7 @@ class ParameterStore:
           AbortedError: with synchronous updates: a parameter server was restarted, or the step that applied the
             round was cut there.
         """
-        self._exchange(gradients, ())
+        self._exchange(self._pushed(gradients), ())
 
     def push_pull(self, gradients: Mapping[str, Gradient], names: Names | None = None) -> Any:
         """`push`, and `pull` of the values after it, in one step.
@@ -414,12 +410,19 @@ class ParameterStore:
         Args:
           names: default: those of the gradients.
         """
-        return self._exchange(gradients, list(gradients) if names is None else names)
+        return self._exchange(self._pushed(gradients), list(gradients) if names is None else names)
+
+    def _pushed(self, gradients: Mapping[str, Gradient]) -> Mapping[str, Gradient]:
+        """The gradients of a push, which are some if other workers wait for it."""
+        if not has_names(gradients) and self._staleness is not None:
+            raise errors.InvalidArgumentError.of("A push without a gradient ends no round, and others wait for that.")
+        return gradients
 
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
         self._leaving.check()
-        wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
+        one = isinstance(names, (str, bytes)) or not isinstance(names, Iterable)
+        wanted: Any = names if isinstance(names, Mapping) else dict.fromkeys([names] if one else names)
         with self._in_turn if gradients else nullcontext():
             return self._step(gradients, names, wanted)
 
@@ -502,8 +505,9 @@ class ParameterStore:
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
         """
+        has_names(values)
         with self._building():
-            arrays = {self._array(name): self._array(name).checked(value) for name, value in values.items()}
+            arrays = {array: array.checked(values[name], "value") for name, array in self._sorted(values)}
             if any(form == ROWS for form, _ in arrays.values()):
                 raise errors.InvalidArgumentError.of("assign() sets whole arrays; for rows push a difference.")
             parts = [part for array in arrays for part in array.parts]
