@@ -20,22 +20,26 @@ from tfmini.compat.old_python.notices import tell_once
 def _mend_numpy(numpy: ModuleType) -> None:
     """Lets ``np.array`` and ``np.asarray`` make an array of objects where the elements have several lengths."""
     arrays.install()
-    vars(numpy)["reshape"] = _of_newshape(numpy.reshape)
+    vars(numpy)["reshape"] = _of_former_name("numpy.reshape", numpy.reshape)
     for name in ("array", "asarray"):
         vars(numpy)[name] = _of_objects_if_ragged(vars(numpy)[name])
 
 
-def _of_newshape(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``np.reshape`` with the former name of its argument ``shape``."""
+# Arguments that have another name now: function -> the former name and the name.
+RENAMED = {"numpy.reshape": ("newshape", "shape")}
+
+
+def _of_former_name(path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    former, name = RENAMED[path]
 
     @functools.wraps(original)
-    def reshape(*args: Any, **kwargs: Any) -> Any:
-        if "newshape" in kwargs:
-            tell_once("numpy.reshape(newshape=…)", "tfmini takes it for shape")
-            kwargs["shape"] = kwargs.pop("newshape")
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if former in kwargs:
+            tell_once(f"{path}({former}=…)", f"tfmini takes it for {name}")
+            kwargs[name] = kwargs.pop(former)
         return original(*args, **kwargs)
 
-    return reshape
+    return call
 
 
 def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:

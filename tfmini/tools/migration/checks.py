@@ -343,6 +343,10 @@ def _old_behaviour(path: str, use: Use, call: ast.Call) -> Obstacle | None:
         argument, done = behaviours.CALLS[path]
         if len(call.args) == 1 and argument not in {keyword.arg for keyword in call.keywords}:
             return Obstacle(use.line, f"{use.text}(...)", f"tfmini run {done}", "python", MENDED)
+    former, name = behaviours.RENAMED.get(path, ("", ""))
+    if former in {keyword.arg for keyword in call.keywords}:
+        remedy = f"tfmini run takes it for {name}"
+        return Obstacle(use.line, f"{use.text}({former}=…)", remedy, "python", MENDED)
     if path in ("builtins.open", "builtins.file") and "U" in _mode(call):
         remedy = "leave out the U: Python 3.11 has no such mode"
         return Obstacle(use.line, f"{use.text}(..., {_mode(call)!r})", remedy, "python")
