@@ -23,6 +23,7 @@ from tfmini.command_line import (
     former,
     misplaced,
     one_line_errors,
+    script_argument,
     write_text,
 )
 from tfmini.compat.roles import defined_options
@@ -234,7 +235,7 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
 @click.option("--update-profile", type=_WRITABLE,
               help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
 @former("--profile", "--update-profile", "update_profile", _WRITABLE)
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@script_argument
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
     ps: int | None,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.compat.old_python import arrays
 from tfmini.compat.old_python.notices import tell_once
 
 # ---- np.array of rows of several lengths -----------------------------------------------------------------------------
@@ -18,8 +19,27 @@ from tfmini.compat.old_python.notices import tell_once
 
 def _mend_numpy(numpy: ModuleType) -> None:
     """Lets ``np.array`` and ``np.asarray`` make an array of objects where the elements have several lengths."""
+    arrays.install()
+    vars(numpy)["reshape"] = _of_former_name("numpy.reshape", numpy.reshape)
     for name in ("array", "asarray"):
         vars(numpy)[name] = _of_objects_if_ragged(vars(numpy)[name])
+
+
+# Arguments that have another name now: function -> the former name and the name.
+RENAMED = {"numpy.reshape": ("newshape", "shape")}
+
+
+def _of_former_name(path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    former, name = RENAMED[path]
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if former in kwargs:
+            tell_once(f"{path}({former}=…)", f"tfmini takes it for {name}")
+            kwargs[name] = kwargs.pop(former)
+        return original(*args, **kwargs)
+
+    return call
 
 
 def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,12 +51,22 @@ def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:
             # tfmini, as TensorFlow, takes the error for its own message: a tensor has rows of one length.
             caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
             dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
-            if "inhomogeneous" not in str(error) or dtype is not None or caller in ("tfmini", "numpy"):
+            if "inhomogeneous" not in str(error) or caller in ("tfmini", "numpy"):
                 raise
+            if dtype is not None:
+                return _of_single_elements(original(args[0], dtype=object), dtype, error)
         tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
         return original(*args[:1], **{**kwargs, "dtype": object})
 
     return call
+
+
+def _of_single_elements(objects: np.ndarray, dtype: Any, error: ValueError) -> np.ndarray:
+    """An array in whose place of a number an array of one element stands. Raises the error if there is another one."""
+    try:
+        return objects.astype(dtype)
+    except (TypeError, ValueError):
+        raise error from None
 
 
 # ---- yaml.load(f) ----------------------------------------------------------------------------------------------------
