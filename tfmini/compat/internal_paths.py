@@ -136,6 +136,7 @@ _PYTHON = {
     ),
     "tf.flags": "platform.flags",
     "tf.gfile": "platform.gfile",
+    "tf.keras": "keras",
     "tf.keras.datasets": "keras.datasets",
     "tf.keras.utils": "keras.utils",
     ":compat.tf_keras.backend": "keras.backend keras.utils.tf_utils",

@@ -57,6 +57,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training": [
+        ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
         ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)")
     ],
     "engine.training_generator": [
@@ -104,8 +105,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
     ],
     "optimizers": [
-        ("[K.update_add(self.iterations, 1)]", "[]"),  # `optimizing` counts the step after what reads the count
-        ("allowed_kwargs = {'clipnorm', 'clipvalue'}", "allowed_kwargs = {'clipnorm', 'clipvalue', 'name'}"),
+        ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
     "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
 }
