@@ -6,16 +6,19 @@ import functools
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import state
+from tfmini.compat.tf_keras import op_layers, state
+from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.composites import TensorSpec
 from tfmini.shapes import Dimension, TensorShape
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
@@ -77,7 +80,54 @@ def _with_flat_shape(flat: Tensor, inputs: Tensor) -> Tensor:
     return flat
 
 
+def _shape_of_input(
+    batch_shape: Any, shape: Any, batch_size: int | None, ragged: bool, others: dict[str, Any]
+) -> tuple[int | None, ...] | None:
+    """The shape of an input with its batch; None if it is that of a tensor.
+
+    Raises:
+      ValueError: two shapes, or a ragged input, which tfmini does not have.
+      TypeError: other arguments.
+    """
+    if others:
+        raise TypeError(f"Input got arguments that it does not have: {sorted(others)}")
+    if ragged:
+        raise ValueError("ragged=True: tf.keras of tfmini takes no ragged tensors; pad them, and use a mask.")
+    if batch_shape is not None and shape is not None:
+        raise ValueError("Only one of `shape` and `batch_shape` can be given.")
+    if batch_shape is not None:
+        return tuple(as_tuple(batch_shape))
+    return None if shape is None else (batch_size, *as_tuple(_listed(shape)))
+
+
+def _listed(shape: Any) -> Any:
+    return shape if isinstance(shape, (list, tuple, TensorShape)) else (shape,)
+
+
+def _serialized_activation(activation: Any) -> Any:
+    """An activation as JSON has it: its name, or a layer."""
+    if hasattr(activation, "get_config"):
+        return {"class_name": type(activation).__name__, "config": activation.get_config()}
+    return activation.__name__
+
+
+def _layer_of(config: dict[str, Any]) -> Any:
+    return library_root().layers.deserialize(config)
+
+
+def library_root() -> Any:
+    """The copy, which calls what is here."""
+    from tfmini.compat.tf_keras.library import NAME
+
+    return sys.modules[NAME]
+
+
 HELPERS: dict[str, Any] = {
+    "_shape_of_input": _shape_of_input,
+    "_serialized_activation": _serialized_activation,
+    "_layer_of": _layer_of,
+    "_call": op_layers.call,
+    "_make_op_layers": lambda tensors: op_layers.make_layers(library_root(), tensors),
     "_with_flat_shape": _with_flat_shape,
     "_flat_shape": _flat_shape,
     "_dtype_name": _dtype_name,
@@ -97,7 +147,13 @@ def apply(root: ModuleType) -> None:
     for cls in [layer, *_descendants(layer)]:
         if "build" in vars(cls):
             cls.build = _takes_any_shape(cls.build)
+        if "compute_output_shape" in vars(cls):
+            cls.compute_output_shape = _tells_any_shape(cls.compute_output_shape)
     layer.add_weight = _add_weight(root)
+    layer.compute_output_signature = _output_signature
+    layer.dynamic = property(lambda self: any(getattr(x, "_dynamic", False) for x in (self, *self.submodules)))
+    layer.submodules = property(_submodules)
+    root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
     for name, getter in _LAYER_PROPERTIES.items():
@@ -138,6 +194,34 @@ def _as_tensor_shape(shape: Any) -> Any:
     return TensorShape(shape) if isinstance(shape, tuple) else shape
 
 
+def _tells_any_shape(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``compute_output_shape`` that answers in the kind of shapes in which it is asked."""
+
+    @functools.wraps(compute)
+    def compute_output_shape(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
+        found = compute(self, as_tuple(input_shape), *args, **kwargs)
+        return _as_tensor_shape(found) if _has_tensor_shapes(input_shape) else found
+
+    return compute_output_shape
+
+
+def _has_tensor_shapes(shape: Any) -> bool:
+    return isinstance(shape, TensorShape) or isinstance(shape, list) and any(isinstance(s, TensorShape) for s in shape)
+
+
+def _output_signature(self: Any, input_signature: Any) -> Any:
+    """The specs of a layer's outputs for those of its inputs (``tf.keras.layers.Layer.compute_output_signature``)."""
+    specs = input_signature if isinstance(input_signature, (list, tuple)) else [input_signature]
+    if not all(isinstance(spec, TensorSpec) for spec in specs):
+        raise TypeError(f"compute_output_signature takes tf.TensorSpecs, not {input_signature!r}")
+    shapes = [spec.shape for spec in specs]
+    found = self.compute_output_shape(shapes if isinstance(input_signature, (list, tuple)) else shapes[0])
+    dtype = self.dtype or specs[0].dtype
+    if isinstance(found, list):
+        return [TensorSpec(shape, dtype) for shape in found]
+    return TensorSpec(found, dtype)
+
+
 def _takes_any_shape(build: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(build)
     def build_with_tuples(self: Any, input_shape: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +260,18 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         return weight
 
     return add_weight
+
+
+def _submodules(self: Any) -> tuple[Any, ...]:
+    """All layers below a layer, its attributes and theirs (``tf.Module.submodules``)."""
+    found: dict[int, Any] = {}
+    waiting = [self]
+    while waiting:
+        for value in nest.flatten(list(vars(waiting.pop()).values())):
+            if isinstance(value, library_root().engine.base_layer.Layer) and id(value) not in found and value is not self:
+                found[id(value)] = value
+                waiting.append(value)
+    return tuple(found.values())
 
 
 def _of_the_program(cls: type, **_: object) -> None:

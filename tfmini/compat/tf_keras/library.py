@@ -49,6 +49,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "name = _unique_name(_to_snake_case(prefix))",
         ),
         ("print('tracking', value, name)", "pass"),
+        ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
+        (
+            "        self.trainable = kwargs.get('trainable', True)\n",
+            "        self.trainable = kwargs.get('trainable', True)\n        self._dynamic = kwargs.get('dynamic', False)\n",
+        ),
+        ("        if isinstance(inputs, list):\n            inputs = inputs[:]\n", "        _make_op_layers(inputs)\n"
+         "        if isinstance(inputs, list):\n            inputs = inputs[:]\n"),
+        ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
         (
@@ -68,12 +76,37 @@ _IN: dict[str, list[tuple[str, str]]] = {
         # Losses are means of the steps, whatever their batches: only an array's number of examples is known before.
         ("batch_logs = {'batch': batch_index, 'size': batch_size}", "batch_logs = {'batch': batch_index, 'size': 1}"),
     ],
-    "engine.input_layer": [("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n")],
+    "engine.input_layer": [
+        ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
+        (
+            "dtype=None, input_tensor=None, sparse=False, name=None):",
+            "dtype=None, input_tensor=None, sparse=False, name=None, ragged=False, **kwargs):\n"
+            "        batch_input_shape = _shape_of_input(batch_input_shape, input_shape, batch_size, ragged, kwargs)\n"
+            "        input_shape = None if batch_input_shape else input_shape",
+        ),
+        ("                  'sparse': self.sparse,\n", "                  'sparse': self.sparse, 'ragged': False,\n"),
+        ("def Input(shape=None, batch_shape=None,\n", "def Input(shape=None, batch_size=None,\n"),
+        ("          tensor=None):\n", "          tensor=None, ragged=False, **kwargs):\n"),
+        (
+            "    if not batch_shape and tensor is None:\n",
+            "    batch_shape = _shape_of_input(kwargs.pop('batch_shape', None), shape, batch_size, ragged, kwargs)\n"
+            "    if not batch_shape and tensor is None:\n",
+        ),
+        ("    if shape is not None and not batch_shape:\n", "    if False:\n"),
+    ],
     "layers.core": [
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
         ("return K.batch_flatten(inputs)", "return _with_flat_shape(K.batch_flatten(inputs), inputs)"),
+    ],
+    "activations": [
+        ("    return activation.__name__\n", "    return _serialized_activation(activation)\n"),
+        (
+            "    if isinstance(identifier, six.string_types):\n",
+            "    if isinstance(identifier, dict):\n        return _layer_of(identifier)\n"
+            "    if isinstance(identifier, six.string_types):\n",
+        ),
     ],
     "initializers": [
         (
@@ -89,6 +122,15 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [
+        (
+            "        self._uses_inputs_arg = True\n",
+            "        self._uses_inputs_arg = True\n        _make_op_layers(outputs)\n",
+        ),
+        (
+            "def _base_init(self, name=None, trainable=True, dtype=None):\n",
+            "def _base_init(self, name=None, trainable=True, dtype=None, dynamic=False, autocast=None):\n"
+            "        self._dynamic = dynamic\n",
+        ),
         ("layer.activity_regularizer(x)", "_mean_activity(layer, x)"),
         ("prefix = self.__class__.__name__.lower()", "prefix = _to_snake_case(self.__class__.__name__)"),
         ("name = prefix + '_' + str(K.get_uid(prefix))", "name = _unique_name(prefix)"),
