@@ -57,7 +57,7 @@ class _AbsentFinder:
     """Finds what no other finder has found below ``tensorflow.python``."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if not fullname.startswith("tensorflow.python."):
+        if not fullname.startswith(("tensorflow.python.", "tensorflow.compat.tf_keras.")):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 

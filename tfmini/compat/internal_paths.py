@@ -139,6 +139,7 @@ _PYTHON = {
     "tf.keras": "keras",
     "tf.keras.datasets": "keras.datasets",
     "tf.keras.utils": "keras.utils",
+    ":compat.tf_keras.state": "keras.backend_config",
     ":compat.tf_keras.backend": "keras.backend keras.utils.tf_utils",
     "tf.layers": "keras.engine.input_spec layers.base layers.core layers.layers",
     "tf.logging": "platform.tf_logging",

@@ -144,6 +144,7 @@ def _undecorated(func: Callable[..., Any] | None = None, *_: object, **__: objec
 
 run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _undecorated
 disable_cudnn_autotune = use_deterministic_cudnn = also_run_as_tf_function = _undecorated
+with_control_flow_v2 = enable_control_flow_v2 = _undecorated
 
 
 def disable_xla(description: str) -> Callable[..., Any]:

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
-from tfmini.compat.tf_keras import op_layers, state
+from tfmini.compat.tf_keras import op_layers, state, tracking
 from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.identity import cast
+from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
 from tfmini.shapes import Dimension, TensorShape
@@ -36,6 +40,8 @@ def _output_shape(layer: Any, input_shape: Any, output: Any) -> Any:
 
 def _tells_its_shape(layer: Any) -> bool:
     """Whether a layer has a `compute_output_shape` of its own; the inherited one gives the shape of the input."""
+    if not getattr(layer, "_is_graph_network", True):
+        return False
     home = next(cls for cls in type(layer).__mro__ if "compute_output_shape" in vars(cls))
     return home.__name__ != "Layer"
 
@@ -115,6 +121,58 @@ def _layer_of(config: dict[str, Any]) -> Any:
     return library_root().layers.deserialize(config)
 
 
+def _inputs_of(layer: Any, inputs: Any) -> Any:
+    """The inputs of a layer as tensors, whose ops have layers of their own."""
+    if any(isinstance(x, (np.ndarray, float, int)) for x in nest.flatten(inputs)):
+        convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
+        inputs = nest.map_structure(convert, inputs)
+    op_layers.make_layers(library_root(), inputs)
+    return inputs
+
+
+def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, of which ``call`` gets those that have a place by their names."""
+    if not args:
+        return kwargs
+    names = list(inspect.signature(layer.call).parameters)[1:]
+    return {**dict(zip(names, args)), **kwargs}
+
+
+def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
+    """The arguments of a `Lambda`'s function: those of the layer, the mask and the phase, if it takes them."""
+    taken = inspect.getfullargspec(layer.function).args if inspect.isroutine(layer.function) else []
+    arguments = dict(layer.arguments)
+    if "mask" in taken:
+        arguments["mask"] = mask
+    if "training" in taken:
+        arguments["training"] = state.learning_phase() if training is None else training
+    return arguments
+
+
+def _take_dtype(layer: Any, inputs: Any) -> None:
+    """Gives a layer without a dtype that of its first input."""
+    first = next((x for x in nest.flatten(inputs) if isinstance(x, Tensor)), None)
+    if getattr(layer, "dtype", "") is None and first is not None:
+        layer.dtype = first.dtype.base_dtype.name
+
+
+def _as_dtype(inputs: Any, dtype: Any) -> Any:
+    return inputs if dtype is None or not isinstance(inputs, Tensor) else cast(inputs, dtype)
+
+
+def _padded(layer: Any, inputs: Any) -> Any:
+    """The inputs of a locally connected layer with the zeros that ``padding="same"`` adds around them."""
+    if layer.padding == "valid":
+        return inputs
+    first = 1 if getattr(layer, "data_format", None) != "channels_first" else 2
+    sizes = [[0, 0] for _ in inputs.shape]
+    for i, (kernel, stride) in enumerate(zip(layer.kernel_size, layer.strides)):
+        size = int(inputs.shape[first + i])
+        missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+        sizes[first + i] = [missing // 2, missing - missing // 2]
+    return pad(inputs, sizes)
+
+
 def library_root() -> Any:
     """The copy, which calls what is here."""
     from tfmini.compat.tf_keras.library import NAME
@@ -127,6 +185,13 @@ HELPERS: dict[str, Any] = {
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
     "_call": op_layers.call,
+    "_inputs_of": _inputs_of,
+    "_arguments_of": _arguments_of,
+    "_by_name": _by_name,
+    "_take_dtype": _take_dtype,
+    "_as_dtype": _as_dtype,
+    "_tracked": tracking.tracked,
+    "_padded": _padded,
     "_make_op_layers": lambda tensors: op_layers.make_layers(library_root(), tensors),
     "_with_flat_shape": _with_flat_shape,
     "_flat_shape": _flat_shape,
@@ -159,11 +224,15 @@ def apply(root: ModuleType) -> None:
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     _change_models(root)
-    from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
+    layer.get_config = _refuses_arguments(layer.get_config)
+    for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
+        cls.__init__ = _with_cell_dtype(cls.__init__)
+    from tfmini.compat.tf_keras import added_layers, names, estimator, fitting, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, fitting, saving, estimator):
         part.apply(root)
+    names.link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
 
 
@@ -274,6 +343,35 @@ def _submodules(self: Any) -> tuple[Any, ...]:
     return tuple(found.values())
 
 
+def _refuses_arguments(get_config: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``get_config`` that does not leave out what the layer's ``__init__`` needs."""
+
+    @functools.wraps(get_config)
+    def get_whole_config(self: Any) -> Any:
+        own = type(self).get_config is get_whole_config
+        config = get_config(self)
+        asked = [name for name in inspect.getfullargspec(type(self).__init__).args[1:] if name not in config]
+        if own and asked:
+            raise NotImplementedError(
+                f"{type(self).__name__}.__init__ takes {asked}: layers with arguments in `__init__` must override"
+                " `get_config`."
+            )
+        return config
+
+    return get_whole_config
+
+
+def _with_cell_dtype(init: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` of a recurrent layer, whose cell has its dtype."""
+
+    @functools.wraps(init)
+    def init_with_cell(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.cell.dtype = self.dtype
+
+    return init_with_cell
+
+
 def _of_the_program(cls: type, **_: object) -> None:
     """A layer or model class of a program, when it is made: what it gets from the library becomes TensorFlow's."""
     own = vars(cls)
@@ -332,6 +430,11 @@ def _change_models(root: ModuleType) -> None:
 def _weights_by_layer(self: Any) -> list[Any]:
     """All weights in the order of the layers; Keras 2.3 puts those that are trained first."""
     own = [*self._trainable_weights, *self._non_trainable_weights]
+    if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+        raise ValueError(
+            f"Weights for model {self.name} have not yet been created. They are when the model is first called on"
+            " inputs, or by `build()` with an `input_shape`."
+        )
     listed = [weight for layer in self.layers for weight in layer.weights]
     return list(dict.fromkeys([*own, *listed]))
 

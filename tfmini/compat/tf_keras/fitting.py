@@ -81,6 +81,22 @@ def _is_data(x: Any) -> bool:
     return isinstance(x, (Dataset, DatasetIterator))
 
 
+def _built_on(model: Any, data: Any) -> Any:
+    """The same data; a model without inputs gets those of the first batch of a generator or `Sequence`."""
+    is_sequence = hasattr(data, "__getitem__") and hasattr(data, "on_epoch_end")
+    if model.inputs or not (is_sequence or hasattr(data, "__next__")):
+        return data
+    batch = data[0] if is_sequence else next(data)
+    model._standardize_user_data(*(batch if isinstance(batch, tuple) else (batch,)))
+    return data if is_sequence else _with_first(batch, data)
+
+
+def _with_first(batch: Any, data: Iterator[Any]) -> Iterator[Any]:
+    """A generator, as Keras knows it, of a batch and the others."""
+    yield batch
+    yield from data
+
+
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fit)
     def fit_data(self: Any, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -89,10 +105,10 @@ def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
             batches = Batches(root, validation, kwargs.get("validation_steps"))
             kwargs.update(validation_data=iter(batches), validation_steps=batches.steps)
         if not _is_data(x):
-            return fit(self, x, y, *args, **kwargs)
+            return fit(self, _built_on(self, x), y, *args, **kwargs)
         batches = Batches(root, x, kwargs.pop("steps_per_epoch", None))
         kwargs.pop("batch_size", None)
-        return fit(self, iter(batches), None, *args, steps_per_epoch=batches.steps, **kwargs)
+        return fit(self, _built_on(self, iter(batches)), None, *args, steps_per_epoch=batches.steps, **kwargs)
 
     return fit_data
 
@@ -103,9 +119,9 @@ def _run(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
         if getattr(self, "optimizer", None) is not None:
             self.reset_metrics()  # a prediction does so too
         if not _is_data(x):
-            return run(self, x, *args, **kwargs)
+            return run(self, _built_on(self, x), *args, **kwargs)
         batches = Batches(root, x, kwargs.pop("steps", None))
-        return run(self, iter(batches), *args, steps=batches.steps, **kwargs)
+        return run(self, _built_on(self, iter(batches)), *args, steps=batches.steps, **kwargs)
 
     return run_data
 

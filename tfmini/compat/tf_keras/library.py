@@ -54,8 +54,19 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        self.trainable = kwargs.get('trainable', True)\n",
             "        self.trainable = kwargs.get('trainable', True)\n        self._dynamic = kwargs.get('dynamic', False)\n",
         ),
-        ("        if isinstance(inputs, list):\n            inputs = inputs[:]\n", "        _make_op_layers(inputs)\n"
-         "        if isinstance(inputs, list):\n            inputs = inputs[:]\n"),
+        ("    def __call__(self, inputs, **kwargs):\n", "    def __call__(self, inputs, *args, **kwargs):\n"),
+        (
+            "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
+            "        inputs, kwargs = _inputs_of(self, inputs), _by_name(self, args, kwargs)\n"
+            "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
+        ),
+        (
+            "        super(Layer, self).__setattr__(name, value)\n",
+            "        super(Layer, self).__setattr__(name, _tracked(self, value))\n",
+        ),
+        ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
+        ("                self.build(unpack_singleton(input_shapes))\n",
+         "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n"),
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
@@ -94,10 +105,22 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         ("    if shape is not None and not batch_shape:\n", "    if False:\n"),
     ],
+    "layers.advanced_activations": [("of ReLU layer", "of Relu layer")],
     "layers.core": [
+        (
+            "        self.dims = tuple(dims)\n",
+            "        self.dims = tuple(dims)\n"
+            "        if sorted(dims) != list(range(1, len(dims) + 1)):\n"
+            "            raise ValueError('Invalid permutation `dims`, which are not 1 to their number: %s' % (dims,))\n",
+        ),
+        ("    def call(self, inputs, mask=None):\n        arguments = self.arguments\n",
+         "    def call(self, inputs, mask=None, training=None):\n"
+         "        arguments = _arguments_of(self, mask, training)\n"),
+        ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
+        ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.dtype), self.kernel)"),
         ("return K.batch_flatten(inputs)", "return _with_flat_shape(K.batch_flatten(inputs), inputs)"),
     ],
     "activations": [
@@ -119,6 +142,23 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            x = K.random_normal(shape, 0., np.sqrt(scale), dtype=dtype, seed=self.seed)\n"
             "        elif self.distribution != 'uniform':\n",
         ),
+    ],
+    "layers.embeddings": [
+        ("        if 'input_shape' not in kwargs:\n",
+         "        kwargs['dtype'] = kwargs.get('dtype') or K.floatx()\n        if 'input_shape' not in kwargs:\n"),
+    ],
+    "layers.local": [
+        ("        super(LocallyConnected1D, self).__init__(**kwargs)\n",
+         "        self.implementation = kwargs.pop('implementation', 1)\n"
+         "        super(LocallyConnected1D, self).__init__(**kwargs)\n"),
+        ("        super(LocallyConnected2D, self).__init__(**kwargs)\n",
+         "        self.implementation = kwargs.pop('implementation', 1)\n"
+         "        super(LocallyConnected2D, self).__init__(**kwargs)\n"),
+        ("        if self.padding != 'valid':\n", "        if self.padding != 'valid' and self.implementation == 1:\n"),
+        ("K.local_conv1d(inputs,", "K.local_conv1d(_padded(self, inputs),"),
+        ("K.local_conv2d(inputs,", "K.local_conv2d(_padded(self, inputs),"),
+        ("            'padding': self.padding,\n",
+         "            'padding': self.padding,\n            'implementation': self.implementation,\n"),
     ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [

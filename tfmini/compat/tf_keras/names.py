@@ -32,6 +32,14 @@ _MODULES = {
 _made: dict[str, ModuleType] = {}
 
 
+def link(root: ModuleType) -> None:
+    """Makes the moved modules attributes of their packages, by whose own names Python would seek them."""
+    for place, home in _MOVED.items():
+        package, _, name = place.rpartition(".")
+        if package in ("layers", "engine"):
+            setattr(_at(root, package), name, _at(root, home))
+
+
 def find(namespace: str, name: str) -> Any:
     """A name below ``tf.keras``, or ``keras`` in ``tf.contrib``, which is the same.
 

@@ -36,9 +36,10 @@ def in_call() -> Iterator[None]:
 
 
 def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a layer's ``call``."""
+    """Calls a layer's ``call``; several outputs become a list."""
     with in_call():
-        return layer.call(inputs, **kwargs)
+        outputs = layer.call(inputs, **kwargs)
+    return list(outputs) if type(outputs) is tuple else outputs
 
 
 def make_layers(root: ModuleType, tensors: Any) -> None:

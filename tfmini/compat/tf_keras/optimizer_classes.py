@@ -211,7 +211,7 @@ class Nadam(_Classic):
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         if self._m_cache is None:
-            dtype = var_list[0].dtype.base_dtype
+            dtype = var_list[0].dtype.base_dtype if var_list else None
             self._m_cache = self.add_weight("momentum_cache", [], dtype, initializer="ones", trainable=False)
             self._weights.append(self._m_cache)
         super()._create_slots(var_list)

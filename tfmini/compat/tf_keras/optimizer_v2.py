@@ -106,7 +106,7 @@ class Optimizer:
         """An op that changes variables by gradients and counts the step.
 
         Raises:
-          ValueError: no variable has a gradient.
+          ValueError: no variable has a gradient; without variables the step is only counted.
         """
         pairs = _with_gradients(grads_and_vars)
         with name_scope(self._name):
@@ -380,7 +380,7 @@ def _with_gradients(grads_and_vars: Pairs) -> list[tuple[Any, Any]]:
     pairs = list(grads_and_vars)
     without = [var.name for grad, var in pairs if grad is None]
     found = [(grad, var) for grad, var in pairs if grad is not None]
-    if not found:
+    if pairs and not found:
         raise ValueError(f"No gradients provided for any variable: {without}.")
     if without:
         _log.warning("Gradients do not exist for variables %s when minimizing the loss.", without)
