@@ -149,6 +149,14 @@ def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
     return arguments
 
 
+def _set_masks(outputs: Any, masks: Any) -> None:
+    """Lets the outputs of a layer tell their masks (``tensor._keras_mask``)."""
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    for output, mask in zip(outputs, masks if isinstance(masks, (list, tuple)) else [masks] * len(outputs)):
+        if isinstance(output, Tensor):
+            output._keras_mask = mask  # type: ignore[attr-defined]
+
+
 def _take_dtype(layer: Any, inputs: Any) -> None:
     """Gives a layer without a dtype that of its first input."""
     first = next((x for x in nest.flatten(inputs) if isinstance(x, Tensor)), None)
@@ -186,6 +194,7 @@ HELPERS: dict[str, Any] = {
     "_layer_of": _layer_of,
     "_call": op_layers.call,
     "_inputs_of": _inputs_of,
+    "_set_masks": _set_masks,
     "_arguments_of": _arguments_of,
     "_by_name": _by_name,
     "_take_dtype": _take_dtype,
@@ -232,8 +241,27 @@ def apply(root: ModuleType) -> None:
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, fitting, saving, estimator):
         part.apply(root)
+    _name_initializers(root.initializers)
     names.link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
+
+
+def _name_initializers(initializers: Any) -> None:
+    """Gives the initializers TensorFlow's names, and lets a name stand for a function of the program."""
+    own = vars(initializers)
+    own.update(GlorotUniform=initializers.glorot_uniform, GlorotNormal=initializers.glorot_normal)
+    classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
+    functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
+    own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
+    get = initializers.get
+
+    def get_initializer(identifier: Any) -> Any:
+        given = library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS.get(identifier) if isinstance(
+            identifier, str
+        ) else None  # fmt: skip
+        return given if inspect.isfunction(given) else get(identifier)
+
+    initializers.get = get_initializer
 
 
 def _descendants(cls: Any) -> Iterator[Any]:
@@ -258,9 +286,12 @@ def as_tuple(shape: Any) -> Any:
 
 
 def _as_tensor_shape(shape: Any) -> Any:
-    if isinstance(shape, list):
-        return [_as_tensor_shape(part) for part in shape]
-    return TensorShape(shape) if isinstance(shape, tuple) else shape
+    """A shape, or a structure of them, as TensorShapes."""
+    if not isinstance(shape, (list, tuple)):
+        return shape
+    if any(isinstance(part, (list, tuple, TensorShape)) for part in shape):
+        return type(shape)([_as_tensor_shape(part) for part in shape])
+    return TensorShape(shape)
 
 
 def _tells_any_shape(compute: Callable[..., Any]) -> Callable[..., Any]:

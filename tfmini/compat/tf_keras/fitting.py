@@ -23,6 +23,8 @@ def apply(root: ModuleType) -> None:
     model.fit = _fit(root, model.fit)
     for name in ("evaluate", "predict"):
         setattr(model, name, _run(root, getattr(model, name)))
+    for name in ("fit_generator", "evaluate_generator", "predict_generator"):
+        setattr(model, name, _run_generator(getattr(model, name)))
     model.compile = _compile(model.compile)
 
 
@@ -97,6 +99,14 @@ def _with_first(batch: Any, data: Iterator[Any]) -> Iterator[Any]:
     yield from data
 
 
+def _run_generator(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def run_generator(self: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, _built_on(self, generator), *args, **kwargs)
+
+    return run_generator
+
+
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fit)
     def fit_data(self: Any, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -105,10 +115,10 @@ def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
             batches = Batches(root, validation, kwargs.get("validation_steps"))
             kwargs.update(validation_data=iter(batches), validation_steps=batches.steps)
         if not _is_data(x):
-            return fit(self, _built_on(self, x), y, *args, **kwargs)
+            return fit(self, x, y, *args, **kwargs)
         batches = Batches(root, x, kwargs.pop("steps_per_epoch", None))
         kwargs.pop("batch_size", None)
-        return fit(self, _built_on(self, iter(batches)), None, *args, steps_per_epoch=batches.steps, **kwargs)
+        return fit(self, iter(batches), None, *args, steps_per_epoch=batches.steps, **kwargs)
 
     return fit_data
 
@@ -119,9 +129,9 @@ def _run(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
         if getattr(self, "optimizer", None) is not None:
             self.reset_metrics()  # a prediction does so too
         if not _is_data(x):
-            return run(self, _built_on(self, x), *args, **kwargs)
+            return run(self, x, *args, **kwargs)
         batches = Batches(root, x, kwargs.pop("steps", None))
-        return run(self, _built_on(self, iter(batches)), *args, steps=batches.steps, **kwargs)
+        return run(self, iter(batches), *args, steps=batches.steps, **kwargs)
 
     return run_data
 

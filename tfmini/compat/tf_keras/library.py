@@ -42,6 +42,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        v1_variable_initialization()\n",
             "        _track_all_variables()\n",
         ),  # without a session for each function
+        ("        dtype = floatx()\n    return tf.zeros_like(", "        pass\n    return tf.zeros_like("),
+        ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
     "engine.base_layer": [
         (
@@ -68,6 +70,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("                self.build(unpack_singleton(input_shapes))\n",
          "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n"),
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
+        ("            masks.append(None)\n", "            masks.append(getattr(x, '_keras_mask', None))\n"),
+        (
+            "            self._add_inbound_node(input_tensors=inputs,\n",
+            "            _set_masks(output, output_mask)\n            self._add_inbound_node(input_tensors=inputs,\n",
+        ),
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
         (

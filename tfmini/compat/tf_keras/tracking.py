@@ -13,16 +13,23 @@ from tfmini.graph.nest import flatten
 def tracked(owner: Any, value: Any) -> Any:
     """What an attribute becomes that the program sets: a list or dictionary with layers, one that tells of new ones."""
     kind = type(value)
-    if kind not in (list, tuple, dict) or sys._getframe(2).f_globals["__name__"].startswith(NAME):
+    if kind not in (list, tuple, dict) or _is_set_by_the_library():
         return value
     for found in flatten(value):
         _add(owner, found)
-    if kind is tuple or not _has_layers(owner, value) and value:
+    if kind is tuple or value and not _has_layers(value):
         return value
     return _List(owner, value) if kind is list else _Dict(owner, value)
 
 
-def _has_layers(owner: Any, value: Any) -> bool:
+def _is_set_by_the_library() -> bool:
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_name == "__setattr__":
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"]).startswith(NAME)
+
+
+def _has_layers(value: Any) -> bool:
     return any(isinstance(found, _layer_class()) for found in flatten(value))
 
 
