@@ -21,7 +21,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions in_eager_mode list_devices",
+        "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
@@ -165,6 +165,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
+    },
+    "python.util.compat": {
+        "compat.internal_names": "collections_abc",
     },
     "python.util.deprecation": {
         "compat.internal_names": "_PRINT_DEPRECATION_WARNINGS deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",
