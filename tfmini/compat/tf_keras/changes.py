@@ -102,6 +102,7 @@ def apply(root: ModuleType) -> None:
     layer.__init_subclass__ = classmethod(_of_the_program)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
+    layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
     from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
 
@@ -128,14 +129,23 @@ def as_tuple(shape: Any) -> Any:
     if isinstance(shape, Dimension):
         return shape.value
     if isinstance(shape, (list, tuple)):
-        return type(shape)([as_tuple(part) for part in shape])
+        return _like(shape, [as_tuple(part) for part in shape])
     return shape
 
 
 def _as_tensor_shape(shape: Any) -> Any:
-    if isinstance(shape, list):
-        return [_as_tensor_shape(part) for part in shape]
+    """A tuple of numbers as a TensorShape, also in a structure, such as the states of cells."""
+    if isinstance(shape, list) or (isinstance(shape, tuple) and any(isinstance(part, _SHAPES) for part in shape)):
+        return _like(shape, [_as_tensor_shape(part) for part in shape])
     return TensorShape(shape) if isinstance(shape, tuple) else shape
+
+
+_SHAPES = (list, tuple, TensorShape)
+
+
+def _like(structure: Any, parts: list[Any]) -> Any:
+    """A structure of the type of another; named tuples take their parts one by one."""
+    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
 
 
 def _takes_any_shape(build: Callable[..., Any]) -> Callable[..., Any]:
