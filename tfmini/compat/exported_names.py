@@ -56,6 +56,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.framework.dtypes": {
         "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
     },
+    "python.framework.op_def_registry": {
+        "compat.ops_names": "get_registered_ops",
+    },
     "python.framework.ops": {
         "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
         "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
