@@ -17,6 +17,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
+    "python.autograph.impl.api": {
+        "compat.autograph": "do_not_convert",
+    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
@@ -52,6 +55,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.dtypes": {
         "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
+    },
+    "python.framework.op_def_registry": {
+        "compat.ops_names": "get_registered_ops",
     },
     "python.framework.ops": {
         "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",

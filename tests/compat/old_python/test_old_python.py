@@ -163,6 +163,31 @@ print(a, np.array([1], "<u2").newbyteorder(), np.reshape(a, newshape=(4, 1)).sha
         assert log.count("script.py:4 uses ndarray.tostring, which is no more: tfmini gives it as a.tobytes().") == 1
 
 
+def test_lists_of_tensors_are_arrays_of_objects(tmp_path: Path) -> None:
+    script = """
+import numpy as np, tensorflow as tf
+a, b = tf.constant(1.0), tf.constant([1.0, 2.0])
+found = np.array([[a, b], [b, a]])
+print(found.shape, found.dtype, found[0, 1] is b, np.asarray((a, b))[0] is a)
+try: np.array(a)
+except NotImplementedError as error: print(error)
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines()[0] == "(2, 2) object True True"
+    assert shown.splitlines()[1].startswith("Cannot convert a symbolic Tensor (Const:0)")
+
+
+def test_issubdtype_knows_the_types_of_python(tmp_path: Path) -> None:
+    script = """
+import numpy as np
+print([np.issubdtype(kind, np.float) for kind in (np.float16, np.float32, np.int32, np.complex64)])
+print([np.issubdtype(kind, int) for kind in (np.int8, np.int64, np.uint8, np.float32)])
+print(np.issubdtype(np.complex64, complex), np.issubdtype(np.dtype("S3"), str), np.issubdtype(np.float32, np.integer))
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["[True, True, False, False]", "[True, True, False, False]", "True True False"]
+
+
 def test_yaml_load_takes_no_loader(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     shown, log = run_under_tfmini(

@@ -232,6 +232,7 @@ def apply(root: ModuleType) -> None:
     layer.__init_subclass__ = classmethod(_of_the_program)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
+    layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
@@ -281,7 +282,7 @@ def as_tuple(shape: Any) -> Any:
     if isinstance(shape, Dimension):
         return shape.value
     if isinstance(shape, (list, tuple)):
-        return type(shape)([as_tuple(part) for part in shape])
+        return _like(shape, [as_tuple(part) for part in shape])
     return shape
 
 
@@ -289,8 +290,8 @@ def _as_tensor_shape(shape: Any) -> Any:
     """A shape, or a structure of them, as TensorShapes."""
     if not isinstance(shape, (list, tuple)):
         return shape
-    if any(isinstance(part, (list, tuple, TensorShape)) for part in shape):
-        return type(shape)([_as_tensor_shape(part) for part in shape])
+    if any(isinstance(part, _SHAPES) for part in shape):
+        return _like(shape, [_as_tensor_shape(part) for part in shape])
     return TensorShape(shape)
 
 
@@ -320,6 +321,14 @@ def _output_signature(self: Any, input_signature: Any) -> Any:
     if isinstance(found, list):
         return [TensorSpec(shape, dtype) for shape in found]
     return TensorSpec(found, dtype)
+
+
+_SHAPES = (list, tuple, TensorShape)
+
+
+def _like(structure: Any, parts: list[Any]) -> Any:
+    """A structure of the type of another; named tuples take their parts one by one."""
+    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
 
 
 def _takes_any_shape(build: Callable[..., Any]) -> Callable[..., Any]:
