@@ -67,6 +67,7 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
+    check_free,
     has_names,
     init_text,
     initial_value,
@@ -262,6 +263,7 @@ class ParameterStore:
         """
         array = DeclaredArray.of(name, shape, dtype, self._optimizer)
         with self._building():
+            check_free(name, self._shards, self._tables)
             added, feeds = self._added.get(name, (array, {}))
             if (added.shape, added.dtype) != (array.shape, array.dtype):
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
@@ -561,12 +563,11 @@ class ParameterStore:
           settings: of `tf.WorkQueue`: ``num_epochs``, ``shuffle``, ``seed``, ``num_slices``, ``lease_s``…
 
         Raises:
-          ValueError: as `tf.WorkQueue`; or this store has shards or an array of that name.
+          ValueError: as `tf.WorkQueue`; or this store has something else of that name.
           InvalidArgumentError: another store has made them with other settings; the first use tells.
         """
         with self._building():
-            if name in self._shards or name in self._added:
-                raise ValueError(f"This store has something else by the name of '{name}'.")
+            check_free(name, self._shards, self._added, self._tables)
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
                 self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
             self._saver = None
