@@ -1,9 +1,9 @@
 """`tfmini scale --ps N`: the number of ps of a running job that have variables.
 
-A ps that is added gets groups of variables from the fullest ones: memory ends a ps, and bytes do not depend on the moment,
-as loads do. `tfmini place --live` goes by loads (`tfmini.show.planning.live`). One that is drained gives all of its variables away;
-its process stays, since it alone can tell those that come later where they are. It is never filled again: a later order
-to have more ps adds another one.
+A ps that is added gets groups of variables from the fullest ones: a ps that is full ends the job, and bytes do not
+depend on the moment, as loads do. `tfmini place --live` goes by loads (`tfmini.show.planning.live`). One that is
+drained gives all of its variables away; its process stays, since it alone can tell those that come later where they
+are. It is never filled again: a later order to have more ps adds another one.
 """
 
 from __future__ import annotations

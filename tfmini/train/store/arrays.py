@@ -277,6 +277,10 @@ class DeclaredArray:
             raise errors.InvalidArgumentError.of(f"Ids from {ids.min()} to {ids.max()} are not all rows of {self}.")
         return ids.astype(np.int64, copy=False)
 
+    def scalar_name(self, name: str) -> str:
+        """The name in a checkpoint of what its optimizer keeps for all its variables, whatever its parts."""
+        return f"{self.name}/push/{name}"
+
     def __str__(self) -> str:
         return f"array '{self.name}' ({self.dtype.name}, shape {list(self.shape)})"
 

@@ -82,6 +82,8 @@ from tfmini.train.store.work_queue import Shards, WorkQueue
 class _GrowingSession(Session):
     """The session of a graph that grows on purpose, with each array and each set of names; so it does not warn."""
 
+    _closed_text = "This ParameterStore is closed."
+
     def _note_growth(self, operations: list[Operation]) -> None:
         pass
 
@@ -148,6 +150,7 @@ class ParameterStore:
         self._rounds: Rounds | None = None
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
+        self._is_closed = False
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
         self._leaving = Leaving()
@@ -217,6 +220,8 @@ class ParameterStore:
 
     @contextmanager
     def _building(self) -> Iterator[None]:
+        if self._is_closed:
+            raise RuntimeError(self.session._closed_text)
         with self._lock, self.graph.as_default():
             yield
 
@@ -626,7 +631,7 @@ class ParameterStore:
     def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
-        named = {_scalar_name(array, name): variable for array, name, variable in firsts}
+        named = {array.scalar_name(name): variable for array, name, variable in firsts}
         of_tables = [each for table in self._tables.values() for each in table.scalars().items()]
         for name, variable in [*(each[1:] for each in firsts), *of_tables]:
             named.setdefault(name, variable)
@@ -643,7 +648,7 @@ class ParameterStore:
                 yield {
                     found: v
                     for name, v in lacking
-                    if (found := next((n for n in (_scalar_name(array, name), name) if n in stored), ""))
+                    if (found := next((n for n in (array.scalar_name(name), name) if n in stored), ""))
                 }
 
     # ---- the end --------------------------------------------------------------------------------
@@ -658,6 +663,7 @@ class ParameterStore:
             if entered:
                 self.session.run([clocks.leave for clocks in entered])
         finally:
+            self._is_closed = True
             self.session.close()
 
     def __enter__(self) -> Self:
@@ -676,11 +682,6 @@ class ParameterStore:
 
 
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
-
-
-def _scalar_name(array: DeclaredArray, name: str) -> str:
-    """The name in a checkpoint of what the optimizer of an array keeps, whatever its parts."""
-    return f"{array.name}/push/{name}"
 
 
 def _definition_at(target: str) -> Any:
