@@ -130,6 +130,8 @@ class EmbeddingTable:
     def push(self, ids: Any, gradients: Any) -> None:
         """Lets the optimizer apply gradients, which have the shape of the rows of ``ids``; those of an id are added up.
 
+        Those of an id without a row are dropped: `pull` gives it one, unless the option does not admit it.
+
         Raises:
           InvalidArgumentError: the shapes or the numbers do not fit.
         """
