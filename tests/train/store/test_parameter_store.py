@@ -351,6 +351,24 @@ def test_an_optimizer_takes_floating_point_numbers_only() -> None:
         store.declare("n", [2])
 
 
+@pytest.mark.parametrize("staleness", [None, 0, 1])
+def test_a_store_that_is_closed_says_so(staleness: int | None) -> None:
+    with tf.ParameterStore(staleness=staleness) as store:
+        store.declare("w", [2])
+        store.push_pull({"w": [1, 1]})
+    for call in (
+        store.pull,
+        store.barrier,
+        lambda: store.push({"w": [1, 1]}),
+        lambda: store.push_pull({"w": [1, 1]}),
+        lambda: store.assign({"w": [1, 1]}),
+        lambda: store.declare("v", [2]),
+        lambda: store.version("w"),
+    ):
+        with pytest.raises(RuntimeError, match="This ParameterStore is closed"):
+            call()
+
+
 def test_what_is_pushed_has_names_and_ends_a_round() -> None:
     with tf.ParameterStore(staleness=0) as store:
         store.declare("w", [2])

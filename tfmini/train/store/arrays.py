@@ -216,7 +216,8 @@ class DeclaredArray:
             assert part.compression is not None
             values, restored = part.compression.compress(piece)
             sent += values
-            np.subtract(piece, restored, out=rest)
+            with np.errstate(invalid="ignore"):  # infinity without itself
+                np.subtract(piece, restored, out=rest)
         residual[~np.isfinite(residual)] = 0
         return sent, residual
 
@@ -276,6 +277,10 @@ class DeclaredArray:
             raise errors.InvalidArgumentError.of(f"Ids from {ids.min()} to {ids.max()} are not all rows of {self}.")
         return ids.astype(np.int64, copy=False)
 
+    def scalar_name(self, name: str) -> str:
+        """The name in a checkpoint of what its optimizer keeps for all its variables, whatever its parts."""
+        return f"{self.name}/push/{name}"
+
     def __str__(self) -> str:
         return f"array '{self.name}' ({self.dtype.name}, shape {list(self.shape)})"
 
@@ -319,6 +324,16 @@ def initial_value(
     if not value.ndim:
         return fill(constant(shape, dtypes.int64), value), None  # int32 would wrap around
     return placeholder(array.dtype, shape, "initial"), value if callable(init) else value[begin:end]
+
+
+def check_free(name: str, *taken: Mapping[str, Any]) -> None:
+    """Refuses a name that something of another kind has: a checkpoint would hold one of them.
+
+    Raises:
+      ValueError: it is taken.
+    """
+    if any(name in names for names in taken):
+        raise ValueError(f"This store has something else by the name of '{name}'.")
 
 
 def has_names(values: Any) -> bool:

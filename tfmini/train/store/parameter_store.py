@@ -67,6 +67,7 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
+    check_free,
     has_names,
     init_text,
     initial_value,
@@ -80,6 +81,8 @@ from tfmini.train.store.work_queue import Shards, WorkQueue
 
 class _GrowingSession(Session):
     """The session of a graph that grows on purpose, with each array and each set of names; so it does not warn."""
+
+    _closed_text = "This ParameterStore is closed."
 
     def _note_growth(self, operations: list[Operation]) -> None:
         pass
@@ -147,6 +150,7 @@ class ParameterStore:
         self._rounds: Rounds | None = None
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
+        self._is_closed = False
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
         self._leaving = Leaving()
@@ -216,6 +220,8 @@ class ParameterStore:
 
     @contextmanager
     def _building(self) -> Iterator[None]:
+        if self._is_closed:
+            raise RuntimeError(self.session._closed_text)
         with self._lock, self.graph.as_default():
             yield
 
@@ -262,6 +268,7 @@ class ParameterStore:
         """
         array = DeclaredArray.of(name, shape, dtype, self._optimizer)
         with self._building():
+            check_free(name, self._shards, self._tables)
             added, feeds = self._added.get(name, (array, {}))
             if (added.shape, added.dtype) != (array.shape, array.dtype):
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
@@ -561,12 +568,11 @@ class ParameterStore:
           settings: of `tf.WorkQueue`: ``num_epochs``, ``shuffle``, ``seed``, ``num_slices``, ``lease_s``…
 
         Raises:
-          ValueError: as `tf.WorkQueue`; or this store has shards or an array of that name.
+          ValueError: as `tf.WorkQueue`; or this store has something else of that name.
           InvalidArgumentError: another store has made them with other settings; the first use tells.
         """
         with self._building():
-            if name in self._shards or name in self._added:
-                raise ValueError(f"This store has something else by the name of '{name}'.")
+            check_free(name, self._shards, self._added, self._tables)
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
                 self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
             self._saver = None
@@ -625,7 +631,7 @@ class ParameterStore:
     def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
-        named = {_scalar_name(array, name): variable for array, name, variable in firsts}
+        named = {array.scalar_name(name): variable for array, name, variable in firsts}
         of_tables = [each for table in self._tables.values() for each in table.scalars().items()]
         for name, variable in [*(each[1:] for each in firsts), *of_tables]:
             named.setdefault(name, variable)
@@ -642,7 +648,7 @@ class ParameterStore:
                 yield {
                     found: v
                     for name, v in lacking
-                    if (found := next((n for n in (_scalar_name(array, name), name) if n in stored), ""))
+                    if (found := next((n for n in (array.scalar_name(name), name) if n in stored), ""))
                 }
 
     # ---- the end --------------------------------------------------------------------------------
@@ -657,6 +663,7 @@ class ParameterStore:
             if entered:
                 self.session.run([clocks.leave for clocks in entered])
         finally:
+            self._is_closed = True
             self.session.close()
 
     def __enter__(self) -> Self:
@@ -675,11 +682,6 @@ class ParameterStore:
 
 
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
-
-
-def _scalar_name(array: DeclaredArray, name: str) -> str:
-    """The name in a checkpoint of what the optimizer of an array keeps, whatever its parts."""
-    return f"{array.name}/push/{name}"
 
 
 def _definition_at(target: str) -> Any:
