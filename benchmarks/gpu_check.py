@@ -192,7 +192,8 @@ class JaxNet:
         return jnp.concatenate(parts, 1)
 
     def bag(self, table: Any, ids: Any) -> Any:
-        return table[ids].mean(1)
+        rows = table if table.ndim > ids.ndim else table[ids]  # `update` gives the rows in the place of the table
+        return rows.mean(1)
 
 
 # ---- measurements --------------------------------------------------------------------------------------------------
@@ -231,7 +232,11 @@ def by_jax(case: Case, seconds: float) -> dict[str, float]:
             return -jnp.take_along_axis(logs, y[:, None], 1).mean()
 
         def update(params: list[Any], x: Any, y: Any) -> list[Any]:
-            return [p - RATE * g for p, g in zip(params, jax.grad(loss)(params, x, y))]
+            if not case.of_ids:
+                return [p - RATE * g for p, g in zip(params, jax.grad(loss)(params, x, y))]
+            table, *others = params  # of which a step changes the rows that it reads, as tfmini's does
+            rows, *grads = jax.grad(loss)([table[x], *others], x, y)
+            return [table.at[x].add(-RATE * rows), *(p - RATE * g for p, g in zip(others, grads))]
 
         jitted = jax.jit(update, donate_argnums=0)
 

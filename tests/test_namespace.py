@@ -91,6 +91,22 @@ def test_namespaces_are_modules() -> None:
     assert tf.compat.v1.nn.relu is tf.nn.relu
 
 
+@pytest.mark.parametrize("path", ["tfmini", "tfmini.compat.v1"])
+def test_a_star_imports_the_namespaces_as_well(path: str) -> None:
+    found: dict[str, Any] = {}
+    exec(f"from {path} import *", found)
+    assert found["nn"] is tf.nn and found["contrib"] is tf.contrib and found["constant"] is tf.constant
+    assert {"train", "keras", "estimator", "data", "raw_ops", "compat", "logging"} <= set(found)
+
+
+def test_functions_that_autograph_does_not_convert_stay_as_they_are() -> None:
+    def function() -> None: ...
+
+    assert tf.autograph.experimental.do_not_convert(function) is function
+    assert tf.contrib.autograph.do_not_convert()(function) is function
+    assert tf.autograph.experimental.set_loop_options(parallel_iterations=1) is None
+
+
 def test_versions() -> None:
     assert tf.__version__ == tf.VERSION == tf.version.VERSION == "1.15.0"
 

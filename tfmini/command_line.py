@@ -4,6 +4,8 @@ options that are checked before anything runs.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import click
 
 from tfmini import errors
+from tfmini.program import Module
 from tfmini.text import printable_lines, similar
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -82,6 +85,35 @@ def misplaced(context: click.Context, script: str, args: Sequence[str], defined:
 
 
 DefinedOptions = Callable[[str, Iterable[str]], Collection[str]]
+
+
+_AS_MODULE = "tfmini.as_module"
+
+
+class _Program(click.Path):
+    """The path of a script, or after ``-m`` the name of a module."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is None or not ctx.meta.get(_AS_MODULE) or isinstance(value, Module):
+            return super().convert(value, param, ctx)
+        found = Module.named(value, [os.getcwd(), *filter(None, sys.path)])
+        if found is None:
+            self.fail(f"there is no module {value}, neither here nor on PYTHONPATH", param, ctx)
+        return found
+
+
+def script_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the argument SCRIPT, which may be the path of a script or, as with Python, ``-m MODULE``."""
+
+    def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        context.meta[_AS_MODULE] = value
+
+    told = "SCRIPT is the name of a module, as with python -m."
+    option = click.option("-m", "as_module", is_flag=True, is_eager=True, expose_value=False, callback=note, help=told)
+    return option(click.argument("script", type=_Program())(command))
 
 
 class WithScript(Command):

@@ -65,17 +65,30 @@ def install() -> None:
         tables.setdefault(namespace, {})[public] = (home, attribute)
     root = sys.modules[ROOT]
     second = {f"compat.v2.{space}".rstrip("."): listed for space, listed in version_2.names().items()}
-    for namespace in sorted({*tables, *second}):  # parents come before their children
+    namespaces = sorted({*tables, *second})  # parents come before their children
+    for namespace in namespaces:
         table, more = tables.get(namespace, {}), second.get(namespace, [])
         resolve = _of_version_2(namespace[10:], _resolver(table)) if more else _resolver(table)
         _set_attributes(_module(namespace), namespace, resolve, [*table, *more])
     raw_ops = _module("raw_ops")
     _set_attributes(raw_ops, "raw_ops", _raw_op, _RawOpNames())
+    _list_children([*namespaces, "raw_ops"])
     _dict_of(sys.modules[f"{ROOT}.compat"])["v1"] = root
     sys.modules[f"{ROOT}.compat.v1"] = root
     for namespace in (*tables, "raw_ops"):
         if namespace and not namespace.startswith("compat"):
             sys.modules[f"{ROOT}.compat.v1.{namespace}"] = sys.modules[f"{ROOT}.{namespace}"]
+
+
+def _list_children(namespaces: Sequence[str]) -> None:
+    """Lets ``from tensorflow import *`` import the namespaces below one as well, as in TensorFlow."""
+    for namespace in namespaces:
+        while namespace:
+            parent, _, last = namespace.rpartition(".")
+            listed = _dict_of(_module(parent)).setdefault("__all__", [])
+            if last not in listed:
+                listed.append(last)
+            namespace = parent
 
 
 def _module(namespace: str) -> ModuleType:

@@ -46,7 +46,7 @@ _NAMES = {
     "xla": _GRAPH_WAY,
     "GradientTape": "tf.gradients",
     "function": _GRAPH_WAY,
-    "autograph": _GRAPH_WAY,
+    "autograph": _LOOP_WAY,
     "wrap_function": _GRAPH_WAY,
     "nondifferentiable_batch_function": _GRAPH_WAY,
     "enable_eager_execution": _GRAPH_WAY,

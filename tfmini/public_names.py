@@ -106,6 +106,12 @@ NAMES: dict[str, dict[str, str]] = {
     "app": {
         "compat.flags": "run",
     },
+    "autograph": {
+        "compat.autograph": "set_verbosity trace",
+    },
+    "autograph.experimental": {
+        "compat.autograph": "Feature do_not_convert set_loop_options",
+    },
     "bitwise": {
         "ops.math.elementwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
     },
@@ -122,6 +128,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "compat.v2.nn": {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
+    },
+    "contrib.autograph": {
+        "compat.autograph": "do_not_convert",
     },
     "contrib.checkpoint": {
         "train.checkpointing.checkpoint": "CheckpointManager",

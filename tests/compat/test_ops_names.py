@@ -80,3 +80,9 @@ def test_private_helpers_of_metrics() -> None:
         assert session.run([quotient, updates["tp"], updates["fp"]])[1:] == [[1.0], [1.0]]
         assert session.run(quotient).tolist() == [0.5, 0.0]
         assert session.run(precision) == pytest.approx(0.75)
+
+
+def test_the_registered_ops_have_messages() -> None:
+    ops = internals.module("python.framework.op_def_registry").get_registered_ops()
+    assert {"Unpack", "AddV2", "FusedBatchNormV3", "Placeholder"} <= set(ops)
+    assert [arg.name for arg in ops["MatMul"].input_arg] == ["a", "b"]

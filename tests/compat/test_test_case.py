@@ -23,6 +23,7 @@ def case() -> tf.test.TestCase:
 
 def test_assertions_about_values_hold(case: tf.test.TestCase) -> None:
     case.assertAllEqual([[1, 2]], tf.constant([[1, 2]]))
+    case.assertAllEqual([[tf.constant(1), 2]], ([tf.constant(1), tf.constant(2)],))
     case.assertAllEqual([np.nan], np.array([np.nan]))
     case.assertAllClose({"a": [1.0, (2.0, tf.constant(3.0))]}, {"a": [1.0, (2.0, 3.0 + 1e-7)]})
     case.assertAllCloseAccordingToType(np.float16(1.0), np.float16(1.0005))

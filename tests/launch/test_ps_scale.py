@@ -63,7 +63,8 @@ def test_an_order_that_has_failed_goes_on_when_it_is_given_again() -> None:
             job = Job("script", os.getpid(), 0, "", time.time(), dict(cluster.server.master.addresses()))
             order = PsScale(job, lambda: job, lambda more: f"starting {more}")
             # The new ps has started, and then its variables could not move.
-            assert order.to(2)[0] == "moved 1 variables (0.0 MB) to ps/1."
+            lines = order.to(2)
+            assert lines[0] == "moved 1 variables (0.0 MB) to ps/1." and "tfmini place --live" in lines[-1]
             assert order.to(2) == ["2 ps have the variables already."]
             order.close()
             assert [value.sum() for value in session.run(both)] == [8, 8]

@@ -22,6 +22,20 @@ def test_samples_have_the_shapes_of_samples_batch_and_event() -> None:
     assert run(unknown.batch_shape_tensor()).tolist() == [2] and run(unknown.sample(3)).shape == (3, 2)
 
 
+def test_a_subclass_gets_the_number_of_samples_as_a_number() -> None:
+    numbers: list[Any] = []
+
+    class Own(tfd.Normal):
+        def _sample_n(self, n: Any, seed: Any = None) -> Any:
+            numbers.append(n)
+            return super()._sample_n(n, seed)
+
+    own = Own(0.0, 1.0)
+    assert own.sample().shape == () and own.sample([2, 3]).shape == (2, 3)
+    own.sample(tf.placeholder_with_default(4, []))
+    assert numbers[:2] == [1, 6] and isinstance(numbers[2], tf.Tensor)
+
+
 def test_a_copy_has_other_arguments() -> None:
     copy = tfd.Normal(0.0, 2.0, name="other").copy(loc=3.0)
     assert run([copy.mean(), copy.stddev()]) == [3.0, 2.0] and copy.name == "other_1/"

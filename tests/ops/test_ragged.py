@@ -61,3 +61,53 @@ def test_a_ragged_constant_has_its_rows_lengths_and_padding() -> None:
     assert run(ragged).to_list() == [[1, 2], [], [3]]
     assert run(ragged.to_tensor()).tolist() == [[1, 2], [0, 0], [3, 0]]
     assert run(ragged.row_lengths()).tolist() == [2, 0, 1]
+
+
+def test_a_dense_tensor_is_cut_to_lengths_or_without_padding() -> None:
+    x = tf.constant([[5, 7, 0], [0, 3, 0], [6, 0, 0]])
+    y = tf.constant([[[5, 0], [7, 0], [0, 0]], [[0, 0], [3, 0], [0, 0]], [[6, 0], [0, 0], [0, 0]]])
+    cut = tf.RaggedTensor.from_tensor
+    assert rows(cut(x, lengths=[-1, 9, 1])) == [[], [0, 3, 0], [6]]
+    assert rows(cut(x, padding=0)) == [[5, 7], [0, 3], [6]]
+    assert rows(cut(y, padding=[0, 0])) == [[[5, 0], [7, 0]], [[0, 0], [3, 0]], [[6, 0]]]
+    assert rows(cut(y, padding=0, ragged_rank=2)) == [[[5], [7], []], [[], [3], []], [[6], [], []]]
+    assert rows(cut(y, lengths=([2, 0, 3], [1, 1, 2, 0, 1]))) == [[[5], [7]], [], [[6, 0], [], [0]]]
+    words = tf.placeholder_with_default(tf.constant([["a", "", "c", ""], ["", "", "", ""]]), None)
+    assert run(cut(words, padding="").row_splits).tolist() == [0, 3, 3]
+
+
+def test_a_dense_tensor_is_not_cut_in_two_ways() -> None:
+    with pytest.raises(ValueError, match="lengths or padding, but not both"):
+        tf.RaggedTensor.from_tensor([[1]], lengths=[1], padding=0)
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        tf.RaggedTensor.from_tensor([[1]], ragged_rank=0)
+    with pytest.raises(ValueError, match="incompatible"):
+        tf.RaggedTensor.from_tensor(tf.zeros([3, 3, 2]), padding=0.0)
+
+
+def test_reductions_take_the_rows_of_a_ragged_tensor() -> None:
+    x = tf.RaggedTensor.from_row_lengths(tf.constant([1.0, 2, 3, 4, 5]), [2, 0, 3])
+    assert run(tf.reduce_sum(x, axis=1)).tolist() == [3, 0, 12]
+    assert run(tf.reduce_max(x, axis=0)).tolist() == [3, 4, 5]
+    assert run(tf.reduce_min(x)) == 1 and run(tf.reduce_prod(x, -1)).tolist() == [2, 1, 60]
+    assert run(tf.reduce_mean(x, [0, 1])) == 3 and str(run(tf.reduce_mean(x, 1)).tolist()) == "[1.5, nan, 4.0]"
+    b = tf.RaggedTensor.from_row_lengths(tf.constant([True, False, True]), [2, 0, 1])
+    assert run(tf.reduce_all(b, axis=1)).tolist() == [False, True, True]
+    assert run(tf.reduce_any(b, axis=1)).tolist() == [True, False, True]
+    assert run(tf.gradients(tf.reduce_mean(x, 1)[2], x.flat_values)[0]).tolist()[2:] == pytest.approx([1 / 3] * 3)
+
+
+def test_reductions_take_the_inner_axes_of_nested_rows() -> None:
+    x = tf.RaggedTensor.from_nested_row_lengths(tf.constant([1.0, 2, 3, 4, 5]), [[2, 0, 1], [2, 0, 3]])
+    assert rows(tf.reduce_sum(x, axis=2)) == [[3, 0], [], [12]]
+    assert run(tf.reduce_sum(x, axis=[1, 2])).tolist() == [3, 0, 12]
+    assert [run(lengths).tolist() for lengths in x.nested_row_lengths()] == [[2, 0, 1], [2, 0, 3]]
+    with pytest.raises(ValueError, match="keepdims=True"):
+        tf.reduce_sum(x, axis=2, keepdims=True)
+    with pytest.raises(NotImplementedError, match="innermost ragged axis first"):
+        tf.reduce_sum(x, axis=1)
+
+
+def rows(ragged: Any) -> Any:
+    with tf.Session() as session:
+        return session.run(ragged).to_list()

@@ -322,6 +322,37 @@ def test_steps_that_go_on_while_a_move_begins_change_a_large_variable_in_place(m
             assert session.run(tf.reduce_sum(v)) == 5 << 18
 
 
+def test_while_steps_do_not_end_the_new_task_keeps_the_memory_that_it_has_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = tf.get_variable("v", [1 << 18, 5], initializer=tf.ones_initializer())
+            queue = tf.FIFOQueue(1, tf.float32, shapes=[[]])
+        add = tf.scatter_add(v, [0], tf.fill([1, 5], queue.dequeue())).op
+        size, feed = queue.size(), queue.enqueue(1.0)
+        with tf.Session(cluster.target("worker", 0)) as session:
+            session.run(v.initializer)
+            slow = threading.Thread(target=session.run, args=(add,))
+            slow.start()
+            held, reserved, call = threading.Semaphore(0), list[int](), Peer.call
+
+            def counting(self: Peer, request: m.Message, *args, **kwargs):
+                if isinstance(request, m.StoreVariables) and not request.values:
+                    reserved.extend(row[-1] for row in request.variables)
+                if isinstance(request, m.HoldSteps) and request.variables:
+                    held.release()
+                return call(self, request, *args, **kwargs)
+
+            monkeypatch.setattr(Peer, "call", counting)
+            moving = threading.Thread(target=tf.move_variables, args=(cluster.target("worker", 0), {"v": PS[1]}))
+            moving.start()
+            assert held.acquire(timeout=60) and held.acquire(timeout=60)  # the second one, since the step has not ended
+            session.run(feed)
+            slow.join()
+            moving.join()
+            assert sum(reserved) == 5 << 18
+            assert session.run([tf.reduce_sum(v), size]) == [5 * (1 << 18) + 5, 0]
+
+
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
 
 

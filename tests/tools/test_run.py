@@ -203,3 +203,40 @@ def test_a_missing_script_is_named(tmp_path: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=130)
     assert done.returncode == 2
     assert "none.py" in done.stderr
+
+
+def _package(tmp_path: Path) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/__init__.py").write_text("import tensorflow as tf\n")
+    (tmp_path / "trainer/model.py").write_text("VALUE = 7\n")
+    (tmp_path / "trainer/task.py").write_text(
+        textwrap.dedent("""
+        import argparse, json, os, sys
+        from trainer import model
+        from .model import VALUE
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--job_name")
+        found, rest = parser.parse_known_args()
+        places = [os.path.basename(path) for path in (sys.path[0] or os.getcwd(), __file__)]
+        print(json.dumps([*places, __name__, __package__, __spec__.name, found.job_name, rest, VALUE is model.VALUE]))
+    """)
+    )
+
+
+@pytest.mark.parametrize("command, job", [(["run"], None), (["launch", "--ps", "0", "--no-color"], "worker")])
+def test_a_module_runs_as_with_python(tmp_path: Path, command: list[str], job: str | None) -> None:
+    _package(tmp_path)
+    argv = [sys.executable, "-m", "tfmini", *command, "-m", "trainer.task", "--x=1"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=130, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if "__main__" in line)
+    assert json.loads(line[line.index("[\"") :]) == [
+        tmp_path.name, "task.py", "__main__", "trainer", "trainer.task", job, ["--x=1"], True
+    ]  # fmt: skip
+
+
+def test_a_missing_module_is_named(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "tfmini", "run", "-m", "trainer.task"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=130, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no module trainer.task" in done.stderr

@@ -104,3 +104,19 @@ def test_a_wrong_number_is_refused(files: list[str]) -> None:
     done = CliRunner().invoke(main, ["simulate", "--workers", "many", *files])
     assert done.exit_code == 1
     assert "no number of workers" in done.output
+
+
+def test_ops_without_the_gpu_that_they_ask_for_are_told(tmp_path: Path) -> None:
+    script = tmp_path / "gpu.py"
+    script.write_text(
+        "import tensorflow as tf\n"
+        "with tf.device('/job:worker/task:0/gpu:0'):\n"
+        "    w = tf.get_variable('w', [4]); step = tf.assign_add(w, tf.ones([4]))\n"
+        "tf.Session(config=tf.ConfigProto(allow_soft_placement=True)).run(step)\n"
+    )
+    plainly = CliRunner().invoke(main, ["simulate", "--fetch", "AssignAdd", str(script)])
+    assert plainly.exit_code == 0 and "ask for a GPU and count as ops of a CPU" in plainly.output
+    profile = tmp_path / "gpu.toml"
+    profile.write_text(TEXT + "\n[machines.plain.gpu]\n[machines.plain.gpu.kernels]\nupdate = [[1, 5000]]\n")
+    done = CliRunner().invoke(main, ["simulate", "--profile", str(profile), "--fetch", "AssignAdd", str(script)])
+    assert done.exit_code == 0 and "ask for a GPU" not in done.output and "CPU (of one core) or GPU" in done.output

@@ -17,11 +17,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
+    "python.autograph.impl.api": {
+        "compat.autograph": "do_not_convert",
+    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions in_eager_mode list_devices",
+        "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
@@ -52,6 +55,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.dtypes": {
         "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
+    },
+    "python.framework.op_def_registry": {
+        "compat.ops_names": "get_registered_ops",
     },
     "python.framework.ops": {
         "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
@@ -165,6 +171,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
+    },
+    "python.util.compat": {
+        "compat.internal_names": "collections_abc",
     },
     "python.util.deprecation": {
         "compat.internal_names": "_PRINT_DEPRECATION_WARNINGS deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",

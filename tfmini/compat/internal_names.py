@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc as collections_abc
 import functools
 import hashlib
 import inspect
@@ -33,6 +34,7 @@ from tfmini.ops.variables.resource_variable import BaseResourceVariable
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.runtime.options import SessionOptions, devices_of_task
 
+export_names("tensorflow.python.util.compat", "collections_abc")
 is_cuda_build = is_rocm_build = False
 export_names("tensorflow.python.platform.build_info", "is_cuda_build is_rocm_build")
 VariableV1 = Variable
@@ -154,6 +156,10 @@ def GraphOrParentsInXlaContext(graph: Graph) -> bool:
 def list_devices() -> list[str]:
     """The names of this process's devices: that of the CPU."""
     return ["/job:localhost/replica:0/task:0/device:CPU:0"]
+
+
+graph_mode = nullcontext  # the only mode
+export_names("tensorflow.python.eager.context", "graph_mode")
 
 
 @export("tf.contrib.framework.get_name_scope")

@@ -14,6 +14,8 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
+from tfmini.graph.graph_def import op_def_proto
+from tfmini.graph.op_types import OPS, load_ops, op_names
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.layers.convolutional import convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.ops.array.shape import rank, shape
@@ -172,6 +174,13 @@ def rank_internal(input: TensorLike, name: str | None = None, optimize: bool = T
 def is_sparse(x: object) -> bool:
     """Whether ``x`` is a sparse tensor or the value of one."""
     return isinstance(x, (SparseTensor, SparseTensorValue))
+
+
+@export("tensorflow.python.framework.op_def_registry.get_registered_ops")
+def get_registered_ops() -> dict[str, Any]:
+    """All op types: name -> its OpDef message."""
+    load_ops()
+    return {name: op_def_proto(OPS[name].op_def) for name in op_names()}
 
 
 DEFAULT_GRAPH_SEED = 87654321

@@ -22,6 +22,12 @@ from tfmini.ops.variables.base import Variable
 _SYMBOLIC = (Tensor, Variable, SparseTensor, IndexedSlices)
 
 
+def _holds_symbols(items: Iterable[Any]) -> bool:
+    return any(
+        isinstance(item, _SYMBOLIC) or (isinstance(item, (list, tuple)) and _holds_symbols(item)) for item in items
+    )
+
+
 class Assertions(absltest.TestCase):
     """Assertions of a test case. Tensors are evaluated first, by `evaluate` of the subclass."""
 
@@ -32,7 +38,7 @@ class Assertions(absltest.TestCase):
     def _GetNdArray(self, a: TensorLike) -> np.ndarray:
         if isinstance(a, _SYMBOLIC):
             a = self.evaluate(a)
-        if isinstance(a, (list, tuple)) and any(isinstance(item, _SYMBOLIC) for item in a):
+        if isinstance(a, (list, tuple)) and _holds_symbols(a):
             a = [self._GetNdArray(item) for item in a]
         return a if isinstance(a, np.ndarray) else np.array(a)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import sys
 import unittest
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -141,6 +143,41 @@ def _undecorated(func: Callable[..., Any] | None = None, *_: object, **__: objec
 
 
 run_deprecated_v1 = deprecated_graph_mode_only = build_as_function_and_v1_graph = _undecorated
+disable_cudnn_autotune = use_deterministic_cudnn = also_run_as_tf_function = _undecorated
+with_control_flow_v2 = enable_control_flow_v2 = _undecorated
+
+
+def disable_xla(description: str) -> Callable[..., Any]:
+    """Returns the test unchanged: XLA, which it says it cannot be run by, runs no tests."""
+    return _undecorated
+
+
+def for_all_test_methods(decorator: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[type], type]:
+    """A decorator of a class that applies ``decorator(*args, **kwargs)`` to each of its tests."""
+
+    def decorate_all(cls: type) -> type:
+        for name, value in list(vars(cls).items()):
+            if callable(value) and name.startswith("test"):
+                setattr(cls, name, decorator(*args, **kwargs)(value))
+        return cls
+
+    return decorate_all
+
+
+def generate_combinations_with_testcase_name(**lists: Any) -> list[Any]:
+    """All combinations of values, each a dictionary with a ``testcase_name``, for absl's named parameters."""
+    axes = [
+        [(name, value) for value in (values if isinstance(values, list) else [values])]
+        for name, values in lists.items()
+    ]
+    return [
+        OrderedDict([*chosen, ("testcase_name", "".join(f"_{_letters(k)}_{_letters(v)}" for k, v in chosen))])
+        for chosen in itertools.product(*axes)
+    ]
+
+
+def _letters(value: object) -> str:
+    return "".join(filter(str.isalnum, str(value)))
 
 
 def run_v1_only(reason: str, func: Callable[..., Any] | None = None) -> Any:

@@ -597,7 +597,7 @@ def _deployment(requests: Sequence[TaskRequest], options: EngineOptions, namespa
       EngineError: Kubernetes would refuse it.
     """
     deployment = Deployment(
-        name=f"{name_of(options.script[0], 30)}-{os.urandom(3).hex()}",
+        name=f"{name_of(next(word for word in options.script if word != '-m'), 30)}-{os.urandom(3).hex()}",
         image=options.image,
         jobs=Counter(request.task.job for request in requests),
         script=options.script,

@@ -17,6 +17,7 @@ from tfmini.command_line import Decorator, OutputFile, former, valued
 from tfmini.core_types import TensorLike
 from tfmini.launch.engine import ENGINES, MEMBERS, EngineOptions, Resources, TaskRequest
 from tfmini.launch.supervision import EVALUATOR_JOB, SERVICE_JOBS, WORKER_JOB, TaskId
+from tfmini.program import words
 from tfmini.show.simulation.profile import LAPTOP, OWN, ChosenProfile
 
 _MIB = {"": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
@@ -250,7 +251,7 @@ class LaunchOptions:
         """What the engine gets."""
         return EngineOptions(
             self.grace_s, self.port_base, self.pack, self.ray_address, self.engine_args or (), self.restarts,
-            self.image or "", self.namespace or "", (script, *args),
+            self.image or "", self.namespace or "", (*words(script), *args),
         )  # fmt: skip
 
     def page_port(self) -> int | None:

@@ -1,8 +1,9 @@
 """`tfmini scale --ps N`: the number of ps of a running job that have variables.
 
-A ps that is added gets groups of variables from the fullest ones. One that is drained gives all of its variables away;
-its process stays, since it alone can tell those that come later where they are. It is never filled again: a later order
-to have more ps adds another one.
+A ps that is added gets groups of variables from the fullest ones: a ps that is full ends the job, and bytes do not
+depend on the moment, as loads do. `tfmini place --live` goes by loads (`tfmini.show.planning.live`). One that is
+drained gives all of its variables away; its process stays, since it alone can tell those that come later where they
+are. It is never filled again: a later order to have more ps adds another one.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class PsScale:
         said = [self._start(count - len(here))] if len(here) < count else []
         new = self._started(count - len(here))
         variables = self._mover.variables([*here, *new])
-        return [*said, *moved_lines(self._mover.move(balanced(variables, [*empty, *new])), variables)]
+        moved = moved_lines(self._mover.move(balanced(variables, [*empty, *new])), variables)
+        return [*said, *moved, f"the ps share their bytes; by what they do: tfmini place --live {self._job.name}"]
 
     def _started(self, count: int) -> list[str]:
         """So many tasks, once they have joined the job."""

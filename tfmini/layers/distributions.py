@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
@@ -158,9 +160,10 @@ class Distribution:
         """Samples of shape ``sample_shape + batch_shape + event_shape``."""
         with self._scope(name):
             sizes = reshape(convert_to_tensor(sample_shape, dtypes.int32), [-1])
-            flat = self._sample_n(reduce_prod(sizes), seed)
-            found = reshape(flat, concat([sizes, shape_of(flat)[1:]], 0))
             known = constant_value(sizes)
+            # Subclasses of programs compare the number with others, so it is one where it is known.
+            flat = self._sample_n(reduce_prod(sizes) if known is None else np.prod(known, dtype=np.int32), seed)
+            found = reshape(flat, concat([sizes, shape_of(flat)[1:]], 0))
             if known is not None:
                 found.set_shape(TensorShape(known.tolist()).concatenate(self.batch_shape).concatenate(self.event_shape))
             return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
+from tfmini.core_types import AxisLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.export import export
 from tfmini.graph.conversion import (
@@ -18,7 +18,7 @@ from tfmini.graph.conversion import (
     SparseTensorValue,
     convert_to_tensor,
 )
-from tfmini.graph.families import Tensor, name_scope
+from tfmini.graph.families import OpHandle, Tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.shape import broadcast_static_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
@@ -81,6 +81,14 @@ class SparseTensor(SparseComponents):
 
 SparseTensorLike: TypeAlias = SparseTensor | SparseTensorValue
 """What may stand for a sparse tensor."""
+
+
+class Reducible:
+    """A value that consists of tensors and reduces itself: a ragged tensor."""
+
+    def reduced(self, handle: OpHandle, axis: AxisLike | None, keep: bool, name: str | None) -> Any:
+        """What the function of the reduction ``handle`` gives for it, as `reduce` of `ops/math/reductions.py`."""
+        raise NotImplementedError
 
 
 def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str | None) -> SparseTensor:

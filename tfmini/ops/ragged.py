@@ -8,21 +8,24 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
+from tfmini.core_types import AxisLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
-from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
+from tfmini.graph.families import OpHandle, Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
-from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.gather import scatter_nd, tensor_scatter_update
 from tfmini.ops.array.identity import cast, identity, placeholder
+from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
-from tfmini.ops.composites import SparseTensor
-from tfmini.ops.math.reductions import cumsum, reduce_max
+from tfmini.ops.composites import Reducible, SparseTensor
+from tfmini.ops.math.comparison import not_equal
+from tfmini.ops.math.elementwise import maximum, minimum
+from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
 from tfmini.ops.math.segments import unsorted_segment_sum
+from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged
 from tfmini.shapes import TensorShape
 
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
@@ -67,7 +70,7 @@ class RaggedTensorValue:
 
 
 @export("tf.RaggedTensor")
-class RaggedTensor:
+class RaggedTensor(Reducible):
     """A tensor whose rows may differ in length (``tf.RaggedTensor``); made by the ``from_…`` methods.
 
     Row ``i`` holds ``values[row_splits[i]:row_splits[i + 1]]``; ``values`` may be ragged, too. With ``validate``, a
@@ -156,31 +159,56 @@ class RaggedTensor:
             return found  # type: ignore[no-any-return]
 
     @classmethod
+    def from_nested_row_lengths(
+        cls, flat_values: Any, nested_row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Several ragged levels by the lengths of their rows, outermost first."""
+        if isinstance(nested_row_lengths, Tensor):
+            raise TypeError("nested_row_lengths must be a list of Tensors")
+        with name_scope(name, "RaggedFromNestedRowLengths", [flat_values]):
+            found = flat_values
+            for lengths in reversed(nested_row_lengths):
+                found = cls.from_row_lengths(found, lengths, validate=validate)
+            return found  # type: ignore[no-any-return]
+
+    @classmethod
     def from_tensor(
         cls, tensor: TensorLike, lengths: TensorLike | None = None, padding: TensorLike | None = None,
         ragged_rank: int = 1, name: str | None = None, row_splits_dtype: DTypeLike = dtypes.int64,
     ) -> RaggedTensor:  # fmt: skip
-        """A dense tensor with ``ragged_rank`` axes after the first as ragged axes; all rows have the same length.
+        """A dense tensor with ``ragged_rank`` axes after the first as ragged axes.
+
+        Args:
+          tensor: of a rank greater than ``ragged_rank``.
+          lengths: how much of each row stays, an int vector; negative ones count as 0. A list of vectors: the lengths
+            of the rows of each ragged axis, outermost first, in place of ``ragged_rank``.
+          padding: a value, of the tensor's inner shape; it goes where it stands at the end of a row.
+          ragged_rank: the number of ragged axes.
+          name: of the scope.
+          row_splits_dtype: int32 or int64.
 
         Raises:
-          NotImplementedError: for ``lengths`` or ``padding``.
+          ValueError: when ``lengths`` and ``padding`` are both given, or there is no axis for ``ragged_rank``.
         """
-        if lengths is not None or padding is not None:
-            raise NotImplementedError("RaggedTensor.from_tensor takes whole rows only: cut them with tf.boolean_mask.")
+        if lengths is not None and padding is not None:
+            raise ValueError("Specify lengths or padding, but not both")
+        if ragged_rank <= 0:
+            raise ValueError(f"ragged_rank must be greater than 0; got {ragged_rank}")
         splits_type = dtypes.as_dtype(row_splits_dtype)
         with name_scope(name, "RaggedFromTensor", [tensor]):
-            tensor = convert_to_tensor(tensor)
+            tensor = convert_to_tensor(tensor, name="tensor")
+            tensor.shape.with_rank_at_least(ragged_rank + 1)
             sizes = array_shape.shape(tensor, out_type=splits_type)
-            if ragged_rank > 1:
+            if _nested(lengths):
+                return _masked(tensor, lengths)
+            if ragged_rank > 1 or (lengths is None and padding is None):
                 merged = array_joining.concat([constant([-1], splits_type), getitem(sizes, slice(2, None))], 0)
-                inner: Any = cls.from_tensor(
-                    array_shape.reshape(tensor, merged), ragged_rank=ragged_rank - 1, row_splits_dtype=splits_type
-                )
-            else:
-                merged = array_joining.concat([constant([-1], splits_type), getitem(sizes, slice(2, None))], 0)
-                inner = array_shape.reshape(tensor, merged)
-            rows, length = getitem(sizes, 0), getitem(sizes, 1)
-            return cls(inner, array_filling.range(rows + 1) * length, internal=True)
+                inner: Any = array_shape.reshape(tensor, merged)
+                if ragged_rank > 1:
+                    inner = cls.from_tensor(inner, lengths, padding, ragged_rank - 1, row_splits_dtype=splits_type)
+                rows, length = getitem(sizes, 0), getitem(sizes, 1)
+                return cls(inner, array_filling.range(rows + 1) * length, internal=True)
+            return _shortened(tensor, lengths, padding, splits_type)
 
     # ---- reading ----
 
@@ -256,6 +284,14 @@ class RaggedTensor:
         steps = scatter_nd(array_shape.expand_dims(inner, -1), array_filling.ones_like(inner), cast(count, dtype))
         return getitem(cumsum(steps), slice(None, -1))
 
+    def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
+        """The lengths of the rows of each ragged axis, outermost first."""
+        return tuple(getitem(s, slice(1, None)) - getitem(s, slice(None, -1)) for s in self.nested_row_splits)
+
+    def reduced(self, handle: OpHandle, axis: AxisLike | None, keep: bool, name: str | None) -> Any:
+        """What the function of a reduction gives for this tensor."""
+        return reduce_ragged(self, handle, axis, keep, name)
+
     def with_values(self, new_values: Any) -> RaggedTensor:
         """A tensor with the same rows and other values."""
         return RaggedTensor(as_ragged(new_values), self._row_splits, internal=True)
@@ -276,11 +312,9 @@ class RaggedTensor:
             default = convert_to_tensor(default_value, self.dtype)
             values = self._values.to_tensor(default) if isinstance(self._values, RaggedTensor) else self._values
             rows = self.nrows()
-            zero = constant([0], rows.dtype.base_dtype)
-            longest = reduce_max(array_joining.concat([self.row_lengths(), zero], 0))
+            longest = longest_row(self)
             rowids = self.value_rowids()
-            offsets = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype)) \
-                - array_gather.gather(self.row_starts(), rowids)  # fmt: skip
+            offsets = columns_of(self)
             inner = getitem(array_shape.shape(values, out_type=rows.dtype.base_dtype), slice(1, None))
             sizes = array_joining.concat([array_joining.stack([rows, longest]), inner], 0)
             blank = array_filling.fill(sizes, default)
@@ -290,13 +324,10 @@ class RaggedTensor:
         """The values with their coordinates."""
         with name_scope(name, "RaggedToSparse", [self._row_splits]):
             rowids = self.value_rowids()
-            starts = array_gather.gather(self.row_starts(), rowids)
-            dtype = rowids.dtype.base_dtype
-            columns = array_filling.range(array_shape.size(rowids, out_type=dtype)) - starts
+            columns = columns_of(self)
             if isinstance(self._values, RaggedTensor):
                 raise NotImplementedError("RaggedTensor.to_sparse takes one ragged level: use to_tensor.")
-            zero = constant([0], dtype)
-            longest = reduce_max(array_joining.concat([self.row_lengths(), zero], 0))
+            longest = longest_row(self)
             sizes = cast(array_joining.stack([self.nrows(), longest]), dtypes.int64)
             indices = cast(array_joining.stack([rowids, columns], axis=1), dtypes.int64)
             return SparseTensor(indices, self._values, sizes)
@@ -319,6 +350,45 @@ class RaggedTensor:
 
     def __repr__(self) -> str:
         return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+
+
+def _nested(lengths: object) -> bool:
+    """Whether these are the lengths of several ragged axes."""
+    return isinstance(lengths, (list, tuple)) and bool(lengths) and not isinstance(lengths[0], (int, float))
+
+
+def _masked(tensor: Tensor, nested_lengths: Any) -> RaggedTensor:
+    """The values of a dense tensor that rows of these lengths hold."""
+    ones = array_filling.ones([reduce_sum(nested_lengths[-1])], dtypes.bool)
+    kept = RaggedTensor.from_nested_row_lengths(ones, nested_lengths, validate=False).to_tensor(False)
+    values = boolean_mask(tensor, kept)
+    return RaggedTensor.from_nested_row_lengths(values, nested_lengths, validate=False)
+
+
+def _shortened(tensor: Tensor, lengths: Any, padding: Any, dtype: dtypes.DType) -> RaggedTensor:
+    """The rows of a dense tensor without what is behind their lengths, or without their padding."""
+    width = getitem(array_shape.shape(tensor, out_type=dtype), 1)
+    if lengths is None:
+        lengths = _lengths_without(convert_to_tensor(padding, tensor.dtype.base_dtype), tensor, width)
+    lengths = cast(convert_to_tensor(lengths, name="lengths"), dtype)
+    lengths.set_shape([None])
+    lengths = maximum(minimum(lengths, width), constant(0, dtype))
+    values = boolean_mask(tensor, sequence_mask(lengths, maxlen=width))
+    return RaggedTensor.from_row_lengths(values, lengths, validate=False)
+
+
+def _lengths_without(padding: Tensor, tensor: Tensor, width: Tensor) -> Tensor:
+    """The length of each row up to its last element that is not ``padding``."""
+    padding.shape.assert_is_compatible_with(tensor.shape[2:])
+    differs = not_equal(tensor, padding)
+    if tensor.raw_shape is None:
+        sizes = getitem(array_shape.shape(tensor), slice(None, 2))
+        differs = array_shape.reshape(differs, array_joining.concat([sizes, [-1]], 0))
+        differs = reduce_any(differs, 2)
+    elif len(tensor.raw_shape) > 2:
+        differs = reduce_any(differs, list(range(2, len(tensor.raw_shape))))
+    places = array_filling.range(constant(1, width.dtype), width + 1)
+    return reduce_max(cast(differs, width.dtype) * places, 1)
 
 
 def _cut(values: Tensor, splits: Tensor, validate: bool, method: str) -> RaggedTensor:

@@ -484,8 +484,8 @@ class MoveVariablesReply(Message):
 @message(kind=42, direction=MASTER, reply=MoveVariablesReply, retry=Retry.NEVER)
 class MoveVariables(Message):
     """Asks a task to give variables (container, name, new task) away. ``tasks``: the addresses of these tasks.
-    ``rest``: "", or the receiver drains, and this task gets what else names it. ``patience_ms``: for so long it waits
-    for steps that run."""
+    ``rest``: "", or the receiver drains, and this task gets what else names it. ``patience_ms``: for so long it looks
+    for a moment without steps that use them."""
 
     variables: Structure
     tasks: Structure

@@ -42,7 +42,10 @@ _REACH_S = 10.0
 _REHEARSAL_S = 120.0
 _MESSAGE_BYTES = 32 << 20
 _LARGE = 1 << 20  # bytes of a variable whose memory is worth a message of its own
-_AT_ONCE = 2  # messages on their way to a task
+_AT_ONCE = 2  # messages with values on their way to a task
+_PATIENCE_S = 0.5  # of the first hold; it doubles, since steps that run must end, and others wait meanwhile
+_MOST_PATIENCE_S = 8.0
+_PAUSE_S = 0.2  # between two holds
 _DROP_S = 60.0  # a new task that is cut off keeps its copies if it does not come back so soon
 _GRACE_S = 2.0  # a master says better than this task which steps it waits for
 
@@ -196,8 +199,8 @@ def _ask_master(
 class _Outbox:
     """The messages to a task that have not left. Pure, but for the locks of the variables whose values it takes."""
 
-    def __init__(self, messages: Iterator[m.StoreVariables]) -> None:
-        self._messages, self._under_way = messages, _AT_ONCE
+    def __init__(self, messages: Iterator[m.StoreVariables], at_once: int) -> None:
+        self._messages, self._under_way = messages, at_once
         self.failure: errors.OpError | None = None
 
     def answered(self, answer: Any) -> tuple[m.StoreVariables | None, bool]:
@@ -222,7 +225,7 @@ class VariableMove:
     Args:
       wanted: variable -> the task that is to have it.
       rest: see `m.MoveVariables`.
-      patience_s: how long to wait for steps that run.
+      patience_s: for how long to look for a moment without steps that use the variables.
     """
 
     def __init__(
@@ -234,7 +237,8 @@ class VariableMove:
         respond: Responder,
     ) -> None:
         self._service, self._worker, self._master = service, service.worker, service.master
-        self._wanted, self._rest, self._patience_s, self._respond = dict(wanted), rest, patience_s, respond
+        self._wanted, self._rest, self._respond = dict(wanted), rest, respond
+        self._searching_s, self._patience_s, self._until = patience_s, _PATIENCE_S, 0.0
         self._number = self._worker.process.randbits(62) | 1
         self._pinned: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
@@ -318,6 +322,10 @@ class VariableMove:
         self._incarnations = {task: peer.incarnation for task, peer in self._targets.items()}
         self._rehearse()
 
+    def _begin_hold(self) -> None:
+        self._began = self._worker.now()
+        self._hold()
+
     def _hold(self) -> None:
         self._worker.departures.shut_gate()
         self._holders = self._service.masters()
@@ -327,6 +335,9 @@ class VariableMove:
     def _quiet(self, outcomes: Mapping[str, Outcome[list[VariableGroup]]]) -> None:
         """No step runs that uses the variables: takes in what is colocated with them, and copies."""
         error = first_error(outcomes)
+        if isinstance(error, errors.DeadlineExceededError) and self._worker.now() < self._until:
+            self._hold_later()
+            return
         if error is not None:
             raise error
         groups = [group for found in outcomes.values() if isinstance(found, list) for group in found]
@@ -334,6 +345,12 @@ class VariableMove:
             self._hold()  # further variables, whose steps run
             return
         self._copy()
+
+    def _hold_later(self) -> None:
+        """Lets all go on for a moment, since steps do not end. The new tasks keep the memory that they have got."""
+        self._let_go(is_over=False)
+        self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
+        self._worker.reactor.call_later(_PAUSE_S, self._going_on(self._begin_hold))
 
     def _complete(self, groups: Sequence[VariableGroup]) -> bool:
         """Adds all that is colocated with a variable that moves; returns whether there was any."""
@@ -362,19 +379,20 @@ class VariableMove:
     def _rehearse(self) -> None:
         """Has the new tasks get their memory while steps run, since new memory is slow to get.
 
-        The values stay out of it: to have one makes the next update copy it, and that step would wait as long.
+        They get little at a time, for the arrays of steps are new memory, too. The values stay out of it: to have one
+        makes the next update copy it, and that step would wait as long.
         """
         here = self._worker.departures.variables()
         states = {key: here[key] for key in self._wanted if key in here}
         self._reserved = set(states)
-        self._send_all(states, self._reservations, _REHEARSAL_S, self._rehearsed)
+        self._send_all(states, self._reservations, 1, _REHEARSAL_S, self._rehearsed)
 
     def _rehearsed(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
         error = first_error(outcomes)
         if error is not None:
             raise error
-        self._began = self._worker.now()
-        self._hold()
+        self._until = self._worker.now() + self._searching_s
+        self._begin_hold()
 
     def _copy(self) -> None:
         here = self._worker.departures.variables()
@@ -383,7 +401,7 @@ class VariableMove:
             raise _cannot_move(self._worker.task, fixed)
         self._pinned = {state: state.pinned() for state in states.values()}
         self._check_whole()
-        self._send_all(states, self._copies, _COPY_S, self._copied)
+        self._send_all(states, self._copies, _AT_ONCE, _COPY_S, self._copied)
 
     def _check_whole(self) -> None:
         """Refuses to leave anything behind that sessions would look for elsewhere from now on, or to send no value.
@@ -407,13 +425,17 @@ class VariableMove:
 
     def _send_all(
         self, states: Mapping[VariableKey, VariableState], messages: Callable[[_States], Iterator[m.StoreVariables]],
-        limit_s: float, done: Callable[[dict[str, Outcome[Any]]], None],
+        at_once: int, limit_s: float, done: Callable[[dict[str, Outcome[Any]]], None],
     ) -> None:  # fmt: skip
-        """Sends what there is of variables to their new tasks; each of these gets at least one message."""
+        """Sends what there is of variables to their new tasks; each of these gets at least one message.
+
+        Args:
+          at_once: messages on their way to a task.
+        """
         calls = {}
         for task, peer in self._targets.items():
             own = [(key, state) for key, state in states.items() if self._wanted[key] == task]
-            calls[task] = partial(self._send, peer, messages(own))
+            calls[task] = partial(self._send, peer, messages(own), at_once)
         wait = FanOut(calls, self._going_on(done), until_error=True)
         late = errors.DeadlineExceededError.of(f"The variables could not be copied within {limit_s:g} s.")
         wait.begin()
@@ -461,9 +483,11 @@ class VariableMove:
         whole = None if shape is None else list(shape)
         return [*key, state.dtype, static, state.uninitialized_message, whole, start, chain, reserved]
 
-    def _send(self, peer: Peer, messages: Iterator[m.StoreVariables], answered: Callable[[Any], None]) -> None:
-        """Sends messages to a task, two at a time: it takes in one while this task copies another."""
-        outbox = Guarded("moving", _Outbox(messages))
+    def _send(
+        self, peer: Peer, messages: Iterator[m.StoreVariables], at_once: int, answered: Callable[[Any], None]
+    ) -> None:
+        """Sends messages to a task. With two at a time it takes in one while this task copies another."""
+        outbox = Guarded("moving", _Outbox(messages, at_once))
 
         def stored(answer: Any) -> None:
             if self._is_over:  # the task drops the copies
@@ -474,7 +498,7 @@ class VariableMove:
             elif is_over:
                 answered(outbox.state.failure)
 
-        for _ in range(_AT_ONCE):
+        for _ in range(at_once):
             stored(None)
 
     def _copied(self, outcomes: Mapping[str, Outcome[Any]]) -> None:
@@ -512,6 +536,14 @@ class VariableMove:
         incarnation = self._incarnations.get(peer.task)
         peer.call(m.SettleVariables(self._number, keep), answered, limit_s, incarnation, wait_for_ready=True)
 
+    def _let_go(self, is_over: bool) -> None:
+        """Lets the steps and the graphs go on that wait, and another move begin if this one is over."""
+        self._master.holds.release(self._number, self._has_moved)
+        release = m.ReleaseSteps(self._number, self._has_moved)
+        for peer in self._holders:
+            peer.send(release)
+        self._worker.departures.open_gate(is_over)
+
     def _end(self, error: errors.OpError | None) -> None:
         """Lets everybody go on, and answers."""
         if self._is_over:  # it was cut off, and the cause of that is told
@@ -521,11 +553,7 @@ class VariableMove:
         if not self._has_moved:
             for task in self._incarnations:
                 self._settle(self._targets[task], False, lambda _: None)
-        self._master.holds.release(self._number, self._has_moved)
-        release = m.ReleaseSteps(self._number, self._has_moved)
-        for peer in self._holders:
-            peer.send(release)
-        self._worker.departures.open_gate()
+        self._let_go(is_over=True)
         if error is not None and not self._has_moved:
             self._respond(error)
             return

@@ -23,6 +23,7 @@ from tfmini.command_line import (
     former,
     misplaced,
     one_line_errors,
+    script_argument,
     write_text,
 )
 from tfmini.compat.roles import defined_options
@@ -63,6 +64,8 @@ class _Refusal(click.ClickException):
               help="Number of worker tasks.  [default: 1 with --ps or --chief]")  # fmt: skip
 @chief_option
 @click.option("--cluster", type=click.Path(exists=True, dir_okay=False), help="JSON or YAML file with a cluster.")
+@click.option("--gpus", type=click.IntRange(0), default=0, metavar="N",
+              help="GPUs of each task but ps; none need be here.  [default: none]")  # fmt: skip
 @click.option("--master", metavar="TASK", help="The client's task.  [default: the worker of the graph's devices]")
 @click.option("--fetch", multiple=True, metavar="NAME", help="Tensor or op to run.  [default: the training op]")
 @click.option("--feed", multiple=True, metavar="NAME", help="Tensor to feed.  [default: the placeholders]")
@@ -165,7 +168,7 @@ def _inspected(source: str | None, options: dict[str, Any]) -> Inspection:
         return inspected(
             source, ps=ps, workers=workers, cluster=cluster, master=options["master"],
             fetches=options["fetch"], feeds=options["feed"] or None, batch=options["batch"], entry=options["entry"],
-            arguments=options["arguments"], trace=options["trace"],
+            arguments=options["arguments"], trace=options["trace"], gpus=options["gpus"],
         )  # fmt: skip
 
 
@@ -232,7 +235,7 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
 @click.option("--update-profile", type=_WRITABLE,
               help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
 @former("--profile", "--update-profile", "update_profile", _WRITABLE)
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@script_argument
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
     ps: int | None,

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from tfmini import errors
 from tfmini.cluster import ClusterSpec
-from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced
+from tfmini.command_line import BEFORE_SCRIPT, HELP, BeforeScript, Command, misplaced, script_argument
 from tfmini.compat.roles import defined_options, role_arguments, role_flags_of, tf_config
 from tfmini.devices import DeviceSpec
 from tfmini.exit_codes import ExitCode
@@ -38,6 +38,8 @@ from tfmini.launch.launch_options import LaunchOptions, launch_options
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
 from tfmini.launch.supervision import SERVICE_JOBS, PrintNote, RunOver, ScaleError, Supervision, TaskId
+from tfmini.program import Module
+from tfmini.program import words as words_of
 from tfmini.terminal import Rows, console
 from tfmini.text import printable, printable_lines
 from tfmini.tools.cluster_target import find_job
@@ -52,7 +54,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 @click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @launch_options
 @click.option("--check", "checks", is_flag=True, help="Start nothing; say what would run, and what would stop it.")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@script_argument
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def launch(script: str, args: tuple[str, ...], checks: bool, **values: Any) -> None:
     """Run SCRIPT ARGS... as every task of a cluster, each as with `tfmini run`.
@@ -148,8 +150,8 @@ def console_for(options: LaunchOptions) -> Console:
 
 
 def _write_batch_script(options: LaunchOptions, path: str, script: str, args: Sequence[str]) -> None:
-    again = command_again(click.get_current_context(), left_out=["sbatch", "script", "args"])
-    command = [sys.executable, "-m", "tfmini", "launch", *again, script, *args]
+    again = command_again(click.get_current_context(), left_out=["sbatch", "as_module", "script", "args"])
+    command = [sys.executable, "-m", "tfmini", "launch", *again, *words_of(script), *args]
     try:
         Path(path).write_text(batch_script(options, command, Path(script).stem))
     except OSError as error:
@@ -251,7 +253,7 @@ def task_commands(
     given = ["--", *args] if args[:1] == ("--",) else args  # `tfmini run` takes the first one for its own
     return {
         task: TaskCommand(
-            arguments=["run", script, *role_arguments(*task, spec, flags, given)],
+            arguments=["run", *words_of(script), *role_arguments(*task, spec, flags, given)],
             defaults={
                 "PYTHONUNBUFFERED": "1", **dict.fromkeys(_THREAD_VARIABLES, str(options.threads(task, count)))
             },
@@ -405,11 +407,13 @@ def _script(command: Sequence[str]) -> list[str]:
     Raises:
       click.UsageError: the command runs no script.
     """
-    words = list(command)
+    words: list[str] = list(command)
     if Path(words[0]).name.startswith("python"):
         words = words[1:]
         while words and words[0] in ("-u", "-O", "-B"):
             words = words[1:]
+    if words[:1] == ["-m"] and (module := Module.named("".join(words[1:2]), [os.getcwd(), *filter(None, sys.path)])):
+        return [module, *words[2:]]
     if not words or words[0].startswith("-"):
         raise click.UsageError(f"{' '.join(command)!r} names no script; write horovodrun -np N python SCRIPT ARGS...")
     return words

@@ -21,6 +21,7 @@ from tfmini.graph.op_types import ops_with
 from tfmini.launch.launch_options import LaunchOptions
 from tfmini.launch.local import reserve_cluster, usable_cpus
 from tfmini.launch.supervision import EVALUATOR_JOB, TaskId
+from tfmini.program import words as words_of
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
 from tfmini.show.inspection.lint import ps_devices
@@ -174,7 +175,7 @@ def _tasks(options: LaunchOptions, script: str, args: Sequence[str], spec: Clust
     tasks = options.tasks()
     for task in tasks[:_SHOWN]:
         words = role_arguments(*task, spec, flags, args)
-        command = ["tfmini run", script, *(printable(word, 60) for word in words)]
+        command = ["tfmini run", *words_of(script), *(printable(word, 60) for word in words)]
         address = "" if task.job == EVALUATOR_JOB else spec.task_address(*task)
         table.add_row(str(task), address, " ".join(command))
     if len(tasks) > _SHOWN:

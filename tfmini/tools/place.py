@@ -26,6 +26,7 @@ from tfmini.show.inspection.clusters import read_cluster
 from tfmini.show.planning.live import WORTH, LiveCluster, LiveMove, LivePlanner, measure
 from tfmini.show.planning.models import Models, Script, size_text
 from tfmini.show.planning.search import Proposal, propose
+from tfmini.show.simulation.gpu_costs import gpu_count
 from tfmini.show.simulation.prediction import Topology
 from tfmini.show.status.explanation import short
 from tfmini.show.status.gather import Gatherer, per_second
@@ -109,7 +110,10 @@ def _models(script: str | None, options: dict[str, Any], limits: list[float]) ->
     jobs = read_cluster({"ps": options["ps"], "chief": int(chief), "worker": workers})
     assert jobs is not None
     profile, link = options["profile"].read(), options["link"] or ""
-    source = Script(script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"])
+    source = Script(
+        script, jobs, options["entry"], options["arguments"], options["fetch"], options["batch"],
+        gpus=gpu_count(profile.machine),
+    )  # fmt: skip
 
     models = Models(source, profile, lambda tasks: Topology.of(tasks, profile, link), workers + chief, limits)
     if not models.problem.items:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, former, misplaced
+from tfmini.command_line import BEFORE_SCRIPT, BeforeScript, former, misplaced, script_argument
 from tfmini.compat.roles import defined_options
 from tfmini.json_log import LOG_JSON_ENV, install
 from tfmini.launch.launch_options import member_options
@@ -57,7 +57,7 @@ class _Run(BeforeScript):
 @click.command(cls=_Run, context_settings=BEFORE_SCRIPT)
 @member_options
 @network_options
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@script_argument
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(context: click.Context, script: str, args: tuple[str, ...], cluster: str | None, **values: Any) -> None:

@@ -20,6 +20,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.machinery import SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -33,6 +34,7 @@ from tfmini.compat.roles import script_text
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
+from tfmini.program import Module
 from tfmini.protos import RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.master.registration import Signature
@@ -340,7 +342,8 @@ def read_times(folder: str) -> StepTimes | None:
 def run_script(script: str, args: Sequence[str]) -> int:
     """Runs ``script`` as ``__main__`` and returns its exit code.
 
-    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as in Python. For an
+    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as in Python; a module its
+    package and the directory of the outermost one. For an
     error it prints the script's traceback and, if the cause is a Python 2 form, that form.
 
     Raises:
@@ -356,6 +359,8 @@ def run_script(script: str, args: Sequence[str]) -> int:
         data = file.read()
     main = _main_module(script, args)
     try:
+        if main.__package__:
+            __import__(main.__package__)
         if is_launched():  # `TaskProcess` has blocked it: a Ctrl-C during the imports now ends the task
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = compile(data, script, "exec", dont_inherit=True)
@@ -370,10 +375,15 @@ def run_script(script: str, args: Sequence[str]) -> int:
 def _main_module(script: str, args: Sequence[str]) -> ModuleType:
     main = ModuleType("__main__")
     main.__file__ = script
-    main.__dict__.update(__builtins__=builtins, __cached__=None, __loader__=SourceFileLoader("__main__", script))
+    loader = SourceFileLoader("__main__", script)
+    main.__dict__.update(__builtins__=builtins, __cached__=None, __loader__=loader)
     sys.modules["__main__"] = main
     sys.argv[:] = [script, *args]
     folder = os.path.dirname(os.path.realpath(script))
+    if isinstance(script, Module):
+        spec = spec_from_file_location(script.name, script)
+        main.__dict__.update(__package__=script.package, __spec__=spec)
+        folder = script.folder
     # Python has put another folder first, unless it runs with -P.
     if sys.flags.safe_path:
         sys.path.insert(0, folder)

@@ -22,6 +22,7 @@ from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.clusters import short
 from tfmini.show.inspection.findings import Inspection
+from tfmini.show.simulation.gpu_costs import gpu_count, without_gpu
 from tfmini.show.simulation.prediction import Event, Prediction, Topology
 from tfmini.show.simulation.predictor import (
     MOST_STEPS,
@@ -34,7 +35,7 @@ from tfmini.show.simulation.predictor import (
     tasks_of,
     worker_counts,
 )
-from tfmini.show.simulation.profile import LAPTOP, OWN, SERVERS, ChosenProfile, format_profile
+from tfmini.show.simulation.profile import LAPTOP, OWN, SERVERS, ChosenProfile, Machine, format_profile
 from tfmini.terminal import Rows, console
 from tfmini.text import printable
 from tfmini.tools.script import TRACE_ENV, StepTimes, TraceOptions
@@ -88,22 +89,25 @@ def simulate(
     def inspected(count: int) -> Inspection:
         jobs = {"ps": ps, "chief": int(chief), "worker": count - chief}
         with contextlib.redirect_stdout(sys.stderr):
-            found = inspect(script, cluster=jobs, fetches=fetch, batch=batch, arguments=args)
+            gpus = gpu_count(costs.machine)
+            found = inspect(script, cluster=jobs, fetches=fetch, batch=batch, arguments=args, gpus=gpus)
         if mode is not None and mode_of(found) != mode:
             raise click.ClickException(f"{script} trains {mode_of(found)}, not {mode}: change its optimizer.")
         if batch is None and count == counts[0]:  # the others have the same graph
             _warn_of_unknown_sizes(found)
+            _warn_of_absent_gpu(found, costs.machine)
         return found
 
     with shown(), one_line_errors():
+        costs = profile.read()
         counts = [count + chief for count in worker_counts(workers)]
         each = steps_each(counts, steps)
-        points = sweep(counts, inspected, profile.read(), link, each, seed)
+        points = sweep(counts, inspected, costs, link, each, seed)
     answer = console()
     if len(points) > 1:
         _print_sweep(answer, points)
     else:
-        _print_one(answer, points[0])
+        _print_one(answer, points[0], costs.machine)
     fewer = f", with {each} steps of each worker: {steps} would be more than {MOST_STEPS:,} in all"
     answer.print(f"predicted by the runtime in virtual time{fewer if each < steps else ''}")
     if profile.note:
@@ -122,10 +126,21 @@ def _warn_of_unknown_sizes(found: Inspection) -> None:
         )  # fmt: skip
 
 
-def _print_one(answer: Console, point: Point) -> None:
+def _warn_of_absent_gpu(found: Inspection, machine: Machine) -> None:
+    left = without_gpu(found)
+    if not left:
+        return
+    why = "they cannot run there, or are on a ps"
+    if machine.gpu is None:
+        why = f"the profile's machine has none, which a table [machines.{machine.name}.gpu] would give it"
+    text = f"warning: {len(left)} ops, {printable(left[0])} first, ask for a GPU and count as ops of a CPU: {why}."
+    click.echo(text, err=True)
+
+
+def _print_one(answer: Console, point: Point, machine: Machine) -> None:
     predicted = point.prediction
     answer.print(_headline(predicted))
-    answer.print(_use(predicted))
+    answer.print(_use(predicted, machine))
     answer.print(_path(predicted.critical))
 
 
@@ -138,10 +153,10 @@ def _headline(p: Prediction) -> str:
     )
 
 
-def _use(p: Prediction) -> Rows:
+def _use(p: Prediction, machine: Machine) -> Rows:
     table = Rows.of(
         "task",
-        "=CPU (of one core)",
+        "=CPU (of one core)" if machine.gpu is None else "=CPU (of one core) or GPU",
         "=sends",
         "=receives",
         pad_edge=True,
@@ -230,7 +245,8 @@ def compare(
     with one_line_errors(), contextlib.redirect_stdout(sys.stderr):
         chosen = ChosenProfile.of(profile)
         costs = chosen.read()
-        found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args)
+        gpus = gpu_count(costs.machine)
+        found = inspect(script, ps=ps, workers=workers, batch=measured.batch, arguments=args, gpus=gpus)
         cluster = Topology.on_one_machine(tasks_of(found), costs)
         return Comparison(StepModel(found, cluster, costs, workers, _STEPS).predict().step_s, measured, chosen.note)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 
@@ -117,6 +118,74 @@ for wrong in (lambda: np.array([[1], [2, 3]], int), lambda: tf.constant([[1], [2
     shown, log = run_under_tfmini(tmp_path, script)
     assert shown.splitlines() == ["(4, 2) object [[1], [2, 3]]", "(2,) (1, 2)", "refused", "refused"]
     assert log.count("an array of rows of several lengths") == 1
+
+
+def test_an_array_of_one_element_is_a_number(tmp_path: Path) -> None:
+    script = """
+import math
+import numpy as np
+one = np.array([[3.7]])
+print(float(one), int(one), "%d %.1f" % (one, one), math.floor(float(np.array(2.5))), float(np.matrix(one)))
+row, whole = np.zeros(2), np.zeros(2, int)
+row[0], row[1], whole[1] = np.array([5.0]), one, one
+print(row, whole, np.array([1.0, np.array([2.0])], np.float32), np.array([[1, one], [2, 3]], dtype="f"))
+class Mine(np.ndarray): pass
+print(float(np.ones(1).view(Mine)), bool(np.zeros(0)), bool(np.zeros(1)), bool(one))
+for fails in (lambda: float(np.zeros(2)), lambda: bool(np.zeros(2)), lambda: np.array([1.0, [2.0, 3.0]], "f")):
+    try: fails()
+    except (TypeError, ValueError) as error: print(type(error).__name__)
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == [
+        "3.7 3 3 3.7 2 3.7", "[5.  3.7] [0 3] [1. 2.] [[1.  3.7]", " [2.  3. ]]", "1.0 False False True",
+        "TypeError", "ValueError", "ValueError",
+    ]  # fmt: skip
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+        assert log.count("a number from an array of rank 1 or more") == 1
+
+
+def test_arrays_have_the_methods_that_numpy_dropped(tmp_path: Path) -> None:
+    script = """
+import numpy as np
+a = np.arange(4, dtype=np.uint8)
+print(a.tostring(), a[:1].tostring("F"), np.float32(1).tostring(), a.ptp(), a.reshape(2, 2).ptp(axis=0))
+a.itemset(2, 9)
+square = a.reshape(2, 2)
+square.itemset((0, 1), 7)
+square.itemset(1, 0, 5)
+print(a, np.array([1], "<u2").newbyteorder(), np.reshape(a, newshape=(4, 1)).shape)
+"""
+    shown, log = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == [
+        r"b'\x00\x01\x02\x03' b'\x00' b'\x00\x00\x80?' 3 [2 2]", "[0 7 5 3] [256] (4, 1)"
+    ]  # fmt: skip
+    if not hasattr(np.ndarray, "tostring"):
+        assert log.count("script.py:4 uses ndarray.tostring, which is no more: tfmini gives it as a.tobytes().") == 1
+
+
+def test_lists_of_tensors_are_arrays_of_objects(tmp_path: Path) -> None:
+    script = """
+import numpy as np, tensorflow as tf
+a, b = tf.constant(1.0), tf.constant([1.0, 2.0])
+found = np.array([[a, b], [b, a]])
+print(found.shape, found.dtype, found[0, 1] is b, np.asarray((a, b))[0] is a)
+try: np.array(a)
+except NotImplementedError as error: print(error)
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines()[0] == "(2, 2) object True True"
+    assert shown.splitlines()[1].startswith("Cannot convert a symbolic Tensor (Const:0)")
+
+
+def test_issubdtype_knows_the_types_of_python(tmp_path: Path) -> None:
+    script = """
+import numpy as np
+print([np.issubdtype(kind, np.float) for kind in (np.float16, np.float32, np.int32, np.complex64)])
+print([np.issubdtype(kind, int) for kind in (np.int8, np.int64, np.uint8, np.float32)])
+print(np.issubdtype(np.complex64, complex), np.issubdtype(np.dtype("S3"), str), np.issubdtype(np.float32, np.integer))
+"""
+    shown, _ = run_under_tfmini(tmp_path, script)
+    assert shown.splitlines() == ["[True, True, False, False]", "[True, True, False, False]", "True True False"]
 
 
 def test_yaml_load_takes_no_loader(tmp_path: Path) -> None:

@@ -97,3 +97,26 @@ def test_scaled_weights_have_the_distributions_of_tensorflow(
         weights = session.run(make((100, 400)))
     assert abs(weights.std() - deviation) < 0.02
     assert 0.9 * min(greatest, 4) < np.abs(weights).max() < greatest
+
+
+def test_build_gets_the_shapes_of_a_structure_of_states() -> None:
+    shapes: list[Any] = []
+
+    class Bridge(tf.keras.layers.Layer):
+        def build(self, input_shape: Any) -> None:
+            shapes.append(input_shape)
+            super().build(input_shape)
+
+        def call(self, inputs: Any) -> Any:
+            return tf.convert_to_tensor(inputs[0].c)
+
+    state = tf.nn.rnn_cell.LSTMStateTuple(tf.TensorShape([None, 5]), (None, 6))
+    Bridge().build([state, (2, 3)])
+    found, other = shapes[0]
+    assert found.c.as_list() == [None, 5] and found.h.as_list() == [None, 6] and other.as_list() == [2, 3]
+
+
+def test_a_layers_dtype_is_that_of_its_attribute() -> None:
+    layer = tf.keras.layers.Layer()
+    layer._dtype = "float16"
+    assert layer.dtype == "float16" and tf.keras.layers.Dense(1, dtype=tf.float64)._dtype == "float64"

@@ -67,6 +67,10 @@ def told(source: str) -> list[str]:
         ("from distutils.version import LooseVersion", "mended python 3 distutils.version.LooseVersion: tfmini run"),
         ("import imp\nimp.load_source('a', 'b')", "mended python 3 imp: tfmini run gives its own"),
         ("import imp\nimp.find_module('a')", "stops python 4 imp.find_module"),
+        (
+            "import numpy as np\nnp.reshape(a, newshape=b)",
+            "mended python 4 np.reshape(newshape=…): tfmini run takes it for shape",
+        ),
         ("import yaml\nyaml.load(f)", "mended python 4 yaml.load(...): tfmini run takes yaml.FullLoader"),
         ("import h5py\nh5py.File('x')", "mended python 4 h5py.File(...): tfmini run makes or changes the file"),
         ("import networkx\ng = f()\ng.nodes_iter()", "mended python 5 .nodes_iter of networkx: tfmini run gives"),

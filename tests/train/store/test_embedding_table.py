@@ -142,6 +142,21 @@ def test_a_checkpoint_of_a_store_has_its_tables(tmp_path: Path) -> None:
             store.restore(path)
 
 
+@pytest.mark.parametrize("second", ["array", "table", "shards"])
+@pytest.mark.parametrize("first", ["array", "table", "shards"])
+def test_two_things_of_a_store_have_two_names(first: str, second: str) -> None:
+    with tf.ParameterStore() as store:
+        make = {
+            "array": lambda: store.declare("x", [2]),
+            "table": lambda: tf.EmbeddingTable(store, "x", 2),
+            "shards": lambda: store.shards("x", 10),
+        }
+        make[first]()
+        if first != second:
+            with pytest.raises(ValueError, match="something else by the name of 'x'"):
+                make[second]()
+
+
 def test_errors() -> None:
     with tf.ParameterStore() as store:
         table = tf.EmbeddingTable(store, "t", 2)
@@ -151,6 +166,8 @@ def test_errors() -> None:
             tf.errors.InvalidArgumentError, match=r"Gradients of shape \(1, 3\) for ids of shape \(1,\)"
         ):
             table.push([1], np.ones((1, 3)))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="complex128 lose what table 't'"):
+            table.push([1], np.ones((1, 2), complex))
         with pytest.raises(ValueError, match="Table t already exists"):
             tf.EmbeddingTable(store, "t", 2)
         option = tf.EmbeddingVariableOption(evict_option=tf.GlobalStepEvict(3))

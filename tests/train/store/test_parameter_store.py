@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +292,93 @@ def test_mistakes_are_told_before_anything_is_sent(fresh: tf.LocalCluster) -> No
         assert store.version("w") == 0
 
 
+_MISTAKES: dict[str, tuple[str, Callable[[tf.ParameterStore], Any]]] = {
+    "wrap": ("number 300 does not fit array 'i'", lambda store: store.push({"i": [300, 0]})),
+    "no sign": ("number -1 does not fit array 'u'", lambda store: store.push({"u": [-1, 0]})),
+    "infinity": ("number 1e\\+300 does not fit", lambda store: store.push({"f": np.full(2, 1e300)})),
+    "assigned": ("value of shape \\(3,\\) is no value of", lambda store: store.assign({"f": np.ones(3)})),
+    "no text": ("There is no array b'f'; declared are: f, i, u", lambda store: store.pull(b"f")),
+    "ids beyond int64": (f"Ids from {2**63} to", lambda store: store.pull({"f": np.array([2**63], np.uint64)})),
+    "fraction": ("float64 lose what array 'x'", lambda store: store.declare("x", [2], tf.int32, 0.5)),
+    "initial None": ("object lose what array 'x'", lambda store: store.declare("x", [2], tf.float32, None)),
+    "tensor": ("shape \\(3,\\)", lambda store: store.declare("x", [2], init=lambda shape, dtype: tf.zeros([3], dtype))),
+    "function": ("shape \\(3,\\)", lambda store: store.declare("x", [2], init=lambda shape, dtype: np.zeros(3))),
+    "other init": ("value 7 .* this store has declared .* value 0 ", lambda store: store.declare("f", [2], init=7)),
+    "size": ("cannot be the shape of array 'x'", lambda store: store.declare("x", [2.5])),
+    "no size": ("cannot be the shape of array 'x'", lambda store: store.declare("x", [None, 2])),
+    "below zero": ("cannot be the shape of array 'x'", lambda store: store.declare("x", [-2])),
+    "unicode": ("cannot be the name of an array", lambda store: store.declare("gr\u00f6\u00dfe", [2])),
+    "no name": ("cannot be the name of an array", lambda store: store.declare("", [2])),
+    "bool": ("a ParameterStore holds numbers", lambda store: store.declare("x", [2], tf.bool)),
+    "string": ("a ParameterStore holds numbers", lambda store: store.declare("x", [2], tf.string)),
+}
+
+
+@pytest.mark.parametrize("name", _MISTAKES)
+def test_what_an_array_cannot_hold_is_refused(name: str) -> None:
+    message, call = _MISTAKES[name]
+    with tf.ParameterStore() as store:
+        for each, dtype in {"f": tf.float32, "i": tf.int8, "u": tf.uint8}.items():
+            store.declare(each, [2], dtype)
+        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError), match=message):
+            call(store)
+        assert not any(value.any() for value in store.pull().values())
+
+
+def test_python_numbers_and_other_types_that_fit_are_taken() -> None:
+    with tf.ParameterStore() as store:
+        for name, dtype in {"u": tf.uint8, "h": tf.float16, "f": tf.float32}.items():
+            store.declare(name, [2], dtype, 1)
+            store.push({name: [2, 3]})
+            store.push({name: np.array([1, 1], np.int64)})
+            assert store.pull(name).tolist() == [4, 5]
+        store.push({"f": [np.inf, np.nan]})  # the caller's own
+        assert np.isinf(store.pull("f")[0]) and np.isnan(store.pull("f")[1])
+
+
+def test_an_array_that_is_too_large_for_the_memory_is_not_made() -> None:
+    with tf.ParameterStore() as store:
+        with pytest.raises(tf.errors.ResourceExhaustedError, match=r"shape \[1099511627776\]"):
+            store.declare("x", [1 << 40])
+        with pytest.raises(tf.errors.NotFoundError):
+            store.pull("x")
+
+
+def test_an_optimizer_takes_floating_point_numbers_only() -> None:
+    with tf.ParameterStore(optimizer=tf.train.AdagradOptimizer(0.5)) as store:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="AdagradOptimizer cannot update array 'n' .*int32"):
+            store.declare("n", [2], tf.int32)
+        store.declare("n", [2])
+
+
+@pytest.mark.parametrize("staleness", [None, 0, 1])
+def test_a_store_that_is_closed_says_so(staleness: int | None) -> None:
+    with tf.ParameterStore(staleness=staleness) as store:
+        store.declare("w", [2])
+        store.push_pull({"w": [1, 1]})
+    for call in (
+        store.pull,
+        store.barrier,
+        lambda: store.push({"w": [1, 1]}),
+        lambda: store.push_pull({"w": [1, 1]}),
+        lambda: store.assign({"w": [1, 1]}),
+        lambda: store.declare("v", [2]),
+        lambda: store.version("w"),
+    ):
+        with pytest.raises(RuntimeError, match="This ParameterStore is closed"):
+            call()
+
+
+def test_what_is_pushed_has_names_and_ends_a_round() -> None:
+    with tf.ParameterStore(staleness=0) as store:
+        store.declare("w", [2])
+        for call in (lambda: store.push(np.ones(2)), lambda: store.assign([np.ones(2)])):
+            with pytest.raises(TypeError, match="as a dict from their names"):
+                call()
+        with pytest.raises(tf.errors.InvalidArgumentError, match="others wait"):
+            store.push({})
+
+
 @pytest.mark.parametrize(
     ("settings", "declaration", "text"),
     [
@@ -496,8 +583,13 @@ def test_a_name_inside_of_another_array_is_refused(fresh: tf.LocalCluster, name:
 
 def test_settings_that_make_no_sense_are_refused(fresh: tf.LocalCluster) -> None:
     for message, settings in {
-        "staleness must be": {"staleness": -1},
-        "partition must be": {"partition": 0},
+        "staleness must be None, 0 or": {"staleness": -1},
+        "staleness must be a whole number": {"staleness": 1.5},
+        "workers must be at least 1": {"workers": 0},
+        "partition must be at least 1": {"partition": 0},
+        "partition must be .*: 2.5": {"partition": 2.5},
+        "timeout_s must be": {"timeout_s": 0},
+        "optimizer must be None or an Optimizer": {"optimizer": "adam"},
         r"worker must be in \[0, 3\)": {"worker": 3},
         "backup is for synchronous": {"backup": 1},
         "backup must be below the number of workers, 3": {"backup": 3, "staleness": 0},

@@ -64,6 +64,8 @@ def test_shards_of_other_settings_are_refused(fresh: tf.LocalCluster) -> None:
             one.shards("train", 100)
         with pytest.raises(ValueError, match="a list of texts, or a number of rows"):
             one.shards("none", [])
+        with pytest.raises(ValueError, match="'train.csv' is one text"):
+            one.shards("text", "train.csv")
 
 
 def test_a_restored_store_hands_out_what_was_left(fresh: tf.LocalCluster, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ is logged, once. ``tfmini run`` installs it; nothing else does, as it changes mo
 
 - `dropped_names`: the names, as tables;
 - `dropped_modules`: the modules;
-- `behaviours`: what is called as before, and did something else.
+- `behaviours`: what is called as before, and did something else;
+- `arrays`: what NumPy's arrays themselves did: numbers of arrays of one element, dropped methods.
 """
 
 from __future__ import annotations

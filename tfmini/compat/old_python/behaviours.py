@@ -11,32 +11,102 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.compat.old_python import arrays
 from tfmini.compat.old_python.notices import tell_once
 
-# ---- np.array of rows of several lengths -----------------------------------------------------------------------------
+# ---- np.array of rows of several lengths and of tensors; np.issubdtype(…, float) -------------------------------------
+
+# TensorFlow, as tfmini, takes an error for its own message; today's packages ask for today's answers.
+_OF_TODAY = {"tfmini", "numpy", "scipy", "pandas", "sklearn", "jax"}
 
 
 def _mend_numpy(numpy: ModuleType) -> None:
-    """Lets ``np.array`` and ``np.asarray`` make an array of objects where the elements have several lengths."""
+    """Lets ``np.array`` and ``np.asarray`` make arrays of objects, and ``np.issubdtype`` know Python's types."""
+    arrays.install()
+    vars(numpy)["reshape"] = _of_former_name("numpy.reshape", numpy.reshape)
     for name in ("array", "asarray"):
-        vars(numpy)[name] = _of_objects_if_ragged(vars(numpy)[name])
+        vars(numpy)[name] = _of_objects(vars(numpy)[name])
+    vars(numpy)["issubdtype"] = _of_kinds(numpy.issubdtype)
 
 
-def _of_objects_if_ragged(original: Callable[..., Any]) -> Callable[..., Any]:
+# Arguments that have another name now: function -> the former name and the name.
+RENAMED = {"numpy.reshape": ("newshape", "shape")}
+
+
+def _of_former_name(path: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    former, name = RENAMED[path]
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if former in kwargs:
+            tell_once(f"{path}({former}=…)", f"tfmini takes it for {name}")
+            kwargs[name] = kwargs.pop(former)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _caller() -> str:
+    """The package that called the function that asks."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _of_objects(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
-        except ValueError as error:
-            # tfmini, as TensorFlow, takes the error for its own message: a tensor has rows of one length.
-            caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        except (ValueError, NotImplementedError) as error:
             dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
-            if "inhomogeneous" not in str(error) or dtype is not None or caller in ("tfmini", "numpy"):
+            symbols = "symbolic Tensor" in str(error) and isinstance(args[0], (list, tuple))
+            if not (symbols or "inhomogeneous" in str(error)) or _caller() in ("tfmini", "numpy"):
+                raise
+            if dtype is not None and not symbols:
+                return _of_single_elements(original(args[0], dtype=object), dtype, error)
+            if dtype is not None:
                 raise
         tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
         return original(*args[:1], **{**kwargs, "dtype": object})
 
     return call
+
+
+def _of_single_elements(objects: np.ndarray, dtype: Any, error: Exception) -> np.ndarray:
+    """An array in whose place of a number an array of one element stands. Raises the error if there is another one."""
+    try:
+        return objects.astype(dtype)
+    except (TypeError, ValueError):
+        raise error from None
+
+
+def _of_leaves(nested: Any) -> Any:
+    """An array of the objects in nested lists, as NumPy made it of tensors up to 1.19."""
+    leaves: list[Any] = []
+
+    def numbered(item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return [numbered(part) for part in item]
+        leaves.append(item)
+        return len(leaves) - 1
+
+    places = np.array(numbered(nested))
+    found = np.empty(len(leaves), object)
+    for i, leaf in enumerate(leaves):
+        found[i] = leaf
+    return found[places]
+
+
+def _of_kinds(original: Callable[..., bool]) -> Callable[..., bool]:
+    """``np.issubdtype`` up to NumPy 1.19: ``float`` stood for all floating types, ``int`` for all signed integers."""
+    kinds = {float: np.floating, int: np.signedinteger, complex: np.complexfloating, str: np.character}
+
+    @functools.wraps(original)
+    def issubdtype(arg1: Any, arg2: Any) -> bool:
+        if isinstance(arg2, type) and arg2 in kinds and _caller() not in _OF_TODAY:
+            arg2 = kinds[arg2]
+        return original(arg1, arg2)
+
+    return issubdtype
 
 
 # ---- yaml.load(f) ----------------------------------------------------------------------------------------------------

@@ -6,16 +6,23 @@ import functools
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tfmini import dtypes
-from tfmini.compat.tf_keras import state
+from tfmini.compat.tf_keras import op_layers, state, tracking
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.identity import cast
+from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.composites import TensorSpec
 from tfmini.shapes import Dimension, TensorShape
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
@@ -33,6 +40,8 @@ def _output_shape(layer: Any, input_shape: Any, output: Any) -> Any:
 
 def _tells_its_shape(layer: Any) -> bool:
     """Whether a layer has a `compute_output_shape` of its own; the inherited one gives the shape of the input."""
+    if not getattr(layer, "_is_graph_network", True):
+        return False
     home = next(cls for cls in type(layer).__mro__ if "compute_output_shape" in vars(cls))
     return home.__name__ != "Layer"
 
@@ -77,7 +86,122 @@ def _with_flat_shape(flat: Tensor, inputs: Tensor) -> Tensor:
     return flat
 
 
+def _shape_of_input(
+    batch_shape: Any, shape: Any, batch_size: int | None, ragged: bool, others: dict[str, Any]
+) -> tuple[int | None, ...] | None:
+    """The shape of an input with its batch; None if it is that of a tensor.
+
+    Raises:
+      ValueError: two shapes, or a ragged input, which tfmini does not have.
+      TypeError: other arguments.
+    """
+    if others:
+        raise TypeError(f"Input got arguments that it does not have: {sorted(others)}")
+    if ragged:
+        raise ValueError("ragged=True: tf.keras of tfmini takes no ragged tensors; pad them, and use a mask.")
+    if batch_shape is not None and shape is not None:
+        raise ValueError("Only one of `shape` and `batch_shape` can be given.")
+    if batch_shape is not None:
+        return tuple(as_tuple(batch_shape))
+    return None if shape is None else (batch_size, *as_tuple(_listed(shape)))
+
+
+def _listed(shape: Any) -> Any:
+    return shape if isinstance(shape, (list, tuple, TensorShape)) else (shape,)
+
+
+def _serialized_activation(activation: Any) -> Any:
+    """An activation as JSON has it: its name, or a layer."""
+    if hasattr(activation, "get_config"):
+        return {"class_name": type(activation).__name__, "config": activation.get_config()}
+    return activation.__name__
+
+
+def _layer_of(config: dict[str, Any]) -> Any:
+    return library_root().layers.deserialize(config)
+
+
+def _inputs_of(layer: Any, inputs: Any) -> Any:
+    """The inputs of a layer as tensors, whose ops have layers of their own."""
+    if any(isinstance(x, (np.ndarray, float, int)) for x in nest.flatten(inputs)):
+        convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
+        inputs = nest.map_structure(convert, inputs)
+    op_layers.make_layers(library_root(), inputs)
+    return inputs
+
+
+def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, of which ``call`` gets those that have a place by their names."""
+    if not args:
+        return kwargs
+    names = list(inspect.signature(layer.call).parameters)[1:]
+    return {**dict(zip(names, args)), **kwargs}
+
+
+def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
+    """The arguments of a `Lambda`'s function: those of the layer, the mask and the phase, if it takes them."""
+    taken = inspect.getfullargspec(layer.function).args if inspect.isroutine(layer.function) else []
+    arguments = dict(layer.arguments)
+    if "mask" in taken:
+        arguments["mask"] = mask
+    if "training" in taken:
+        arguments["training"] = state.learning_phase() if training is None else training
+    return arguments
+
+
+def _set_masks(outputs: Any, masks: Any) -> None:
+    """Lets the outputs of a layer tell their masks (``tensor._keras_mask``)."""
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    for output, mask in zip(outputs, masks if isinstance(masks, (list, tuple)) else [masks] * len(outputs)):
+        if isinstance(output, Tensor):
+            output._keras_mask = mask  # type: ignore[attr-defined]
+
+
+def _take_dtype(layer: Any, inputs: Any) -> None:
+    """Gives a layer without a dtype that of its first input."""
+    first = next((x for x in nest.flatten(inputs) if isinstance(x, Tensor)), None)
+    if getattr(layer, "dtype", "") is None and first is not None:
+        layer.dtype = first.dtype.base_dtype.name
+
+
+def _as_dtype(inputs: Any, dtype: Any) -> Any:
+    return inputs if dtype is None or not isinstance(inputs, Tensor) else cast(inputs, dtype)
+
+
+def _padded(layer: Any, inputs: Any) -> Any:
+    """The inputs of a locally connected layer with the zeros that ``padding="same"`` adds around them."""
+    if layer.padding == "valid":
+        return inputs
+    first = 1 if getattr(layer, "data_format", None) != "channels_first" else 2
+    sizes = [[0, 0] for _ in inputs.shape]
+    for i, (kernel, stride) in enumerate(zip(layer.kernel_size, layer.strides)):
+        size = int(inputs.shape[first + i])
+        missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+        sizes[first + i] = [missing // 2, missing - missing // 2]
+    return pad(inputs, sizes)
+
+
+def library_root() -> Any:
+    """The copy, which calls what is here."""
+    from tfmini.compat.tf_keras.library import NAME
+
+    return sys.modules[NAME]
+
+
 HELPERS: dict[str, Any] = {
+    "_shape_of_input": _shape_of_input,
+    "_serialized_activation": _serialized_activation,
+    "_layer_of": _layer_of,
+    "_call": op_layers.call,
+    "_inputs_of": _inputs_of,
+    "_set_masks": _set_masks,
+    "_arguments_of": _arguments_of,
+    "_by_name": _by_name,
+    "_take_dtype": _take_dtype,
+    "_as_dtype": _as_dtype,
+    "_tracked": tracking.tracked,
+    "_padded": _padded,
+    "_make_op_layers": lambda tensors: op_layers.make_layers(library_root(), tensors),
     "_with_flat_shape": _with_flat_shape,
     "_flat_shape": _flat_shape,
     "_dtype_name": _dtype_name,
@@ -97,18 +221,48 @@ def apply(root: ModuleType) -> None:
     for cls in [layer, *_descendants(layer)]:
         if "build" in vars(cls):
             cls.build = _takes_any_shape(cls.build)
+        if "compute_output_shape" in vars(cls):
+            cls.compute_output_shape = _tells_any_shape(cls.compute_output_shape)
     layer.add_weight = _add_weight(root)
+    layer.compute_output_signature = _output_signature
+    layer.dynamic = property(lambda self: any(getattr(x, "_dynamic", False) for x in (self, *self.submodules)))
+    layer.submodules = property(_submodules)
+    root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
+    layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
-    from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
+    layer.get_config = _refuses_arguments(layer.get_config)
+    for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
+        cls.__init__ = _with_cell_dtype(cls.__init__)
+    from tfmini.compat.tf_keras import added_layers, names, estimator, fitting, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, fitting, saving, estimator):
         part.apply(root)
+    _name_initializers(root.initializers)
+    names.link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
+
+
+def _name_initializers(initializers: Any) -> None:
+    """Gives the initializers TensorFlow's names, and lets a name stand for a function of the program."""
+    own = vars(initializers)
+    own.update(GlorotUniform=initializers.glorot_uniform, GlorotNormal=initializers.glorot_normal)
+    classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
+    functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
+    own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
+    get = initializers.get
+
+    def get_initializer(identifier: Any) -> Any:
+        given = library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS.get(identifier) if isinstance(
+            identifier, str
+        ) else None  # fmt: skip
+        return given if inspect.isfunction(given) else get(identifier)
+
+    initializers.get = get_initializer
 
 
 def _descendants(cls: Any) -> Iterator[Any]:
@@ -128,14 +282,53 @@ def as_tuple(shape: Any) -> Any:
     if isinstance(shape, Dimension):
         return shape.value
     if isinstance(shape, (list, tuple)):
-        return type(shape)([as_tuple(part) for part in shape])
+        return _like(shape, [as_tuple(part) for part in shape])
     return shape
 
 
 def _as_tensor_shape(shape: Any) -> Any:
-    if isinstance(shape, list):
-        return [_as_tensor_shape(part) for part in shape]
-    return TensorShape(shape) if isinstance(shape, tuple) else shape
+    """A shape, or a structure of them, as TensorShapes."""
+    if not isinstance(shape, (list, tuple)):
+        return shape
+    if any(isinstance(part, _SHAPES) for part in shape):
+        return _like(shape, [_as_tensor_shape(part) for part in shape])
+    return TensorShape(shape)
+
+
+def _tells_any_shape(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``compute_output_shape`` that answers in the kind of shapes in which it is asked."""
+
+    @functools.wraps(compute)
+    def compute_output_shape(self: Any, input_shape: Any, *args: Any, **kwargs: Any) -> Any:
+        found = compute(self, as_tuple(input_shape), *args, **kwargs)
+        return _as_tensor_shape(found) if _has_tensor_shapes(input_shape) else found
+
+    return compute_output_shape
+
+
+def _has_tensor_shapes(shape: Any) -> bool:
+    return isinstance(shape, TensorShape) or isinstance(shape, list) and any(isinstance(s, TensorShape) for s in shape)
+
+
+def _output_signature(self: Any, input_signature: Any) -> Any:
+    """The specs of a layer's outputs for those of its inputs (``tf.keras.layers.Layer.compute_output_signature``)."""
+    specs = input_signature if isinstance(input_signature, (list, tuple)) else [input_signature]
+    if not all(isinstance(spec, TensorSpec) for spec in specs):
+        raise TypeError(f"compute_output_signature takes tf.TensorSpecs, not {input_signature!r}")
+    shapes = [spec.shape for spec in specs]
+    found = self.compute_output_shape(shapes if isinstance(input_signature, (list, tuple)) else shapes[0])
+    dtype = self.dtype or specs[0].dtype
+    if isinstance(found, list):
+        return [TensorSpec(shape, dtype) for shape in found]
+    return TensorSpec(found, dtype)
+
+
+_SHAPES = (list, tuple, TensorShape)
+
+
+def _like(structure: Any, parts: list[Any]) -> Any:
+    """A structure of the type of another; named tuples take their parts one by one."""
+    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
 
 
 def _takes_any_shape(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,6 +369,47 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         return weight
 
     return add_weight
+
+
+def _submodules(self: Any) -> tuple[Any, ...]:
+    """All layers below a layer, its attributes and theirs (``tf.Module.submodules``)."""
+    found: dict[int, Any] = {}
+    waiting = [self]
+    while waiting:
+        for value in nest.flatten(list(vars(waiting.pop()).values())):
+            if isinstance(value, library_root().engine.base_layer.Layer) and id(value) not in found and value is not self:
+                found[id(value)] = value
+                waiting.append(value)
+    return tuple(found.values())
+
+
+def _refuses_arguments(get_config: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``get_config`` that does not leave out what the layer's ``__init__`` needs."""
+
+    @functools.wraps(get_config)
+    def get_whole_config(self: Any) -> Any:
+        own = type(self).get_config is get_whole_config
+        config = get_config(self)
+        asked = [name for name in inspect.getfullargspec(type(self).__init__).args[1:] if name not in config]
+        if own and asked:
+            raise NotImplementedError(
+                f"{type(self).__name__}.__init__ takes {asked}: layers with arguments in `__init__` must override"
+                " `get_config`."
+            )
+        return config
+
+    return get_whole_config
+
+
+def _with_cell_dtype(init: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` of a recurrent layer, whose cell has its dtype."""
+
+    @functools.wraps(init)
+    def init_with_cell(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.cell.dtype = self.dtype
+
+    return init_with_cell
 
 
 def _of_the_program(cls: type, **_: object) -> None:
@@ -236,6 +470,11 @@ def _change_models(root: ModuleType) -> None:
 def _weights_by_layer(self: Any) -> list[Any]:
     """All weights in the order of the layers; Keras 2.3 puts those that are trained first."""
     own = [*self._trainable_weights, *self._non_trainable_weights]
+    if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+        raise ValueError(
+            f"Weights for model {self.name} have not yet been created. They are when the model is first called on"
+            " inputs, or by `build()` with an `input_shape`."
+        )
     listed = [weight for layer in self.layers for weight in layer.weights]
     return list(dict.fromkeys([*own, *listed]))
 

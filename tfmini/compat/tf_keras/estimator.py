@@ -130,12 +130,4 @@ def _maker_of_optimizer(root: ModuleType, optimizer: Any) -> Callable[[], Any]:
     if isinstance(optimizer, root.optimizers.TFOptimizer):
         return lambda: root.optimizers.TFOptimizer(optimizer.optimizer)
     told = root.optimizers.serialize(optimizer)
-    schedule = getattr(optimizer, "_schedule", None)
-
-    def make() -> Any:
-        made = root.optimizers.deserialize(told)
-        if schedule is not None:
-            made._schedule = schedule
-        return made
-
-    return make
+    return lambda: root.optimizers.deserialize(told)

@@ -23,6 +23,8 @@ def apply(root: ModuleType) -> None:
     model.fit = _fit(root, model.fit)
     for name in ("evaluate", "predict"):
         setattr(model, name, _run(root, getattr(model, name)))
+    for name in ("fit_generator", "evaluate_generator", "predict_generator"):
+        setattr(model, name, _run_generator(getattr(model, name)))
     model.compile = _compile(model.compile)
 
 
@@ -79,6 +81,30 @@ def _count(session: Any, data: Dataset) -> int:
 
 def _is_data(x: Any) -> bool:
     return isinstance(x, (Dataset, DatasetIterator))
+
+
+def _built_on(model: Any, data: Any) -> Any:
+    """The same data; a model without inputs gets those of the first batch of a generator or `Sequence`."""
+    is_sequence = hasattr(data, "__getitem__") and hasattr(data, "on_epoch_end")
+    if model.inputs or not (is_sequence or hasattr(data, "__next__")):
+        return data
+    batch = data[0] if is_sequence else next(data)
+    model._standardize_user_data(*(batch if isinstance(batch, tuple) else (batch,)))
+    return data if is_sequence else _with_first(batch, data)
+
+
+def _with_first(batch: Any, data: Iterator[Any]) -> Iterator[Any]:
+    """A generator, as Keras knows it, of a batch and the others."""
+    yield batch
+    yield from data
+
+
+def _run_generator(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def run_generator(self: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, _built_on(self, generator), *args, **kwargs)
+
+    return run_generator
 
 
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:

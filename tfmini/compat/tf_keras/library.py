@@ -42,6 +42,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        v1_variable_initialization()\n",
             "        _track_all_variables()\n",
         ),  # without a session for each function
+        ("        dtype = floatx()\n    return tf.zeros_like(", "        pass\n    return tf.zeros_like("),
+        ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
     "engine.base_layer": [
         (
@@ -49,6 +51,30 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "name = _unique_name(_to_snake_case(prefix))",
         ),
         ("print('tracking', value, name)", "pass"),
+        ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
+        (
+            "        self.trainable = kwargs.get('trainable', True)\n",
+            "        self.trainable = kwargs.get('trainable', True)\n        self._dynamic = kwargs.get('dynamic', False)\n",
+        ),
+        ("    def __call__(self, inputs, **kwargs):\n", "    def __call__(self, inputs, *args, **kwargs):\n"),
+        (
+            "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
+            "        inputs, kwargs = _inputs_of(self, inputs), _by_name(self, args, kwargs)\n"
+            "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
+        ),
+        (
+            "        super(Layer, self).__setattr__(name, value)\n",
+            "        super(Layer, self).__setattr__(name, _tracked(self, value))\n",
+        ),
+        ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
+        ("                self.build(unpack_singleton(input_shapes))\n",
+         "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n"),
+        ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
+        ("            masks.append(None)\n", "            masks.append(getattr(x, '_keras_mask', None))\n"),
+        (
+            "            self._add_inbound_node(input_tensors=inputs,\n",
+            "            _set_masks(output, output_mask)\n            self._add_inbound_node(input_tensors=inputs,\n",
+        ),
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
         (
@@ -57,6 +83,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training": [
+        ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
         ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)")
     ],
     "engine.training_generator": [
@@ -67,12 +94,49 @@ _IN: dict[str, list[tuple[str, str]]] = {
         # Losses are means of the steps, whatever their batches: only an array's number of examples is known before.
         ("batch_logs = {'batch': batch_index, 'size': batch_size}", "batch_logs = {'batch': batch_index, 'size': 1}"),
     ],
-    "engine.input_layer": [("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n")],
+    "engine.input_layer": [
+        ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
+        (
+            "dtype=None, input_tensor=None, sparse=False, name=None):",
+            "dtype=None, input_tensor=None, sparse=False, name=None, ragged=False, **kwargs):\n"
+            "        batch_input_shape = _shape_of_input(batch_input_shape, input_shape, batch_size, ragged, kwargs)\n"
+            "        input_shape = None if batch_input_shape else input_shape",
+        ),
+        ("                  'sparse': self.sparse,\n", "                  'sparse': self.sparse, 'ragged': False,\n"),
+        ("def Input(shape=None, batch_shape=None,\n", "def Input(shape=None, batch_size=None,\n"),
+        ("          tensor=None):\n", "          tensor=None, ragged=False, **kwargs):\n"),
+        (
+            "    if not batch_shape and tensor is None:\n",
+            "    batch_shape = _shape_of_input(kwargs.pop('batch_shape', None), shape, batch_size, ragged, kwargs)\n"
+            "    if not batch_shape and tensor is None:\n",
+        ),
+        ("    if shape is not None and not batch_shape:\n", "    if False:\n"),
+    ],
+    "layers.advanced_activations": [("of ReLU layer", "of Relu layer")],
     "layers.core": [
+        (
+            "        self.dims = tuple(dims)\n",
+            "        self.dims = tuple(dims)\n"
+            "        if sorted(dims) != list(range(1, len(dims) + 1)):\n"
+            "            raise ValueError('Invalid permutation `dims`, which are not 1 to their number: %s' % (dims,))\n",
+        ),
+        ("    def call(self, inputs, mask=None):\n        arguments = self.arguments\n",
+         "    def call(self, inputs, mask=None, training=None):\n"
+         "        arguments = _arguments_of(self, mask, training)\n"),
+        ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
+        ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.dtype), self.kernel)"),
         ("return K.batch_flatten(inputs)", "return _with_flat_shape(K.batch_flatten(inputs), inputs)"),
+    ],
+    "activations": [
+        ("    return activation.__name__\n", "    return _serialized_activation(activation)\n"),
+        (
+            "    if isinstance(identifier, six.string_types):\n",
+            "    if isinstance(identifier, dict):\n        return _layer_of(identifier)\n"
+            "    if isinstance(identifier, six.string_types):\n",
+        ),
     ],
     "initializers": [
         (
@@ -86,8 +150,34 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        elif self.distribution != 'uniform':\n",
         ),
     ],
+    "layers.embeddings": [
+        ("        if 'input_shape' not in kwargs:\n",
+         "        kwargs['dtype'] = kwargs.get('dtype') or K.floatx()\n        if 'input_shape' not in kwargs:\n"),
+    ],
+    "layers.local": [
+        ("        super(LocallyConnected1D, self).__init__(**kwargs)\n",
+         "        self.implementation = kwargs.pop('implementation', 1)\n"
+         "        super(LocallyConnected1D, self).__init__(**kwargs)\n"),
+        ("        super(LocallyConnected2D, self).__init__(**kwargs)\n",
+         "        self.implementation = kwargs.pop('implementation', 1)\n"
+         "        super(LocallyConnected2D, self).__init__(**kwargs)\n"),
+        ("        if self.padding != 'valid':\n", "        if self.padding != 'valid' and self.implementation == 1:\n"),
+        ("K.local_conv1d(inputs,", "K.local_conv1d(_padded(self, inputs),"),
+        ("K.local_conv2d(inputs,", "K.local_conv2d(_padded(self, inputs),"),
+        ("            'padding': self.padding,\n",
+         "            'padding': self.padding,\n            'implementation': self.implementation,\n"),
+    ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [
+        (
+            "        self._uses_inputs_arg = True\n",
+            "        self._uses_inputs_arg = True\n        _make_op_layers(outputs)\n",
+        ),
+        (
+            "def _base_init(self, name=None, trainable=True, dtype=None):\n",
+            "def _base_init(self, name=None, trainable=True, dtype=None, dynamic=False, autocast=None):\n"
+            "        self._dynamic = dynamic\n",
+        ),
         ("layer.activity_regularizer(x)", "_mean_activity(layer, x)"),
         ("prefix = self.__class__.__name__.lower()", "prefix = _to_snake_case(self.__class__.__name__)"),
         ("name = prefix + '_' + str(K.get_uid(prefix))", "name = _unique_name(prefix)"),
@@ -104,8 +194,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
     ],
     "optimizers": [
-        ("[K.update_add(self.iterations, 1)]", "[]"),  # `optimizing` counts the step after what reads the count
-        ("allowed_kwargs = {'clipnorm', 'clipvalue'}", "allowed_kwargs = {'clipnorm', 'clipvalue', 'name'}"),
+        ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
     "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
 }

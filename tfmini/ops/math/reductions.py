@@ -21,6 +21,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.composites import Reducible
 from tfmini.ops.math.broadcast import kept, named, normal_axes, reduced_shape, reducer, spread, static_axes, sum_op
 from tfmini.ops.math.comparison import equal_op, greater_op, not_equal_op, select_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, real_div_op, sub_op
@@ -318,6 +319,8 @@ Raises:
 
 def reduce(handle: OpHandle, x: TensorLike, axis: AxisLike | None, keep: bool, name: str | None) -> Tensor:
     """Adds one reduction node over ``axis``; None: all axes."""
+    if isinstance(x, Reducible):
+        return x.reduced(handle, axis, keep, name)
     dtype = dtypes.bool if handle in (all_op, any_op) else None
     x = convert_to_tensor(x, dtype=dtype, name="input_tensor")
     axes = _all_axes(x) if axis is None else axis

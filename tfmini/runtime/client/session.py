@@ -44,6 +44,8 @@ _local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sess
 class BaseSession:
     """The part that `Session` and `InteractiveSession` share."""
 
+    _closed_text = "Attempted to use a closed Session."
+
     def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
@@ -118,7 +120,7 @@ class BaseSession:
           errors.OpError: the error of the step.
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise RuntimeError(self._closed_text)
         if not self._graph._order:
             raise RuntimeError("The Session graph is empty.  Add operations to the graph before calling run().")
         call, values = self._find_call(fetches, feed_dict)
@@ -213,7 +215,7 @@ class BaseSession:
         last = max((op._id for op in call.ops), default=0)
         while True:
             if not self._graph.wait_until_built(self._sent, last, lambda: self._closed):
-                raise RuntimeError("Attempted to use a closed Session.")
+                raise RuntimeError(self._closed_text)
             self._send_ops(timeout_s)  # without any that a thread has begun to change meanwhile
             if self._sent >= last:
                 return
@@ -299,7 +301,7 @@ class BaseSession:
           InvalidArgumentError: without fetches.
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise RuntimeError(self._closed_text)
         partial = PartialRun(self._graph, fetches, feeds or (), self._partial_step)
         self._partial_count += 1
         handle = f"partial_run_{self._partial_count}"

@@ -21,10 +21,8 @@ from tfmini.runtime.worker.departures import Forwarding, VariableKey, key_from_w
 
 _ANSWER_S = 30.0
 _LOOK_S = 5.0  # for a look at what an attempt has done
-_PATIENCE_S = 0.5  # of the first attempt; it doubles, since running steps must end, and other steps wait meanwhile
-_MOST_PATIENCE_S = 8.0
 _PAUSE_S = 0.2  # between two attempts
-_MOVE_S = 180.0  # a task needs no longer for an attempt, besides the patience: `runtime.moving` has its limits
+_MOVE_S = 180.0  # a task needs no longer, besides the wait for steps that do not end: `runtime.moving` has its limits
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class VariableMover:
 
     def _move_from(self, task: str, wanted: Mapping[VariableKey, str], rest: str, timeout_s: float) -> Any:
         process = current_process()
-        until, patience_s = process.now() + timeout_s, _PATIENCE_S
+        until = process.now() + timeout_s
         targets = {*wanted.values(), *([rest] if rest else ())}
         tasks = [[each, self._address(each)] for each in sorted(targets)]
         failure: errors.OpError | None = None
@@ -158,13 +156,13 @@ class VariableMover:
                 if left is None:
                     return m.MoveVariablesReply(_done(wanted, {}), 0)
                 rows = [[*key, new] for key, new in sorted(left.items())]
+                patience_s = max(0.0, until - process.now())
                 request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
                 reply = _answers(self._endpoint, {task: (self._peer(task), request)}, patience_s + _MOVE_S)[task]
                 return m.MoveVariablesReply([*_done(wanted, left), *reply.moved], reply.held_ms)
             except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError) as error:
                 failure = error
             process.sleep(_PAUSE_S)
-            patience_s = min(2 * patience_s, _MOST_PATIENCE_S)
         with suppress(errors.OpError):  # it would say less than the failure
             if self._left(task, wanted, rest) is None:
                 return m.MoveVariablesReply(_done(wanted, {}), 0)

@@ -147,10 +147,10 @@ class _Gate:
             self.waiting.append(admit)
         return self.is_shut
 
-    def open(self) -> list[Callable[[], None]]:
-        """The move has ended; returns the graphs that have waited."""
+    def open(self, is_over: bool) -> list[Callable[[], None]]:
+        """Graphs need not wait any more, or the move has ended; returns the graphs that have waited."""
         waiting, self.waiting = self.waiting, []
-        self.is_moving = self.is_shut = False
+        self.is_moving, self.is_shut = not is_over, False
         return waiting
 
 
@@ -174,9 +174,9 @@ class Departures:
         """Lets graphs that are to be registered wait."""
         self._gate(_Gate.shut)
 
-    def open_gate(self) -> None:
-        """Ends a move, and admits the graphs that have waited for that."""
-        for admit in self._gate(_Gate.open):
+    def open_gate(self, is_over: bool = True) -> None:
+        """Ends a move, or lets go for a moment, and admits the graphs that have waited for that."""
+        for admit in self._gate(_Gate.open, is_over):
             admit()
 
     def admit_or_wait(self, admit: Callable[[], None]) -> None:

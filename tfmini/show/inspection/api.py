@@ -40,6 +40,7 @@ def inspect(
     entry: str | None = None,
     arguments: Sequence[str] = (),
     trace: Any = None,
+    gpus: int = 0,
 ) -> Inspection:
     """Places and partitions one step of a graph exactly as servers do, without any server.
 
@@ -57,6 +58,7 @@ def inspect(
       entry: ``module:function`` that builds the graph, instead of ``source``.
       arguments: the arguments of the script.
       trace: a traced run of the step, to show its times and bytes: what `tf.StepTrace.of` takes.
+      gpus: so many GPUs has each task but ps. They need not be here, nor JAX. A live session says itself what it has.
 
     Raises:
       ValueError, TypeError: the source or cluster is invalid, or a name is not in the graph.
@@ -80,7 +82,7 @@ def inspect(
     with _guarded(source, is_script):
         if batch is not None:
             assume_batch(subject, batch)
-        devices = subject.devices or devices_of(jobs)
+        devices = subject.devices or devices_of(jobs, gpus)
         home = subject.master or client_device(jobs, master, subject.nodes)
         found = study(subject, devices, home, fetches=_names(fetches), feeds=None if feeds is None else _names(feeds))
     if trace is not None:

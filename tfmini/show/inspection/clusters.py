@@ -153,10 +153,12 @@ def _requests(nodes: Nodes) -> dict[str, set[int]]:
     return found
 
 
-def devices_of(jobs: Jobs) -> list[DeviceAttributes]:
-    """One CPU device per task, with numbers as incarnations."""
-    names = [device_name(job, task) for job, tasks in jobs.items() for task in tasks]
-    return [DeviceAttributes(name, "CPU", 0, i + 1) for i, name in enumerate(names)]
+def devices_of(jobs: Jobs, gpus: int = 0) -> list[DeviceAttributes]:
+    """A CPU of each task, and so many GPUs of each but ps, which have none by themselves. Numbers as incarnations."""
+    tasks = [(job, task) for job, numbers in jobs.items() for task in numbers]
+    kinds = [(job, task, "CPU", 0) for job, task in tasks]
+    kinds += [(job, task, "GPU", i) for job, task in tasks if job != "ps" for i in range(gpus)]
+    return [DeviceAttributes(device_name(*each), each[2], 0, i + 1) for i, each in enumerate(kinds)]
 
 
 def task_order(device: str) -> tuple[str, int, str]:

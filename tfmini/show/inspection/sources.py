@@ -31,6 +31,7 @@ from tfmini.graph.operation import node_of
 from tfmini.graph.scopes import without_default_sessions
 from tfmini.graph.wire_checks import check_kinds
 from tfmini.placement.placer import DeviceAttributes
+from tfmini.program import Module
 from tfmini.runtime.client.session import BaseSession, InteractiveSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.server import Server, checked_definition
@@ -334,7 +335,7 @@ def of_script(
     origin = str(script) if entry is None else f"--entry {entry}"
     with as_in_a_new_process(), without_default_sessions(), _stopping(seen), _environment(jobs), _script_errors(origin):
         internals.install()
-        graph = _entry(entry) if entry is not None else _script(Path(script), arguments, jobs)
+        graph = _entry(entry) if entry is not None else _script(script, arguments, jobs)
     if not graph.get_operations():
         raise ValueError(f"{entry or script} built no graph before its first session or its end. {_HINT}")
     subject = of_graph(graph)
@@ -359,14 +360,18 @@ def _entry(entry: str) -> Graph:
     return made if isinstance(made, Graph) else get_default_graph()
 
 
-def _script(script: Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
-    old_argv, folder = sys.argv[:], str(script.resolve().parent)
+def _script(script: str | Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
+    old_argv = sys.argv[:]
+    folder = script.folder if isinstance(script, Module) else str(Path(script).resolve().parent)
     sys.argv[:] = [str(script), *arguments]
     if jobs is not None:
         sys.argv[1:] = role_arguments(*_role(jobs), role_flags_of(script), arguments)
     sys.path.insert(0, folder)
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        if isinstance(script, Module):
+            runpy.run_module(script.name, run_name="__main__")
+        else:
+            runpy.run_path(str(script), run_name="__main__")
     except _Reached as reached:
         return reached.graph
     except SystemExit as ended:  # a script may end without a session, after building its graph

@@ -186,9 +186,12 @@ def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
 def _total(rows: Sequence[Transfer]) -> str:
     sent = [t for t in rows if t.route in (Route.SENT, Route.EXCHANGED)]
     messages = len({(t.src, t.dst, t.group) for t in sent}) + sum(t.messages - 1 for t in sent)
-    inside = len(rows) - len(sent)
-    text = f"{len(sent)} in {messages} message(s)" if sent else "no separate message"
-    return f"{text}{f', {inside} inside RunGraph or its reply' if inside else ''}, {_bytes(rows, ' B')}"
+    within = sum(t.route is Route.INNER for t in rows)
+    inside = len(rows) - len(sent) - within
+    parts = [f"{len(sent)} in {messages} message(s)"] if sent else []
+    parts += [f"{inside} inside RunGraph or its reply"] if inside else []
+    parts += [f"{within} between devices of one task, not over the network"] if within else []
+    return f"{', '.join(parts if sent or inside == 0 else ['no separate message', *parts])}, {_bytes(rows, ' B')}"
 
 
 def _why(found: Inspection, full: bool, ops: Sequence[str]) -> RenderableType:

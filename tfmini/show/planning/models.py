@@ -307,6 +307,7 @@ class Script:
       jobs: the cluster, with all ps tasks.
       fetches, batch: as for `tfmini.inspect`.
       job: the ps job.
+      gpus: of each task but ps.
     """
 
     path: str | None
@@ -316,6 +317,7 @@ class Script:
     fetches: Sequence[str] = ()
     batch: int | None = None
     job: str = "ps"
+    gpus: int = 0
 
 
 @dataclass
@@ -371,7 +373,7 @@ def build(script: Script, cuts: Mapping[str, Sequence[int]], tasks: Mapping[str,
     count = len(seen.own)
     merged = _merged(subject, seen)
     stand_ins = [device_name(script.job, FIRST + i) for i in range(count)]
-    devices = devices_of(script.jobs)
+    devices = devices_of(script.jobs, script.gpus)
     devices += [DeviceAttributes(name, "CPU", 0, len(devices) + 1 + i) for i, name in enumerate(stand_ins)]
     home = client_device(script.jobs, None, subject.nodes)
     found = study(subject, devices, home, fetches=script.fetches)

@@ -23,6 +23,7 @@ from tfmini.progress import work
 from tfmini.runtime.native_libraries import limit_threads
 from tfmini.show.inspection.api import inspect
 from tfmini.show.inspection.findings import Inspection
+from tfmini.show.simulation.calibration_gpu import measure_gpu
 from tfmini.show.simulation.calibration_kernels import LARGE, MEDIUM, MODELS, TRIPS, Kernels, curves
 from tfmini.show.simulation.calibration_tasks import (
     ALONE,
@@ -52,6 +53,8 @@ _SEGMENT_SHARE = 0.15  # of a message's CPU time: that of the segment that it ma
 def calibrate(tf: Any, name: str = "here") -> Profile:
     """Measures this machine. It takes about seven minutes, and the machine should do nothing else.
 
+    The processes of its clusters use no GPU. If this process has one, its first one is measured as well.
+
     Args:
       tf: the root module.
       name: of the machine in the profile.
@@ -67,7 +70,11 @@ def calibrate(tf: Any, name: str = "here") -> Profile:
                 calibration.take_turn()
                 advance(1)
     with work("fitting costs to what was measured"):
-        return calibration.profile(name)
+        profile = calibration.profile(name)
+    if not tf.test.is_gpu_available():
+        return profile
+    with work("measuring the GPU"):
+        return replace(profile, machines={name: replace(profile.machine, gpu=measure_gpu(tf))})
 
 
 class Calibration:

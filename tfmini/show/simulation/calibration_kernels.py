@@ -54,7 +54,7 @@ class _Traced:
 
     def __init__(self, tf: Any, model: Model, stack: ExitStack) -> None:
         self._tf = tf
-        with tf.Graph().as_default() as graph:
+        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
             self._train, self._feeds = model(tf)
             self._nothing = tf.no_op()
             self._found = inspect(graph, fetches=self._train)

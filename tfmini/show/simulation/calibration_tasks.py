@@ -269,7 +269,8 @@ def run_task(tf: Any, workload: Workload, task: str, cluster: str, *ps_pids: str
     if workload.cores != "all" and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[:CORES] if workload.cores == "few" else {cores[-1 - int(index) % len(cores)]})
-    server = tf.train.Server(json.loads(cluster), job_name=job, task_index=int(index))
+    config = tf.ConfigProto(device_count={"GPU": 0, "TPU": 0})
+    server = tf.train.Server(json.loads(cluster), job_name=job, task_index=int(index), config=config)
     if job == "ps":
         server.join()
     steps, hooks = workload.build(tf, int(index))

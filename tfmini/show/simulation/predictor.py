@@ -37,6 +37,7 @@ from tfmini.runtime.process import current_process
 from tfmini.runtime.server import Server
 from tfmini.show.inspection.findings import COLLECTIVES, Inspection
 from tfmini.show.simulation.cores import Deciding
+from tfmini.show.simulation.gpu_costs import gpu_seconds, on_host
 from tfmini.show.simulation.modelled_kernels import CollectiveKernels, KernelTimes, SharedPrograms, phantom
 from tfmini.show.simulation.prediction import Event, Prediction, Topology, Used, counted_of, prediction_of
 from tfmini.show.simulation.profile import KernelCosts, Machine, Profile
@@ -85,7 +86,8 @@ class StepModel:
     def costs(self, machine: Machine) -> KernelCosts:
         """Returns what the ops cost on a machine."""
         if machine.name not in self._costs:
-            self._costs[machine.name] = KernelCosts(machine, self.found.nodes, self.found.shapes, self.profile.ops)
+            measured = {**self.profile.ops, **gpu_seconds(self.found, machine)}
+            self._costs[machine.name] = KernelCosts(machine, self.found.nodes, self.found.shapes, measured)
         return self._costs[machine.name]
 
     def predict(self, placement: Mapping[str, str] | None = None) -> Prediction:
@@ -100,7 +102,7 @@ class StepModel:
           RuntimeError: the steps wait for each other for ever.
         """
         devices = {**self.found.placement.devices(), **(placement or {})}
-        nodes = [node.replace(device=devices[name]) for name, node in self.found.nodes.items()]
+        nodes = [node.replace(device=on_host(devices[name])) for name, node in self.found.nodes.items()]
         simulation = _Simulation(self, nodes)
         collects = gc.isenabled()
         gc.disable()  # nearly all objects live until the end: to look through them takes a fifth of the time

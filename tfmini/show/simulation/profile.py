@@ -20,6 +20,13 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand; two come with t
     matmul = [[2e3, 1.5], [2e6, 80.0]]        # work: floating-point operations, and 6 for each byte of the matrices
     elementwise = [[64.0, 0.6], [4e6, 900.0]]  # work: bytes of all inputs and outputs
 
+    [machines.here.gpu]   # of each task but ps; without this table tasks have none
+    copy_us = 20.0        # of a tensor between the GPU and the host, with its part of the start of the GPU's program
+    copy_gbit_per_s = 90.0
+
+    [machines.here.gpu.kernels]  # as above; a class that is missing takes no time
+    matmul = [[2e6, 8.0], [2e10, 2000.0]]
+
     [links.local]         # between tasks of one machine
     gbit_per_s = 20.0     # 0: no limit beyond the CPU time
     latency_us = 15.0     # from the end of the sender's work to the begin of the receiver's
@@ -92,6 +99,21 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """The GPU of a task.
+
+    Attributes:
+      kernels: op type or class of ops -> seconds by work.
+      copy_s: of a tensor between it and the host, beside its bytes.
+      copy_bytes_per_s: infinite for no limit.
+    """
+
+    kernels: Mapping[str, Curve] = field(default_factory=dict)
+    copy_s: float = 0.0
+    copy_bytes_per_s: float = math.inf
+
+
+@dataclass(frozen=True)
 class Machine:
     """A type of machine.
 
@@ -102,6 +124,7 @@ class Machine:
       stall_s: seconds. ``beside``, ``overload``: factors; see the module.
       kernels: op type or class of ops -> seconds by work.
       threads: of each task, that handle messages and run what these make ready.
+      gpu: that each task but ps has.
     """
 
     name: str
@@ -118,6 +141,7 @@ class Machine:
     overload: float = 1.0
     kernels: Mapping[str, Curve] = field(default_factory=dict)
     threads: int = 1
+    gpu: Gpu | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +248,9 @@ _MACHINE: Mapping[str, _Field] = {
     )},
     **{key: _Field(key, read=_factor) for key in ("beside", "overload")},
 }  # fmt: skip
+_GPU: Mapping[str, _Field] = {
+    "copy_us": _Field("copy_s", _US), "copy_gbit_per_s": _Field("copy_bytes_per_s", 1e9 / 8),
+}  # fmt: skip
 _LINK: Mapping[str, _Field] = {
     "gbit_per_s": _Field("bytes_per_s", 1e9 / 8), "latency_us": _Field("latency_s", _US),
     "send_us": _Field("send_s", _US), "receive_us": _Field("receive_s", _US),
@@ -301,17 +328,31 @@ def parse_profile(table: Mapping[str, Any]) -> Profile:
 
 def _machine(name: str, row: Mapping[str, Any]) -> Machine:
     where = f"machines.{name}"
-    _check_keys(where, row, (*_MACHINE, "kernels"))
+    _check_keys(where, row, (*_MACHINE, "kernels", "gpu"))
+    gpu = _gpu(f"{where}.gpu", row["gpu"]) if "gpu" in row else None
+    return Machine(name, **_values(where, row, _MACHINE), kernels=_kernels(where, row), gpu=gpu)
+
+
+def _gpu(where: str, row: Mapping[str, Any]) -> Gpu:
+    _check_keys(where, row, (*_GPU, "kernels"))
+    return Gpu(_kernels(where, row), **_unlimited(_values(where, row, _GPU), "copy_bytes_per_s"))
+
+
+def _kernels(where: str, row: Mapping[str, Any]) -> Mapping[str, Curve]:
     curves = _table(f"{where}.kernels", row.get("kernels", {}))
-    kernels = {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in curves.items()}
-    return Machine(name, **_values(where, row, _MACHINE), kernels=kernels)
+    return {kind: _curve(f"{where}.kernels.{kind}", points) for kind, points in curves.items()}
+
+
+def _unlimited(values: dict[str, Any], rate: str) -> dict[str, Any]:
+    """The values of a row, in which a rate of 0 is none."""
+    return {**values, rate: values.get(rate) or math.inf}
 
 
 def _link(name: str, row: Mapping[str, Any]) -> LinkProfile:
     where = f"links.{name}"
     _check_keys(where, row, tuple(_LINK))
     found = _values(where, {"reduce_us_per_mb": row.get("us_per_mb", 0), **row}, _LINK)
-    return LinkProfile(name, **{**found, "bytes_per_s": found.get("bytes_per_s") or math.inf})
+    return LinkProfile(name, **_unlimited(found, "bytes_per_s"))
 
 
 def _values(where: str, row: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
@@ -353,20 +394,28 @@ def format_profile(profile: Profile, comment: str = "") -> str:
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     for machine in profile.machines.values():
         table = f"machines.{_key(machine.name)}"
-        lines += ["", f"[{table}]", *_lines(machine, _MACHINE), "", f"[{table}.kernels]"]
-        for kind, curve in machine.kernels.items():
-            points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
-            lines.append(f"{_key(kind)} = [{points}]")
+        lines += ["", f"[{table}]", *_lines(machine, _MACHINE), *_kernel_lines(table, machine.kernels)]
+        if machine.gpu is not None:
+            lines += ["", f"[{table}.gpu]", *_lines(machine.gpu, _GPU)]
+            lines += _kernel_lines(f"{table}.gpu", machine.gpu.kernels)
     for link in profile.links.values():
-        finite = replace(link, bytes_per_s=0.0) if link.bytes_per_s == math.inf else link
-        lines += ["", f"[links.{_key(link.name)}]", *_lines(finite, _LINK)]
+        lines += ["", f"[links.{_key(link.name)}]", *_lines(link, _LINK)]
     if profile.ops:
         lines += ["", "[ops]", *(f"{_key(name)} = {s / _US:.6g}" for name, s in profile.ops.items())]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _lines(values: Machine | LinkProfile, fields: Mapping[str, _Field]) -> list[str]:
-    return [f"{key} = {getattr(values, field.attribute) / field.unit:.6g}" for key, field in fields.items()]
+def _lines(values: Machine | LinkProfile | Gpu, fields: Mapping[str, _Field]) -> list[str]:
+    found = {key: getattr(values, field.attribute) / field.unit for key, field in fields.items()}
+    return [f"{key} = {0.0 if value == math.inf else value:.6g}" for key, value in found.items()]
+
+
+def _kernel_lines(table: str, kernels: Mapping[str, Curve]) -> list[str]:
+    lines = ["", f"[{table}.kernels]"]
+    for kind, curve in kernels.items():
+        points = ", ".join(f"[{work:.6g}, {seconds / _US:.6g}]" for work, seconds in curve.points)
+        lines.append(f"{_key(kind)} = [{points}]")
+    return lines
 
 
 def _key(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini._version import API_VERSION as VERSION
-from tfmini.compat.old_python import behaviours
+from tfmini.compat.old_python import arrays, behaviours
 from tfmini.tools import python2
 from tfmini.tools.migration import known
 from tfmini.tools.migration.known import Absent
@@ -173,8 +173,9 @@ _CERTAIN = ("iteritems", "itervalues", "iterkeys", "viewitems", "viewvalues", "v
 _OLD_MEMBERS = {
     "func_name": "write __name__", "func_code": "write __code__", "func_defaults": "write __defaults__",
     "im_func": "write __func__", "im_self": "write __self__", "im_class": "write type(x.__self__)",
-    "getchildren": "write list(element)", "tostring": "write tobytes()", "itemset": "write a[i] = value",
+    "getchildren": "write list(element)",
 }  # fmt: skip
+_OF_ARRAYS = {name: arrays.METHODS[name][1] for name in ("tostring", "itemset")}  # the others have namesakes
 _VIEWS = {"keys", "values", "items"}
 _LAZY = {"map", "zip", "filter"}
 
@@ -189,8 +190,12 @@ def _members(found: Found, project: Project) -> Iterator[Obstacle]:
             yield Obstacle(member.line, f".{member.name}", fix, "python 2", fixer=_FIXERS[member.name])
         elif member.name == "next" and member.call is not None and not member.call.args:
             yield Obstacle(member.line, f"{member.text}()", "write next(iterator)", "python 2", MAYBE, "next")
-        elif member.name in _OLD_MEMBERS and not _is_there(member.name):
+        elif member.name in _OLD_MEMBERS:
             yield Obstacle(member.line, f".{member.name}", _OLD_MEMBERS[member.name], "python")
+        elif member.name in _OF_ARRAYS and not _is_there(member.name):
+            yield Obstacle(
+                member.line, f".{member.name}", f"tfmini run gives {_OF_ARRAYS[member.name]}", "python", MENDED
+            )
         elif given := _given_member(member, packages):
             yield given
         yield from _of_list(member)
@@ -338,6 +343,10 @@ def _old_behaviour(path: str, use: Use, call: ast.Call) -> Obstacle | None:
         argument, done = behaviours.CALLS[path]
         if len(call.args) == 1 and argument not in {keyword.arg for keyword in call.keywords}:
             return Obstacle(use.line, f"{use.text}(...)", f"tfmini run {done}", "python", MENDED)
+    former, name = behaviours.RENAMED.get(path, ("", ""))
+    if former in {keyword.arg for keyword in call.keywords}:
+        remedy = f"tfmini run takes it for {name}"
+        return Obstacle(use.line, f"{use.text}({former}=…)", remedy, "python", MENDED)
     if path in ("builtins.open", "builtins.file") and "U" in _mode(call):
         remedy = "leave out the U: Python 3.11 has no such mode"
         return Obstacle(use.line, f"{use.text}(..., {_mode(call)!r})", remedy, "python")

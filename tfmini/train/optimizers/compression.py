@@ -75,12 +75,15 @@ class _Halves(GradientCompression):
         return cast(sent[0], dtype)
 
     def compress(self, gradient: Array) -> tuple[list[Array], Array]:
-        sent = np.clip(_widened(gradient), -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
+        wide = _widened(gradient)
+        limited = np.clip(wide, -_LARGEST_HALF, _LARGEST_HALF)
+        sent = np.where(np.isfinite(wide), limited, wide).astype(np.float16)  # infinity tells that training has failed
         return [sent], sent.astype(gradient.dtype)
 
     def compressed(self, gradient: Tensor) -> list[Tensor]:
         wide = cast(gradient, _wide(gradient.dtype))
-        return [cast(clip_by_value(wide, -_LARGEST_HALF, _LARGEST_HALF), dtypes.float16)]
+        limited = clip_by_value(wide, -_LARGEST_HALF, _LARGEST_HALF)
+        return [cast(where_v2(is_finite(wide), limited, wide), dtypes.float16)]
 
 
 def _wide(dtype: dtypes.DType) -> dtypes.DType:
@@ -114,7 +117,7 @@ class _Bytes(GradientCompression):
             # A scale that is subnormal may be too small.
             numbers = np.rint(wide / scale).clip(-_LARGEST_BYTE, _LARGEST_BYTE) if scale else np.zeros_like(wide)
             sent = numbers.astype(np.int8)
-        return [sent, scale], (sent.astype(wide.dtype) * scale).astype(gradient.dtype, copy=False)
+            return [sent, scale], (sent.astype(wide.dtype) * scale).astype(gradient.dtype, copy=False)
 
     def compressed(self, gradient: Tensor) -> list[Tensor]:
         wide = cast(gradient, _wide(gradient.dtype))

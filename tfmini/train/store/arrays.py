@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import operator
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -10,10 +12,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.core_types import Array
+from tfmini.core_types import Array, DTypeLike
 from tfmini.graph.conversion import IndexedSlices, IndexedSlicesValue
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import control_dependencies, device
+from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import identity, placeholder
@@ -31,6 +34,33 @@ Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
 Names: TypeAlias = str | Iterable[str] | Mapping[str, Array | None]
 
 WHOLE, ROWS, COMPRESSED = "whole", "rows", "compressed"  # the forms of a gradient
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*(/[A-Za-z0-9_.\-]+)*")  # of a variable, without an empty part
+
+
+def fitted(value: Any, dtype: dtypes.DType, owner: object) -> Array:
+    """A value as an array of a numeric type. Floating-point numbers are rounded; nothing else of them may change.
+
+    Args:
+      owner: what holds such numbers, for the error.
+
+    Raises:
+      InvalidArgumentError: the type, or a number, does not fit.
+    """
+    found, wanted = np.asarray(value), np.dtype(dtype.as_numpy_dtype)
+    if found.dtype == wanted:
+        return found
+    are_integers = found.dtype.kind in "iu" and wanted.kind in "iu"
+    if not are_integers and not np.can_cast(found.dtype, wanted, "same_kind"):
+        raise errors.InvalidArgumentError.of(f"Numbers of {found.dtype} lose what {owner} cannot hold. Cast them.")
+    with np.errstate(over="ignore"):
+        cast: Array = found.astype(wanted)
+    if are_integers:
+        lost = (cast.astype(found.dtype) != found) | ((cast < 0) != (found < 0))
+    else:
+        lost = np.isfinite(found) & ~np.isfinite(cast)
+    if lost.any():
+        raise errors.InvalidArgumentError.of(f"The number {found[lost][0]} does not fit {owner}.")
+    return cast
 
 
 class ArrayPart:
@@ -136,6 +166,28 @@ class DeclaredArray:
 
     declared: Variable
 
+    @classmethod
+    def of(cls, name: str, shape: int | Sequence[int], dtype: DTypeLike, optimizer: Optimizer | None) -> DeclaredArray:
+        """An array as a program declares it.
+
+        Raises:
+          InvalidArgumentError: there is no array of that name, shape or dtype.
+        """
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise errors.InvalidArgumentError.of(
+                f"{name!r} cannot be the name of an array: that has ASCII letters, digits, and _ - . or / inside."
+            )
+        array = cls(name, _sizes(name, shape), dtypes.as_dtype(dtype))
+        valid = None if optimizer is None else tuple(optimizer._valid_dtypes())
+        if valid is not None and array.dtype not in valid:
+            raise errors.InvalidArgumentError.of(
+                f"{type(optimizer).__name__} cannot update {array}, only {', '.join(each.name for each in valid)}. In a"
+                " store without an optimizer, what is pushed is added."
+            )
+        if not (array.dtype.is_floating or array.dtype.is_integer or array.dtype.is_complex):
+            raise errors.InvalidArgumentError.of(f"There is no {array}: a ParameterStore holds numbers.")
+        return array
+
     def __init__(self, name: str, shape: tuple[int, ...], dtype: dtypes.DType) -> None:
         self.name, self.shape, self.dtype = name, shape, dtype
         self.parts: list[ArrayPart] = []
@@ -164,7 +216,8 @@ class DeclaredArray:
             assert part.compression is not None
             values, restored = part.compression.compress(piece)
             sent += values
-            np.subtract(piece, restored, out=rest)
+            with np.errstate(invalid="ignore"):  # infinity without itself
+                np.subtract(piece, restored, out=rest)
         residual[~np.isfinite(residual)] = 0
         return sent, residual
 
@@ -185,27 +238,24 @@ class DeclaredArray:
         out.flags.writeable = False
         return out
 
-    def checked(self, gradient: Gradient) -> tuple[str, Any]:
+    def checked(self, gradient: Gradient, what: str = "gradient") -> tuple[str, Any]:
         """(form, value) of what a caller gives as a gradient.
+
+        Args:
+          what: what it is, for the error.
 
         Raises:
           InvalidArgumentError: its shape is not the array's, or an id is not one of its rows.
         """
         if isinstance(gradient, (IndexedSlices, IndexedSlicesValue)):
             return ROWS, self._checked_rows(gradient.indices, gradient.values)
-        value = self._cast(gradient)
+        value = fitted(gradient, self.dtype, self)
         if value.shape != self.shape:
-            raise errors.InvalidArgumentError.of(f"A gradient of shape {value.shape} is no gradient of {self}.")
+            raise errors.InvalidArgumentError.of(f"A {what} of shape {value.shape} is no {what} of {self}.")
         return WHOLE, value
 
-    def _cast(self, value: Any) -> Array:
-        found, wanted = np.asarray(value), self.dtype.as_numpy_dtype
-        if not np.can_cast(found.dtype, wanted, "same_kind"):
-            raise errors.InvalidArgumentError.of(f"Numbers of {found.dtype} lose what {self} cannot hold. Cast them.")
-        return found.astype(wanted, copy=False)
-
     def _checked_rows(self, indices: Any, values: Any) -> tuple[Array, Array]:
-        ids, rows = self.checked_ids(indices), self._cast(values)
+        ids, rows = self.checked_ids(indices), fitted(values, self.dtype, self)
         if rows.shape != (len(ids), *self.shape[1:]):
             raise errors.InvalidArgumentError.of(
                 f"Rows of shape {rows.shape} with {len(ids)} ids are no rows of {self}."
@@ -221,12 +271,15 @@ class DeclaredArray:
         ids = np.asarray(indices) if np.size(indices) else np.empty(0, np.int64)
         if ids.dtype.kind not in "iu":
             raise errors.InvalidArgumentError.of(f"The ids of rows of {self} are integers; got {ids.dtype}.")
-        ids = ids.astype(np.int64, copy=False)
         if ids.ndim != 1 or not self.shape:
             raise errors.InvalidArgumentError.of(f"The ids of rows of {self} are a list; got shape {ids.shape}.")
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.shape[0]):
             raise errors.InvalidArgumentError.of(f"Ids from {ids.min()} to {ids.max()} are not all rows of {self}.")
-        return ids
+        return ids.astype(np.int64, copy=False)
+
+    def scalar_name(self, name: str) -> str:
+        """The name in a checkpoint of what its optimizer keeps for all its variables, whatever its parts."""
+        return f"{self.name}/push/{name}"
 
     def __str__(self) -> str:
         return f"array '{self.name}' ({self.dtype.name}, shape {list(self.shape)})"
@@ -260,17 +313,49 @@ def initial_value(
     init: Init, array: DeclaredArray, begin: int, end: int, shape: tuple[int, ...]
 ) -> tuple[Tensor, Array | None]:
     """The initial value of some rows of an array, and what must be fed for it."""
-    value: Any = init
-    if callable(init):
-        value = _called(init, array, begin, shape)
-        if isinstance(value, Tensor):
-            return value, None
-    elif np.ndim(value):
-        if np.shape(value) != array.shape:
-            raise errors.InvalidArgumentError.of(f"An initial value of shape {np.shape(value)} is none of {array}.")
-        value = np.asarray(value)[begin:end]
-    value = np.asarray(value, array.dtype.as_numpy_dtype)
-    return (placeholder(array.dtype, shape, "initial"), value) if value.ndim else (fill(shape, value), None)
+    value: Any = _called(init, array, begin, shape) if callable(init) else init
+    if isinstance(value, Tensor):
+        if not value.shape.is_compatible_with(shape):
+            raise errors.InvalidArgumentError.of(f"An initial value of shape {value.shape} is none of {array}.")
+        return value, None
+    value = fitted(value, array.dtype, array)
+    if value.ndim and value.shape != (shape if callable(init) else array.shape):
+        raise errors.InvalidArgumentError.of(f"An initial value of shape {value.shape} is none of {array}.")
+    if not value.ndim:
+        return fill(constant(shape, dtypes.int64), value), None  # int32 would wrap around
+    return placeholder(array.dtype, shape, "initial"), value if callable(init) else value[begin:end]
+
+
+def check_free(name: str, *taken: Mapping[str, Any]) -> None:
+    """Refuses a name that something of another kind has: a checkpoint would hold one of them.
+
+    Raises:
+      ValueError: it is taken.
+    """
+    if any(name in names for names in taken):
+        raise ValueError(f"This store has something else by the name of '{name}'.")
+
+
+def has_names(values: Any) -> bool:
+    """Whether a dict from names to arrays has any.
+
+    Raises:
+      TypeError: it is none.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"Arrays are pushed and assigned as a dict from their names, not as {type(values).__name__}.")
+    return bool(values)
+
+
+def _sizes(name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape that a program gives."""
+    try:
+        sizes = tuple(operator.index(size) for size in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
+    except TypeError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes):
+        raise errors.InvalidArgumentError.of(f"{shape!r} cannot be the shape of array '{name}': that is known sizes.")
+    return sizes
 
 
 def _called(init: Callable[..., Any], array: DeclaredArray, begin: int, shape: tuple[int, ...]) -> Any:

@@ -31,7 +31,7 @@ from tfmini.ops.growing.variable import EmbeddingVariable, get_embedding_variabl
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.store.arrays import alone
+from tfmini.train.store.arrays import alone, check_free, fitted
 from tfmini.train.store.parameter_store import ParameterStore
 
 
@@ -79,7 +79,7 @@ class EmbeddingTable:
 
     Raises:
       InvalidArgumentError: there is a table of that name with other settings.
-      ValueError: the store has such a table already, or the option is not possible.
+      ValueError: the store has something of that name already, or the option is not possible.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class EmbeddingTable:
         if option is not None and option.settings(name, dim, init).steps_to_live:
             raise ValueError(f"The rows of table '{name}' can have no age: a ParameterStore has no global step.")
         with store._building():
+            check_free(name, store._added, store._shards)
             with device(_Spread(store.tasks)):
                 table = get_embedding_variable(
                     name, dim, value_dtype=self._dtype, initializer=init, trainable=False, ev_option=option,
@@ -129,11 +130,13 @@ class EmbeddingTable:
     def push(self, ids: Any, gradients: Any) -> None:
         """Lets the optimizer apply gradients, which have the shape of the rows of ``ids``; those of an id are added up.
 
+        Those of an id without a row are dropped: `pull` gives it one, unless the option does not admit it.
+
         Raises:
-          InvalidArgumentError: the shapes do not fit.
+          InvalidArgumentError: the shapes or the numbers do not fit.
         """
         flat, masks = self._split(ids)
-        rows = np.asarray(gradients, self._dtype.numpy)
+        rows = fitted(gradients, self._dtype, self)
         if rows.shape != (*np.shape(ids), self.dim):
             text = f"Gradients of shape {rows.shape} for ids of shape {np.shape(ids)} are none of {self}."
             raise errors.InvalidArgumentError.of(text)

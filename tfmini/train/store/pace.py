@@ -41,6 +41,27 @@ from tfmini.train.sessions import readiness
 from tfmini.train.store.arrays import ROWS, ArrayPart, Pushed
 
 
+def check_pace(staleness: int | None, backup: int, workers: int, worker: int) -> None:
+    """Refuses arguments of a store that make no sense together.
+
+    Raises:
+      ValueError: they do not.
+    """
+    for name, value in {"staleness": staleness or 0, "backup": backup, "workers": workers, "worker": worker}.items():
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise ValueError(f"{name} must be a whole number: {value!r}")
+    if staleness is not None and staleness < 0:
+        raise ValueError(f"staleness must be None, 0 or a number of rounds: {staleness}")
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1: {workers}")
+    if backup and staleness != 0:
+        raise ValueError("backup is for synchronous updates: staleness=0")
+    if not 0 <= backup < workers:
+        raise ValueError(f"backup must be below the number of workers, {workers}: {backup}")
+    if not 0 <= worker < workers:
+        raise ValueError(f"worker must be in [0, {workers}): {worker}. Say workers= and worker=.")
+
+
 class Clocks:
     """The clocks of the workers of one store (`tfmini.ops.queues.clocks`), and the ops of one worker on them."""
 

@@ -67,18 +67,22 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
+    check_free,
+    has_names,
     init_text,
     initial_value,
     named,
     optimizer_text,
     set_initial,
 )
-from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds
+from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds, check_pace
 from tfmini.train.store.work_queue import Shards, WorkQueue
 
 
 class _GrowingSession(Session):
     """The session of a graph that grows on purpose, with each array and each set of names; so it does not warn."""
+
+    _closed_text = "This ParameterStore is closed."
 
     def _note_growth(self, operations: list[Operation]) -> None:
         pass
@@ -128,6 +132,12 @@ class ParameterStore:
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
+        if optimizer is not None and not isinstance(optimizer, Optimizer):
+            raise ValueError(f"optimizer must be None or an Optimizer, such as AdagradOptimizer(0.1): {optimizer!r}")
+        if not callable(partition) and (not isinstance(partition, (int, np.integer)) or partition < 1):
+            raise ValueError(f"partition must be at least 1, or a partitioner: {partition!r}")
+        if timeout_s is not None and not timeout_s > 0:
+            raise ValueError(f"timeout_s must be None or positive: {timeout_s!r}")
         self._compression = compression_of(compression)
         self._residuals: dict[str, Array] = {}  # what compressed gradients have not sent; by `_in_turn`
         self._in_turn = threading.Lock() if compression else nullcontext()  # a push has the residual of the one before
@@ -140,6 +150,7 @@ class ParameterStore:
         self._rounds: Rounds | None = None
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
+        self._is_closed = False
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
         self._leaving = Leaving()
@@ -162,7 +173,9 @@ class ParameterStore:
         self.workers = known if workers is None else workers
         self.worker = _worker_of(cluster, target) if worker is None else worker
         self._knows_workers = spec is not None or (workers is not None and worker is not None) or not target
-        self._check()
+        check_pace(self._staleness, self._backup, self.workers, self.worker)
+        if self._staleness is not None:
+            self._needs_workers()
 
     def _enter(self) -> None:
         """Lets the others wait for this worker."""
@@ -205,22 +218,10 @@ class ParameterStore:
         if self.workers > 1 and not self._has_ps:
             raise ValueError("Workers that wait for each other need a ps: without one, each has arrays of its own.")
 
-    def _check(self) -> None:
-        if self._staleness is not None:
-            self._needs_workers()
-        if self._staleness is not None and self._staleness < 0:
-            raise ValueError(f"staleness must be None, 0 or a number of rounds: {self._staleness}")
-        if self._backup and self._staleness != 0:
-            raise ValueError("backup is for synchronous updates: staleness=0")
-        if not 0 <= self._backup < self.workers:
-            raise ValueError(f"backup must be below the number of workers, {self.workers}: {self._backup}")
-        if not callable(self._partition) and self._partition < 1:
-            raise ValueError(f"partition must be at least 1: {self._partition}")
-        if not 0 <= self.worker < self.workers:
-            raise ValueError(f"worker must be in [0, {self.workers}): {self.worker}. Say workers= and worker=.")
-
     @contextmanager
     def _building(self) -> Iterator[None]:
+        if self._is_closed:
+            raise RuntimeError(self.session._closed_text)
         with self._lock, self.graph.as_default():
             yield
 
@@ -265,12 +266,14 @@ class ParameterStore:
           InvalidArgumentError: another store has declared the name with another shape, dtype, number of parts or
             initial value, with another optimizer, or with another staleness.
         """
-        sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
+        array = DeclaredArray.of(name, shape, dtype, self._optimizer)
         with self._building():
+            check_free(name, self._shards, self._tables)
             added, feeds = self._added.get(name, (array, {}))
             if (added.shape, added.dtype) != (array.shape, array.dtype):
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
+            if added.parts and (text := self._text(array, len(added.parts), init)) != added.text:
+                raise errors.InvalidArgumentError.of(f"{text}: this store has declared {added.text}.")
             if name in self._arrays:
                 return
             if not added.parts:
@@ -370,7 +373,7 @@ class ParameterStore:
             return self._arrays[name]
         except KeyError:
             known = ", ".join(sorted(self._arrays)) or "none"
-            raise errors.NotFoundError.of(f"There is no array '{name}'; declared are: {known}.") from None
+            raise errors.NotFoundError.of(f"There is no array {name!r}; declared are: {known}.") from None
 
     # ---- values and gradients -------------------------------------------------------------------
 
@@ -406,7 +409,7 @@ class ParameterStore:
           AbortedError: with synchronous updates: a parameter server was restarted, or the step that applied the
             round was cut there.
         """
-        self._exchange(gradients, ())
+        self._exchange(self._pushed(gradients), ())
 
     def push_pull(self, gradients: Mapping[str, Gradient], names: Names | None = None) -> Any:
         """`push`, and `pull` of the values after it, in one step.
@@ -414,12 +417,19 @@ class ParameterStore:
         Args:
           names: default: those of the gradients.
         """
-        return self._exchange(gradients, list(gradients) if names is None else names)
+        return self._exchange(self._pushed(gradients), list(gradients) if names is None else names)
+
+    def _pushed(self, gradients: Mapping[str, Gradient]) -> Mapping[str, Gradient]:
+        """The gradients of a push, which are some if other workers wait for it."""
+        if not has_names(gradients) and self._staleness is not None:
+            raise errors.InvalidArgumentError.of("A push without a gradient ends no round, and others wait for that.")
+        return gradients
 
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
         self._leaving.check()
-        wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
+        one = isinstance(names, (str, bytes)) or not isinstance(names, Iterable)
+        wanted: Any = names if isinstance(names, Mapping) else dict.fromkeys([names] if one else names)
         with self._in_turn if gradients else nullcontext():
             return self._step(gradients, names, wanted)
 
@@ -502,8 +512,9 @@ class ParameterStore:
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
         """
+        has_names(values)
         with self._building():
-            arrays = {self._array(name): self._array(name).checked(value) for name, value in values.items()}
+            arrays = {array: array.checked(values[name], "value") for name, array in self._sorted(values)}
             if any(form == ROWS for form, _ in arrays.values()):
                 raise errors.InvalidArgumentError.of("assign() sets whole arrays; for rows push a difference.")
             parts = [part for array in arrays for part in array.parts]
@@ -557,12 +568,11 @@ class ParameterStore:
           settings: of `tf.WorkQueue`: ``num_epochs``, ``shuffle``, ``seed``, ``num_slices``, ``lease_s``…
 
         Raises:
-          ValueError: as `tf.WorkQueue`; or this store has shards or an array of that name.
+          ValueError: as `tf.WorkQueue`; or this store has something else of that name.
           InvalidArgumentError: another store has made them with other settings; the first use tells.
         """
         with self._building():
-            if name in self._shards or name in self._added:
-                raise ValueError(f"This store has something else by the name of '{name}'.")
+            check_free(name, self._shards, self._added, self._tables)
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
                 self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
             self._saver = None
@@ -621,7 +631,7 @@ class ParameterStore:
     def _copies(self) -> dict[str, Copy]:
         """Scalars of first parts under other names, for the checkpoint only."""
         firsts = [(array, *each) for _, array in self._sorted(self._arrays) for each in array.parts[0].scalars()]
-        named = {_scalar_name(array, name): variable for array, name, variable in firsts}
+        named = {array.scalar_name(name): variable for array, name, variable in firsts}
         of_tables = [each for table in self._tables.values() for each in table.scalars().items()]
         for name, variable in [*(each[1:] for each in firsts), *of_tables]:
             named.setdefault(name, variable)
@@ -638,7 +648,7 @@ class ParameterStore:
                 yield {
                     found: v
                     for name, v in lacking
-                    if (found := next((n for n in (_scalar_name(array, name), name) if n in stored), ""))
+                    if (found := next((n for n in (array.scalar_name(name), name) if n in stored), ""))
                 }
 
     # ---- the end --------------------------------------------------------------------------------
@@ -653,6 +663,7 @@ class ParameterStore:
             if entered:
                 self.session.run([clocks.leave for clocks in entered])
         finally:
+            self._is_closed = True
             self.session.close()
 
     def __enter__(self) -> Self:
@@ -671,11 +682,6 @@ class ParameterStore:
 
 
 # ---- what a store finds out about its cluster and its arguments ----------------------------------------------------
-
-
-def _scalar_name(array: DeclaredArray, name: str) -> str:
-    """The name in a checkpoint of what the optimizer of an array keeps, whatever its parts."""
-    return f"{array.name}/push/{name}"
 
 
 def _definition_at(target: str) -> Any:

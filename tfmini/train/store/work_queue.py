@@ -219,6 +219,8 @@ class WorkQueue(SaveableObject):
 
 
 def _texts(works: Sequence[str | bytes]) -> list[bytes]:
+    if isinstance(works, (str, bytes)):
+        raise ValueError(f"A WorkQueue needs a list of texts, or a number of rows; {works!r} is one text.")
     found = [each.encode() if isinstance(each, str) else each for each in works]
     if not found or not all(isinstance(each, bytes) for each in found):
         raise ValueError("A WorkQueue needs a list of texts, or a number of rows.")

@@ -1,0 +1,166 @@
+"""What layers and models of ``tf.keras`` take and tell, as in TensorFlow 1.15."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.compat import internals
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+keras = tf.keras
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+def test_ops_between_layers_become_layers_which_configurations_and_calls_repeat() -> None:
+    x = keras.Input((3,))
+    middle = keras.layers.Dense(4, kernel_initializer="ones")(x)
+    total = tf.reduce_sum(middle, 1, keepdims=True) * 2.0 + tf.ones([1])
+    outcome = keras.layers.Dense(1, kernel_initializer="ones")(tf.concat([total, x], 1))
+    model = keras.Model(x, tf.nn.relu(outcome) - 1)
+    ops = ["Sum", "mul", "add", "concat"]
+    names = ["input_1", "dense", *(f"tf_op_layer_{op}" for op in ops), "dense_1", "tf_op_layer_Relu", "tf_op_layer_sub"]
+    assert [layer.name for layer in model.layers] == names
+    assert model.predict(np.ones((2, 3))).tolist() == [[27.0], [27.0]]
+    again = keras.Model.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    assert again.predict(np.ones((2, 3))).tolist() == [[27.0], [27.0]]
+    with keras.backend.get_session().as_default():
+        assert model(tf.ones([1, 3])).eval().tolist() == [[27.0]]
+
+
+def test_an_op_with_several_outputs_is_one_layer() -> None:
+    x = keras.Input((4,))
+    model = keras.Model(x, tf.split(x, 2, 1))
+    assert [part.tolist() for part in model.predict(np.array([[1, 2, 3, 4]]))] == [[[1, 2]], [[3, 4]]]
+
+
+def test_layers_in_lists_and_dictionaries_are_those_of_the_model() -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = [keras.layers.Dense(3)]
+            self.named = {"a": keras.layers.Dense(2)}
+            self.parts.append(keras.layers.Dense(4))
+            self.later: list[Any] = []
+            self.later.append(keras.layers.Dense(1))
+
+        def call(self, x: Any) -> Any:
+            for part in self.parts:
+                x = part(x)
+            return self.later[0](self.named["a"](x))
+
+    model = Model()
+    assert len(model.layers) == 4
+    model(tf.ones([2, 3]))
+    assert len(model.trainable_weights) == 8
+
+
+def test_a_model_without_inputs_gets_those_of_the_first_batch() -> None:
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="have not yet been created"):
+        _ = model.weights
+    data = tf.data.Dataset.from_tensor_slices((np.ones((8, 3), "float32"), np.ones((8, 1), "float32"))).batch(4)
+    assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
+    assert model.input_shape == (None, 3)
+    rows = ((np.ones((2, 3)), np.ones((2, 1))) for _ in range(4))
+    other = keras.Sequential([keras.layers.Dense(1)])
+    other.compile("sgd", "mse")
+    assert len(other.fit_generator(rows, steps_per_epoch=2, verbose=0).history["loss"]) == 1
+
+
+def test_layers_take_arrays_arguments_by_place_and_the_dtype_of_their_input() -> None:
+    class Sums(keras.layers.Layer):
+        def call(self, x: Any, y: Any) -> Any:
+            return x + y, x - y
+
+    total, difference = Sums()(keras.Input((2,)), 3.0)
+    assert total.shape.as_list() == difference.shape.as_list() == [None, 2]
+    dense = keras.layers.Dense(2)
+    assert dense.dtype is None
+    assert dense(np.ones((1, 3))).dtype == tf.float64 == dense.kernel.dtype.base_dtype
+    assert keras.layers.LSTM(4, dtype="float64")(keras.Input((3, 2), dtype="float64")).dtype == tf.float64
+
+
+def test_shapes_are_told_in_the_kind_in_which_they_are_asked_for() -> None:
+    dense = keras.layers.Dense(3)
+    assert dense.compute_output_shape((None, 4)) == (None, 3)
+    assert dense.compute_output_shape(tf.TensorShape([None, 4])).as_list() == [None, 3]
+    assert dense.compute_output_signature(tf.TensorSpec([None, 4])).shape.as_list() == [None, 3]
+
+
+def test_an_input_has_a_batch_size_and_a_number_for_a_shape() -> None:
+    assert keras.Input((2,), 5).shape.as_list() == [5, 2]
+    assert keras.Input(7).shape.as_list() == [None, 7]
+    with pytest.raises(ValueError, match="takes no ragged tensors"):
+        keras.Input((None,), ragged=True)
+    with pytest.raises(TypeError, match="shapes"):
+        keras.Input((1,), shapes=1)
+
+
+def test_a_layer_whose_arguments_no_configuration_has_says_so() -> None:
+    class Scale(keras.layers.Layer):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor = factor
+
+    with pytest.raises(NotImplementedError, match="override `get_config`"):
+        Scale(2.0).get_config()
+
+
+@pytest.mark.parametrize("implementation", [2, 3])
+def test_locally_connected_layers_pad(implementation: int) -> None:
+    layer = keras.layers.LocallyConnected1D(4, 3, padding="same", implementation=implementation)
+    assert layer(tf.ones([2, 5, 3])).shape.as_list() == [2, 5, 4]
+    assert layer.get_config()["implementation"] == implementation
+    with pytest.raises(ValueError, match="border mode"):
+        keras.layers.LocallyConnected2D(4, 3, padding="same")
+
+
+def test_attention_masks_what_comes_later() -> None:
+    query = np.ones((1, 3, 1), np.float32)
+    value = np.array([[[1.0], [3.0], [8.0]]], np.float32)
+    found = keras.layers.Attention(causal=True)([query, value, 0 * value])
+    with tf.Session() as session:
+        assert session.run(found).ravel().tolist() == pytest.approx([1.0, 2.0, 4.0])
+    with pytest.raises(ValueError, match="must be called on a list"):
+        keras.layers.AdditiveAttention()(query)
+
+
+def test_private_modules_are_where_tensorflow_has_them() -> None:
+    internals.install()
+    try:
+        from tensorflow.python import keras as private
+        from tensorflow.python.keras import Model, backend_config
+        from tensorflow.python.keras.layers import recurrent_v2
+        from tensorflow.python.keras.optimizer_v2 import adam, learning_rate_schedule, optimizer_v2
+
+        assert Model is tf.keras.Model is private.Model
+        assert adam.Adam is tf.keras.optimizers.Adam
+        assert optimizer_v2.OptimizerV2 is tf.keras.optimizers.Optimizer
+        assert learning_rate_schedule.PolynomialDecay is tf.keras.optimizers.schedules.PolynomialDecay
+        assert recurrent_v2.LSTM is tf.keras.layers.LSTM
+        assert backend_config.epsilon() == tf.keras.backend.epsilon()
+    finally:
+        internals.uninstall()
+
+
+def test_initializers_have_the_names_of_tensorflow_and_of_the_program() -> None:
+    def mine(shape: Any, dtype: Any = None) -> Any:
+        return tf.fill(shape, 7.0)
+
+    with keras.utils.CustomObjectScope({"mine": mine}):
+        assert keras.initializers.get("mine") is mine
+    assert keras.initializers.GlorotUniform is keras.initializers.glorot_uniform

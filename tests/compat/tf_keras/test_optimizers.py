@@ -1,0 +1,141 @@
+"""`tf.keras.optimizers`: the losses, names and configurations of TensorFlow 1.15.5."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+
+# The losses of 3 epochs of the model below, as TensorFlow 1.15.5 gave them.
+LOSSES = {
+    "sgd": [0.98974, 0.88251, 0.80229],
+    "adam": [0.98470, 0.96546, 0.94873],
+    "rmsprop": [0.98543, 0.94948, 0.92429],
+    "nadam": [0.98472, 0.97187, 0.96137],
+    "adagrad": [0.98470, 0.97302, 0.96494],  # by its name, the accumulators begin at 0
+    "adadelta": [0.98444, 0.98443, 0.98441],
+    "adamax": [0.98470, 0.96907, 0.95742],
+    "ftrl": [1.10519, 1.68518, 1.68180],
+}
+ARGUMENTS: dict[str, tuple[str, dict[str, Any], list[float]]] = {
+    "nesterov": ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}, [2.52442, 1.27122, 0.96367]),
+    "amsgrad": ("Adam", {"amsgrad": True, "decay": 0.1, "clipnorm": 0.5}, [0.98470, 0.96671, 0.95477]),
+    "centered": ("RMSprop", {"centered": True}, [0.98549, 0.94763, 0.91997]),
+    "centered with momentum": ("RMSprop", {"centered": True, "momentum": 0.9}, [0.98549, 0.92433, 0.83870]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    tf.keras.backend.set_session(None)
+
+
+def _trained(optimizer: Any) -> tuple[Any, list[float]]:
+    """A model with a sparse and a dense gradient, and its losses."""
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [
+            layers.Embedding(10, 3, input_length=2, embeddings_initializer="ones"),
+            layers.Flatten(),
+            layers.Dense(2, kernel_initializer=tf.keras.initializers.Constant(0.3)),
+        ]
+    )
+    model.compile(optimizer, "mse")
+    xs, ys = np.arange(8).reshape(4, 2), np.arange(8).reshape(4, 2) / 3.0
+    return model, model.fit(xs, ys, epochs=3, verbose=0, batch_size=2, shuffle=False).history["loss"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_an_optimizer_by_its_name_gives_the_losses_of_tensorflow(name: str) -> None:
+    np.testing.assert_allclose(_trained(name)[1], LOSSES[name], rtol=2e-5)
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_an_optimizer_with_arguments_gives_the_losses_of_tensorflow(case: str) -> None:
+    cls, arguments, losses = ARGUMENTS[case]
+    np.testing.assert_allclose(_trained(getattr(tf.keras.optimizers, cls)(**arguments))[1], losses, rtol=2e-5)
+
+
+def test_a_schedule_is_the_rate_of_each_step_and_part_of_the_configuration() -> None:
+    rate = tf.keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9)
+    model, losses = _trained(tf.keras.optimizers.SGD(rate))
+    np.testing.assert_allclose(losses, [1.41619, 0.88342, 0.72300], rtol=2e-5)
+    again = tf.keras.optimizers.SGD.from_config(model.optimizer.get_config())
+    assert again._hyper["learning_rate"].get_config() == rate.get_config()
+
+
+def test_weights_have_the_names_and_the_order_of_tensorflow() -> None:
+    model, _ = _trained("adam")
+    kinds = ["embedding/embeddings", "dense/kernel", "dense/bias"]
+    slots = [f"training/Adam/{kind}/{slot}:0" for slot in "mv" for kind in kinds]
+    assert [weight.name for weight in model.optimizer.weights] == ["training/Adam/iter:0", *slots]
+    assert model.optimizer.get_weights()[0] == 6
+    model.optimizer.set_weights([weight * 0 for weight in model.optimizer.get_weights()])
+    assert not any(np.any(weight) for weight in model.optimizer.get_weights())
+
+
+def test_hyperparameters_are_variables_that_callbacks_change() -> None:
+    model, _ = _trained(tf.keras.optimizers.SGD(0.5))
+    model.optimizer.lr = 0.25
+    assert tf.keras.backend.get_value(model.optimizer.learning_rate) == 0.25
+    assert model.optimizer.get_config()["learning_rate"] == 0.25
+
+
+def test_an_optimizer_of_a_program_says_its_slots_and_updates() -> None:
+    class Signs(tf.keras.optimizers.Optimizer):
+        def __init__(self, rate: float, name: str = "Signs") -> None:
+            super().__init__(name)
+            self._set_hyper("learning_rate", rate)
+
+        def _create_slots(self, var_list: Any) -> None:
+            for var in var_list:
+                self.add_slot(var, "count")
+
+        def _resource_apply_dense(self, grad: Any, var: Any) -> Any:
+            change = self._decayed_lr(var.dtype.base_dtype) * tf.sign(grad)
+            return tf.group(var.assign_sub(change), self.get_slot(var, "count").assign_add(tf.ones_like(grad)))
+
+    variable = tf.Variable([1.0, -2.0], use_resource=True)
+    optimizer = Signs(0.5)
+    update = optimizer.minimize(lambda: tf.reduce_sum(variable * variable), [variable])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(update)
+        assert session.run(variable).tolist() == [0.5, -1.5]
+        assert session.run(optimizer.get_slot(variable, "count")).tolist() == [1.0, 1.0]
+        assert session.run(optimizer.iterations) == 1
+    assert optimizer.get_slot_names() == ["count"]
+
+
+def test_a_variable_that_is_no_resource_is_trained_too() -> None:
+    variable = tf.Variable([1.0, -2.0], use_resource=False)
+    update = tf.keras.optimizers.Adam(0.5).apply_gradients([(tf.constant([1.0, 1.0]), variable)])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(update)
+        np.testing.assert_allclose(session.run(variable), [0.5, -2.5], rtol=1e-5)
+
+
+def test_mistakes_are_named() -> None:
+    optimizers = tf.keras.optimizers
+    with pytest.raises(TypeError, match="Unexpected keyword argument.*: speed"):
+        optimizers.SGD(speed=1)
+    with pytest.raises(ValueError, match="Expected decay >= 0, received: -1"):
+        optimizers.Adam(decay=-1)
+    with pytest.raises(ValueError, match="No gradients provided for any variable"):
+        optimizers.SGD().apply_gradients([(None, tf.Variable(1.0))])
+    optimizer = optimizers.SGD()
+    optimizer.apply_gradients([(tf.constant(1.0), tf.Variable(1.0, use_resource=True))])
+    with pytest.raises(RuntimeError, match="Cannot set `iterations`"):
+        optimizer.iterations = tf.Variable(0)
+    with pytest.raises(ValueError, match="was expecting 1 weights"):
+        optimizer.set_weights([1, 2])

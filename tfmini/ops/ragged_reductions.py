@@ -1,0 +1,106 @@
+"""``tf.reduce_sum`` and the other reductions over the axes of a ragged tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfmini import dtypes
+from tfmini.core_types import AxisLike
+from tfmini.graph.families import OpHandle, Tensor, name_scope
+from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.gather import gather
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.joining import concat
+from tfmini.ops.math import reductions, segments
+from tfmini.ops.math.broadcast import sum_op
+
+_OF_SEGMENTS: dict[OpHandle, Callable[..., Any]] = {
+    sum_op: segments.unsorted_segment_sum,
+    reductions.prod_op: segments.unsorted_segment_prod,
+    reductions.max_op: segments.unsorted_segment_max,
+    reductions.min_op: segments.unsorted_segment_min,
+}
+_OF_BOOLS = {reductions.all_op: reductions.prod_op, reductions.any_op: sum_op}
+
+
+def reduce_ragged(ragged: Any, handle: OpHandle, axis: AxisLike | None, keep: bool, name: str | None) -> Any:
+    """A ragged tensor reduced over ``axis`` (None: all axes) by the op of a reduction.
+
+    Empty rows give what the op gives for no elements: 0, 1, the dtype's extremes; their mean is NaN.
+
+    Raises:
+      ValueError: for ``keep``, and for axes that are not known when the graph is built.
+      NotImplementedError: for an axis outside of another ragged one.
+    """
+    if keep:
+        raise ValueError("keepdims=True is not supported for RaggedTensors.")
+    if axis is None:
+        return reductions.reduce(handle, ragged.flat_values, None, False, name)
+    if handle is reductions.mean_op:
+        return _mean(ragged, axis, name)
+    with name_scope(name, "RaggedReduce", [ragged.row_splits]):
+        for one in sorted(_axes(axis, ragged.shape.ndims), reverse=True):
+            ragged = _over(ragged, handle, one)
+        return ragged
+
+
+def _mean(ragged: Any, axis: AxisLike, name: str | None) -> Any:
+    """The sum over all these axes by the number of their elements."""
+    with name_scope(name, "RaggedReduceMean", [ragged.row_splits]):
+        ones = ragged.with_flat_values(array_filling.ones_like(ragged.flat_values))
+        total, count = (reduce_ragged(part, sum_op, axis, False, None) for part in (ragged, ones))
+        if isinstance(total, Tensor):
+            return total / count
+        return total.with_flat_values(total.flat_values / count.flat_values)
+
+
+def _axes(axis: Any, rank: int | None) -> list[int]:
+    known = constant_value(axis) if isinstance(axis, Tensor) else np.asarray(axis)
+    if known is None:
+        raise ValueError("axis must be known at graph construction time.")
+    axes = [int(one) for one in np.atleast_1d(known)]
+    if any(one < 0 for one in axes) and rank is None:
+        raise ValueError("axis may only be negative if ndims is statically known.")
+    return [one + rank if one < 0 and rank is not None else one for one in axes]
+
+
+def _over(ragged: Any, handle: OpHandle, axis: int) -> Any:
+    """The reduction over one axis; after it fewer axes may be ragged, or none."""
+    if isinstance(ragged, Tensor):
+        return reductions.reduce(handle, ragged, axis, False, None)
+    if axis > 1:
+        return ragged.with_values(_over(ragged.values, handle, axis - 1))
+    if not isinstance(ragged.values, Tensor):
+        raise NotImplementedError(
+            f"axis {axis} holds ragged rows: reduce over the innermost ragged axis first, or use to_tensor()."
+        )
+    if axis:
+        ids, count = ragged.value_rowids(), ragged.nrows()
+    else:
+        ids, count = columns_of(ragged), longest_row(ragged)
+    return _of_segments(handle, ragged.values, ids, count)
+
+
+def _of_segments(handle: OpHandle, values: Tensor, ids: Tensor, count: Tensor) -> Tensor:
+    if handle in _OF_BOOLS:
+        return cast(_of_segments(_OF_BOOLS[handle], cast(values, dtypes.int32), ids, count), dtypes.bool)
+    return _OF_SEGMENTS[handle](values, ids, count)  # type: ignore[no-any-return]
+
+
+def longest_row(ragged: Any) -> Tensor:
+    """The length of the longest row, 0 if there is no row."""
+    lengths = ragged.row_lengths()
+    return reductions.reduce_max(concat([lengths, constant([0], lengths.dtype.base_dtype)], 0))
+
+
+def columns_of(ragged: Any) -> Tensor:
+    """The position of each value in its row."""
+    rowids = ragged.value_rowids()
+    places = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype))
+    return places - gather(ragged.row_starts(), rowids)
