@@ -82,6 +82,20 @@ def test_private_helpers_of_metrics() -> None:
         assert session.run(precision) == pytest.approx(0.75)
 
 
+def test_private_sums_of_confusion_matrices() -> None:
+    metrics = internals.module("python.ops.metrics_impl")
+    weights = tf.constant([[1.0, 0.5], [2.0, 1.0]])
+    total, update = metrics._streaming_confusion_matrix([[0, 1], [2, 2]], [[0, 2], [2, 1]], 3, weights)
+    more = metrics._aggregate_across_replicas(["seen"], lambda strategy, matrix: matrix + 1.0, total)
+    assert total.op.name == "total_confusion_matrix" and total in tf.get_collection(tf.GraphKeys.METRIC_VARIABLES)
+    assert tf.get_collection("seen") == [more]
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        expected = [[2.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 2.0, 4.0]]  # those of TensorFlow 1.15.5
+        assert [session.run(update) for _ in range(2)][1].tolist() == expected
+        assert session.run(more)[2].tolist() == [1.0, 3.0, 5.0]
+
+
 def test_the_registered_ops_have_messages() -> None:
     ops = internals.module("python.framework.op_def_registry").get_registered_ops()
     assert {"Unpack", "AddV2", "FusedBatchNormV3", "Placeholder"} <= set(ops)

@@ -21,6 +21,7 @@ from tfmini.graph.scoping import add_to_collections
 from tfmini.layers import binary_metrics, convolutional, normalization
 from tfmini.layers.losses import matched
 from tfmini.layers.metrics import metric_variable as metric_variable
+from tfmini.layers.metrics import streaming_confusion_matrix
 from tfmini.layers.rnn_cells import RNNCell, _zeros
 from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.filling import zeros_like
@@ -170,7 +171,18 @@ export_names("tf.contrib.rnn", "LayerRNNCell transpose_batch_time")
 # ---- python.ops.metrics_impl ----------------------------------------------------------------
 
 _remove_squeezable_dimensions = matched
+_streaming_confusion_matrix = streaming_confusion_matrix
 _streaming_sparse_average_precision_at_top_k = binary_metrics.average_precision_at_top_k
+
+
+def _aggregate_across_replicas(
+    metrics_collections: str | Sequence[str], metric_value_fn: Callable[..., Any], *args: Any
+) -> Any:
+    """The value of a metric, added to collections. The function gets no strategy: there is one replica."""
+    value = metric_value_fn(None, *args)
+    if metrics_collections:
+        add_to_collections(metrics_collections, value)
+    return value
 
 
 def _aggregate_variable(v: TensorLike, collections: str | Sequence[str]) -> Tensor:

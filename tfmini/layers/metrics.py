@@ -284,14 +284,21 @@ def mean_iou(
     with variable_scope(given.name, "mean_iou", (predictions, labels, weights)):
         predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
         predictions.shape.assert_is_compatible_with(labels.shape)
-        total = metric_variable([num_classes, num_classes], dtypes.float64, name="total_confusion_matrix")
-        cells = stack([reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions)], axis=1)
-        if weights is None:
-            amounts = ones([size(labels)], dtypes.float64)
-        else:
-            amounts = reshape(cast(weights, dtypes.float64), [-1])
-        update = accumulated(total, scatter_nd(cells, amounts, [num_classes, num_classes]))
+        total, update = streaming_confusion_matrix(labels, predictions, num_classes, weights)
         return given.metric(lambda: _iou_of(total), update)
+
+
+def streaming_confusion_matrix(
+    labels: TensorLike, predictions: TensorLike, num_classes: int, weights: TensorLike | None = None
+) -> tuple[Variable, Tensor]:
+    """The sum of confusion matrices, a float64 variable with a row per label, and the op that adds one to it."""
+    total = metric_variable([num_classes, num_classes], dtypes.float64, name="total_confusion_matrix")
+    cells = stack([reshape(cast(t, dtypes.int64), [-1]) for t in (labels, predictions)], axis=1)
+    if weights is None:
+        amounts = ones([size(labels)], dtypes.float64)
+    else:
+        amounts = reshape(cast(weights, dtypes.float64), [-1])
+    return total, accumulated(total, scatter_nd(cells, amounts, [num_classes, num_classes]))
 
 
 def _iou_of(matrix: TensorLike) -> Tensor:
