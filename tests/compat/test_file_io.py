@@ -122,3 +122,10 @@ def test_reading_and_writing_have_separate_positions(tmp_path: Path) -> None:
         assert file.readline() == "one\n"
         file.write("three\n")
         assert file.read() == "two\nthree\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_copy_to_a_full_disk_names_the_copy(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x" * 100_000)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="^/dev/full; No space left"):
+        tf.gfile.Copy(tmp_path / "source", "/dev/full", overwrite=True)

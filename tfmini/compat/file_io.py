@@ -321,7 +321,7 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     try:
         shutil.copyfile(old, new)
     except OSError as error:
-        raise errors.from_os_error(error, error.filename or old) from error
+        raise errors.from_os_error(error, error.filename2 or error.filename or new) from error
 
 
 @export("tf.io.gfile.rename")

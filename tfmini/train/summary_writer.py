@@ -359,16 +359,19 @@ class _Worker(threading.Thread):
                 return
             try:
                 action()
-            except Exception as error:  # whoever adds the next event, or flushes, gets it; the queue is drained
-                self._failure = error
             except OSError as error:
                 self._failure = errors.from_os_error(error, self._file.path)
+            except Exception as error:  # whoever adds the next event, or flushes, gets it; the queue is drained
+                self._failure = error
 
 
 @atexit.register
 def _close_all() -> None:
     for writer in list(_open_writers):
-        writer.close()
+        try:
+            writer.close()
+        except errors.OpError as error:  # nobody can catch it here, and the other writers have events, too
+            _log.error("The last events of %s are lost: %s", writer.get_logdir(), error)
 
 
 # ---- ``tf.train.summary_iterator``: reads event files --------------------------------------------------------------

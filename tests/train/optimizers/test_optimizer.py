@@ -172,3 +172,10 @@ def test_variables_may_be_given_as_a_view_of_a_dictionary() -> None:
     loss = variables["a"] * variables["b"]
     optimizer = tf.train.GradientDescentOptimizer(0.1)
     assert [v for _, v in optimizer.compute_gradients(loss, variables.values())] == list(variables.values())
+
+
+def test_each_optimizer_of_tf_train_has_the_base_class_as_its_base() -> None:
+    names = [name for name in dir(tf.train) if name.endswith("Optimizer") and name != "Optimizer"]
+    bases = {name: getattr(tf.train, name).__base__ for name in names}  # GPflow 1 refuses a module that has another
+    assert len(names) > 10
+    assert [name for name, base in bases.items() if base is not tf.train.Optimizer] == []

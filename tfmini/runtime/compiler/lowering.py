@@ -309,6 +309,8 @@ class Lowering:
         self._send_nodes: dict[int, tuple[int, Node, Wave]] = {}
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
+        self._variables: dict[Endpoint, Endpoint] = {}  # reference that an update hands on -> the variable
+        self._update_waves: dict[Endpoint, Wave] = {}  # variable -> the wave of all its updates
         self._computed: dict[Any, list[Node]] = {}  # what computes an op of the same values, with different attrs
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
@@ -484,6 +486,9 @@ class Lowering:
         guard = guard | self.liveness.of(node.inputs[0]) if self._flows else ALWAYS
         shared = self.compilation
         send = shared.graph.sends.get(node.name)  # None: the client fetches it
+        if send is None and source in self.references:
+            # In TensorFlow a fetched reference shares the variable's buffer: it shows what the step has made of it.
+            wave = self.ranked(wave | self._update_waves.get(self._variables.get(source, source), 0))
         is_inner = send is not None and send.group == INNER
         if reference or (guard and not is_inner):
             # Sends the variable's current value, or `DEAD` if it has none.
@@ -536,8 +541,8 @@ class Lowering:
             self.compilation.keeps_feeds = True
         inputs = [self.canonical(e) for e in node.inputs] if self.alias else list(node.inputs)
         derefs = self._derefs(node, facts, inputs)
-        for position in facts.reference_outputs:
-            self.references.add((node.name, position))
+        if facts.references:
+            self._note_update(node, facts, inputs, derefs, wave)
         foldable = self.compilation.fold and facts.foldable and bool(inputs)
         foldable = foldable and not (node.controls and facts.kernel.may_block)
         if foldable and self.compilation.folding.folds(node, facts, inputs):
@@ -551,6 +556,16 @@ class Lowering:
         unit = Unit(node, inputs, derefs, count, wave, guard=guard)
         if not foldable or node.controls or True in derefs or not self._replace_repeated(unit):
             self.add(unit)
+
+    def _note_update(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: Wave) -> None:
+        taken = [e for e, deref in zip(inputs, derefs) if e in self.references and not deref]
+        variables = [self._variables.get(e, e) for e in taken]
+        for variable in variables:
+            self._update_waves[variable] = self._update_waves.get(variable, 0) | wave
+        for position in facts.reference_outputs:
+            self.references.add((node.name, position))
+            for variable in variables:
+                self._variables.setdefault((node.name, position), variable)
 
     def _replace_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
         """Lets the input of a node that only hands it on stand for it, if it is one; also notes what it reads."""

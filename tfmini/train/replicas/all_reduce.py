@@ -45,30 +45,8 @@ more, and their collective starts only when the last of them is computed. CPU ti
 """
 
 
-@export("tf.train.AllReduceOptimizer")
-class AllReduceOptimizer(OptimizerWrapper, Optimizer):
-    """Wraps an optimizer so that every worker applies the mean gradient of all workers.
-
-    Dense gradients are all-reduced. Sparse ones (`IndexedSlices`) are gathered from all workers, unless their
-    variable is on a parameter server (``/job:ps``): then each worker applies its own part there.
-
-    Args:
-      opt: the optimizer that computes and applies gradients.
-      num_workers: number of workers.
-      rank: rank of this worker; 0 is the chief, whose initial values all workers use.
-      group_key: see `Ranks`.
-      bucket_bytes: the maximum size of a bucket of fused gradients.
-      mean: apply the mean of the gradients (default) rather than their sum.
-      device: the device that runs the collectives.
-      use_locking, name: as in `Optimizer`.
-      least_workers: training goes on with so many workers when others are lost, and with up to ``num_workers`` when
-        they come (back); 0: it needs all of them. See `elastic`.
-      compression: of dense gradients, as in `CompressedGradientOptimizer`. Those of ``fp16`` are all-reduced; of the
-        others each worker sends all that it has to all others.
-
-    Raises:
-      ValueError: when the rank is not below ``num_workers``, or there is no such compression.
-    """
+class AllReducing(OptimizerWrapper):
+    """What `AllReduceOptimizer` does, as a mix-in (see `MixIn`): also for the optimizers that reduce seldom."""
 
     def __init__(
         self,
@@ -158,6 +136,32 @@ class AllReduceOptimizer(OptimizerWrapper, Optimizer):
         if self.ranks.least:
             return ElasticHook(self.ranks, commit_every_steps)
         return BroadcastVariablesHook(self.ranks)
+
+
+@export("tf.train.AllReduceOptimizer")
+class AllReduceOptimizer(AllReducing, Optimizer):
+    """Wraps an optimizer so that every worker applies the mean gradient of all workers.
+
+    Dense gradients are all-reduced. Sparse ones (`IndexedSlices`) are gathered from all workers, unless their
+    variable is on a parameter server (``/job:ps``): then each worker applies its own part there.
+
+    Args:
+      opt: the optimizer that computes and applies gradients.
+      num_workers: number of workers.
+      rank: rank of this worker; 0 is the chief, whose initial values all workers use.
+      group_key: see `Ranks`.
+      bucket_bytes: the maximum size of a bucket of fused gradients.
+      mean: apply the mean of the gradients (default) rather than their sum.
+      device: the device that runs the collectives.
+      use_locking, name: as in `Optimizer`.
+      least_workers: training goes on with so many workers when others are lost, and with up to ``num_workers`` when
+        they come (back); 0: it needs all of them. See `elastic`.
+      compression: of dense gradients, as in `CompressedGradientOptimizer`. Those of ``fp16`` are all-reduced; of the
+        others each worker sends all that it has to all others.
+
+    Raises:
+      ValueError: when the rank is not below ``num_workers``, or there is no such compression.
+    """
 
 
 class BroadcastVariablesHook(SessionRunHook):

@@ -26,7 +26,7 @@ from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.variables.assignment import assign_add
 from tfmini.train.optimizers.fused_optimizer import MomentumOptimizer
 from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer, increment_op
-from tfmini.train.replicas.all_reduce import BUCKET_BYTES, AllReduceOptimizer
+from tfmini.train.replicas.all_reduce import BUCKET_BYTES, AllReducing
 from tfmini.train.replicas.compressed import ErrorFeedback
 from tfmini.train.replicas.local_models import once_in
 
@@ -34,23 +34,8 @@ _RATE, _MOMENTUM = 0.7, 0.9  # of the outer optimizer in the paper on DiLoCo (ar
 _STEPS, _ANCHOR = "local_sgd_steps", "anchor"
 
 
-@export("tf.train.LocalSGDOptimizer")
-class LocalSGDOptimizer(AllReduceOptimizer):
-    """Wraps an optimizer so that workers train alone, and take the mean of their variables after some steps.
-
-    All workers must make the same number of steps. After the last one their variables are equal if it is a multiple of
-    ``period``. Variables on a parameter server (``/job:ps``) are shared anyway: each worker updates them in each step.
-    Only variables with a gradient are averaged; moving averages of a batch normalisation stay a worker's own.
-
-    Args:
-      opt: the optimizer of each worker.
-      num_workers, rank, group_key, bucket_bytes, device, least_workers: as in `AllReduceOptimizer`.
-      period: the steps from one meeting to the next.
-      use_locking, name: as in `Optimizer`.
-
-    Raises:
-      ValueError: ``period`` is below 1, or the rank is not below ``num_workers``.
-    """
+class LocalSteps(AllReducing):
+    """What `LocalSGDOptimizer` does, as a mix-in (see `MixIn`)."""
 
     def __init__(
         self,
@@ -116,8 +101,27 @@ class LocalSGDOptimizer(AllReduceOptimizer):
         return control.group(*(copy.assign(mean) for mean, copy in means))
 
 
+@export("tf.train.LocalSGDOptimizer")
+class LocalSGDOptimizer(LocalSteps, Optimizer):
+    """Wraps an optimizer so that workers train alone, and take the mean of their variables after some steps.
+
+    All workers must make the same number of steps. After the last one their variables are equal if it is a multiple of
+    ``period``. Variables on a parameter server (``/job:ps``) are shared anyway: each worker updates them in each step.
+    Only variables with a gradient are averaged; moving averages of a batch normalisation stay a worker's own.
+
+    Args:
+      opt: the optimizer of each worker.
+      num_workers, rank, group_key, bucket_bytes, device, least_workers: as in `AllReduceOptimizer`.
+      period: the steps from one meeting to the next.
+      use_locking, name: as in `Optimizer`.
+
+    Raises:
+      ValueError: ``period`` is below 1, or the rank is not below ``num_workers``.
+    """
+
+
 @export("tf.train.DiLoCoOptimizer")
-class DiLoCoOptimizer(LocalSGDOptimizer):
+class DiLoCoOptimizer(LocalSteps, Optimizer):
     """Wraps an optimizer so that workers train alone, and an outer optimizer makes one step of what they did together.
 
     After each ``period`` steps, the gradient of the outer optimizer is the mean, over the workers, of the values at the
