@@ -587,3 +587,33 @@ def test_a_killed_worker_loses_nothing_that_was_pushed() -> None:
                 found = store.pull(name)
                 assert found.min() == found.max() and done <= found[0] <= done + 1
                 assert store.version(name) == found[0]
+
+
+def test_what_students_confuse_is_refused_and_named() -> None:
+    with pytest.raises(
+        TypeError, match=r"optimizer must be an optimizer such as tf\.train\.AdamOptimizer\(0\.01\): 'sgd'"
+    ):
+        tf.ParameterStore(optimizer="sgd")  # type: ignore[arg-type]
+    with tf.ParameterStore(optimizer=tf.train.GradientDescentOptimizer(0.5)) as store:
+        with pytest.raises(TypeError, match=r"The shape of array 'w' is a list of numbers: '3'"):
+            store.declare("w", "3")
+        store.declare("w", [3])
+        with pytest.raises(TypeError, match="a dict from the name of an array to its gradient: ndarray"):
+            store.push(np.zeros(3))  # type: ignore[arg-type]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="These are no numbers for array 'w' .*: None"):
+            store.push({"w": None})  # type: ignore[dict-item]
+
+
+def test_an_optimizer_does_not_train_whole_numbers() -> None:
+    with tf.ParameterStore(optimizer=tf.train.GradientDescentOptimizer(0.5)) as store:
+        store.declare("n", [3], np.int32)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="GradientDescentOptimizer cannot train array 'n' .int32"
+        ):
+            store.push({"n": np.ones(3, int)})  # half of it would be 0
+        store.assign({"n": [1, 2, 3]})
+        assert store.pull("n").tolist() == [1, 2, 3]
+    with tf.ParameterStore() as store:
+        store.declare("n", [3], np.int32)
+        store.push({"n": np.ones(3, int)})
+        assert store.pull("n").tolist() == [1, 1, 1]

@@ -200,6 +200,8 @@ class DeclaredArray:
 
     def _cast(self, value: Any) -> Array:
         found, wanted = np.asarray(value), self.dtype.as_numpy_dtype
+        if found.dtype == object:
+            raise errors.InvalidArgumentError.of(f"These are no numbers for {self}: {value!r:.60}")
         if not np.can_cast(found.dtype, wanted, "same_kind"):
             raise errors.InvalidArgumentError.of(f"Numbers of {found.dtype} lose what {self} cannot hold. Cast them.")
         return found.astype(wanted, copy=False)

@@ -125,6 +125,8 @@ class ParameterStore:
         workers: int | None = None, worker: int | None = None, partition: int | Callable[..., list[int]] = 1,
         compression: str | None = None, timeout_s: float | None = None,
     ) -> None:  # fmt: skip
+        if not isinstance(optimizer, Optimizer | None):
+            raise TypeError(f"optimizer must be an optimizer such as tf.train.AdamOptimizer(0.01): {optimizer!r}")
         target = str(getattr(cluster, "target", cluster) or "")
         self._optimizer, self._partition = optimizer, partition
         self._staleness, self._backup = staleness, backup
@@ -265,6 +267,8 @@ class ParameterStore:
           InvalidArgumentError: another store has declared the name with another shape, dtype, number of parts or
             initial value, with another optimizer, or with another staleness.
         """
+        if isinstance(shape, str):
+            raise TypeError(f"The shape of array {name!r} is a list of numbers: {shape!r}")
         sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         array = DeclaredArray(name, tuple(int(size) for size in sizes), dtypes.as_dtype(dtype))
         with self._building():
@@ -419,6 +423,10 @@ class ParameterStore:
     def _exchange(self, gradients: Mapping[str, Gradient], names: Names) -> Any:
         """One step that pushes gradients and then reads."""
         self._leaving.check()
+        if not isinstance(gradients, Mapping):
+            raise TypeError(
+                f"Gradients are a dict from the name of an array to its gradient: {type(gradients).__name__}"
+            )
         wanted = names if isinstance(names, Mapping) else dict.fromkeys([names] if isinstance(names, str) else names)
         with self._in_turn if gradients else nullcontext():
             return self._step(gradients, names, wanted)
@@ -426,7 +434,7 @@ class ParameterStore:
     def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
         residuals: dict[str, Array] = {}  # of this push
         # In the order of names, so that another order is no other call.
-        given = [(array, *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
+        given = [(self._trained(array), *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
         pulled = [
             (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
             for name, array in self._sorted(wanted)
@@ -449,6 +457,15 @@ class ParameterStore:
             return array, form, value
         sent, residuals[array.name] = array.compressed(value + self._residuals.get(array.name, 0))
         return array, COMPRESSED, sent
+
+    def _trained(self, array: DeclaredArray) -> DeclaredArray:
+        """The array of a gradient. A learning rate times a whole number would be cut to a whole number, often to 0."""
+        if self._optimizer is not None and not array.dtype.is_floating:
+            raise errors.InvalidArgumentError.of(
+                f"{type(self._optimizer).__name__} cannot train {array}: its numbers are no floats. Declare it as"
+                " np.float32, assign its values, or push to it from a store without an optimizer, which adds."
+            )
+        return array
 
     def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
         return [(name, self._array(name)) for name in sorted(names)]
