@@ -185,12 +185,18 @@ class DeclaredArray:
         out.flags.writeable = False
         return out
 
-    def checked(self, gradient: Gradient) -> tuple[str, Any]:
+    def checked(self, gradient: Gradient, optimizer: Optimizer | None) -> tuple[str, Any]:
         """(form, value) of what a caller gives as a gradient.
 
         Raises:
-          InvalidArgumentError: its shape is not the array's, or an id is not one of its rows.
+          InvalidArgumentError: its shape is not the array's, an id is not one of its rows, or the optimizer cannot
+            train whole numbers: a learning rate times one would be cut to a whole number, often to 0.
         """
+        if optimizer is not None and not self.dtype.is_floating:
+            raise errors.InvalidArgumentError.of(
+                f"{type(optimizer).__name__} cannot train {self}: its numbers are no floats. Declare it as np.float32,"
+                " assign its values, or push to it from a store without an optimizer, which adds."
+            )
         if isinstance(gradient, (IndexedSlices, IndexedSlicesValue)):
             return ROWS, self._checked_rows(gradient.indices, gradient.values)
         value = self._cast(gradient)

@@ -434,7 +434,7 @@ class ParameterStore:
     def _step(self, gradients: Mapping[str, Gradient], names: Names, wanted: Mapping[str, Any]) -> Any:
         residuals: dict[str, Array] = {}  # of this push
         # In the order of names, so that another order is no other call.
-        given = [(self._trained(array), *array.checked(gradients[name])) for name, array in self._sorted(gradients)]
+        given = [(array, *array.checked(gradients[name], self._optimizer)) for name, array in self._sorted(gradients)]
         pulled = [
             (array, None if wanted[name] is None else array.checked_ids(wanted[name]))
             for name, array in self._sorted(wanted)
@@ -457,15 +457,6 @@ class ParameterStore:
             return array, form, value
         sent, residuals[array.name] = array.compressed(value + self._residuals.get(array.name, 0))
         return array, COMPRESSED, sent
-
-    def _trained(self, array: DeclaredArray) -> DeclaredArray:
-        """The array of a gradient. A learning rate times a whole number would be cut to a whole number, often to 0."""
-        if self._optimizer is not None and not array.dtype.is_floating:
-            raise errors.InvalidArgumentError.of(
-                f"{type(self._optimizer).__name__} cannot train {array}: its numbers are no floats. Declare it as"
-                " np.float32, assign its values, or push to it from a store without an optimizer, which adds."
-            )
-        return array
 
     def _sorted(self, names: Iterable[str]) -> list[tuple[str, DeclaredArray]]:
         return [(name, self._array(name)) for name in sorted(names)]
@@ -520,7 +511,7 @@ class ParameterStore:
           NotFoundError, InvalidArgumentError: as `push`.
         """
         with self._building():
-            arrays = {self._array(name): self._array(name).checked(value) for name, value in values.items()}
+            arrays = {self._array(name): self._array(name).checked(value, None) for name, value in values.items()}
             if any(form == ROWS for form, _ in arrays.values()):
                 raise errors.InvalidArgumentError.of("assign() sets whole arrays; for rows push a difference.")
             parts = [part for array in arrays for part in array.parts]
