@@ -148,3 +148,11 @@ def test_volumes_with_channels_first_are_pooled_with_channels_last() -> None:
     with tf.Session() as session:
         one, other = session.run([first, tf.transpose(last, [0, 4, 1, 2, 3])])
     np.testing.assert_array_equal(one, other)
+
+
+def test_the_regularizer_of_a_layer_is_computed_where_the_layer_is() -> None:
+    setter = tf.train.replica_device_setter(ps_tasks=1, worker_device="/job:worker/task:0")
+    with tf.device(setter):
+        tf.layers.dense(tf.ones([2, 4]), 3, kernel_regularizer=lambda w: tf.nn.l2_loss(w, name="penalty"))
+    op = tf.get_default_graph().get_operation_by_name("dense/kernel/Regularizer/penalty")
+    assert op.device == "/job:worker/task:0"

@@ -23,7 +23,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import add_to_collection, colocate_with, name_scope
+from tfmini.graph.scoping import add_to_collection, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
@@ -235,7 +235,7 @@ class Layer:
 
     def _regularize(self, name: str, variable: Variable, regularizer: Callable[..., Any]) -> None:
         for part in _parts(variable):
-            with colocate_with(part.op), name_scope(name + "/Regularizer"):
+            with name_scope(name + "/Regularizer"):
                 loss = regularizer(part)
             if loss is not None:
                 self.add_loss(loss)

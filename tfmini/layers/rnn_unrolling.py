@@ -28,7 +28,7 @@ from tfmini.ops.flow.while_loop import while_loop
 from tfmini.ops.math.comparison import greater_equal, less, logical_not, logical_or
 from tfmini.ops.math.elementwise import add
 from tfmini.ops.math.reductions import reduce_all
-from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.ops.variables.scope import VariableScope, cache_outside_loops, variable_scope
 from tfmini.shapes import TensorShape
 
 
@@ -94,7 +94,8 @@ def dynamic_rnn(
       ValueError: when both initial state and dtype are missing, or the rank of the inputs is unknown.
     """
     check_cell(cell)
-    with variable_scope(scope or "rnn"):
+    with variable_scope(scope or "rnn") as opened:
+        cache_outside_loops(opened)
         steps_first = [convert_to_tensor(t) for t in nest.flatten(inputs)]
         if not time_major:
             steps_first = [_batch_major(t) for t in steps_first]
@@ -235,6 +236,7 @@ def static_rnn(
         raise ValueError("inputs must not be empty")
     outputs = []
     with variable_scope(scope or "rnn") as opened:
+        cache_outside_loops(opened)
         first = convert_to_tensor(nest.flatten(inputs[0])[0])
         state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
         if sequence_length is not None:
@@ -315,7 +317,8 @@ def raw_rnn(
     check_cell(cell)
     if not callable(loop_fn):
         raise TypeError("loop_fn must be a callable")
-    with variable_scope(scope or "rnn"):
+    with variable_scope(scope or "rnn") as opened:
+        cache_outside_loops(opened)
         time = constant(0, dtype=dtypes.int32)
         finished, inputs, state, emitted, loop_state = loop_fn(time, None, None, None)
         nest.assert_same_structure(state, cell.state_size)

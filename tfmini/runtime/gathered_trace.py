@@ -307,8 +307,8 @@ class _Merge:
             return
         end = start + part.all_end_rel_nanos
         called, answered = self._own(log.called[index]), self._own(log.answered[index])
-        there = labels.op_label(labels.REQUEST, labels.REQUEST, [f"RunGraph from {master} to {device}"])
-        back = labels.op_label(labels.ANSWER, labels.ANSWER, [f"done from {device} to {master}"])
+        there = labels.call_label(labels.REQUEST, "RunGraph", master, device)
+        back = labels.call_label(labels.ANSWER, "done", device, master)
         self._add(device, labels.REQUEST, there, min(called, start), start, record.request_bytes)
         if index in log.told:
             telling = labels.op_label(labels.REQUEST, labels.REQUEST, [f"telling {device} to run"])

@@ -39,6 +39,7 @@ REQUEST, ANSWER, PART, STEP, CLOCK = "_Request", "_Answer", "_RunGraph", "_Step"
 _LABEL = re.compile(r"(?:\[.*?\] )*(?P<name>.*?) = (?P<op>\w+)\((?P<inputs>.*)\)?$", re.DOTALL)
 _WIRE = re.compile(r"\[(?P<bytes>\d+)B\] (?:\[.*?\] )?(?P<edge>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
 _VARIABLE = re.compile(r"\[variable (.*)\] \S+ = \w+\(", re.DOTALL)
+_CALL = re.compile(r"(?:RunGraph|done) from (\S+) to \S+")
 _EDGE = re.compile(r"edge_(\d+)_(.*)", re.DOTALL)
 
 
@@ -129,6 +130,17 @@ def edge_number_and_producer(edge: str) -> tuple[int, str]:
     """``(4, "w/read")`` for ``edge_4_w/read``."""
     found = _EDGE.match(edge)
     return (int(found[1]), found[2]) if found else (0, edge)
+
+
+def call_label(kind: str, what: str, source: str, target: str) -> str:
+    """The label of a RunGraph (`REQUEST`) or its answer (`ANSWER`) between two tasks, with the client's values."""
+    return op_label(kind, kind, [f"{what} from {source} to {target}"])
+
+
+def caller_of(told: str) -> str:
+    """The device that has sent what the text of a `call_label` tells of; "" for other texts."""
+    found = _CALL.fullmatch(told)
+    return found[1] if found else ""
 
 
 def clock_label(task: str, offset_ns: int, error_ns: int) -> str:
@@ -309,13 +321,15 @@ class Trace:
 
 def _sizes(values: Sequence[Any]) -> tuple[Size | None, ...]:
     return tuple(
-        (value.dtype, value.shape, _nbytes(value)) if isinstance(value, (np.ndarray, np.generic)) else None
+        (value.dtype, value.shape, value_bytes(value)) if isinstance(value, (np.ndarray, np.generic)) else None
         for value in values
     )
 
 
-def _nbytes(value: np.ndarray[Any, Any] | np.generic) -> int:
-    """The bytes of a value; of strings those of their texts, since their array has only the addresses."""
+def value_bytes(value: Any) -> int:
+    """The bytes of a value; of strings those of their texts, since their array has only the addresses; of others 0."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return 0
     if value.dtype != object:
         return value.nbytes
     return sum(len(text) for text in np.asarray(value).flat if isinstance(text, bytes))

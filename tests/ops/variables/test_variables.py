@@ -169,3 +169,10 @@ def test_a_getter_gets_the_default_kinds_and_local_variables_have_the_same_argum
         tf.get_variable("v", [1])
     assert seen == [(tf.VariableSynchronization.AUTO, tf.VariableAggregation.NONE)]
     assert inspect.signature(tf.get_local_variable) == inspect.signature(tf.get_variable)
+
+
+def test_numbers_of_numpy_that_meet_a_variable_are_told_how_to_be_cast() -> None:
+    w = tf.get_variable("w", [2, 2])
+    told = r"for variable of type 'float32_ref'. The variable is 'w:0'; cast what it meets: .*x.astype\(np.float32\)"
+    with pytest.raises(ValueError, match=told):
+        tf.matmul(np.zeros((2, 2)), w)

@@ -55,8 +55,8 @@ def test_an_assignment_of_another_shape_names_the_variable_and_the_job_that_left
                 if size == 2:
                     session.run(w.initializer)
         error = failure(w.initializer, target=workers[0].target)
-    left = "so that of shape [2] on /job:ps/replica:0/task:0 is left from an earlier job. Start its servers again, or"
-    assert f"\nThe variable 'w' has shape [3] in this graph, {left} drop their" in error.message
+    left = "so that of shape [2] on /job:ps/replica:0/task:0 is left from an earlier job, or of one that uses the same"
+    assert f"\nThe variable 'w' has shape [3] in this graph, {left} servers now. Start the" in error.message
     v = tf.get_variable("v", [2], initializer=tf.zeros_initializer(), use_resource=False)
     value = tf.placeholder(tf.float32)
     with tf.Session() as session:

@@ -357,3 +357,8 @@ def test_seeding_python_does_not_repeat_step_ids() -> None:
     first = new_step_id()
     random.seed(7)
     assert new_step_id() != first
+
+
+def test_a_server_or_cluster_in_place_of_its_target_is_named() -> None:
+    with tf.LocalCluster(ps=0, workers=1) as cluster, pytest.raises(TypeError, match=r"Give its target: tf\.Session"):
+        tf.Session(cluster)  # type: ignore[arg-type]

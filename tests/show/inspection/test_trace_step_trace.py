@@ -180,6 +180,29 @@ def test_the_inspector_shows_measured_times_and_bytes() -> None:
     assert "in flight ms" not in show(inspect(ps=1, workers=1, fetches="train"), "wire")
 
 
+def test_the_values_of_the_client_inside_run_graph_and_its_reply_count_as_sent() -> None:
+    with tf.device("/job:ps/task:0"):
+        x, y = (tf.placeholder(tf.float32, [4], name=name) for name in "xy")
+        total, words = tf.add(x, y, name="total"), tf.as_string(x, name="words")
+    stats = protos.StepStats()
+    add_call = ((PS, labels.REQUEST, "RunGraph", WORKER, 32), (WORKER, labels.ANSWER, "done", PS, 21))
+    for device, kind, what, source, nbytes in add_call:
+        label = labels.call_label(kind, what, source, device)
+        entry = stats.dev_stats.add(device=device).node_stats.add(node_name=kind, timeline_label=label)
+        set_times(entry, 1000, 1000, 2000, 2000)
+        entry.output.add().tensor_description.allocation_description.requested_bytes = nbytes
+    trace = StepTrace.of(stats)
+    assert [trace.received(task)[0] for task in trace.tasks] == [32, 21]
+    rows = [line.split() for line in trace.text().splitlines() if line.startswith(("ps/0", "worker/0"))]
+    assert [(row[6], row[7]) for row in rows] == [("21", "32"), ("32", "21")]
+    assert "Tensors between tasks: 53 B." in sentences(trace)
+    found = inspect(ps=1, workers=1, fetches=[total, words], trace=trace)
+    assert "; 53 B were sent" in found.text("wire")
+    measured = {row["tensor"]: row.get("measured_bytes") for row in found.to_json()["transfers"]}
+    # The feeds have the bytes that were expected; how many of the 21 are those of the texts nobody has measured.
+    assert measured == {"x:0": 16, "y:0": 16, "total:0": None, "words:0": None}
+
+
 def test_an_op_that_waits_for_others_does_not_compute() -> None:
     """An all-reduce counted as computing for as long as it waited for the slowest rank."""
     device = "/job:worker/replica:0/task:0/device:CPU:0"

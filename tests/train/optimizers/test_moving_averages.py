@@ -54,7 +54,21 @@ def test_the_average_of_a_variable_on_a_ps_stands_beside_it() -> None:
         average = tf.train.ExponentialMovingAverage(0.9)
         average.apply([variable])
     ops = {op.name: op for op in tf.get_default_graph().get_operations()}
-    # The initial value stays on the worker, where it is made; all else of the slot is with the variable.
+    # As in TensorFlow 1.15.5: the initial value stays on the worker, where it is made; the slot is with the variable.
     switch = ops["w/ExponentialMovingAverage/cond/Switch_1"]
     assert (switch.device, switch.colocation_groups()) == ("/job:worker/task:0", [b"loc:@ones"])
-    assert average.average(variable).device == ops["cond/Merge"].device == "/job:ps/task:0"
+    assert average.average(variable).device == "/job:ps/task:0"
+    assert ops["cond/Merge"].device == "/job:worker/task:0"
+
+
+@pytest.mark.parametrize("zero_debias", [False, True])
+def test_an_average_on_a_ps_is_computed_by_the_worker_as_in_tensorflow(zero_debias: bool) -> None:
+    with tf.device(tf.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+        value = tf.Variable(tf.ones([3]), name="w") * 2.0
+        tf.train.ExponentialMovingAverage(0.9, zero_debias=zero_debias).apply([value])
+    devices = {op.name: op.device for op in tf.get_default_graph().get_operations()}
+    update = "ExponentialMovingAverage/AssignMovingAvg"
+    computed = {devices[f"{update}/{name}"] for name in ("sub_1", "mul")}
+    shadow = "mul/ExponentialMovingAverage"
+    kept = {devices[name] for name in devices if name in (shadow, f"{shadow}/biased", f"{shadow}/local_step", update)}
+    assert (computed, kept) == ({"/job:worker/task:0"}, {"/job:ps/task:1"})

@@ -473,3 +473,19 @@ def test_a_hook_that_needs_a_feed_of_its_own_is_named(tmp_path: Path) -> None:
             with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed") as caught:
                 session.run(fetches, feeds)
             assert "SummarySaverHook" not in caught.value.message
+
+
+def test_a_closed_session_says_that_it_is_closed() -> None:
+    x = tf.constant(1)
+    with tf.train.MonitoredSession() as session:
+        session.run(x)
+    for use in (lambda: session.run(x), lambda: session.run_step_fn(lambda step_context: None)):
+        with pytest.raises(
+            RuntimeError, match="Attempted to use a closed MonitoredSession. Its `with` block has ended"
+        ):
+            use()
+
+
+def test_one_hook_in_place_of_a_list_is_named() -> None:
+    with pytest.raises(TypeError, match=r"hooks must be a list of hooks, but got one: write hooks=\[StopAtStepHook"):
+        tf.train.MonitoredSession(hooks=tf.train.StopAtStepHook(last_step=5))

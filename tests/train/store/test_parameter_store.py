@@ -300,7 +300,7 @@ _MISTAKES: dict[str, tuple[str, Callable[[tf.ParameterStore], Any]]] = {
     "no text": ("There is no array b'f'; declared are: f, i, u", lambda store: store.pull(b"f")),
     "ids beyond int64": (f"Ids from {2**63} to", lambda store: store.pull({"f": np.array([2**63], np.uint64)})),
     "fraction": ("float64 lose what array 'x'", lambda store: store.declare("x", [2], tf.int32, 0.5)),
-    "initial None": ("object lose what array 'x'", lambda store: store.declare("x", [2], tf.float32, None)),
+    "initial None": ("no numbers for array 'x'", lambda store: store.declare("x", [2], tf.float32, None)),
     "tensor": ("shape \\(3,\\)", lambda store: store.declare("x", [2], init=lambda shape, dtype: tf.zeros([3], dtype))),
     "function": ("shape \\(3,\\)", lambda store: store.declare("x", [2], init=lambda shape, dtype: np.zeros(3))),
     "other init": ("value 7 .* this store has declared .* value 0 ", lambda store: store.declare("f", [2], init=7)),
@@ -679,3 +679,10 @@ def test_a_killed_worker_loses_nothing_that_was_pushed() -> None:
                 found = store.pull(name)
                 assert found.min() == found.max() and done <= found[0] <= done + 1
                 assert store.version(name) == found[0]
+
+
+def test_what_is_no_gradient_is_named() -> None:
+    with tf.ParameterStore(optimizer=tf.train.GradientDescentOptimizer(0.5)) as store:
+        store.declare("w", [3])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="These are no numbers for array 'w' .*: None"):
+            store.push({"w": None})  # type: ignore[dict-item]

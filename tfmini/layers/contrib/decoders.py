@@ -34,7 +34,7 @@ from tfmini.ops.math.elementwise import add
 from tfmini.ops.math.reductions import argmax, reduce_all
 from tfmini.ops.nn.embedding import embedding_lookup
 from tfmini.ops.random_functions import multinomial, random_uniform
-from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.ops.variables.scope import VariableScope, cache_outside_loops, variable_scope
 from tfmini.shapes import TensorShape
 
 
@@ -149,7 +149,8 @@ def dynamic_decode(
     """
     if not isinstance(decoder, Decoder):
         raise TypeError(f"Expected decoder to be type Decoder, but saw: {type(decoder)}")
-    with variable_scope(scope, "decoder"):
+    with variable_scope(scope, "decoder") as opened:
+        cache_outside_loops(opened)
         most = None if maximum_iterations is None else convert_to_tensor(maximum_iterations, dtypes.int32)
         finished, inputs, state = decoder.initialize()
         if most is not None:

@@ -59,7 +59,8 @@ def embedding_lookup(
         ids = convert_to_tensor(ids, name="ids")
         if len(tables) == 1:
             with colocate_with(_anchor(tables[0])):
-                return identity(_clipped(gather(tables[0], ids, name=scope), ids, max_norm))
+                rows = _clipped(gather(tables[0], ids, name=scope), ids, max_norm)
+            return identity(rows)  # beside the model: what uses the rows is not drawn to the table
         return _clipped(_from_parts(tables, ids, partition_strategy, scope), ids, max_norm)
 
 

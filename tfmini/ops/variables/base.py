@@ -548,12 +548,18 @@ def finder(graph: Graph, import_scope: str | None) -> Callable[[str], Any]:
     return lambda name: graph.as_graph_element(prepend_name_scope(name, import_scope))
 
 
+def wrong_type_requested(variable: Any, dtype: DType) -> str:
+    """The error of an op whose other input has another type: often numbers of numpy, which are float64."""
+    own = variable.dtype.base_dtype.name
+    return (
+        f"Incompatible type conversion requested to type '{dtype.name}' for variable of type '{variable.dtype.name}'."
+        f" The variable is {variable.name!r}; cast what it meets: tf.cast(x, tf.{own}), or x.astype(np.{own})."
+    )
+
+
 def _convert(variable: Variable, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Any:
     if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
-        raise ValueError(
-            f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
-            f" '{variable.dtype.name}'"
-        )
+        raise ValueError(wrong_type_requested(variable, dtype))
     return variable._reference if as_ref else variable.value()
 
 

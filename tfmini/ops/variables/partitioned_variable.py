@@ -11,7 +11,7 @@ from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, control_dependencies, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import concat, split
-from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.base import Variable, wrong_type_requested
 from tfmini.shapes import TensorShape, as_shape
 
 
@@ -159,10 +159,7 @@ def _convert(
     variable: PartitionedVariable, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
 ) -> Any:
     if dtype is not None and dtype.base_dtype is not variable.dtype.base_dtype:
-        raise ValueError(
-            f"Incompatible type conversion requested to type '{dtype.name}' for variable of type"
-            f" '{variable.dtype.name}'"
-        )
+        raise ValueError(wrong_type_requested(variable, dtype))
     if as_ref:
         raise NotImplementedError(
             f"PartitionedVariable {variable.name!r} doesn't support being used as a reference: iterate for its parts."

@@ -14,6 +14,7 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
+from tfmini.graph.attr_checks import while_context_of
 from tfmini.graph.families import convert_to_tensor, get_default_graph, name_scope
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection, get_collection_ref, get_graph_from_inputs
@@ -467,6 +468,17 @@ def _in_force(scope: VariableScope, jumped: bool) -> Iterator[None]:
         else:
             scopes.close_below(scope.name)
         scopes.current_scope = outer
+
+
+def cache_outside_loops(scope: VariableScope) -> None:
+    """From now on, new variables of ``scope`` are read once, on the device of what builds them, as for RNNs in TF 1.15.
+
+    A loop that uses them gets a copy before it begins. Without it, a resource variable on a ps would be sent in each
+    iteration. In a loop of the caller nothing is cached: each of its iterations sees what the one before has changed.
+    """
+    inside = while_context_of(get_default_graph()._get_control_flow_context())
+    if scope.caching_device is None and inside is None:
+        scope.set_caching_device(lambda op: op.device)
 
 
 def _chained(getter: Callable[..., Any] | None, outer: Callable[..., Any] | None) -> Any:

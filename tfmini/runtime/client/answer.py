@@ -290,8 +290,8 @@ def _owner(assignment: Operation, found: str, device: str) -> str:
     task = f"on {device.partition('/device:')[0]}" if device else "there"
     return (
         f"\nThe variable '{variable.op.name}' has shape {format_raw(declared)} in this graph, so that of shape {found}"
-        f" {task} is left from an earlier job. Start its servers again, or drop their variables by"
-        " tf.Session.reset(target)."
+        f" {task} is left from an earlier job, or of one that uses the same servers now. Start the servers again, or"
+        " drop their variables by tf.Session.reset(target); give each job its own ports."
     )
 
 

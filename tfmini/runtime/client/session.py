@@ -53,6 +53,8 @@ class BaseSession:
             hint = ""
             if hasattr(target, "operation_timeout_in_ms"):
                 hint = ' Did you do "Session(config)" instead of "Session(config=config)"?'
+            elif isinstance(getattr(target, "target", None), str):  # a server, a cluster of a notebook
+                hint = f" Give its target: tf.Session(….target), which is {target.target!r}."
             raise TypeError(f"target must be a string, but got {type(target)}.{hint}")
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")

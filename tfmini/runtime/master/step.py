@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +19,7 @@ from tfmini.runtime.executor.registered_graph import PartitionRun, deadline_exce
 from tfmini.runtime.gathered_trace import GatheredTrace, TaskRecord
 from tfmini.runtime.master.cluster import ClusterView
 from tfmini.runtime.master.registration import Part, Plan, Signature
-from tfmini.runtime.trace import OWN, Alignment, StepLog, ask_clock, clock
+from tfmini.runtime.trace import OWN, Alignment, StepLog, ask_clock, clock, value_bytes
 
 if TYPE_CHECKING:
     from tfmini.rpc.peer import Peer
@@ -472,15 +472,11 @@ class TracedStep(Step):
             elif isinstance(answer, errors.OpError):
                 _log.warning("%s did not report its part of step %d: %s", part.task, self.step_id, answer.message)
             else:
-                fed = _bytes(self._values[i] for i in part.feed_indices)
-                fetched = _bytes(values[i] for i in part.fetch_indices)
+                fed = sum(value_bytes(self._values[i]) for i in part.feed_indices)
+                fetched = sum(value_bytes(values[i]) for i in part.fetch_indices)
                 stats = partial(getattr, answer, "stats")
                 trace.records.append(TaskRecord(part.task, stats, self._alignments[index], index, fed, fetched))
         self._on_done(None, values, trace)
-
-
-def _bytes(values: Iterable[Any]) -> int:
-    return sum(int(getattr(value, "nbytes", 0)) for value in values)
 
 
 # ---- A request from outside to trace one step of a task's master ----------------------------------------------------

@@ -280,7 +280,7 @@ class Inspection:
         row: dict[str, Any] = {"tensor": t.tensor, "src": t.src, "dst": t.dst, "dtype": dtype, "shape": shape,
                "bytes": t.bytes, "role": t.role, "control": t.control, "loop": t.loop,
                "conditional": t.is_conditional}  # fmt: skip
-        if self.measured is not None and t in self.measured.transfers:
+        if self.measured is not None and self.measured.knows(t):
             row |= {"measured_bytes": self.measured.bytes_of([t]), "measured_us": self.measured.time_of(t)}
         return row
 

@@ -413,7 +413,7 @@ def sentences(trace: StepTrace) -> list[str]:
             longest = max(spans, key=lambda span: span.duration)
             what = f"longest for {_awaited(longest)} ({milliseconds(longest.duration)} ms)"
             found.append(f"{short(task)} waited {milliseconds(trace.waited(task))} ms in all, {what}.")
-    sent = sum(span.bytes for span in trace.of_kind(WIRE))
+    sent = sum(span.bytes for span in trace.between_tasks())
     if sent:
         found.append(f"Tensors between tasks: {sent:,} B.")
     exchanged = sum(span.bytes for span in trace.of_kind(EXCHANGE))

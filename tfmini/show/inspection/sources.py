@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import runpy
 import site
 import sys
@@ -404,6 +405,8 @@ def _script_errors(origin: str) -> Iterator[None]:
         line = _line_to_blame(traceback.extract_tb(error.__traceback__))
         at = f" at {line.filename}, line {line.lineno} ({line.line})" if line else ""
         text = f"{origin} failed before its first session{at}: {type(error).__name__}: {error}"
+        if line and isinstance(error, LookupError) and re.search(r"\b(argv|environ)\b", line.line or ""):
+            text += f"\n{_HINT}"
         raise ScriptError(text) from error
 
 

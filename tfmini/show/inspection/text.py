@@ -179,8 +179,8 @@ def _measured_bytes(found: Inspection, rows: Sequence[Transfer]) -> list[str]:
 def _measured_transfer(found: Inspection, t: Transfer) -> list[str]:
     if found.measured is None:
         return []
-    time = found.measured.time_of(t)
-    return ["", ""] if time is None else [f"{found.measured.bytes_of([t]):,}", milliseconds(time)]
+    sent = f"{found.measured.bytes_of([t]):,}" if found.measured.knows(t) else ""
+    return [sent, milliseconds(found.measured.time_of(t))]
 
 
 def _total(rows: Sequence[Transfer]) -> str:

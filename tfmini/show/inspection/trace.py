@@ -20,7 +20,7 @@ from tfmini.export import export
 from tfmini.graph import node
 from tfmini.graph.op_types import ops_with
 from tfmini.numerics.images import inflate
-from tfmini.placement.wire_table import Transfer
+from tfmini.placement.wire_table import Route, Transfer
 from tfmini.runtime import trace as labels
 from tfmini.runtime.trace import edge_number_and_producer
 from tfmini.show.inspection.clusters import short
@@ -51,7 +51,8 @@ class Span:
       name: of the node, of the tensor's producer, or of the awaited tensors.
       op: the op type, the kind of a collective (``all-reduce``), or "".
       device: full name. ``peer``: the device at the other end of a transfer, or "".
-      bytes: of the outputs, or of the values in flight.
+      bytes: of the outputs, or of the values in flight; of RunGraph those of the client's feeds, of its reply those of
+        the fetches. Of texts those of the texts alone.
       thread: number of the thread in its task.
       messages, way: of an exchange: how many messages, and whether the data went in ``messages`` or ``shared memory``.
       variable: the name of the variable that it holds, if that is not its own.
@@ -178,6 +179,10 @@ class StepTrace:
         """The spans of some kinds."""
         return [span for span in self.spans if span.kind in kinds]
 
+    def between_tasks(self) -> list[Span]:
+        """What went from task to task: the tensors in flight, and RunGraph and its reply with the client's values."""
+        return [s for s in self.spans if s.kind == WIRE or s.kind == CONTROL and s.peer]
+
     def attributed(self) -> float:
         """The share of the step's wall time in which a task computed or dispatched, or a transfer was in flight.
 
@@ -202,7 +207,7 @@ class StepTrace:
 
     def received(self, task: str) -> tuple[int, bool]:
         """(the bytes that a task has received, whether it has received more from ranks that are not in the trace)."""
-        came = [s for s in self.spans if s.kind == WIRE and s.task == task]
+        came = [s for s in self.between_tasks() if s.task == task]
         exchanged = self.of_kind(EXCHANGE)
         came += [s for s in exchanged if task_of_device(s.peer) == task]
         others = {task_of_device(s.peer) for s in exchanged if s.task == task}
@@ -277,7 +282,8 @@ def _span(device: str, entry: Any) -> Span:
             OP, entry.node_name, op, device, start, end, size, inputs=tuple(inputs), thread=entry.thread_id,
             variable=labels.variable_of(label),
         )  # fmt: skip
-    return Span(kind, ", ".join(inputs), "", device, start, end, size)
+    told = ", ".join(inputs)
+    return Span(kind, told, "", device, start, end, size, labels.caller_of(told) if kind == CONTROL else "")
 
 
 def _times(entry: Any) -> tuple[float, float]:
@@ -304,15 +310,24 @@ class Measured:
       trace: the traced step.
       ops: op -> its run time, summed over the iterations of a loop.
       transfers: transfer -> its spans in flight, for transfers in messages.
+      carried: the client's values that went one way inside RunGraph or its reply -> their bytes; a row by itself where
+        each has the bytes that were expected.
     """
 
     trace: StepTrace
     ops: dict[str, float]
     transfers: dict[Transfer, list[Span]] = field(default_factory=dict)
+    carried: dict[tuple[Transfer, ...], int] = field(default_factory=dict)
+
+    def knows(self, transfer: Transfer) -> bool:
+        """Whether the bytes of a transfer were measured, and not only those of several together."""
+        return transfer in self.transfers or (transfer,) in self.carried
 
     def bytes_of(self, transfers: Iterable[Transfer]) -> int:
-        """The measured bytes of transfers."""
-        return sum(span.bytes for transfer in transfers for span in self.transfers.get(transfer, ()))
+        """The measured bytes of transfers; the client's values that were measured only together count together."""
+        rows = set(transfers)
+        inside = sum(nbytes for together, nbytes in self.carried.items() if rows.issuperset(together))
+        return inside + sum(span.bytes for row in rows for span in self.transfers.get(row, ()))
 
     def time_of(self, transfer: Transfer) -> float | None:
         """The time that a transfer was in flight, summed over iterations; None if it was not measured."""
@@ -356,6 +371,28 @@ def measure(trace: StepTrace, transfers: Sequence[Transfer]) -> Measured:
     for link, numbered in rows.items():
         spans = [spans for _, spans in sorted(seen.get(link, {}).items())]
         found.transfers.update(zip((t for _, t in sorted(numbered, key=lambda item: item[0])), spans))
+    found.carried = _carried(trace, transfers)
+    return found
+
+
+def _carried(trace: StepTrace, transfers: Sequence[Transfer]) -> dict[tuple[Transfer, ...], int]:
+    """The bytes of the client's values: RunGraph and its reply are measured as a whole."""
+    measured: dict[tuple[str, str], int] = {}
+    for span in trace.of_kind(CONTROL):
+        if span.peer:
+            way = (task_of_device(span.peer), span.task)
+            measured[way] = measured.get(way, 0) + span.bytes
+    rows: dict[tuple[str, str], list[Transfer]] = {}
+    for transfer in transfers:
+        if transfer.route in (Route.FED, Route.FETCHED):
+            rows.setdefault((task_of_device(transfer.src), task_of_device(transfer.dst)), []).append(transfer)
+    found: dict[tuple[Transfer, ...], int] = {}
+    for way, together in rows.items():
+        nbytes = measured.get(way, 0)
+        if nbytes == sum(t.bytes or 0 for t in together) and all(t.bytes is not None for t in together):
+            found.update({(t,): t.bytes or 0 for t in together})
+        else:
+            found[tuple(together)] = nbytes
     return found
 
 
@@ -383,6 +420,7 @@ def _tasks(trace: StepTrace) -> Rows:
         ]
         times.insert(2, milliseconds(trace.waited(task)))
         sent = sum(span.bytes for span in mine if span.kind in (SEND, EXCHANGE))
+        sent += sum(s.bytes for s in trace.of_kind(CONTROL) if s.peer and task_of_device(s.peer) == task)
         received, has_more = trace.received(task)
         ops = sum(span.kind == OP for span in mine)
         came = f"{received:,}{' + ?' if has_more else ''}"

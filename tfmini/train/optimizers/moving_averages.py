@@ -13,7 +13,7 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import VARIABLE_OPS
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import add_to_collection, colocate_with, device, get_collection, init_scope, name_scope
+from tfmini.graph.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
 from tfmini.ops import control
 from tfmini.ops.array.identity import cast
 from tfmini.ops.math import elementwise as math_elementwise
@@ -29,12 +29,15 @@ _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.floa
 def assign_moving_average(
     variable: Any, value: Any, decay: Tensor | float, zero_debias: bool = True, name: str | None = None
 ) -> Any:
-    """variable -= (1 - decay) * (variable - value), on the device of ``variable``.
+    """variable -= (1 - decay) * (variable - value).
+
+    The difference is computed on the current device, as in TensorFlow 1.15, and the variable changed on its own: in a
+    step of a worker, the average goes from the ps to the worker, and what is subtracted from it goes back.
 
     ``zero_debias`` corrects the bias towards the initial zero. For this, the variables ``<variable>/biased`` and
     ``<variable>/local_step`` hold the biased average and the number of updates.
     """
-    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope, colocate_with(variable):
+    with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
         rest = convert_to_tensor(1.0 - decay, name="decay")
         rest = cast(rest, variable.dtype.base_dtype)
         if zero_debias:
@@ -43,7 +46,7 @@ def assign_moving_average(
 
 
 def _zero_debias(variable: Variable, value: GraphTensor, rest: Tensor, scope: str) -> Any:
-    with variable_scope(variable.op.name, values=[variable, value, rest]):
+    with variable_scope(variable.op.name, values=[variable, value, rest]), colocate_with(variable):
         biased = get_variable(
             _unused_name("biased"),
             initializer=zeros_initializer(),
@@ -139,8 +142,7 @@ class ExponentialMovingAverage:
 
     def _make_shadow(self, var: GraphTensor) -> Any:
         if isinstance(var, Variable):
-            with device(var.device):
-                initial_value = var.initialized_value()  # type: ignore[attr-defined]
+            initial_value = var.initialized_value()  # type: ignore[attr-defined]
             shadow = optimizer.create_slot(var, initial_value, self._name)
             add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return shadow

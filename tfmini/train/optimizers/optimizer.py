@@ -376,6 +376,8 @@ class Optimizer(Advising):
     def _hyper_parameter(self, value: TensorLike | Callable[[], Any], name: str) -> Tensor:
         """A hyper-parameter as a tensor called ``name``; raises TypeError unless it is a number."""
         given = self._call_if_callable(value)
+        if given is None:
+            raise ValueError(f"None values not supported. {type(self).__name__}: {name} must be a number, or a tensor.")
         tensor = convert_to_tensor(given, name=name)
         if tensor.dtype.base_dtype.is_floating or tensor.dtype.base_dtype.is_integer:
             return tensor

@@ -130,7 +130,9 @@ class SyncReplicasOptimizer(OptimizerWrapper, Optimizer):
         if not pairs:
             raise ValueError("Must supply at least one variable")
         if global_step is None:
-            raise ValueError("Global step is required to check staleness")
+            raise ValueError(
+                "Global step is required to check staleness: pass global_step=tf.train.get_or_create_global_step()."
+            )
         _warn_of_second_call(global_step.graph)
         self._global_step = global_step
         self._add_local_step(global_step)

@@ -235,6 +235,8 @@ class _MonitoredSession:
         stop_grace_period_secs: float = 120,
     ) -> None:
         self._graph_was_finalized = get_default_graph().finalized
+        if isinstance(hooks, SessionRunHook):
+            raise TypeError(f"hooks must be a list of hooks, but got one: write hooks=[{type(hooks).__name__}(…)].")
         self._hooks = list(hooks or ())
         for hook in self._hooks:
             hook.begin()
@@ -267,10 +269,12 @@ class _MonitoredSession:
         """As `tf.Session.run`, with hooks.
 
         Raises:
+          RuntimeError: the session is closed.
           SystemExit: the process was told to end by SIGTERM, and its last step is over; see `readiness.Left`.
           KeyboardInterrupt: likewise by a Ctrl-C that `tfmini launch` has forwarded.
         """
         self._check_leaving()
+        self._check_open()
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
@@ -287,7 +291,15 @@ class _MonitoredSession:
                 f" an instance method. Got {names} instead."
             )
         self._check_leaving()
+        self._check_open()
         return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
+
+    def _check_open(self) -> None:
+        if self._sess is None:
+            raise RuntimeError(
+                f"Attempted to use a closed {type(self).__name__}. Its `with` block has ended, or it was closed; run"
+                " what follows the training inside the block, or in a new session that restores the checkpoint."
+            )
 
     def should_stop(self) -> bool:
         """Whether the training loop should end."""

@@ -49,6 +49,8 @@ def fitted(value: Any, dtype: dtypes.DType, owner: object) -> Array:
     found, wanted = np.asarray(value), np.dtype(dtype.as_numpy_dtype)
     if found.dtype == wanted:
         return found
+    if found.dtype == object:
+        raise errors.InvalidArgumentError.of(f"These are no numbers for {owner}: {value!r:.60}")
     are_integers = found.dtype.kind in "iu" and wanted.kind in "iu"
     if not are_integers and not np.can_cast(found.dtype, wanted, "same_kind"):
         raise errors.InvalidArgumentError.of(f"Numbers of {found.dtype} lose what {owner} cannot hold. Cast them.")
