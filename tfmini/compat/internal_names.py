@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc as collections_abc
 import functools
 import hashlib
 import inspect

@@ -281,7 +281,9 @@ class Optimizer:
         """A variable of the optimizer; ``initializer`` may be a number."""
         dtype = dtypes.as_dtype(dtype or dtypes.float32)
         value = _initializer(initializer)
-        start = functools.partial(value, shape, dtype) if callable(value) else np.full(shape, value, dtype.as_numpy_dtype)
+        start = (
+            functools.partial(value, shape, dtype) if callable(value) else np.full(shape, value, dtype.as_numpy_dtype)
+        )
         made = VariableV1(start, trainable=bool(trainable), dtype=dtype, name=name, use_resource=True)
         backend.track_variable(made)
         return made
