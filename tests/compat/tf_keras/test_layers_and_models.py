@@ -67,6 +67,13 @@ def test_layers_in_lists_and_dictionaries_are_those_of_the_model() -> None:
     assert len(model.trainable_weights) == 8
 
 
+def test_a_layer_may_be_the_attribute_of_a_layer_outside_of_its_class() -> None:
+    layer, part = keras.layers.Layer(), keras.layers.Dense(2)
+    layer.part = part
+    layer.parts = [keras.layers.Dense(3)]
+    assert layer._layers == [part, layer.parts[0]]
+
+
 def test_a_model_without_inputs_gets_those_of_the_first_batch() -> None:
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")

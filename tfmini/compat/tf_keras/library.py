@@ -65,7 +65,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "        super(Layer, self).__setattr__(name, value)\n",
-            "        super(Layer, self).__setattr__(name, _tracked(self, value))\n",
+            "        super(Layer, self).__setattr__(name, _tracked(self, name, value))\n",
         ),
         ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
         (
