@@ -71,7 +71,7 @@ def test_a_layer_may_be_the_attribute_of_a_layer_outside_of_its_class() -> None:
     layer, part = keras.layers.Layer(), keras.layers.Dense(2)
     layer.part = part
     layer.parts = [keras.layers.Dense(3)]
-    assert layer._layers == [part, layer.parts[0]]
+    assert set(layer.submodules) == {part, layer.parts[0]}
 
 
 def test_a_model_without_inputs_gets_those_of_the_first_batch() -> None:

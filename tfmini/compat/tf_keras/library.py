@@ -9,6 +9,7 @@ Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwis
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from types import ModuleType
 
 from tfmini.compat.library_copy import installed_folder, load
@@ -231,8 +232,7 @@ def library() -> ModuleType:
     Raises:
       ImportError: Keras is missing, or is another than 2.3; names the remedy.
     """
-    from tfmini.compat.tf_keras import changes
-
+    changes = import_module("tfmini.compat.tf_keras.changes")  # which imports this module
     return load(NAME, _folder, changed, lambda: changes.HELPERS, changes.apply)
 
 

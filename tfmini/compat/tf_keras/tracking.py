@@ -9,7 +9,6 @@ from typing import Any
 from tfmini.compat.tf_keras.library import NAME
 from tfmini.graph.nest import flatten
 
-
 _OWN = ("_layers", "_metrics", "_trainable_weights", "_non_trainable_weights")  # what a layer notes by itself
 
 
@@ -71,7 +70,7 @@ class _List(list[Any]):
             _add(self._owner, value)
             super().append(value)
 
-    def __iadd__(self, values: Iterable[Any]) -> Any:
+    def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.extend(values)
         return self
 
