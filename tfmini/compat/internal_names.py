@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections.abc as collections_abc
+import collections.abc as collections_abc  # noqa: F401 - the name of a private module
 import functools
 import hashlib
 import inspect

@@ -67,6 +67,13 @@ def test_layers_in_lists_and_dictionaries_are_those_of_the_model() -> None:
     assert len(model.trainable_weights) == 8
 
 
+def test_a_layer_may_be_the_attribute_of_a_layer_outside_of_its_class() -> None:
+    layer, part = keras.layers.Layer(), keras.layers.Dense(2)
+    layer.part = part
+    layer.parts = [keras.layers.Dense(3)]
+    assert set(layer.submodules) == {part, layer.parts[0]}
+
+
 def test_a_model_without_inputs_gets_those_of_the_first_batch() -> None:
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -136,17 +143,23 @@ def test_attention_masks_what_comes_later() -> None:
     with tf.Session() as session:
         assert session.run(found).ravel().tolist() == pytest.approx([1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="must be called on a list"):
-        keras.layers.AdditiveAttention()(query)
+        keras.layers.Attention()(query)
 
 
 def test_private_modules_are_where_tensorflow_has_them() -> None:
     internals.install()
     try:
         from tensorflow.python import keras as private
+        from tensorflow.python.framework import test_util
         from tensorflow.python.keras import Model, backend_config
         from tensorflow.python.keras.layers import recurrent_v2
         from tensorflow.python.keras.optimizer_v2 import adam, learning_rate_schedule, optimizer_v2
+        from tensorflow.python.util.compat import collections_abc
 
+        assert test_util.disable_xla("why")(len) is test_util.disable_cudnn_autotune(len) is len
+        named = test_util.generate_combinations_with_testcase_name(mode=["graph"], n=[1, 2])
+        assert [case["testcase_name"] for case in named] == ["_mode_graph_n_1", "_mode_graph_n_2"]
+        assert collections_abc.Iterable.__name__ == "Iterable"
         assert Model is tf.keras.Model is private.Model
         assert adam.Adam is tf.keras.optimizers.Adam
         assert optimizer_v2.OptimizerV2 is tf.keras.optimizers.Optimizer

@@ -70,7 +70,7 @@ def test_a_schedule_is_the_rate_of_each_step_and_part_of_the_configuration() -> 
     model, losses = _trained(tf.keras.optimizers.SGD(rate))
     np.testing.assert_allclose(losses, [1.41619, 0.88342, 0.72300], rtol=2e-5)
     again = tf.keras.optimizers.SGD.from_config(model.optimizer.get_config())
-    assert again._hyper["learning_rate"].get_config() == rate.get_config()
+    assert again.learning_rate.get_config() == rate.get_config()
 
 
 def test_weights_have_the_names_and_the_order_of_tensorflow() -> None:

@@ -143,7 +143,9 @@ def _attention(root: ModuleType) -> list[type]:
         def _check(self, inputs: Any, mask: Any) -> None:
             name = type(self).__name__
             if not isinstance(inputs, list):
-                raise ValueError(f"{name} layer must be called on a list of inputs, namely query, value and perhaps key")
+                raise ValueError(
+                    f"{name} layer must be called on a list of inputs, namely query, value and perhaps key"
+                )
             if not 2 <= len(inputs) <= 3:
                 raise ValueError(f"{name} layer accepts inputs list of length 2 or 3, not of {len(inputs)}")
             if mask is None or isinstance(mask, list) and all(one is None for one in mask):

@@ -237,7 +237,7 @@ def apply(root: ModuleType) -> None:
     layer.get_config = _refuses_arguments(layer.get_config)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, names, estimator, fitting, optimizing, saving
+    from tfmini.compat.tf_keras import added_layers, estimator, fitting, names, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, fitting, saving, estimator):
@@ -377,7 +377,11 @@ def _submodules(self: Any) -> tuple[Any, ...]:
     waiting = [self]
     while waiting:
         for value in nest.flatten(list(vars(waiting.pop()).values())):
-            if isinstance(value, library_root().engine.base_layer.Layer) and id(value) not in found and value is not self:
+            if (
+                isinstance(value, library_root().engine.base_layer.Layer)
+                and id(value) not in found
+                and value is not self
+            ):
                 found[id(value)] = value
                 waiting.append(value)
     return tuple(found.values())

@@ -26,6 +26,11 @@ def apply(root: ModuleType) -> None:
     for name in ("fit_generator", "evaluate_generator", "predict_generator"):
         setattr(model, name, _run_generator(getattr(model, name)))
     model.compile = _compile(model.compile)
+    root.utils.data_utils.terminate_keras_multiprocessing_pools = _end_pools
+
+
+def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> None:
+    """Does nothing: the pools of generators end with the call that has begun them."""
 
 
 class Batches:

@@ -9,6 +9,7 @@ Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwis
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from types import ModuleType
 
 from tfmini.compat.library_copy import installed_folder, load
@@ -54,7 +55,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
         (
             "        self.trainable = kwargs.get('trainable', True)\n",
-            "        self.trainable = kwargs.get('trainable', True)\n        self._dynamic = kwargs.get('dynamic', False)\n",
+            "        self.trainable = kwargs.get('trainable', True)\n"
+            "        self._dynamic = kwargs.get('dynamic', False)\n",
         ),
         ("    def __call__(self, inputs, **kwargs):\n", "    def __call__(self, inputs, *args, **kwargs):\n"),
         (
@@ -64,11 +66,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "        super(Layer, self).__setattr__(name, value)\n",
-            "        super(Layer, self).__setattr__(name, _tracked(self, value))\n",
+            "        super(Layer, self).__setattr__(name, _tracked(self, name, value))\n",
         ),
         ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
-        ("                self.build(unpack_singleton(input_shapes))\n",
-         "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n"),
+        (
+            "                self.build(unpack_singleton(input_shapes))\n",
+            "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n",
+        ),
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
         ("            masks.append(None)\n", "            masks.append(getattr(x, '_keras_mask', None))\n"),
         (
@@ -84,7 +88,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "engine.training": [
         ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
-        ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)")
+        ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)"),
     ],
     "engine.training_generator": [
         (
@@ -118,11 +122,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        self.dims = tuple(dims)\n",
             "        self.dims = tuple(dims)\n"
             "        if sorted(dims) != list(range(1, len(dims) + 1)):\n"
-            "            raise ValueError('Invalid permutation `dims`, which are not 1 to their number: %s' % (dims,))\n",
+            "            raise ValueError('Invalid permutation `dims`, not 1 to their number: %s' % (dims,))\n",
         ),
-        ("    def call(self, inputs, mask=None):\n        arguments = self.arguments\n",
-         "    def call(self, inputs, mask=None, training=None):\n"
-         "        arguments = _arguments_of(self, mask, training)\n"),
+        (
+            "    def call(self, inputs, mask=None):\n        arguments = self.arguments\n",
+            "    def call(self, inputs, mask=None, training=None):\n"
+            "        arguments = _arguments_of(self, mask, training)\n",
+        ),
         ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
@@ -139,6 +145,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "initializers": [
+        ("self.seed += 1\n", "pass\n"),  # an initializer with a seed gives the same numbers each time
         (
             "if distribution not in {'normal', 'uniform'}:",
             "if distribution not in {'normal', 'uniform', 'truncated_normal', 'untruncated_normal'}:",
@@ -151,21 +158,29 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "layers.embeddings": [
-        ("        if 'input_shape' not in kwargs:\n",
-         "        kwargs['dtype'] = kwargs.get('dtype') or K.floatx()\n        if 'input_shape' not in kwargs:\n"),
+        (
+            "        if 'input_shape' not in kwargs:\n",
+            "        kwargs['dtype'] = kwargs.get('dtype') or K.floatx()\n        if 'input_shape' not in kwargs:\n",
+        ),
     ],
     "layers.local": [
-        ("        super(LocallyConnected1D, self).__init__(**kwargs)\n",
-         "        self.implementation = kwargs.pop('implementation', 1)\n"
-         "        super(LocallyConnected1D, self).__init__(**kwargs)\n"),
-        ("        super(LocallyConnected2D, self).__init__(**kwargs)\n",
-         "        self.implementation = kwargs.pop('implementation', 1)\n"
-         "        super(LocallyConnected2D, self).__init__(**kwargs)\n"),
+        (
+            "        super(LocallyConnected1D, self).__init__(**kwargs)\n",
+            "        self.implementation = kwargs.pop('implementation', 1)\n"
+            "        super(LocallyConnected1D, self).__init__(**kwargs)\n",
+        ),
+        (
+            "        super(LocallyConnected2D, self).__init__(**kwargs)\n",
+            "        self.implementation = kwargs.pop('implementation', 1)\n"
+            "        super(LocallyConnected2D, self).__init__(**kwargs)\n",
+        ),
         ("        if self.padding != 'valid':\n", "        if self.padding != 'valid' and self.implementation == 1:\n"),
         ("K.local_conv1d(inputs,", "K.local_conv1d(_padded(self, inputs),"),
         ("K.local_conv2d(inputs,", "K.local_conv2d(_padded(self, inputs),"),
-        ("            'padding': self.padding,\n",
-         "            'padding': self.padding,\n            'implementation': self.implementation,\n"),
+        (
+            "            'padding': self.padding,\n",
+            "            'padding': self.padding,\n            'implementation': self.implementation,\n",
+        ),
     ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [
@@ -217,8 +232,7 @@ def library() -> ModuleType:
     Raises:
       ImportError: Keras is missing, or is another than 2.3; names the remedy.
     """
-    from tfmini.compat.tf_keras import changes
-
+    changes = import_module("tfmini.compat.tf_keras.changes")  # which imports this module
     return load(NAME, _folder, changed, lambda: changes.HELPERS, changes.apply)
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -152,5 +152,3 @@ def _run(node_def: Any, inputs: Iterable[Any]) -> list[Any]:
     graph.node.add().CopyFrom(node)
     made: Any = import_graph_def(graph, replaced, return_elements=[node.name], name="")
     return list(made[0].outputs)
-
-

@@ -302,9 +302,7 @@ class Adagrad(_Classic):
             self.add_slot(var, "accumulator", _constant(self.initial_accumulator_value))
 
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
-        return self._apply_op(
-            "ApplyAdagradV2", var, [self.get_slot(var, "accumulator")], c["lr_t"], c["epsilon"], grad
-        )
+        return self._apply_op("ApplyAdagradV2", var, [self.get_slot(var, "accumulator")], c["lr_t"], c["epsilon"], grad)
 
     def _sparse(self, grad: Tensor, var: Any, indices: Tensor, c: dict[str, Tensor]) -> Any:
         slots = [self.get_slot(var, "accumulator")]

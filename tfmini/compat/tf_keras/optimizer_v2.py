@@ -27,6 +27,7 @@ from tfmini.ops.control import group
 from tfmini.ops.gradients import gradients
 from tfmini.ops.math.sums import clip_by_norm, clip_by_value
 from tfmini.ops.variables.base import Variable
+from tfmini.shapes import TensorShape
 from tfmini.train.optimizers.optimizer import sum_duplicates
 
 _log = logging.getLogger("tensorflow")
@@ -136,8 +137,8 @@ class Optimizer:
             if isinstance(grad, IndexedSlices):
                 if var.constraint is not None:
                     raise RuntimeError("Cannot use a constraint function on a sparse variable.")
-                apply, of = self._resource_apply_sparse_duplicate_indices, self._resource_apply_sparse
-                return apply(grad.values, var, grad.indices, **_with_state(of, state))
+                given = _with_state(self._resource_apply_sparse, state)
+                return self._resource_apply_sparse_duplicate_indices(grad.values, var, grad.indices, **given)
             apply = self._resource_apply_dense
             update = apply(grad, var, **_with_state(apply, state))
             if var.constraint is None:
@@ -281,7 +282,10 @@ class Optimizer:
         """A variable of the optimizer; ``initializer`` may be a number."""
         dtype = dtypes.as_dtype(dtype or dtypes.float32)
         value = _initializer(initializer)
-        start = functools.partial(value, shape, dtype) if callable(value) else np.full(shape, value, dtype.as_numpy_dtype)
+        sizes: Any = TensorShape(shape).as_list()
+        start = (
+            functools.partial(value, sizes, dtype) if callable(value) else np.full(sizes, value, dtype.as_numpy_dtype)
+        )
         made = VariableV1(start, trainable=bool(trainable), dtype=dtype, name=name, use_resource=True)
         backend.track_variable(made)
         return made

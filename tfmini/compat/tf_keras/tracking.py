@@ -9,11 +9,13 @@ from typing import Any
 from tfmini.compat.tf_keras.library import NAME
 from tfmini.graph.nest import flatten
 
+_OWN = ("_layers", "_metrics", "_trainable_weights", "_non_trainable_weights")  # what a layer notes by itself
 
-def tracked(owner: Any, value: Any) -> Any:
+
+def tracked(owner: Any, name: str, value: Any) -> Any:
     """What an attribute becomes that the program sets: a list or dictionary with layers, one that tells of new ones."""
     kind = type(value)
-    if kind not in (list, tuple, dict) or _is_set_by_the_library():
+    if kind not in (list, tuple, dict) or name in _OWN or _is_set_by_the_library():
         return value
     for found in flatten(value):
         _add(owner, found)
@@ -68,7 +70,7 @@ class _List(list[Any]):
             _add(self._owner, value)
             super().append(value)
 
-    def __iadd__(self, values: Iterable[Any]) -> Any:
+    def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.extend(values)
         return self
 
