@@ -26,6 +26,7 @@ ROOMS = {
             "decompositions",
             "linalg",
             "sparse",
+            "ragged_reductions",
             "ragged",
             "string_ops",
             "string_pieces",

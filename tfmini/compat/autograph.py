@@ -1,6 +1,6 @@
 """What of ``tf.autograph`` says how functions are converted: tfmini converts none, so they stay as they are.
 
-`to_graph` and `to_code`, which convert one, are out of scope.
+``to_graph`` and ``to_code``, which convert one, are out of scope.
 """
 
 from __future__ import annotations

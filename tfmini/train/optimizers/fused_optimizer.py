@@ -5,8 +5,9 @@ Each one is a table: its update ops, and which slot or hyper-parameter goes into
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
@@ -31,6 +32,7 @@ from tfmini.ops.variables.initializers import constant_initializer, ones_initial
 from tfmini.ops.variables.resource_ops import resource_scatter_ops
 from tfmini.train.optimizers.optimizer import MixIn, Optimizer, is_resource, of_fixed_size, state_of
 
+_ALIASES = {"lr": "learning_rate"}  # TensorFlow's private names of hyper-parameters
 _RULE_ATTRS = {"update_slots": True}  # the defaults of attrs that are not False
 
 
@@ -46,6 +48,9 @@ class FusedUpdates(MixIn):
       _tensor_inputs: input of the ops -> hyper-parameter.
       _gradient_input: the input of the dense ops for the gradient.
       _slot_fills: slot -> what it has at first, if that is not 0, for the rows of tables that grow.
+
+    Subclasses of programs read and set hyper-parameters by TensorFlow's private names: ``_beta1``, ``_learning_rate``
+    (Adam: ``_lr``). From `_prepare` on, the tensors have the ending ``_t`` or ``_tensor``.
     """
 
     _ops: UpdateOps
@@ -68,7 +73,17 @@ class FusedUpdates(MixIn):
         return {}
 
     def _prepare(self) -> None:
+        own = {_ALIASES.get(name[1:], name[1:]): value for name, value in vars(self).items() if name[0] == "_"}
+        self._hyper = {name: own.get(name, value) for name, value in self._hyper.items()}
         self._tensors = {name: self._hyper_parameter(value, name) for name, value in self._hyper.items()}
+
+    if not TYPE_CHECKING:  # which would take every name for a member
+
+        def __getattr__(self, name: str) -> Any:
+            plain, ending, _ = name.removeprefix("_").partition("_t" if name.endswith("_t") else "_tensor")
+            values = vars(self).get("_tensors" if ending else "_hyper", {})
+            found = next((key for key in (plain, _ALIASES.get(plain)) if key in values), None)
+            return values[found] if found and name[0] == "_" else super().__getattr__(name)
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for v in of_fixed_size(var_list):
@@ -576,38 +591,44 @@ class AdamOptimizer(FusedUpdates, Optimizer):
         return {**self._slot_inputs, **powers, **super()._operands(var)}
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Operation:
-        def scatter_add(slot: Any, values: Tensor) -> Any:
-            return raw_ops.ScatterAdd(slot._ref(), grad.indices, values, use_locking=self._use_locking)
+        def scatter_add(slot: Any, indices: Tensor, values: Tensor) -> Any:
+            return raw_ops.ScatterAdd(slot._ref(), indices, values, use_locking=self._use_locking)
 
-        return self._whole_update(grad.values, var, scatter_add)
+        return self._apply_sparse_shared(grad.values, var, grad.indices, scatter_add)
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Operation:
-        def scatter_add(slot: Any, values: Tensor) -> Any:
-            with control_dependencies([raw_ops.ResourceScatterAdd(slot.handle, indices, values)]):
-                return slot.value()
+        return self._apply_sparse_shared(grad, handle, indices, self._resource_scatter_add)
 
-        return self._whole_update(grad, handle, scatter_add)
+    def _resource_scatter_add(self, x: Variable, i: Tensor, v: Tensor) -> Tensor:
+        with control_dependencies([raw_ops.ResourceScatterAdd(x.handle, i, v)]):
+            return x.value()
 
-    def _whole_update(self, grad: Tensor, var: Variable, scatter_add: Callable[[Any, Tensor], Any]) -> Operation:
-        """Decays m and v in all rows, adds the gradient's rows, and updates the whole variable."""
+    def _apply_sparse_shared(
+        self, grad: Tensor, var: Variable, indices: Tensor, scatter_add: Callable[[Any, Tensor, Tensor], Any]
+    ) -> Operation:
+        """Decays m and v in all rows, adds the gradient's rows, and updates the whole variable.
+
+        Subclasses of programs override it by this name, which is TensorFlow's.
+        """
         dtype = var.dtype.base_dtype
         beta1_power, beta2_power = (cast(convert_to_tensor(p), dtype) for p in self._get_beta_accumulators())
         rate, beta1, beta2, epsilon = (cast(t, dtype) for t in self._tensors.values())
         rate = rate * math_unary.sqrt(1 - beta2_power) / (1 - beta1_power)
-        m = self._decayed(var, "m", beta1, grad * (1 - beta1), scatter_add)
-        v = self._decayed(var, "v", beta2, (grad * grad) * (1 - beta2), scatter_add)
+        scatter_rows = functools.partial(self._decayed, indices, scatter_add)
+        m = scatter_rows(self.get_slot(var, "m"), beta1, grad * (1 - beta1))
+        v = scatter_rows(self.get_slot(var, "v"), beta2, (grad * grad) * (1 - beta2))
         root = math_unary.sqrt(v)
         step = rate * m / (root + epsilon)
         moved = var.assign_sub(step, use_locking=self._use_locking, read_value=False)
         return control.group(moved, m, v)
 
     def _decayed(
-        self, var: Variable, slot_name: str, beta: TensorLike, rows: Tensor, scatter_add: Callable[[Any, Tensor], Any]
-    ) -> Any:
-        slot = self.get_slot(var, slot_name)
+        self, indices: Tensor, scatter_add: Callable[[Any, Tensor, Tensor], Any], slot: Any, beta: TensorLike,
+        rows: Tensor,
+    ) -> Any:  # fmt: skip
         decay = slot.assign(slot * beta, use_locking=self._use_locking, read_value=False)
         with control_dependencies([decay]):
-            return scatter_add(slot, rows)
+            return scatter_add(slot, indices, rows)
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
         with control_dependencies(update_ops), colocate_with(self._power("beta1_power")):
