@@ -6,7 +6,6 @@ import functools
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -118,7 +117,7 @@ def _serialized_activation(activation: Any) -> Any:
 
 
 def _layer_of(config: dict[str, Any]) -> Any:
-    return library_root().layers.deserialize(config)
+    return state.library_root().layers.deserialize(config)
 
 
 def _inputs_of(layer: Any, inputs: Any) -> Any:
@@ -126,7 +125,7 @@ def _inputs_of(layer: Any, inputs: Any) -> Any:
     if any(isinstance(x, (np.ndarray, float, int)) for x in nest.flatten(inputs)):
         convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
         inputs = nest.map_structure(convert, inputs)
-    op_layers.make_layers(library_root(), inputs)
+    op_layers.make_layers(state.library_root(), inputs)
     return inputs
 
 
@@ -181,13 +180,6 @@ def _padded(layer: Any, inputs: Any) -> Any:
     return pad(inputs, sizes)
 
 
-def library_root() -> Any:
-    """The copy, which calls what is here."""
-    from tfmini.compat.tf_keras.library import NAME
-
-    return sys.modules[NAME]
-
-
 HELPERS: dict[str, Any] = {
     "_shape_of_input": _shape_of_input,
     "_serialized_activation": _serialized_activation,
@@ -201,7 +193,7 @@ HELPERS: dict[str, Any] = {
     "_as_dtype": _as_dtype,
     "_tracked": tracking.tracked,
     "_padded": _padded,
-    "_make_op_layers": lambda tensors: op_layers.make_layers(library_root(), tensors),
+    "_make_op_layers": lambda tensors: op_layers.make_layers(state.library_root(), tensors),
     "_with_flat_shape": _with_flat_shape,
     "_flat_shape": _flat_shape,
     "_dtype_name": _dtype_name,
@@ -237,14 +229,38 @@ def apply(root: ModuleType) -> None:
     layer.get_config = _refuses_arguments(layer.get_config)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, estimator, fitting, names, optimizing, saving
+    from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, fitting, saving, estimator):
         part.apply(root)
     _name_initializers(root.initializers)
-    names.link(root)
+    _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
+
+
+# Modules that TensorFlow has in other places than Keras.
+MOVED: dict[str, str] = {
+    "engine.base_layer_v1": "engine.base_layer",
+    "layers.recurrent_v2": "layers.recurrent",
+    "layers.normalization_v2": "layers.normalization",
+    "layers.dense_attention": "layers",
+    "callbacks_v1": "callbacks.tensorboard_v1",
+    "optimizer_v2.learning_rate_schedule": "optimizers.schedules",
+}
+
+
+def _link(root: ModuleType) -> None:
+    """Makes the moved modules attributes of their packages, by whose own names Python would seek them."""
+    for place, home in MOVED.items():
+        package, _, name = place.rpartition(".")
+        if package in ("layers", "engine"):
+            setattr(value_at(root, package), name, value_at(root, home))
+
+
+def value_at(root: Any, below: str) -> Any:
+    """The value at a dotted path below the root; None if there is none."""
+    return functools.reduce(lambda owner, part: getattr(owner, part, None), below.split("."), root)
 
 
 def _name_initializers(initializers: Any) -> None:
@@ -257,7 +273,7 @@ def _name_initializers(initializers: Any) -> None:
     get = initializers.get
 
     def get_initializer(identifier: Any) -> Any:
-        given = library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS.get(identifier) if isinstance(
+        given = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS.get(identifier) if isinstance(
             identifier, str
         ) else None  # fmt: skip
         return given if inspect.isfunction(given) else get(identifier)
@@ -378,7 +394,7 @@ def _submodules(self: Any) -> tuple[Any, ...]:
     while waiting:
         for value in nest.flatten(list(vars(waiting.pop()).values())):
             if (
-                isinstance(value, library_root().engine.base_layer.Layer)
+                isinstance(value, state.library_root().engine.base_layer.Layer)
                 and id(value) not in found
                 and value is not self
             ):

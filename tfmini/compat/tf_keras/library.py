@@ -9,12 +9,11 @@ Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwis
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from types import ModuleType
 
 from tfmini.compat.library_copy import installed_folder, load
+from tfmini.compat.tf_keras.state import LIBRARY as NAME
 
-NAME = "tfmini.compat.tf_keras.keras"
 REMEDY = "pip install 'tfmini-cluster[keras]'"
 
 # What tfmini is for TensorFlow, and what Python and numpy have dropped since Keras 2.3.
@@ -232,7 +231,8 @@ def library() -> ModuleType:
     Raises:
       ImportError: Keras is missing, or is another than 2.3; names the remedy.
     """
-    changes = import_module("tfmini.compat.tf_keras.changes")  # which imports this module
+    from tfmini.compat.tf_keras import changes
+
     return load(NAME, _folder, changed, lambda: changes.HELPERS, changes.apply)
 
 

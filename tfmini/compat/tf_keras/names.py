@@ -5,21 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+from tfmini.compat.tf_keras.changes import MOVED, value_at
 from tfmini.compat.tf_keras.library import NAME, library
 
 # Packages of TensorFlow whose modules are those of Keras.
 _PREFIXES = ("python.keras", "contrib.keras.api.keras", "contrib.keras", "keras")
-# Modules that TensorFlow has in other places than Keras.
-_MOVED = {
-    "engine.base_layer_v1": "engine.base_layer",
-    "layers.recurrent_v2": "layers.recurrent",
-    "layers.normalization_v2": "layers.normalization",
-    "layers.dense_attention": "layers",
-    "callbacks_v1": "callbacks.tensorboard_v1",
-    "optimizer_v2.learning_rate_schedule": "optimizers.schedules",
-}
 # Packages of TensorFlow that are one module in Keras, and their modules.
 _MERGED = {
     "optimizer_v2": "optimizers",
@@ -30,14 +22,6 @@ _MODULES = {
     "saving": "hdf5_format save saving_utils model_config",
 }
 _made: dict[str, ModuleType] = {}
-
-
-def link(root: ModuleType) -> None:
-    """Makes the moved modules attributes of their packages, by whose own names Python would seek them."""
-    for place, home in _MOVED.items():
-        package, _, name = place.rpartition(".")
-        if package in ("layers", "engine"):
-            setattr(_at(root, package), name, _at(root, home))
 
 
 def find(namespace: str, name: str) -> Any:
@@ -79,18 +63,13 @@ def module(dotted: str) -> ModuleType | None:
         return None
     root = library()
     if below in _MERGED:
-        return _made.setdefault(below, _package(f"{prefix}.{below}", _at(root, _MERGED[below]), _MODULES[below]))
-    below = _MOVED.get(below, _MERGED.get(below.rpartition(".")[0], below))
+        return _made.setdefault(below, _package(f"{prefix}.{below}", value_at(root, _MERGED[below]), _MODULES[below]))
+    below = MOVED.get(below, _MERGED.get(below.rpartition(".")[0], below))
     found = sys.modules.get(f"{NAME}.{below}")
     if found is not None:
         return found
-    value = _at(root, below)
+    value = value_at(root, below)
     return value if isinstance(value, ModuleType) else None
-
-
-def _at(root: ModuleType, below: str) -> Any:
-    """The value at a dotted path below the root; None if there is none."""
-    return functools.reduce(lambda owner, part: getattr(owner, part, None), below.split("."), cast(Any, root))
 
 
 def _package(dotted: str, names: Any, modules: str) -> ModuleType:

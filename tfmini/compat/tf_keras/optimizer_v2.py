@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import backend
+from tfmini.compat.tf_keras import state as keras_state
 from tfmini.compat.tf_keras.schedules import LearningRateSchedule, deserialize, serialize
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.graph.conversion import IndexedSlices
@@ -210,7 +210,7 @@ class Optimizer:
         before = self._hyper.get(name)
         is_variable = before is not None and not isinstance(before, (Tensor, int, float)) and not callable(before)
         if is_variable and not isinstance(value, (Tensor, LearningRateSchedule)) and not callable(value):
-            backend.set_value(before, value)
+            keras_state.library_root().backend.set_value(before, value)
         else:
             self._hyper[name] = value
 
@@ -287,7 +287,7 @@ class Optimizer:
             functools.partial(value, sizes, dtype) if callable(value) else np.full(sizes, value, dtype.as_numpy_dtype)
         )
         made = VariableV1(start, trainable=bool(trainable), dtype=dtype, name=name, use_resource=True)
-        backend.track_variable(made)
+        keras_state.track_variable(made)
         return made
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
@@ -301,7 +301,7 @@ class Optimizer:
                     start, trainable=False, dtype=var.dtype.base_dtype, name=f"{var.op.name}/{slot_name}",
                     use_resource=hasattr(var, "handle"),
                 )  # fmt: skip
-            backend.track_variable(made)
+            keras_state.track_variable(made)
             self._weights.append(made)
         return slots[slot_name]
 
@@ -324,7 +324,7 @@ class Optimizer:
 
     def get_weights(self) -> list[Any]:
         """The values of the weights, as arrays."""
-        return backend.batch_get_value(self.weights)
+        return keras_state.library_root().backend.batch_get_value(self.weights)  # type: ignore[no-any-return]
 
     def set_weights(self, weights: Sequence[Any]) -> None:
         """Gives all weights values.
@@ -344,7 +344,7 @@ class Optimizer:
                     f"Optimizer weight shape {tuple(variable.shape.as_list())} not compatible with provided weight"
                     f" shape {np.shape(value)}"
                 )
-        backend.batch_set_value(list(zip(self.weights, weights)))
+        keras_state.library_root().backend.batch_set_value(list(zip(self.weights, weights)))
 
     # ---- Configurations ----
 
@@ -359,7 +359,7 @@ class Optimizer:
         if isinstance(value, LearningRateSchedule):
             return serialize(value)
         if isinstance(value, (Tensor, Variable)):
-            return backend.get_session().run(value)
+            return keras_state.get_session().run(value)
         return value() if callable(value) else value
 
     @classmethod
@@ -375,9 +375,7 @@ class Optimizer:
 
 def _initializer(initializer: Any) -> Any:
     """The function that a name says; other values as they are."""
-    from tfmini.compat.tf_keras.library import library
-
-    return library().initializers.get(initializer) if isinstance(initializer, str) else initializer
+    return keras_state.library_root().initializers.get(initializer) if isinstance(initializer, str) else initializer
 
 
 def _with_gradients(grads_and_vars: Pairs) -> list[tuple[Any, Any]]:

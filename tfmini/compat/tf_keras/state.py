@@ -6,6 +6,7 @@ Keras 2.3's backend for TensorFlow keeps none of it itself: it asks this module 
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import defaultdict
@@ -67,6 +68,14 @@ def set_image_data_format(data_format: str) -> None:
 def cast_to_floatx(x: Any) -> np.ndarray:
     """An array of the default element type."""
     return np.asarray(x, dtype=floatx())
+
+
+LIBRARY = "tfmini.compat.tf_keras.keras"  # the copy of Keras
+
+
+def library_root() -> Any:
+    """The copy of Keras, once it is loaded: for what it calls."""
+    return sys.modules[LIBRARY]
 
 
 # ---- Names -----------------------------------------------------------------------------------------------------------

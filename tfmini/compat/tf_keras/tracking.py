@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from tfmini.compat.tf_keras.library import NAME
+from tfmini.compat.tf_keras.state import LIBRARY as NAME
 from tfmini.graph.nest import flatten
 
 _OWN = ("_layers", "_metrics", "_trainable_weights", "_non_trainable_weights")  # what a layer notes by itself
