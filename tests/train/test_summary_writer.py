@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import tfmini as tf
 from tests.oracle import Oracle
 from tests.train.summaries import oracle_event_files
 from tfmini import protos
+from tfmini.ops.io.files import EventFile
 from tfmini.train import summary_writer
 from tfmini.train.summary_writer import EventFileWriter
 
@@ -156,19 +158,21 @@ def test_failure_to_write_reaches_the_caller_and_blocks_nobody(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_an_error_of_tensorflow_that_names_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_of_tensorflow_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: EventFile, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     writer = EventFileWriter(str(tmp_path))
     writer.add_event(protos.Event(step=1))
     writer.flush()
-    on_full = writer._file
-    on_full._file.close()
-    on_full._file = open("/dev/full", "wb")  # noqa: SIM115 - closed below
+    monkeypatch.setattr(EventFile, "write", fail)
     writer.add_event(protos.Event(step=2))
     with pytest.raises(tf.errors.ResourceExhaustedError, match="events.out.tfevents.*No space left"):
         writer.flush()
     with pytest.raises(tf.errors.ResourceExhaustedError):
         writer.close()
-    on_full._file.raw.close()
 
 
 def test_at_the_end_each_writer_is_closed_and_lost_events_are_logged(
@@ -179,7 +183,7 @@ def test_at_the_end_each_writer_is_closed_and_lost_events_are_logged(
     gone.rmdir()
     for writer in writers:
         writer.add_event(protos.Event(step=1))
-    summary_writer._close_all()  # as at the exit of Python, where nobody can catch an error
+    summary_writer.close_all()  # as at the exit of Python, where nobody can catch an error
     assert [e.step for e in events_in(good)[0]] == [0, 1]
     assert f"events of {gone} are lost" in caplog.text
 

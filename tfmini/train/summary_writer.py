@@ -366,7 +366,7 @@ class _Worker(threading.Thread):
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
     for writer in list(_open_writers):
         try:
             writer.close()
