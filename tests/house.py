@@ -24,6 +24,8 @@ GENERATED = ("*_pb2.py", "tfmini/public_names.py", "tfmini/compat/exported_names
 NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit", "_repr_html_"}
 # Names of TensorFlow that Keras reads: tests are of these very names.
 NOT_PRIVATE |= {"_as_graph_element", "_dims", "_apply_device_functions", "_make_callable_from_options"}
+# Names of TensorFlow that subclasses in programs override or read.
+NOT_PRIVATE |= {"_apply_sparse_shared", "_finish", "_sample_n", "_beta1_t", "_lr_t"}
 LOCK_WORDS = ("lock", "cond", "mutex")
 
 
@@ -174,18 +176,18 @@ def numbers() -> dict[str, float]:
 LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn.
-    "files": 597,
+    "files": 599,
     "files under 100 lines": 100,
-    "lines without generated files": 182_000,  # (128,000)
+    "lines without generated files": 182_200,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 8.5,
+    "parameters annotated as Any, %": 8.6,
     "lock blocks in runtime and rpc": 104,  # (110)
-    "private members reached from tests": 100,
+    "private members reached from tests": 102,
 }
 
 
