@@ -162,7 +162,7 @@ class Distribution:
             sizes = reshape(convert_to_tensor(sample_shape, dtypes.int32), [-1])
             known = constant_value(sizes)
             # Subclasses of programs compare the number with others, so it is one where it is known.
-            flat = self._sample_n(reduce_prod(sizes) if known is None else np.prod(known, dtype=np.int32), seed)
+            flat = self._sample_n(reduce_prod(sizes) if known is None else int(np.prod(known)), seed)
             found = reshape(flat, concat([sizes, shape_of(flat)[1:]], 0))
             if known is not None:
                 found.set_shape(TensorShape(known.tolist()).concatenate(self.batch_shape).concatenate(self.event_shape))

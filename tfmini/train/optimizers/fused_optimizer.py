@@ -599,7 +599,7 @@ class AdamOptimizer(FusedUpdates, Optimizer):
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Operation:
         return self._apply_sparse_shared(grad, handle, indices, self._resource_scatter_add)
 
-    def _resource_scatter_add(self, x: Variable, i: Tensor, v: Tensor) -> Tensor:
+    def _resource_scatter_add(self, x: Any, i: Tensor, v: Tensor) -> Any:
         with control_dependencies([raw_ops.ResourceScatterAdd(x.handle, i, v)]):
             return x.value()
 
