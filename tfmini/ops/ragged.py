@@ -365,7 +365,9 @@ def _masked(tensor: Tensor, nested_lengths: Any) -> RaggedTensor:
     return RaggedTensor.from_nested_row_lengths(values, nested_lengths, validate=False)
 
 
-def _shortened(tensor: Tensor, lengths: Any, padding: Any, dtype: dtypes.DType) -> RaggedTensor:
+def _shortened(
+    tensor: Tensor, lengths: TensorLike | None, padding: TensorLike | None, dtype: dtypes.DType
+) -> RaggedTensor:
     """The rows of a dense tensor without what is behind their lengths, or without their padding."""
     width = getitem(array_shape.shape(tensor, out_type=dtype), 1)
     if lengths is None:

@@ -60,7 +60,7 @@ def _mean(ragged: Any, axis: AxisLike, name: str | None) -> Any:
         return total.with_flat_values(total.flat_values / count.flat_values)
 
 
-def _axes(axis: Any, rank: int | None) -> list[int]:
+def _axes(axis: AxisLike, rank: int | None) -> list[int]:
     known = constant_value(axis) if isinstance(axis, Tensor) else np.asarray(axis)
     if known is None:
         raise ValueError("axis must be known at graph construction time.")

@@ -118,5 +118,5 @@ def test_build_gets_the_shapes_of_a_structure_of_states() -> None:
 
 def test_a_layers_dtype_is_that_of_its_attribute() -> None:
     layer = tf.keras.layers.Layer()
-    layer._dtype = "float16"
-    assert layer.dtype == "float16" and tf.keras.layers.Dense(1, dtype=tf.float64)._dtype == "float64"
+    setattr(layer, "_dtype", "float16")  # noqa: B010 - as a subclass would
+    assert layer.dtype == "float16" and tf.keras.layers.Dense(1, dtype=tf.float64).dtype == "float64"
