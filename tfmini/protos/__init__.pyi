@@ -85,6 +85,7 @@ from tfmini.protos.saved_model_pb2 import DictValue as DictValue
 from tfmini.protos.saved_model_pb2 import FunctionSpec as FunctionSpec
 from tfmini.protos.saved_model_pb2 import ListValue as ListValue
 from tfmini.protos.saved_model_pb2 import MetaGraphDef as MetaGraphDef
+from tfmini.protos.saved_model_pb2 import NamedTensorProto as NamedTensorProto
 from tfmini.protos.saved_model_pb2 import NamedTupleValue as NamedTupleValue
 from tfmini.protos.saved_model_pb2 import NoneValue as NoneValue
 from tfmini.protos.saved_model_pb2 import PairValue as PairValue
@@ -135,3 +136,4 @@ from tfmini.protos.summary_pb2 import WorkerShutdownMode as WorkerShutdownMode
 MODULE_OF: dict[str, str]
 
 def module_with(file: str) -> ModuleType | None: ...
+def use_tensorflow_names() -> None: ...
