@@ -14,7 +14,7 @@ from tfmini.protos.tensorflow_files import TensorFlowFiles
 
 @pytest.fixture(scope="module")
 def files() -> TensorFlowFiles:
-    return TensorFlowFiles(protos._FILES)
+    return TensorFlowFiles(protos.FILES)
 
 
 def test_every_message_and_enum_is_in_a_file_of_tensorflow(files: TensorFlowFiles) -> None:

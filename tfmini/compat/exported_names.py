@@ -17,11 +17,17 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
+    "python.autograph.impl.api": {
+        "compat.tracking": "do_not_convert",
+    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
     "python.eager.context": {
         "compat.internal_names": "executing_eagerly_outside_functions in_eager_mode list_devices",
+    },
+    "python.eager.monitoring": {
+        "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
@@ -162,6 +168,15 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.summary_io": {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
+    },
+    "python.training.tracking.base": {
+        "compat.tracking": "Trackable no_automatic_dependency_tracking no_automatic_dependency_tracking_scope",
+    },
+    "python.training.tracking.data_structures": {
+        "compat.tracking": "NoDependency",
+    },
+    "python.training.tracking.tracking": {
+        "compat.tracking": "AutoTrackable=Trackable",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",

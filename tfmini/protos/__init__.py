@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfmini.protos.tensorflow_files import TensorFlowFiles
 
 # Our module -> (TensorFlow's file, whose part it has -> its messages and enums).
-_FILES = {
+FILES = {
     "graph_pb2": {
         "types": "DataType",
         "tensor_shape": "TensorShapeProto",
@@ -95,7 +95,7 @@ _FILES = {
         "example": "Example SequenceExample",
     },
 }
-MODULE_OF = {name: module for module, files in _FILES.items() for names in files.values() for name in names.split()}
+MODULE_OF = {name: module for module, files in FILES.items() for names in files.values() for name in names.split()}
 
 __all__ = list(MODULE_OF)
 
@@ -114,7 +114,7 @@ def __getattr__(name: str) -> Any:
 def module_with(file: str) -> ModuleType | None:
     """Returns the module that has the messages of a file of TensorFlow, such as ``tensor_pb2``; None: there is none."""
     stem = file.removesuffix("_pb2")
-    module = next((module for module, stems in _FILES.items() if stem in stems), None)
+    module = next((module for module, stems in FILES.items() if stem in stems), None)
     if module is None:
         return None
     files = _tensorflow_files()
@@ -138,7 +138,7 @@ def use_tensorflow_names() -> None:
 def _tensorflow_files() -> TensorFlowFiles | None:
     if not _wants_tensorflow_names:
         return None
-    return import_module(f"{__name__}.tensorflow_files").TensorFlowFiles(_FILES)
+    return import_module(f"{__name__}.tensorflow_files").TensorFlowFiles(FILES)
 
 
 def __dir__() -> list[str]:

@@ -133,6 +133,7 @@ from tfmini.protos.summary_pb2 import WorkerHeartbeatRequest as WorkerHeartbeatR
 from tfmini.protos.summary_pb2 import WorkerHeartbeatResponse as WorkerHeartbeatResponse
 from tfmini.protos.summary_pb2 import WorkerShutdownMode as WorkerShutdownMode
 
+FILES: dict[str, dict[str, str]]
 MODULE_OF: dict[str, str]
 
 def module_with(file: str) -> ModuleType | None: ...

@@ -54,7 +54,7 @@ def run(value: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_types_make_the_way_there_and_back(kind: str, packed: bool) -> None:
     described = source(packed)
-    for dtype in proto_messages._TYPES[kind]:
+    for dtype in proto_messages.TYPES[kind]:
         written = tf.io.encode_proto(
             [[2]], [tf.constant([VALUES[kind]], dtype)], [f"{kind}s"], "of_all.All", descriptor_source=described
         )

@@ -18,7 +18,7 @@ from tfmini.dtypes import DType
 from tfmini.ops.array.kernel_arguments import refuse
 
 # Protobuf's type -> the types of tensors for it; the first has all its values.
-_TYPES: dict[str, tuple[DType, ...]] = {
+TYPES: dict[str, tuple[DType, ...]] = {
     "double": (dtypes.float64,),
     "float": (dtypes.float32, dtypes.float64),
     **dict.fromkeys(("int64", "sfixed64", "sint64"), (dtypes.int64,)),
@@ -179,7 +179,7 @@ def values_of(field: Any, occurrences: Sequence[tuple[int, Any]]) -> list[Any]:
     found: list[Any] = []
     try:
         for wire, value in occurrences:
-            if wire == _BYTES and _TYPES[kind][0] is not dtypes.string:
+            if wire == _BYTES and TYPES[kind][0] is not dtypes.string:
                 found += _packed(kind, value)
             else:
                 found.append(_one(kind, wire, value))
@@ -201,7 +201,7 @@ def _packed(kind: str, data: bytes) -> Iterator[Any]:
 def _one(kind: str, wire: int, value: Any) -> Any:
     if kind in _FIXED:
         return struct.unpack(_FIXED[kind], value)[0]
-    if (wire == _VARINT) == (_TYPES[kind][0] is dtypes.string):
+    if (wire == _VARINT) == (TYPES[kind][0] is dtypes.string):
         raise ValueError(f"wire type {wire}")
     if wire != _VARINT or kind == "uint64":
         return value
@@ -236,7 +236,7 @@ def fields_of(
         field = message.fields_by_name.get(name.decode())
         if field is None:
             refuse(f"Unknown field: {name.decode()} in message type {message.full_name}")
-        if dtype not in _TYPES[type_name(field)]:
+        if dtype not in TYPES[type_name(field)]:
             refuse(f"{problem} {field.full_name}: {type_name(field)} to {dtype.name}")
         found.append(field)
     return found
