@@ -174,9 +174,9 @@ def numbers() -> dict[str, float]:
 LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn.
-    "files": 597,
+    "files": 603,
     "files under 100 lines": 100,
-    "lines without generated files": 182_000,  # (128,000)
+    "lines without generated files": 182_700,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
