@@ -36,12 +36,3 @@ def test_attributes_of_a_scope_are_left_out(tmp_path: Path) -> None:
         path = tf.train.Checkpoint(network=network).save(str(tmp_path / "c"), session=session)
     names = [name for name, _ in tf.train.list_variables(path)]
     assert [name for name in names if name.startswith("network/")] == ["network/kept/.ATTRIBUTES/VARIABLE_VALUE"]
-
-
-def test_a_function_that_is_not_converted_is_itself() -> None:
-    api = internals.module("python.autograph.impl.api")
-
-    def function() -> None: ...
-
-    assert api.do_not_convert(function) is function
-    assert api.do_not_convert()(function) is function

@@ -17,9 +17,6 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tpu.python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
-    "python.autograph.impl.api": {
-        "compat.tracking": "do_not_convert",
-    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },

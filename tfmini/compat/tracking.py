@@ -35,12 +35,6 @@ def no_automatic_dependency_tracking(method: Callable[..., Any]) -> Callable[...
     return untracked
 
 
-@export("tensorflow.python.autograph.impl.api.do_not_convert")
-def do_not_convert(func: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """``do_not_convert``: the function itself, since tfmini converts none; without one, a decorator."""
-    return func if callable(func) else lambda function: function
-
-
 export_names("tensorflow.python.training.tracking.base", "Trackable")
 export_names("tensorflow.python.training.tracking.tracking", "AutoTrackable=Trackable")
 export_names("tensorflow.python.training.tracking.data_structures", "NoDependency")
