@@ -131,8 +131,6 @@ _NAMES = {
     "train.sdca_optimizer": "tf.train.FtrlOptimizer",
     "train.sdca_fprint": "tf.strings.to_hash_bucket_strong",
     "train.sdca_shrink_l1": "tf.train.ProximalGradientDescentOptimizer",
-    "io.decode_proto": "the Python class of the message in a tf.py_func",
-    "io.encode_proto": "the Python class of the message in a tf.py_func",
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
     "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
     "linalg.tridiagonal_matmul": _MATRIX_WAY,

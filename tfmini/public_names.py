@@ -454,6 +454,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.io.files": "TFRecordCompressionType TFRecordOptions TFRecordWriter matching_files read_file tf_record_iterator write_file",
         "ops.io.parsing_functions": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example parse_example parse_sequence_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor",
         "ops.io.parsing_ops": "decode_compressed decode_csv",
+        "ops.io.proto_ops": "decode_proto encode_proto",
         "ops.queues.queues": "PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
         "ops.sparse.serialization": "deserialize_many_sparse deserialize_sparse serialize_many_sparse serialize_sparse",
         "ops.string_ops": "decode_base64 decode_raw encode_base64",

@@ -26,6 +26,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.eager.context": {
         "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
     },
+    "python.eager.monitoring": {
+        "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",
+    },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
     },
@@ -168,6 +171,15 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.summary_io": {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
+    },
+    "python.training.tracking.base": {
+        "compat.tracking": "Trackable no_automatic_dependency_tracking no_automatic_dependency_tracking_scope",
+    },
+    "python.training.tracking.data_structures": {
+        "compat.tracking": "NoDependency",
+    },
+    "python.training.tracking.tracking": {
+        "compat.tracking": "AutoTrackable=Trackable",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",

@@ -253,7 +253,15 @@ FUNCTIONS = (
 )
 
 # Packages that contain only modules.
-PACKAGES = ("core.framework", "core.protobuf", "core.util", "core.example", "examples.tutorials", "core.profiler")
+PACKAGES = (
+    "core.framework",
+    "core.lib.core",
+    "core.protobuf",
+    "core.util",
+    "core.example",
+    "examples.tutorials",
+    "core.profiler",
+)
 
 # Paths below ``tensorflow`` that are out of scope, and the nearest alternative.
 UNSUPPORTED: dict[str, str] = {

@@ -55,7 +55,7 @@ def module(dotted: str) -> ModuleType | None:
     """Returns the module of a path below ``tensorflow``, created on first use; None for an unknown path."""
     if dotted in _made:
         return _made[dotted]
-    if dotted.startswith("core.") and dotted.endswith("_pb2"):
+    if dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2"):
         return protos.module_with(dotted.rpartition(".")[2])
     if not any(dotted in listed for listed in (PATHS, NAMES, import_only.NAMES, _packages())):
         return None
@@ -339,6 +339,7 @@ def install() -> None:
         raise RuntimeError(
             f"{ALIAS} has been imported from {getattr(present, '__file__', 'elsewhere')}; install the alias first."
         )
+    protos.use_tensorflow_names()
     if not _finds(ALIAS):
         sys.meta_path.insert(0, TensorFlowFinder(ALIAS))
         sys.meta_path.insert(0, HorovodFinder())

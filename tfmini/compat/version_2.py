@@ -317,6 +317,7 @@ CHANGED: dict[str, dict[str, str]] = {
 _FUNCTIONS = {
     **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
+    "where": "where_v2",
 }
 
 

@@ -39,6 +39,10 @@ from tfmini.ops.io.parsing_ops import (
     decode_compressed as decode_compressed,
     decode_csv as decode_csv,
 )
+from tfmini.ops.io.proto_ops import (
+    decode_proto as decode_proto,
+    encode_proto as encode_proto,
+)
 from tfmini.ops.queues.queues import (
     PaddingFIFOQueue as PaddingFIFOQueue,
     PriorityQueue as PriorityQueue,
@@ -85,11 +89,13 @@ __all__ = [
     "decode_jpeg",
     "decode_json_example",
     "decode_png",
+    "decode_proto",
     "decode_raw",
     "deserialize_many_sparse",
     "deserialize_sparse",
     "encode_base64",
     "encode_jpeg",
+    "encode_proto",
     "extract_jpeg_shape",
     "gfile",
     "is_jpeg",

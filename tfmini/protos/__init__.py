@@ -2,7 +2,8 @@
 
 ``protos.GraphDef``, ``protos.ConfigProto`` and so on: every top-level message and enum is an attribute of
 this package. Field numbers and types are TensorFlow 1.15's, so the bytes are interchangeable; the package and
-file names are ours, so real TensorFlow can be imported beside us.
+file names are ours, so real TensorFlow can be imported beside us. Only where ``import tensorflow`` is tfmini are they
+TensorFlow's (`use_tensorflow_names`).
 
 Nothing of protobuf is imported until the first attribute is asked for: it would double the time of
 ``import tfmini``, and a program that only builds and runs graphs needs no message.
@@ -10,14 +11,18 @@ Nothing of protobuf is imported until the first attribute is asked for: it would
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmini.export import export_names
 
+if TYPE_CHECKING:
+    from tfmini.protos.tensorflow_files import TensorFlowFiles
+
 # Our module -> (TensorFlow's file, whose part it has -> its messages and enums).
-_FILES = {
+FILES = {
     "graph_pb2": {
         "types": "DataType",
         "tensor_shape": "TensorShapeProto",
@@ -47,6 +52,7 @@ _FILES = {
             "SavedConcreteFunction SavedConstant SavedFunction SavedObject SavedObjectGraph SavedResource "
             "SavedUserObject SavedVariable"
         ),
+        "named_tensor": "NamedTensorProto",
         "meta_graph": "AssetFileDef CollectionDef MetaGraphDef SignatureDef TensorInfo",
         "saved_model": "SavedModel",
     },
@@ -89,7 +95,7 @@ _FILES = {
         "example": "Example SequenceExample",
     },
 }
-MODULE_OF = {name: module for module, files in _FILES.items() for names in files.values() for name in names.split()}
+MODULE_OF = {name: module for module, files in FILES.items() for names in files.values() for name in names.split()}
 
 __all__ = list(MODULE_OF)
 
@@ -99,7 +105,8 @@ def __getattr__(name: str) -> Any:
     module = MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{module}"), name)
+    files = _tensorflow_files()
+    value = getattr(files.with_name(name) if files else import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 
@@ -107,7 +114,31 @@ def __getattr__(name: str) -> Any:
 def module_with(file: str) -> ModuleType | None:
     """Returns the module that has the messages of a file of TensorFlow, such as ``tensor_pb2``; None: there is none."""
     stem = file.removesuffix("_pb2")
-    return next((import_module(f"{__name__}.{module}") for module, files in _FILES.items() if stem in files), None)
+    module = next((module for module, stems in FILES.items() if stem in stems), None)
+    if module is None:
+        return None
+    files = _tensorflow_files()
+    return files.module(stem) if files else import_module(f"{__name__}.{module}")
+
+
+_wants_tensorflow_names = False
+
+
+def use_tensorflow_names() -> None:
+    """Gives the messages TensorFlow's own names in protobuf's pool, if none has been used before.
+
+    For a process in which ``import tensorflow`` is tfmini: files of other projects that depend on TensorFlow's can be
+    loaded there. Where messages have been used already, all keep our names.
+    """
+    global _wants_tensorflow_names
+    _wants_tensorflow_names = True
+
+
+@cache  # the first message decides for all, so that there is one class of each
+def _tensorflow_files() -> TensorFlowFiles | None:
+    if not _wants_tensorflow_names:
+        return None
+    return import_module(f"{__name__}.tensorflow_files").TensorFlowFiles(FILES)
 
 
 def __dir__() -> list[str]:

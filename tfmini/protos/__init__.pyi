@@ -85,6 +85,7 @@ from tfmini.protos.saved_model_pb2 import DictValue as DictValue
 from tfmini.protos.saved_model_pb2 import FunctionSpec as FunctionSpec
 from tfmini.protos.saved_model_pb2 import ListValue as ListValue
 from tfmini.protos.saved_model_pb2 import MetaGraphDef as MetaGraphDef
+from tfmini.protos.saved_model_pb2 import NamedTensorProto as NamedTensorProto
 from tfmini.protos.saved_model_pb2 import NamedTupleValue as NamedTupleValue
 from tfmini.protos.saved_model_pb2 import NoneValue as NoneValue
 from tfmini.protos.saved_model_pb2 import PairValue as PairValue
@@ -132,6 +133,8 @@ from tfmini.protos.summary_pb2 import WorkerHeartbeatRequest as WorkerHeartbeatR
 from tfmini.protos.summary_pb2 import WorkerHeartbeatResponse as WorkerHeartbeatResponse
 from tfmini.protos.summary_pb2 import WorkerShutdownMode as WorkerShutdownMode
 
+FILES: dict[str, dict[str, str]]
 MODULE_OF: dict[str, str]
 
 def module_with(file: str) -> ModuleType | None: ...
+def use_tensorflow_names() -> None: ...

@@ -542,6 +542,14 @@ class SaveableObject(_message.Message):
     restore_function: int
     def __init__(self, save_function: _Optional[int] = ..., restore_function: _Optional[int] = ...) -> None: ...
 
+class NamedTensorProto(_message.Message):
+    __slots__ = ("name", "tensor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tensor: _graph_pb2.TensorProto
+    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[_Union[_graph_pb2.TensorProto, _Mapping]] = ...) -> None: ...
+
 class MetaGraphDef(_message.Message):
     __slots__ = ("meta_info_def", "graph_def", "saver_def", "collection_def", "signature_def", "asset_file_def", "object_graph_def")
     class MetaInfoDef(_message.Message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tfmini as tf
 from tests.ops.evaluate import evaluate
 from tfmini import dtypes
 from tfmini.errors import InvalidArgumentError
@@ -72,3 +73,9 @@ def test_a_switch_with_a_known_predicate_hands_its_data_to_the_side_it_takes() -
     assert get_static_value(alive) is None
     unknown, _ = switch(constant(2), placeholder(dtypes.bool, []))
     assert constant_value(unknown) is None
+
+
+@pytest.mark.parametrize("value", [3, 2.5, "a", [1], None])
+def test_what_is_no_tensor_is_its_own_value(value: object) -> None:
+    assert get_static_value(value) is value
+    assert get_static_value(tf.Variable(1.0)) is None

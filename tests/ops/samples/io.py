@@ -121,6 +121,16 @@ json = DecodeJSONExample(json_examples='{"features": {"feature": {"x": {"int64Li
     ParseSingleExample(serialized=json, dense_defaults=[i64([])], num_sparse=0, sparse_keys=[], dense_keys=['x'],
         sparse_types=[], dense_shapes=[[2]])
 """
+    + r"""
+DecodeProtoV2(bytes=[b'\n\x03\x01\x02\x03', b'\n\x01\x07\n\x01\x08'], message_type='tensorflow.Int64List',
+    field_names=['value'], output_types=[int64])
+DecodeProtoV2(bytes=[[b'name: "x" input: "a" input: "b"', b'']], message_type='tensorflow.NodeDef',
+    field_names=['input', 'name'], output_types=[string, string], message_format='text')
+EncodeProto(sizes=[[2], [1]], values=[i64([[1, 2], [3, 4]])], field_names=['value'],
+    message_type='tensorflow.Int64List')
+EncodeProto(sizes=[[1, 2], [0, 1]], values=[[['x'], ['y']], [['p', 'q'], ['r', 's']]], field_names=['name', 'input'],
+    message_type='tensorflow.NodeDef')
+"""
     + _READ
     + _STATES
     + _READ.replace("V2(", "(").split("\nr = ")[1].join(["r = ", "\n"])

@@ -70,6 +70,14 @@ def test_changes_of_layout_equal_those_of_dense_tensors() -> None:
     assert run(empty).tolist() == [False, True]
 
 
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.float32])
+def test_a_new_shape_may_have_any_number_type(dtype: tf.DType) -> None:
+    sparse = tf.sparse.reset_shape(tf.SparseTensor([[0, 1]], [1.0], [1, 2]), tf.constant([2, 3], dtype))
+    assert sparse.dense_shape.dtype == tf.int64
+    with tf.Session() as session:
+        assert session.run(sparse).dense_shape.tolist() == [2, 3]
+
+
 def test_gradients_reach_values_and_dense_operands() -> None:
     a, factor = example(3), np.random.RandomState(3).randn(4, 2)
     places = np.argwhere(a)

@@ -7,7 +7,8 @@ is logged, once. ``tfmini run`` installs it; nothing else does, as it changes mo
 - `dropped_names`: the names, as tables;
 - `dropped_modules`: the modules;
 - `behaviours`: what is called as before, and did something else;
-- `arrays`: what NumPy's arrays themselves did: numbers of arrays of one element, dropped methods.
+- `arrays`: what NumPy's arrays themselves did: numbers of arrays of one element, dropped methods;
+- `generated_messages`: files that protobuf's compiler wrote before version 3.20.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from tfmini.compat.old_python import behaviours, dropped_modules
 from tfmini.compat.old_python.dropped_names import NAMES
+from tfmini.compat.old_python.generated_messages import GeneratedMessages
 from tfmini.compat.old_python.notices import tell_once
 
 _original_getattr: dict[str, Any] = {}
@@ -32,7 +34,7 @@ def install() -> None:
     """Gives the names, modules and behaviours back to this process; idempotent."""
     if any(isinstance(finder, _Mender) for finder in sys.meta_path):
         return
-    sys.meta_path.insert(0, _Mender())
+    sys.meta_path[:0] = [_Mender(), GeneratedMessages()]
     sys.meta_path.append(_StandIns())
     for name in {*NAMES, *behaviours.MENDERS}:
         if name in sys.modules:
@@ -41,7 +43,9 @@ def install() -> None:
 
 def uninstall() -> None:
     """Takes the names and modules away again; behaviours stay as they are."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_Mender, _StandIns))]
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if not isinstance(finder, (_Mender, _StandIns, GeneratedMessages))
+    ]
     for name, original in _original_getattr.items():
         module = vars(sys.modules[name])
         if original is None:

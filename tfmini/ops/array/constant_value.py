@@ -71,10 +71,10 @@ def get_static_value(tensor: TensorLike, partial: bool = False) -> Any:
 
     None for the result of arithmetic, as in TensorFlow: its functions check such values when the graph runs.
     A tensor whose value this function has returned can no longer be fed. With ``partial``, a stacked tensor gives
-    a nested list with None for the unknown elements.
+    a nested list with None for the unknown elements. What is no tensor is returned as it is, a variable gives None.
     """
     if not isinstance(tensor, Tensor):
-        return tensor if isinstance(tensor, (np.ndarray, np.generic)) else None
+        return None if hasattr(tensor, "op") else tensor  # a variable; Python's and NumPy's values are what they are
     value = constant_value(tensor) if _is_followed(tensor) else None
     if tensor.op.type == "Const":
         value = tensor.op.attrs["value"]

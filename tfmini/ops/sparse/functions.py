@@ -350,7 +350,7 @@ def sparse_reset_shape(sp_input: SparseTensorLike, new_shape: Any = None) -> Spa
         tight = reduce_max(indices, axis=0) + 1
         zero = array_filling.zeros_like(sparse.dense_shape)
         return SparseTensor(indices, values, tight * cast(math_comparison.greater_equal(tight, zero), _INT64))
-    new_shape = convert_to_tensor(new_shape, _INT64)
+    new_shape = cast(convert_to_tensor(new_shape), _INT64)
     own = sparse.indices.raw_shape
     if own is not None and new_shape.raw_shape is not None:
         new_shape.shape.dims[0].assert_is_compatible_with(own[1])

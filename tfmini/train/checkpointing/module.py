@@ -19,7 +19,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Path = tuple[Any, ...]
 
 
-class _NoDependency:
+class NoDependency:
     """An attribute's value that checkpoints leave out."""
 
     def __init__(self, value: Any) -> None:
@@ -56,18 +56,14 @@ class Module(Trackable):
             self._scope_name = scope_name
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, _NoDependency):
+        if isinstance(value, NoDependency):
             vars(self).setdefault("_left_out", set()).add(name)
             value = value.value
         super().__setattr__(name, value)
 
     def _no_dependency(self, value: Any) -> Any:
         """Marks the value of an attribute, in its assignment, as one that checkpoints leave out."""
-        return _NoDependency(value)
-
-    def _trackable_children(self) -> list[tuple[str, Any]]:
-        left_out = vars(self).get("_left_out", ())
-        return [(name, value) for name, value in super()._trackable_children() if name not in left_out]
+        return NoDependency(value)
 
     @property
     def name(self) -> str:

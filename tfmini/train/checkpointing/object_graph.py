@@ -33,7 +33,12 @@ class Trackable:
 
     def _trackable_children(self) -> list[tuple[str, Any]]:
         """Pairs (attribute, object) in the order in which the attributes were set."""
-        return [(name, value) for name, value in vars(self).items() if is_trackable(value, inside=True)]
+        left_out = vars(self).get("_left_out", ())
+        return [
+            (name, value)
+            for name, value in vars(self).items()
+            if is_trackable(value, inside=True) and name not in left_out
+        ]
 
 
 def is_trackable(thing: object, inside: bool = False) -> bool:

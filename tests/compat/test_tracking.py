@@ -1,0 +1,38 @@
+"""Which attributes checkpoints leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tfmini as tf
+from tfmini.compat import internals
+from tfmini.train.checkpointing.object_graph import children_of
+
+
+def children(thing: Any) -> list[str]:
+    return [name for name, _ in children_of(thing)]
+
+
+def test_attributes_of_a_scope_are_left_out(tmp_path: Path) -> None:
+    base = internals.module("python.training.tracking.base")
+    tracking = internals.module("python.training.tracking.tracking")
+
+    class Network(tracking.AutoTrackable):
+        def __init__(self) -> None:
+            self.kept = tf.Variable(1.0)
+            self.fill()
+            with base.no_automatic_dependency_tracking_scope(self):
+                self.third = tf.Variable(3.0)
+
+        @base.no_automatic_dependency_tracking
+        def fill(self) -> None:
+            self.second = tf.Variable(2.0)
+
+    network = Network()
+    assert children(network) == ["kept"] and isinstance(network, base.Trackable)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        path = tf.train.Checkpoint(network=network).save(str(tmp_path / "c"), session=session)
+    names = [name for name, _ in tf.train.list_variables(path)]
+    assert [name for name in names if name.startswith("network/")] == ["network/kept/.ATTRIBUTES/VARIABLE_VALUE"]
