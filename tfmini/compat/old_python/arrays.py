@@ -45,7 +45,8 @@ def install() -> None:
 
 
 def _mend_slots(wanted: list[str]) -> None:
-    if not wanted or not getattr(sys, "_is_gil_enabled", lambda: True)():  # else the head of an object is another
+    is_known = sys.version_info < (3, 15) and getattr(sys, "_is_gil_enabled", lambda: True)()  # how types lie in memory
+    if not wanted or not is_known:
         return
     ours = _slots(_Numbers)
     if _name(np.ndarray) != b"numpy.ndarray" or not all(ours[place] for place in _SLOTS.values()):
