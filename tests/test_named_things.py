@@ -46,6 +46,7 @@ NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "typed
 ABSENT = {
     *("Saver._add_collection_def", "nn_conv.py", "session_fetches.py"),
     *("tf.random.Generator", "tf.PartitionedVariable", "tf.compat.v1"),  # of TensorFlow, not of its API of 1.15
+    *("tf.compat.v2.where", "tf.compat.v2.Variable", "tensor2tensor.models"),  # of version 2, and of a library
 }
 
 

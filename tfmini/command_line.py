@@ -4,8 +4,6 @@ options that are checked before anything runs.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import click
 
 from tfmini import errors
-from tfmini.program import Module
+from tfmini.program import ProgramModule
 from tfmini.text import printable_lines, similar
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -97,9 +95,9 @@ class _Program(click.Path):
         super().__init__(exists=True, dir_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if ctx is None or not ctx.meta.get(_AS_MODULE) or isinstance(value, Module):
+        if ctx is None or not ctx.meta.get(_AS_MODULE) or isinstance(value, ProgramModule):
             return super().convert(value, param, ctx)
-        found = Module.named(value, [os.getcwd(), *filter(None, sys.path)])
+        found = ProgramModule.named(value)
         if found is None:
             self.fail(f"there is no module {value}, neither here nor on PYTHONPATH", param, ctx)
         return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import sys
 from pathlib import Path
 
 
-class Module(str):
+class ProgramModule(str):
     """The path of a module's source, which also knows the name by which it is run.
 
     Attributes:
@@ -20,16 +21,16 @@ class Module(str):
     folder: str
 
     @classmethod
-    def named(cls, name: str, folders: Iterable[str]) -> Module | None:
-        """The module of that name in the first folder that has it; None if there is none.
+    def named(cls, name: str) -> ProgramModule | None:
+        """The module of that name, in the working folder or on the path; None if there is none.
 
         Nothing is imported: packages may want a TensorFlow that is not there yet.
         """
-        for folder in folders:
+        for folder in (os.getcwd(), *filter(None, sys.path)):
             place = Path(folder).joinpath(*name.split("."))
             for path, package in (
-                (place.with_name(f"{place.name}.py"), name.rpartition(".")[0]),
                 (place / "__main__.py", name),
+                (place.with_name(f"{place.name}.py"), name.rpartition(".")[0]),
             ):
                 if path.is_file():
                     found = cls(path)
@@ -40,4 +41,4 @@ class Module(str):
 
 def words(program: str) -> list[str]:
     """The words of a command line that name a program."""
-    return ["-m", program.name] if isinstance(program, Module) else [program]
+    return ["-m", program.name] if isinstance(program, ProgramModule) else [program]

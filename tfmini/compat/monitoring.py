@@ -34,7 +34,7 @@ class _Cell:
         return self._value
 
 
-class Metric:
+class _Metric:
     """Cells by labels.
 
     Args:
@@ -70,21 +70,21 @@ class Metric:
         return _Cell(self.first)
 
 
-class Counter(Metric):
+class Counter(_Metric):
     """Counts: ``get_cell(…).increase_by(1)``."""
 
 
-class IntGauge(Metric):
+class IntGauge(_Metric):
     """A number: ``get_cell(…).set(3)``."""
 
 
-class StringGauge(Metric):
+class StringGauge(_Metric):
     """A text: ``get_cell(…).set("x")``."""
 
     first = ""
 
 
-class BoolGauge(Metric):
+class BoolGauge(_Metric):
     """A flag: ``get_cell(…).set(True)``."""
 
     first = False
@@ -111,7 +111,7 @@ class _Histogram:
         return list(self._counts)
 
 
-class Sampler(Metric):
+class Sampler(_Metric):
     """A histogram: ``get_cell(…).add(0.5)``; ``value()`` is its list of counts."""
 
     def __init__(self, name: str, buckets: ExponentialBuckets, description: str, *labels: str) -> None:

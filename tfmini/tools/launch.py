@@ -38,7 +38,7 @@ from tfmini.launch.launch_options import LaunchOptions, launch_options
 from tfmini.launch.output import JsonConsole, Sink, SinkStream, TaskPrefixes, standard_sinks
 from tfmini.launch.progress import Bars, LaunchProgress, is_terminal
 from tfmini.launch.supervision import SERVICE_JOBS, PrintNote, RunOver, ScaleError, Supervision, TaskId
-from tfmini.program import Module
+from tfmini.program import ProgramModule
 from tfmini.program import words as words_of
 from tfmini.terminal import Rows, console
 from tfmini.text import printable, printable_lines
@@ -412,7 +412,7 @@ def _script(command: Sequence[str]) -> list[str]:
         words = words[1:]
         while words and words[0] in ("-u", "-O", "-B"):
             words = words[1:]
-    if words[:1] == ["-m"] and (module := Module.named("".join(words[1:2]), [os.getcwd(), *filter(None, sys.path)])):
+    if words[:1] == ["-m"] and (module := ProgramModule.named("".join(words[1:2]))):
         return [module, *words[2:]]
     if not words or words[0].startswith("-"):
         raise click.UsageError(f"{' '.join(command)!r} names no script; write horovodrun -np N python SCRIPT ARGS...")

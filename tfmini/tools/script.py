@@ -34,7 +34,7 @@ from tfmini.compat.roles import script_text
 from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
-from tfmini.program import Module
+from tfmini.program import ProgramModule
 from tfmini.protos import RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.master.registration import Signature
@@ -380,7 +380,7 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
     sys.modules["__main__"] = main
     sys.argv[:] = [script, *args]
     folder = os.path.dirname(os.path.realpath(script))
-    if isinstance(script, Module):
+    if isinstance(script, ProgramModule):
         spec = spec_from_file_location(script.name, script)
         main.__dict__.update(__package__=script.package, __spec__=spec)
         folder = script.folder

@@ -367,6 +367,7 @@ class _Worker(threading.Thread):
 
 @atexit.register
 def close_all() -> None:
+    """Closes all writers, at the end of the process; logs which events are lost."""
     for writer in list(_open_writers):
         try:
             writer.close()

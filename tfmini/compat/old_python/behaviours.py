@@ -65,6 +65,8 @@ def _of_objects(original: Callable[..., Any]) -> Callable[..., Any]:
                 return _of_single_elements(original(args[0], dtype=object), dtype, error)
             if dtype is not None:
                 raise
+        if symbols:
+            return _of_leaves(args[0])
         tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
         return original(*args[:1], **{**kwargs, "dtype": object})
 

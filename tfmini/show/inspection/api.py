@@ -62,8 +62,7 @@ def inspect(
 
     Raises:
       ValueError, TypeError: the source or cluster is invalid, or a name is not in the graph.
-      ScriptError: the script failed.
-      OpError: the error that a session raises for the graph.
+      ScriptError, OpError: the script failed; or the error that a session raises for the graph.
     """
     jobs = read_cluster(cluster, ps, workers)
     is_script = isinstance(source, (str, Path)) and str(source).endswith(".py")

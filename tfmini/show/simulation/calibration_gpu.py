@@ -38,7 +38,7 @@ def measure_gpu(tf: Any, sizes: Sequence[int] = SIZES) -> Gpu:
     steps = [_Step(tf, kernel, size) for kernel in _KERNELS for size in sizes]
     kernels = curves(step.sample(empty_s) for step in steps)
     bytes_per_s = 4 * sizes[-1] / max(_SHORTEST_S, large_s - small_s)
-    return Gpu(kernels, max(0.0, small_s - empty_s), bytes_per_s)
+    return Gpu(kernels=kernels, copy_s=max(0.0, small_s - empty_s), copy_bytes_per_s=bytes_per_s)
 
 
 class _Step:

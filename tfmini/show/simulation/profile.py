@@ -24,7 +24,7 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand; two come with t
     copy_us = 20.0        # of a tensor between the GPU and the host, with its part of the start of the GPU's program
     copy_gbit_per_s = 90.0
 
-    [machines.here.gpu.kernels]  # as above; a class that is missing takes no time
+    [machines.here.gpu.kernels]  # as above
     matmul = [[2e6, 8.0], [2e10, 2000.0]]
 
     [links.local]         # between tasks of one machine
@@ -42,8 +42,9 @@ A profile is a TOML file, made by `tfmini calibrate` or by hand; two come with t
     [ops]                 # measured times of single ops of a model, in microseconds
     "conv1/Conv2D" = 812.0
 
-Classes of ops are those of `class_of`. Times between two points are interpolated (both axes logarithmic). Below
-the first point the time is constant, beyond the last one it is proportional to the work.
+Classes of ops are those of `class_of`. A class without a curve takes that of ``elementwise``; ``matmul`` and
+``convolution``, whose work are operations, take each other's. Times between two points are interpolated (both axes
+logarithmic). Below the first point the time is constant, beyond the last one it is proportional to the work.
 """
 
 from __future__ import annotations
@@ -454,6 +455,7 @@ def add_ops(path: str | Path, times: dict[str, float]) -> None:
 
 FLOPS = ("matmul", "convolution")
 CLASSES = (*FLOPS, "elementwise", "reduction", "update", "rows", "move", "view", "random", "state")
+_IN_PLACE_OF = dict.fromkeys(CLASSES, "elementwise") | {"matmul": "convolution", "convolution": "matmul"}
 _ROWS = frozenset({"indices", "ids"})
 _DEFAULT_S = 1e-6
 #: A product packs its matrices and writes its result: small and thin ones have few operations for each byte of that.
@@ -566,7 +568,7 @@ class KernelCosts:
             return self._measured[node.name]
         kind = class_of(node)
         work = work_of(self._nodes.get(node.name, node), self._shapes, kind)
-        own, general = self._curves.get(node.op), self._curves.get(kind) or self._curves.get("elementwise")
+        own, general = self._curves.get(node.op), self._curves.get(kind) or self._curves.get(_IN_PLACE_OF.get(kind, ""))
         curve = own or general
         if own is None or general is None or work <= (last := own.points[-1][0]):
             return _DEFAULT_S if curve is None else curve(work)

@@ -80,8 +80,8 @@ class FusedUpdates(MixIn):
     if not TYPE_CHECKING:  # which would take every name for a member
 
         def __getattr__(self, name: str) -> Any:
-            plain, ending, _ = name.removeprefix("_").partition("_t" if name.endswith("_t") else "_tensor")
-            values = vars(self).get("_tensors" if ending else "_hyper", {})
+            plain = name.removeprefix("_").removesuffix("_tensor").removesuffix("_t")
+            values = vars(self).get("_hyper" if name == f"_{plain}" else "_tensors", {})
             found = next((key for key in (plain, _ALIASES.get(plain)) if key in values), None)
             return values[found] if found and name[0] == "_" else super().__getattr__(name)
 

@@ -338,15 +338,14 @@ def check_free(name: str, *taken: Mapping[str, Any]) -> None:
         raise ValueError(f"This store has something else by the name of '{name}'.")
 
 
-def has_names(values: Any) -> bool:
-    """Whether a dict from names to arrays has any.
+def check_named(values: Any) -> None:
+    """Refuses what is no dict from names to arrays.
 
     Raises:
       TypeError: it is none.
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"Arrays are pushed and assigned as a dict from their names, not as {type(values).__name__}.")
-    return bool(values)
 
 
 def _sizes(name: str, shape: int | Sequence[int]) -> tuple[int, ...]:

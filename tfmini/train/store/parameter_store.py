@@ -68,7 +68,7 @@ from tfmini.train.store.arrays import (
     Pushed,
     alone,
     check_free,
-    has_names,
+    check_named,
     init_text,
     initial_value,
     named,
@@ -421,7 +421,8 @@ class ParameterStore:
 
     def _pushed(self, gradients: Mapping[str, Gradient]) -> Mapping[str, Gradient]:
         """The gradients of a push, which are some if other workers wait for it."""
-        if not has_names(gradients) and self._staleness is not None:
+        check_named(gradients)
+        if not gradients and self._staleness is not None:
             raise errors.InvalidArgumentError.of("A push without a gradient ends no round, and others wait for that.")
         return gradients
 
@@ -512,7 +513,7 @@ class ParameterStore:
         Raises:
           NotFoundError, InvalidArgumentError: as `push`.
         """
-        has_names(values)
+        check_named(values)
         with self._building():
             arrays = {array: array.checked(values[name], "value") for name, array in self._sorted(values)}
             if any(form == ROWS for form, _ in arrays.values()):
