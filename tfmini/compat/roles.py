@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tfmini.cluster import ClusterSpec
-from tfmini.program import Module
+from tfmini.program import ProgramModule
 
 _MOST_MODULES = 500  # of a script: PYTHONPATH may name a folder of large packages
 ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
@@ -167,7 +167,7 @@ def texts_of(script: str | Path) -> list[str]:
     """
     path = Path(script).resolve()
     texts, paths = [script_text(script)], [path]
-    first = Path(script.folder) if isinstance(script, Module) else path.parent
+    first = Path(script.folder) if isinstance(script, ProgramModule) else path.parent
     folders = [first, *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
     for text, place in zip(texts, paths):  # both grow meanwhile
         for name in imported_modules(text):

@@ -32,7 +32,7 @@ from tfmini.graph.operation import node_of
 from tfmini.graph.scopes import without_default_sessions
 from tfmini.graph.wire_checks import check_kinds
 from tfmini.placement.placer import DeviceAttributes
-from tfmini.program import Module
+from tfmini.program import ProgramModule
 from tfmini.runtime.client.session import BaseSession, InteractiveSession
 from tfmini.runtime.options import SessionOptions
 from tfmini.runtime.server import Server, checked_definition
@@ -363,13 +363,13 @@ def _entry(entry: str) -> Graph:
 
 def _script(script: str | Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
     old_argv = sys.argv[:]
-    folder = script.folder if isinstance(script, Module) else str(Path(script).resolve().parent)
+    folder = script.folder if isinstance(script, ProgramModule) else str(Path(script).resolve().parent)
     sys.argv[:] = [str(script), *arguments]
     if jobs is not None:
         sys.argv[1:] = role_arguments(*_role(jobs), role_flags_of(script), arguments)
     sys.path.insert(0, folder)
     try:
-        if isinstance(script, Module):
+        if isinstance(script, ProgramModule):
             runpy.run_module(script.name, run_name="__main__")
         else:
             runpy.run_path(str(script), run_name="__main__")
