@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -90,3 +91,23 @@ def test_messages_that_were_used_before_keep_our_names() -> None:
         "from tfmini.compat import internals; internals.install(); import tensorflow as tf\n"
         "assert tf.train.Example is before and protos.Feature.DESCRIPTOR.full_name == 'tfmini.Feature'"
     )
+
+
+def test_a_script_under_run_may_load_files_that_need_tensorflows(tmp_path: Path) -> None:
+    script = tmp_path / "serving.py"
+    script.write_text(
+        "import pickle\n"
+        "import tensorflow as tf\n"
+        "from google.protobuf import descriptor_pb2, descriptor_pool\n"
+        "from tensorflow.core.example import example_pb2\n"
+        "file = descriptor_pb2.FileDescriptorProto(name='serving/input.proto', package='serving', syntax='proto3')\n"
+        "file.dependency.append('tensorflow/core/example/example.proto')\n"
+        "field = file.message_type.add(name='Examples').field.add(name='all', number=1, label=3, type=11)\n"
+        "field.type_name = '.tensorflow.Example'\n"
+        "descriptor_pool.Default().AddSerializedFile(file.SerializeToString())\n"
+        "one = tf.train.Example()\n"
+        "print(pickle.loads(pickle.dumps(one)) == one, one.DESCRIPTOR.full_name)\n"
+    )
+    run = [sys.executable, "-m", "tfmini", "run", str(script)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["True", "tensorflow.Example"], done.stderr

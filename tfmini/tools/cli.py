@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tfmini import protos
 from tfmini._version import __version__
 from tfmini.command_line import HELP, Command, no_such
 
@@ -49,6 +50,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # Most commands run scripts to which tfmini is TensorFlow; the first message that is used decides for all of them.
+        protos.use_tensorflow_names()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)

@@ -23,7 +23,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import absl
 
@@ -35,11 +35,13 @@ from tfmini.exit_codes import ExitCode
 from tfmini.graph.graph import Graph
 from tfmini.library_log import is_launched
 from tfmini.program import ProgramModule
-from tfmini.protos import RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
 from tfmini.runtime.master.registration import Signature
 from tfmini.text import similar
 from tfmini.tools import python2
+
+if TYPE_CHECKING:
+    from tfmini.protos import RunMetadata, RunOptions  # the first message decides how all are named
 
 _log = logging.getLogger("tfmini.run")
 

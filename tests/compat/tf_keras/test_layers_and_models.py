@@ -177,3 +177,13 @@ def test_initializers_have_the_names_of_tensorflow_and_of_the_program() -> None:
     with keras.utils.CustomObjectScope({"mine": mine}):
         assert keras.initializers.get("mine") is mine
     assert keras.initializers.GlorotUniform is keras.initializers.glorot_uniform
+
+
+def test_in_a_graph_without_inputs_ops_between_layers_are_no_layers() -> None:
+    with tf.Graph().as_default():
+        x, keep = tf.placeholder(tf.float32, [None, 2]), tf.placeholder(tf.float32, [])
+        found = tf.keras.layers.Dense(1)(tf.keras.layers.Dense(3)(x) * keep * tf.Variable(1.0))
+        assert not hasattr(found, "_keras_history")
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            assert session.run(found, {x: [[1.0, 2.0]], keep: 0.5}).shape == (1, 1)

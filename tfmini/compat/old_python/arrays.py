@@ -12,6 +12,7 @@ import ctypes
 import functools
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,7 +67,8 @@ def _wanted() -> list[str]:
     changed = []
     for name, example in (("__bool__", np.zeros(0)), ("__int__", np.ones(1)), ("__float__", np.ones(1))):
         try:
-            getattr(example, name)()
+            with warnings.catch_warnings(action="ignore"):
+                getattr(example, name)()
         except (TypeError, ValueError):
             changed.append(name)
     return changed

@@ -51,6 +51,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "name = _unique_name(_to_snake_case(prefix))",
         ),
         ("print('tracking', value, name)", "pass"),
+        (  # in a graph without Inputs an op between layers is no layer
+            "            output_tensors[i]._keras_history = (self,\n",
+            "            if not all(hasattr(x, '_keras_history') for x in input_tensors):\n                continue\n"
+            "            output_tensors[i]._keras_history = (self,\n",
+        ),
         ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
         (
             "        self.trainable = kwargs.get('trainable', True)\n",

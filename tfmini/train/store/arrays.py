@@ -320,12 +320,16 @@ def initial_value(
         if not value.shape.is_compatible_with(shape):
             raise errors.InvalidArgumentError.of(f"An initial value of shape {value.shape} is none of {array}.")
         return value, None
-    value = fitted(value, array.dtype, array)
-    if value.ndim and value.shape != (shape if callable(init) else array.shape):
-        raise errors.InvalidArgumentError.of(f"An initial value of shape {value.shape} is none of {array}.")
+    if np.ndim(value) and np.shape(value) != (shape if callable(init) else array.shape):
+        raise errors.InvalidArgumentError.of(f"An initial value of shape {np.shape(value)} is none of {array}.")
+    found = np.asarray(value)
+    found = found[begin:end] if found.ndim and not callable(init) else found
+    if array.dtype.is_integer and found.dtype.kind == "f" and np.array_equal(found, whole := found.astype(np.int64)):
+        found = whole  # 0.0 says what 0 does
+    value = fitted(found, array.dtype, array)
     if not value.ndim:
         return fill(constant(shape, dtypes.int64), value), None  # int32 would wrap around
-    return placeholder(array.dtype, shape, "initial"), value if callable(init) else value[begin:end]
+    return placeholder(array.dtype, shape, "initial"), value
 
 
 def check_free(name: str, *taken: Mapping[str, Any]) -> None:
