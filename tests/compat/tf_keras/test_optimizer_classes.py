@@ -139,3 +139,33 @@ def test_mistakes_are_named() -> None:
         optimizer.iterations = tf.Variable(0)
     with pytest.raises(ValueError, match="was expecting 1 weights"):
         optimizer.set_weights([1, 2])
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adamax", "Nadam", "Adadelta", "Adagrad", "RMSprop"])
+def test_no_epsilon_is_that_of_the_backend(name: str) -> None:
+    backend, cls = tf.keras.backend, getattr(tf.keras.optimizers, name)
+    before = backend.epsilon()
+    backend.set_epsilon(1e-3)
+    try:
+        assert [cls(epsilon=epsilon).epsilon for epsilon in (None, 0)] == [1e-3, 1e-3]
+        assert cls(epsilon=None).get_config()["epsilon"] == 1e-3
+        assert cls().epsilon == 1e-7
+    finally:
+        backend.set_epsilon(before)
+
+
+@pytest.mark.parametrize("name", ["Adadelta", "Adagrad", "RMSprop"])
+def test_weights_of_keras_without_the_step(name: str) -> None:
+    optimizer = _trained(name.lower())[0].optimizer
+    slots = optimizer.get_weights()[1:]
+    optimizer.set_weights([slot + 3 for slot in slots])
+    found = optimizer.get_weights()
+    assert found[0] == 0
+    assert all(np.array_equal(new, old + 3) for new, old in zip(found[1:], slots))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamax", "nadam"])
+def test_weights_of_others_have_the_step(name: str) -> None:
+    optimizer = _trained(name)[0].optimizer
+    with pytest.raises(ValueError, match="was expecting"):
+        optimizer.set_weights(optimizer.get_weights()[1:])
