@@ -74,7 +74,7 @@ def _base(layer: Any) -> Any:
     return BaseDenseAttention
 
 
-def _check(name: str, inputs: Any, mask: Any) -> None:
+def _check(name: str, inputs: object, mask: object) -> None:
     """Refuses inputs and masks that are not those of query, value and perhaps key."""
     if not isinstance(inputs, list):
         raise ValueError(f"{name} layer must be called on a list of inputs, namely query, value and perhaps key")

@@ -55,7 +55,7 @@ def _get(optimizers: Any) -> Callable[[Any], Any]:
     return get
 
 
-def _remedy(identifier: Any) -> str:
+def _remedy(identifier: object) -> str:
     """What to do about an optimizer of another library, such as the package `keras`."""
     if not hasattr(identifier, "get_updates"):
         return ""

@@ -24,7 +24,7 @@ _LIBRARYS = {
 _CONTAINERS = (list, tuple, dict, collections.OrderedDict)
 
 
-def tracked(owner: Any, name: str, value: Any) -> Any:
+def tracked(owner: object, name: str, value: object) -> Any:
     """Notes the value that an attribute gets, and forgets the one that it had; returns the value."""
     if name not in _LIBRARYS and _notes_attributes(owner) and not _is_property(owner, name):
         _forget(owner, name, value)
@@ -35,14 +35,14 @@ def tracked(owner: Any, name: str, value: Any) -> Any:
     return value
 
 
-def untracked(owner: Any, name: str) -> None:
+def untracked(owner: object, name: str) -> None:
     """Deletes an attribute, and forgets its value."""
     if name not in _LIBRARYS:
         _forget(owner, name, None)
     object.__delattr__(owner, name)
 
 
-def layers_of(owner: Any) -> Any:
+def layers_of(owner: object) -> Any:
     """The layers of a layer or model, each once; of models of inputs and outputs, and sequences, the library's list."""
     listed = owner.__dict__.get("_layers", [])
     if not _takes_containers(owner):
@@ -51,7 +51,7 @@ def layers_of(owner: Any) -> Any:
     return _once([*(value for value in found if isinstance(value, _layer_class())), *listed])
 
 
-def own_weights(owner: Any, kind: str) -> list[Any]:
+def own_weights(owner: object, kind: str) -> list[Any]:
     """The weights of a layer or model that are of no layer of it: those that train, or those that do not."""
     listed = owner.__dict__.get(kind, [])
     if not _takes_containers(owner):
@@ -61,27 +61,27 @@ def own_weights(owner: Any, kind: str) -> list[Any]:
     return _once([*listed, *(value for value in found if bool(value.trainable) is trains)])
 
 
-def takes_layers(owner: Any) -> bool:
+def takes_layers(owner: object) -> bool:
     """Whether a layer that an attribute gets is one of the owner's: not of a model of inputs and outputs."""
     return not owner.__dict__.get("_is_graph_network", False) and type(owner).__name__ != "Sequential"
 
 
-def _takes_containers(owner: Any) -> bool:
+def _takes_containers(owner: object) -> bool:
     return takes_layers(owner) and not isinstance(owner, sys.modules[f"{NAME}.engine.sequential"].Sequential)
 
 
-def _notes_attributes(owner: Any) -> bool:
+def _notes_attributes(owner: object) -> bool:
     is_off = getattr(sys.modules[f"{NAME}.engine.base_layer"]._DISABLE_TRACKING, "value", False)
     return not is_off and takes_layers(owner)
 
 
-def _is_property(owner: Any, name: str) -> bool:
+def _is_property(owner: object, name: str) -> bool:
     """Whether a class says what setting an attribute does; and the states of recurrent layers, which are no weights."""
     owned = getattr(type(owner), name, None)
     return isinstance(owned, property) or name == "states" and hasattr(type(owner), "reset_states")
 
 
-def _forget(owner: Any, name: str, value: Any) -> None:
+def _forget(owner: object, name: str, value: object) -> None:
     """Removes the value of an attribute from those of the owner, unless another attribute has it too."""
     attributes = owner.__dict__
     old = attributes.get(name)
@@ -89,7 +89,7 @@ def _forget(owner: Any, name: str, value: Any) -> None:
         return
     if takes_layers(owner):
         for listed in ("_noted", "_layers"):
-            if listed in attributes:
+            if isinstance(attributes.get(listed), list):
                 attributes[listed][:] = [known for known in attributes[listed] if known is not old]
 
 
@@ -107,7 +107,7 @@ def _once(values: list[Any]) -> list[Any]:
     return list({id(value): value for value in values}.values())
 
 
-def _is_variable(value: Any) -> bool:
+def _is_variable(value: object) -> bool:
     """Whether it is a variable that no layer has yet."""
     known = getattr(value, "_tracked", False) or isinstance(value, _layer_class())
     return not known and hasattr(value, "initializer") and hasattr(value, "trainable")
