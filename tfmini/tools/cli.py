@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        # Most commands run scripts to which tfmini is TensorFlow; the first message that is used decides for all of them.
+        # Most commands run scripts to which tfmini is TensorFlow; the first message that is used decides for all.
         protos.use_tensorflow_names()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)

@@ -192,6 +192,10 @@ HELPERS: dict[str, Any] = {
     "_take_dtype": _take_dtype,
     "_as_dtype": _as_dtype,
     "_tracked": tracking.tracked,
+    "_untracked": tracking.untracked,
+    "_layers_of": tracking.layers_of,
+    "_own_weights": tracking.own_weights,
+    "_takes_layers": tracking.takes_layers,
     "_padded": _padded,
     "_make_op_layers": lambda tensors: op_layers.make_layers(state.library_root(), tensors),
     "_with_flat_shape": _with_flat_shape,
@@ -489,7 +493,7 @@ def _change_models(root: ModuleType) -> None:
 
 def _weights_by_layer(self: Any) -> list[Any]:
     """All weights in the order of the layers; Keras 2.3 puts those that are trained first."""
-    own = [*self._trainable_weights, *self._non_trainable_weights]
+    own = [w for kind in ("_trainable_weights", "_non_trainable_weights") for w in tracking.own_weights(self, kind)]
     if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
         raise ValueError(
             f"Weights for model {self.name} have not yet been created. They are when the model is first called on"

@@ -56,6 +56,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            if not all(hasattr(x, '_keras_history') for x in input_tensors):\n                continue\n"
             "            output_tensors[i]._keras_history = (self,\n",
         ),
+        ("getattr(self, '_layers', [])", "_layers_of(self)"),
+        ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),
+        ("self._non_trainable_weights[:]", "_own_weights(self, '_non_trainable_weights')"),
+        (
+            "                if isinstance(value, Layer):\n",
+            "                if isinstance(value, Layer) and _takes_layers(self):\n",
+        ),
         ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
         (
             "        self.trainable = kwargs.get('trainable', True)\n",
@@ -70,7 +77,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "        super(Layer, self).__setattr__(name, value)\n",
-            "        super(Layer, self).__setattr__(name, _tracked(self, name, value))\n",
+            "        super(Layer, self).__setattr__(name, _tracked(self, name, value))\n\n"
+            "    def __delattr__(self, name):\n        _untracked(self, name)\n",
         ),
         ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
         (
@@ -91,6 +99,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training": [
+        ("_get_metrics_from_layers(self._layers)", "_get_metrics_from_layers(_layers_of(self))"),
         ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
         ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)"),
     ],
@@ -188,6 +197,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
     "engine.network": [
+        ("        return self._layers\n", "        return _layers_of(self)\n"),
+        ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),
+        ("self._non_trainable_weights[:]", "_own_weights(self, '_non_trainable_weights')"),
+        (
+            "self._trainable_weights + self._non_trainable_weights",
+            "_own_weights(self, '_trainable_weights') + _own_weights(self, '_non_trainable_weights')",
+        ),
         (
             "        self._uses_inputs_arg = True\n",
             "        self._uses_inputs_arg = True\n        _make_op_layers(outputs)\n",

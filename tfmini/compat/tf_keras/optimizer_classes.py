@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.compat.tf_keras import state as keras_state
 from tfmini.compat.tf_keras.optimizer_v2 import Optimizer, State
 from tfmini.compat.tf_keras.schedules import LearningRateSchedule
 from tfmini.graph.conversion import convert_to_tensor
@@ -28,11 +29,14 @@ class _Classic(Optimizer):
     _numbers: tuple[str, ...] = ()  # hyperparameters besides the rate, which each update gets
     _plain: tuple[str, ...] = ()  # attributes that are no variables
     _kept: tuple[str, ...] = ()  # slots of every variable
+    _had_no_step = False  # whether Keras's optimizer of this name has weights without the step
 
     def __init__(self, learning_rate: Rate, name: str, kwargs: dict[str, Any], **values: Any) -> None:
         super().__init__(name, **kwargs)
         self._set_hyper("learning_rate", kwargs.get("lr", learning_rate))
         self._set_hyper("decay", self._initial_decay)
+        if "epsilon" in values:
+            values["epsilon"] = values["epsilon"] or keras_state.epsilon()
         for key, value in values.items():
             if key in self._numbers:
                 self._set_hyper(key, value)
@@ -65,6 +69,11 @@ class _Classic(Optimizer):
 
     def _slots_of(self, var: Any) -> list[Any]:
         return [self.get_slot(var, slot) for slot in self._kept]
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Gives all weights values; those of some optimizers of Keras have no step, which becomes 0."""
+        has_no_step = self._had_no_step and len(self.weights) == len(weights) + 1
+        super().set_weights([np.array(0), *weights] if has_no_step else weights)
 
     def get_config(self) -> dict[str, Any]:
         hypers = ("learning_rate", "decay", *self._numbers)
@@ -118,9 +127,7 @@ class Adam(_Classic):
         self, learning_rate: Rate = 0.001, beta_1: Any = 0.9, beta_2: Any = 0.999, epsilon: float | None = 1e-7,
         amsgrad: bool = False, name: str = "Adam", **kwargs: Any,
     ) -> None:  # fmt: skip
-        super().__init__(
-            learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon or 1e-7, amsgrad=amsgrad
-        )
+        super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, amsgrad=amsgrad)
         self._kept = ("m", "v", "vhat") if amsgrad else ("m", "v")
 
     def _prepare_local(self, var_device: str, var_dtype: Any, apply_state: State) -> None:
@@ -169,7 +176,7 @@ class Adamax(_Classic):
         self, learning_rate: Rate = 0.001, beta_1: Any = 0.9, beta_2: Any = 0.999, epsilon: float | None = 1e-7,
         name: str = "Adamax", **kwargs: Any,
     ) -> None:  # fmt: skip
-        super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon or 1e-7)
+        super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
 
     def _prepare_local(self, var_device: str, var_dtype: Any, apply_state: State) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
@@ -206,7 +213,7 @@ class Nadam(_Classic):
         kwargs["decay"] = kwargs.pop("schedule_decay", kwargs.get("decay", 0.004))
         if isinstance(kwargs.get("lr", learning_rate), LearningRateSchedule):
             raise ValueError("The Nadam optimizer does not support LearningRateSchedules as the learning rate.")
-        super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon or 1e-7)
+        super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
         self._m_cache: Any = None
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
@@ -257,13 +264,14 @@ class Nadam(_Classic):
 class Adadelta(_Classic):
     """Adadelta (``tf.keras.optimizers.Adadelta``)."""
 
+    _had_no_step = True
     _numbers, _plain, _kept = ("rho",), ("epsilon",), ("accum_grad", "accum_var")
 
     def __init__(
         self, learning_rate: Rate = 0.001, rho: Any = 0.95, epsilon: float | None = 1e-7, name: str = "Adadelta",
         **kwargs: Any,
     ) -> None:  # fmt: skip
-        super().__init__(learning_rate, name, kwargs, rho=rho, epsilon=epsilon or 1e-7)
+        super().__init__(learning_rate, name, kwargs, rho=rho, epsilon=epsilon)
 
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
         return self._apply_op("ApplyAdadelta", var, self._slots_of(var), c["lr_t"], c["rho"], c["epsilon"], grad)
@@ -281,6 +289,7 @@ class Adagrad(_Classic):
       ValueError: the first value of the accumulators is negative.
     """
 
+    _had_no_step = True
     _plain = ("initial_accumulator_value", "epsilon")
 
     def __init__(
@@ -289,7 +298,7 @@ class Adagrad(_Classic):
     ) -> None:  # fmt: skip
         if initial_accumulator_value < 0.0:
             raise ValueError(f"initial_accumulator_value must be non-negative: {initial_accumulator_value}")
-        values = {"initial_accumulator_value": initial_accumulator_value, "epsilon": epsilon or 1e-7}
+        values = {"initial_accumulator_value": initial_accumulator_value, "epsilon": epsilon}
         super().__init__(learning_rate, name, kwargs, **values)
 
     @classmethod
@@ -308,10 +317,6 @@ class Adagrad(_Classic):
         slots = [self.get_slot(var, "accumulator")]
         return self._apply_op("SparseApplyAdagradV2", var, slots, c["lr_t"], c["epsilon"], grad, indices)
 
-    def set_weights(self, weights: Sequence[Any]) -> None:
-        """Gives all weights values; those of Keras have no step."""
-        super().set_weights([np.array(0), *weights] if len(self.weights) == len(weights) + 1 else weights)
-
 
 def _constant(value: float) -> Callable[..., Any]:
     """The initializer of a slot whose elements are all the same."""
@@ -329,6 +334,7 @@ class RMSprop(_Classic):
       ValueError: the momentum is not between 0 and 1.
     """
 
+    _had_no_step = True
     _numbers, _plain = ("rho", "momentum"), ("epsilon", "centered")
 
     def __init__(
@@ -337,7 +343,7 @@ class RMSprop(_Classic):
     ) -> None:  # fmt: skip
         if isinstance(momentum, (int, float)) and not 0 <= momentum <= 1:
             raise ValueError(f"`momentum` must be between [0, 1], not {momentum}")
-        values = {"rho": rho, "momentum": momentum, "epsilon": epsilon or 1e-7, "centered": centered}
+        values = {"rho": rho, "momentum": momentum, "epsilon": epsilon, "centered": centered}
         super().__init__(learning_rate, name, kwargs, **values)
         self._has_momentum = not isinstance(momentum, (int, float)) or momentum > 0
         self._kept = ("rms", *(["momentum"] if self._has_momentum else []), *(["mg"] if centered else []))
@@ -371,10 +377,6 @@ class RMSprop(_Classic):
         change = -c["lr_t"] * grad / (sqrt(mean_square) + c["epsilon"])
         return self._resource_scatter_add(var, indices, change)
 
-    def set_weights(self, weights: Sequence[Any]) -> None:
-        """Gives all weights values; those of Keras have no step."""
-        super().set_weights([np.array(0), *weights] if len(self.weights) == len(weights) + 1 else weights)
-
 
 class Ftrl(_Classic):
     """FTRL-Proximal (``tf.keras.optimizers.Ftrl``).
@@ -385,6 +387,7 @@ class Ftrl(_Classic):
 
     _numbers = ("learning_rate_power", "l1_regularization_strength", "l2_regularization_strength")
     _plain = ("initial_accumulator_value", "l2_shrinkage_regularization_strength")
+    _kept = ("accumulator", "linear")
 
     def __init__(
         self, learning_rate: Rate = 0.001, learning_rate_power: float = -0.5, initial_accumulator_value: float = 0.1,
@@ -417,14 +420,11 @@ class Ftrl(_Classic):
 
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
         op, numbers = self._numbers_of(c, var)
-        return self._apply_op(op, var, self._pair(var), grad, *numbers)
+        return self._apply_op(op, var, self._slots_of(var), grad, *numbers)
 
     def _sparse(self, grad: Tensor, var: Any, indices: Tensor, c: dict[str, Tensor]) -> Any:
         op, numbers = self._numbers_of(c, var)
-        return self._apply_op(f"Sparse{op}", var, self._pair(var), grad, indices, *numbers)
-
-    def _pair(self, var: Any) -> list[Any]:
-        return [self.get_slot(var, "accumulator"), self.get_slot(var, "linear")]
+        return self._apply_op(f"Sparse{op}", var, self._slots_of(var), grad, indices, *numbers)
 
 
 CLASSES = (SGD, Adam, Adamax, Nadam, Adadelta, Adagrad, RMSprop, Ftrl)

@@ -50,6 +50,20 @@ def _get(optimizers: Any) -> Callable[[Any], Any]:
             return optimizers.deserialize(identifier)
         if isinstance(identifier, str):
             return optimizers.deserialize({"class_name": identifier, "config": {}})
-        raise ValueError(f"Could not interpret optimizer identifier: {identifier}")
+        raise ValueError(f"Could not interpret optimizer identifier: {identifier}{_remedy(identifier)}")
 
     return get
+
+
+def _remedy(identifier: object) -> str:
+    """What to do about an optimizer of another library, such as the package `keras`."""
+    if not hasattr(identifier, "get_updates"):
+        return ""
+    cls = identifier if isinstance(identifier, type) else type(identifier)
+    if issubclass(cls, Optimizer):
+        return f"; it is a class: give {cls.__name__}(), an optimizer"
+    base = next((base for base in cls.__mro__ if base.__name__ == "Optimizer"), cls)
+    return (
+        f"; {cls.__name__} derives from {base.__module__}.{base.__name__}: models of tf.keras take optimizers that"
+        " derive from tf.keras.optimizers.Optimizer, whose `__init__` takes a name (`get_updates` may be their own)"
+    )

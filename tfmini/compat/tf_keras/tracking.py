@@ -1,97 +1,121 @@
-"""Lists and dictionaries in which a layer or model of a program keeps layers: these are layers of its own."""
+"""What a layer or model of a program keeps: the layers and variables in its attributes, and in lists and dictionaries.
+
+Each attribute is noted when it is set, in this order; what lists and dictionaries have is looked up when it is asked
+for, so that a program may change them as it likes.
+"""
 
 from __future__ import annotations
 
+import collections
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
-from tfmini.graph.nest import flatten
 
-_OWN = ("_layers", "_metrics", "_trainable_weights", "_non_trainable_weights")  # what a layer notes by itself
-
-
-def tracked(owner: Any, name: str, value: Any) -> Any:
-    """What an attribute becomes that the program sets: a list or dictionary with layers, one that tells of new ones."""
-    kind = type(value)
-    if kind not in (list, tuple, dict) or name in _OWN or _is_set_by_the_library():
-        return value
-    for found in flatten(value):
-        _add(owner, found)
-    if kind is tuple or value and not _has_layers(value):
-        return value
-    return _List(owner, value) if kind is list else _Dict(owner, value)
+# Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
+_LIBRARYS = {
+    "_layers", "_metrics", "_trainable_weights", "_non_trainable_weights", "_collected_trainable_weights",
+    "_updates", "_losses", "_inbound_nodes", "_outbound_nodes", "_network_nodes", "_nodes_by_depth",
+    "_layers_by_depth", "_input_layers", "_output_layers", "_input_coordinates", "_output_coordinates",
+    "_compile_metrics", "_compile_weighted_metrics", "_compile_metric_functions", "_output_loss_metrics",
+    "_per_output_metrics", "_per_output_weighted_metrics",
+}  # fmt: skip
+_CONTAINERS = (list, tuple, dict, collections.OrderedDict)
 
 
-def _is_set_by_the_library() -> bool:
-    frame: Any = sys._getframe(2)
-    while frame.f_code.co_name == "__setattr__":
-        frame = frame.f_back
-    return str(frame.f_globals["__name__"]).startswith(NAME)
+def tracked(owner: object, name: str, value: object) -> Any:
+    """Notes the value that an attribute gets, and forgets the one that it had; returns the value."""
+    if name not in _LIBRARYS and _notes_attributes(owner) and not _is_property(owner, name):
+        _forget(owner, name, value)
+        if type(value) in _CONTAINERS or isinstance(value, _layer_class()) and not isinstance(value, _metric_class()):
+            noted = owner.__dict__.setdefault("_noted", [])
+            if not any(value is known for known in noted):
+                noted.append(value)
+    return value
 
 
-def _has_layers(value: Any) -> bool:
-    return any(isinstance(found, _layer_class()) for found in flatten(value))
+def untracked(owner: object, name: str) -> None:
+    """Deletes an attribute, and forgets its value."""
+    if name not in _LIBRARYS:
+        _forget(owner, name, None)
+    object.__delattr__(owner, name)
+
+
+def layers_of(owner: object) -> Any:
+    """The layers of a layer or model, each once; of models of inputs and outputs, and sequences, the library's list."""
+    listed = owner.__dict__.get("_layers", [])
+    if not _takes_containers(owner):
+        return listed
+    found = _contents(owner.__dict__.get("_noted", []))
+    return _once([*(value for value in found if isinstance(value, _layer_class())), *listed])
+
+
+def own_weights(owner: object, kind: str) -> list[Any]:
+    """The weights of a layer or model that are of no layer of it: those that train, or those that do not."""
+    listed = owner.__dict__.get(kind, [])
+    if not _takes_containers(owner):
+        return list(listed)
+    trains = kind == "_trainable_weights"
+    found = [value for value in _contents(owner.__dict__.get("_noted", [])) if _is_variable(value)]
+    return _once([*listed, *(value for value in found if bool(value.trainable) is trains)])
+
+
+def takes_layers(owner: object) -> bool:
+    """Whether a layer that an attribute gets is one of the owner's: not of a model of inputs and outputs."""
+    return not owner.__dict__.get("_is_graph_network", False) and type(owner).__name__ != "Sequential"
+
+
+def _takes_containers(owner: object) -> bool:
+    return takes_layers(owner) and not isinstance(owner, sys.modules[f"{NAME}.engine.sequential"].Sequential)
+
+
+def _notes_attributes(owner: object) -> bool:
+    is_off = getattr(sys.modules[f"{NAME}.engine.base_layer"]._DISABLE_TRACKING, "value", False)
+    return not is_off and takes_layers(owner)
+
+
+def _is_property(owner: object, name: str) -> bool:
+    """Whether a class says what setting an attribute does; and the states of recurrent layers, which are no weights."""
+    owned = getattr(type(owner), name, None)
+    return isinstance(owned, property) or name == "states" and hasattr(type(owner), "reset_states")
+
+
+def _forget(owner: object, name: str, value: object) -> None:
+    """Removes the value of an attribute from those of the owner, unless another attribute has it too."""
+    attributes = owner.__dict__
+    old = attributes.get(name)
+    if old is None or old is value or any(other is old for key, other in attributes.items() if key != name):
+        return
+    if takes_layers(owner):
+        for listed in ("_noted", "_layers"):
+            if isinstance(attributes.get(listed), list):
+                attributes[listed][:] = [known for known in attributes[listed] if known is not old]
+
+
+def _contents(value: Any, seen: frozenset[int] = frozenset()) -> Iterator[Any]:
+    """What is in lists, tuples and dictionaries (by their keys), one in another."""
+    if id(value) in seen or type(value) not in _CONTAINERS:
+        yield value
+        return
+    is_dict = isinstance(value, dict)
+    for part in [value[key] for key in sorted(value, key=str)] if is_dict else value:
+        yield from _contents(part, seen | {id(value)})
+
+
+def _once(values: list[Any]) -> list[Any]:
+    return list({id(value): value for value in values}.values())
+
+
+def _is_variable(value: object) -> bool:
+    """Whether it is a variable that no layer has yet."""
+    known = getattr(value, "_tracked", False) or isinstance(value, _layer_class())
+    return not known and hasattr(value, "initializer") and hasattr(value, "trainable")
 
 
 def _layer_class() -> Any:
     return sys.modules[f"{NAME}.engine.base_layer"].Layer
 
 
-def _add(owner: Any, value: Any) -> None:
-    """Makes a layer or a variable one of a layer's own."""
-    if isinstance(value, _layer_class()):
-        layers = owner.__dict__.setdefault("_layers", [])
-        if not any(value is layer for layer in layers):
-            layers.append(value)
-    elif hasattr(value, "initializer") and hasattr(value, "trainable") and not getattr(value, "_tracked", False):
-        kind = "_trainable_weights" if value.trainable else "_non_trainable_weights"
-        owner.__dict__.setdefault(kind, []).append(value)
-        value._tracked = True
-
-
-class _List(list[Any]):
-    """A list whose layers are its owner's."""
-
-    def __init__(self, owner: Any, values: Iterable[Any]) -> None:
-        super().__init__(values)
-        self._owner = owner
-
-    def append(self, value: Any) -> None:
-        self.extend([value])
-
-    def insert(self, index: Any, value: Any) -> None:
-        _add(self._owner, value)
-        super().insert(index, value)
-
-    def extend(self, values: Iterable[Any]) -> None:
-        for value in values:
-            _add(self._owner, value)
-            super().append(value)
-
-    def __iadd__(self, values: Iterable[Any]) -> Any:  # type: ignore[misc]
-        self.extend(values)
-        return self
-
-    def __reduce__(self) -> Any:
-        return list, (list(self),)
-
-
-class _Dict(dict[Any, Any]):
-    """A dictionary whose layers are its owner's."""
-
-    def __init__(self, owner: Any, values: dict[Any, Any]) -> None:
-        super().__init__(values)
-        self._owner = owner
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        _add(self._owner, value)
-        super().__setitem__(key, value)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
-
-    def __reduce__(self) -> Any:
-        return dict, (dict(self),)
+def _metric_class() -> Any:
+    return sys.modules[f"{NAME}.metrics"].Metric

@@ -139,3 +139,67 @@ def test_mistakes_are_named() -> None:
         optimizer.iterations = tf.Variable(0)
     with pytest.raises(ValueError, match="was expecting 1 weights"):
         optimizer.set_weights([1, 2])
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adamax", "Nadam", "Adadelta", "Adagrad", "RMSprop"])
+def test_no_epsilon_is_that_of_the_backend(name: str) -> None:
+    backend, cls = tf.keras.backend, getattr(tf.keras.optimizers, name)
+    before = backend.epsilon()
+    backend.set_epsilon(1e-3)
+    try:
+        assert [cls(epsilon=epsilon).epsilon for epsilon in (None, 0)] == [1e-3, 1e-3]
+        assert cls(epsilon=None).get_config()["epsilon"] == 1e-3
+        assert cls().epsilon == 1e-7
+    finally:
+        backend.set_epsilon(before)
+
+
+@pytest.mark.parametrize("name", ["Adadelta", "Adagrad", "RMSprop"])
+def test_weights_of_keras_without_the_step(name: str) -> None:
+    optimizer = _trained(name.lower())[0].optimizer
+    slots = optimizer.get_weights()[1:]
+    optimizer.set_weights([slot + 3 for slot in slots])
+    found = optimizer.get_weights()
+    assert found[0] == 0
+    assert all(np.array_equal(new, old + 3) for new, old in zip(found[1:], slots))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamax", "nadam"])
+def test_weights_of_others_have_the_step(name: str) -> None:
+    optimizer = _trained(name)[0].optimizer
+    with pytest.raises(ValueError, match="was expecting"):
+        optimizer.set_weights(optimizer.get_weights()[1:])
+
+
+def test_an_optimizer_with_a_get_updates_of_its_own_trains() -> None:
+    keras = tf.keras
+
+    class Halves(keras.optimizers.Optimizer):
+        def __init__(self, rate: float = 0.25) -> None:
+            super().__init__("Halves")
+            self.rate = rate
+
+        def get_updates(self, loss: Any, params: Any) -> Any:
+            pairs = zip(params, self.get_gradients(loss, params))
+            return [keras.backend.update_sub(param, self.rate * grad) for param, grad in pairs]
+
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(Halves(), "mse")
+    losses = [model.train_on_batch(np.ones((2, 2)), np.ones((2, 1))) for _ in range(3)]
+    assert losses[2] < losses[0]
+    with pytest.raises(ValueError, match=r"it is a class: give Halves\(\)"):
+        keras.optimizers.get(Halves)
+
+
+def test_an_optimizer_of_another_library_is_refused_with_the_remedy() -> None:
+    class Optimizer:
+        def get_updates(self, loss: object, params: object) -> list[Any]:
+            return []
+
+    class Mine(Optimizer):
+        pass
+
+    with pytest.raises(ValueError, match=r"Could not interpret.*Mine derives from .*\.Optimizer: .*tf\.keras\.optim"):
+        tf.keras.optimizers.get(Mine())
+    with pytest.raises(ValueError, match=r"Could not interpret optimizer identifier: 3$"):
+        tf.keras.optimizers.get(3)

@@ -1,0 +1,193 @@
+"""The layers in attributes, lists and dictionaries are those of 1.15.5, which has those of tuples not at all."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+if importlib.util.find_spec("keras") is None:
+    pytest.skip("needs the extra keras", allow_module_level=True)
+keras: Any = tf.keras
+Dense = keras.layers.Dense
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+class Model(keras.Model):
+    def __init__(self, fill: Callable[[Any], object]) -> None:
+        super().__init__()
+        fill(self)
+
+    def call(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def nested(model: Any) -> None:
+    model.parts = [[Dense(3)]]
+    model.parts[0].append(Dense(5))
+    model.parts.append([Dense(2)])
+
+
+def replaced_in_a_list(model: Any) -> None:
+    model.parts = [Dense(3)]
+    model.parts[0] = Dense(5)
+
+
+def added_to_a_dictionary(model: Any) -> None:
+    model.parts = {"a": Dense(3)}
+    model.parts.setdefault("b", Dense(5))
+    model.parts.update(c=Dense(7))
+
+
+def slices(model: Any) -> None:
+    model.parts = [Dense(3), Dense(4)]
+    model.parts[0:1] = [Dense(5), Dense(6)]
+
+
+def removed(model: Any) -> None:
+    model.parts = [Dense(3), Dense(4), Dense(5)]
+    del model.parts[0]
+    model.parts.pop()
+
+
+def by_attribute(model: Any) -> None:
+    model.a = []
+    model.b = Dense(2)
+    model.a.append(Dense(3))
+    model.c = {"x": Dense(4)}
+
+
+def twice(model: Any) -> None:
+    model.a = [Dense(1)]
+    model.b = model.a[0]
+    model.a.append(model.b)
+    model.c = {"x": model.b}
+
+
+def by_key(model: Any) -> None:
+    model.parts = {"b": [Dense(1)], "a": {"z": Dense(2)}}
+    model.parts["b"].append(Dense(3))
+    model.parts["a"]["y"] = Dense(4)
+
+
+def set_again(model: Any) -> None:
+    model.a, model.b, model.c, model.d = Dense(1), [Dense(2)], Dense(3), [Dense(4)]
+    model.a, model.b = Dense(5), [Dense(6)]
+    del model.c, model.d
+
+
+def not_only_layers(model: Any) -> None:
+    model.parts = [1, "a", None]
+    model.parts.append(Dense(3))
+
+
+def from_outside(model: Any) -> None:
+    parts = [Dense(1)]
+    model.parts = parts
+    parts.append(Dense(2))
+
+
+def in_itself(model: Any) -> None:  # 1.15.5 fails by recursion
+    model.parts = [Dense(1)]
+    model.parts.append(model.parts)
+
+
+@pytest.mark.parametrize(
+    ("fill", "units"),
+    [
+        (nested, [3, 5, 2]),
+        (replaced_in_a_list, [5]),
+        (added_to_a_dictionary, [3, 5, 7]),
+        (slices, [5, 6, 4]),
+        (removed, [4]),
+        (by_attribute, [3, 2, 4]),
+        (twice, [1]),
+        (by_key, [4, 2, 1, 3]),
+        (set_again, [5, 6]),
+        (not_only_layers, [3]),
+        (from_outside, [1, 2]),
+        (in_itself, [1]),
+    ],
+)
+def test_layers_are_looked_up_where_they_are_kept(fill: Callable[[Any], object], units: list[int]) -> None:
+    model = Model(fill)
+    assert [layer.units for layer in model.layers] == units
+    model(tf.ones([2, 3]))
+    assert [weight.shape.as_list()[-1] for weight in model.trainable_weights] == [n for n in units for _ in "wb"]
+    model.trainable = False
+    assert model.trainable_weights == []
+    assert len(model.non_trainable_weights) == 2 * len(units)
+
+
+def test_layers_of_layers_and_of_models_below() -> None:
+    class Layer(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = [[Dense(3)]]
+            self.one = Dense(6)
+            self.parts[0].append(Dense(5))
+
+        def call(self, x: Any) -> Any:
+            return self.one(self.parts[0][1](self.parts[0][0](x)))
+
+    def fill(model: Any) -> None:
+        model.parts = [[Model(nested)], {"a": Layer()}]
+
+    model = Model(fill)
+    model(tf.ones([2, 3]))
+    assert [w.shape.as_list()[-1] for w in model.trainable_weights] == [3, 3, 5, 5, 2, 2, 3, 3, 5, 5, 6, 6]
+
+
+def test_attributes_of_graph_networks_and_sequences_are_no_layers() -> None:
+    sequence = keras.Sequential([Dense(3, input_shape=(4,))])
+    sequence.extra = [Dense(5)]
+    x = keras.Input((4,))
+    model = keras.Model(x, Dense(3)(x))
+    model.extra = Dense(5)
+    assert (len(sequence.layers), len(model.layers)) == (1, 2)
+
+
+def test_variables_in_lists_are_weights() -> None:
+    def fill(model: Any) -> None:
+        model.kept = [[tf.Variable(np.ones(6, "f"))], {"a": tf.Variable(np.ones(8, "f"))}]
+        model.kept.append(tf.Variable(np.ones(7, "f"), trainable=False))
+        model.dense = Dense(2)
+        model.dense.build((None, 3))
+        model.again = [model.dense.kernel]
+
+    model = Model(fill)
+    assert [w.shape.as_list() for w in model.trainable_weights] == [[6], [8], [3, 2], [2]]
+    assert [w.shape.as_list() for w in model.non_trainable_weights] == [[7]]
+
+
+def test_what_is_kept_in_lists_trains_is_saved_and_stays_a_list(tmp_path: Path) -> None:
+    x, y = np.ones((8, 3), np.float32), np.ones((8, 2), np.float32)
+    model, other = Model(nested), Model(nested)
+    for made in (model, other):
+        made.compile("sgd", "mse", metrics=["mae", keras.metrics.MeanSquaredError()], weighted_metrics=["mae"])
+        made.train_on_batch(x, y)
+    before = model.get_weights()
+    model.fit(x, y, epochs=2, verbose=0)
+    assert (len(before), len(model.layers)) == (6, 3)
+    assert all((a != b).any() for a, b in zip(before, model.get_weights()))
+    model.save_weights(str(tmp_path / "w.h5"))
+    other.load_weights(str(tmp_path / "w.h5"))
+    assert np.allclose(model.predict(x), other.predict(x))
+    assert type(model.parts) is list
+    copied = copy.copy(model.parts)
+    assert copied == model.parts
