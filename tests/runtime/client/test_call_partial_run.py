@@ -93,3 +93,14 @@ def test_arrays_of_one_call_may_be_changed_before_the_next() -> None:
         result, again = session.partial_run(handle, [first, x], {x: fed})
         fed[:] = result[:] = again[:] = 1000
         assert session.partial_run(handle, second, {y: np.ones(2, np.float32)}).tolist() == [12, 12]
+
+
+def test_a_reference_that_was_fetched_may_be_updated_later() -> None:
+    x = tf.placeholder(tf.float32, [])
+    v = tf.Variable(0.0)
+    update = tf.assign_add(v, x)
+    with tf.Session() as session:
+        session.run(v.initializer)
+        handle = session.partial_run_setup([v, update], [x])
+        assert session.partial_run(handle, v) == 0.0
+        assert session.partial_run(handle, update, {x: 3.0}) == 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,34 @@ def test_an_update_in_a_branch_that_is_not_taken_is_not_waited_for_in_vain() -> 
         for value, expected in ((False, 1.0), (True, 2.0)):
             session.run(queue.enqueue(value))
             assert session.run([update.op, v])[1] == expected
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_updates_in_a_loop_that_waits_are_shown(depth: int) -> None:
+    queue, begun = tf.FIFOQueue(9, tf.float32, [[]]), threading.Event()
+    v, one = tf.Variable(0.0), queue.enqueue(1.0)
+    begin = tf.py_func(begun.set, [], [], stateful=True)
+
+    def add(i: Any) -> Any:
+        with tf.control_dependencies([begin]), tf.control_dependencies([tf.assign_add(v, queue.dequeue())]):
+            return i + 1
+
+    def around(i: Any) -> Any:
+        return tf.while_loop(lambda j: j < 3, add, [i]) if depth > 1 else add(i)
+
+    loop = tf.while_loop(lambda i: i < 3, around, [0])
+    with tf.Session() as session:
+
+        def feed() -> None:
+            assert begun.wait(60)
+            for _ in range(3):
+                session.run(one)
+
+        session.run(v.initializer)
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        assert session.run([v, loop]) == [3.0, 3]
+        feeding.join()
 
 
 def test_a_value_that_was_read_before_stays_as_it_was() -> None:

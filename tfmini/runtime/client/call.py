@@ -228,7 +228,7 @@ class PartialRun:
         new -= {op for op in new if op in self._ran and _is_source(op)}
         self._check_order(new)
         border = self._border(new)
-        inputs = {t for op in new for t in op.inputs if t in self._values}
+        inputs = {t for op in new for t in op.inputs if t in self._values and (t in self._feeds or not _is_state(t))}
         asked = [t for t in wanted.tensors if t not in self._values and t not in border]
         tensors = [*border, *asked]
         if tensors or targets:

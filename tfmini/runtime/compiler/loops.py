@@ -67,6 +67,8 @@ def lower_loop(parent: Lowering, node: Node, loop: LoopFrame) -> None:
         unit.function = f"loop{len(parent.compilation.namespace)}"
         parent.compilation.namespace[unit.function] = _LoopWriter(inside).write()
         parent.add(unit)
+    for reference in {inside.entering.get(e[0], e) for e in inside.update_waves} & parent.references:
+        parent.note_update(reference, parent.waves[node.name])
 
 
 def _entries_of(parent: Lowering, node: Node) -> list[int]:

@@ -310,7 +310,7 @@ class Lowering:
         self._ranks: dict[Endpoint, int] = {}
         self._snapshots: dict[Endpoint, Endpoint] = {}
         self._variables: dict[Endpoint, Endpoint] = {}  # reference that an update hands on -> the variable
-        self._update_waves: dict[Endpoint, Wave] = {}  # variable -> the wave of all its updates
+        self.update_waves: dict[Endpoint, Wave] = {}  # variable -> the wave of all its updates
         self._computed: dict[Any, list[Node]] = {}  # what computes an op of the same values, with different attrs
         receives = compilation.graph.receives.values()
         self._flows = bool(loops) or has_flow(nodes) or any(receive.may_be_dead for receive in receives)
@@ -488,7 +488,7 @@ class Lowering:
         send = shared.graph.sends.get(node.name)  # None: the client fetches it
         if send is None and source in self.references:
             # In TensorFlow a fetched reference shares the variable's buffer: it shows what the step has made of it.
-            wave = self.ranked(wave | self._update_waves.get(self._variables.get(source, source), 0))
+            wave = self.ranked(wave | self.update_waves.get(self._variables.get(source, source), 0))
         is_inner = send is not None and send.group == INNER
         if reference or (guard and not is_inner):
             # Sends the variable's current value, or `DEAD` if it has none.
@@ -559,13 +559,16 @@ class Lowering:
 
     def _note_update(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool], wave: Wave) -> None:
         taken = [e for e, deref in zip(inputs, derefs) if e in self.references and not deref]
-        variables = [self._variables.get(e, e) for e in taken]
-        for variable in variables:
-            self._update_waves[variable] = self._update_waves.get(variable, 0) | wave
-        for position in facts.reference_outputs:
-            self.references.add((node.name, position))
-            for variable in variables:
-                self._variables.setdefault((node.name, position), variable)
+        self.references.update((node.name, position) for position in facts.reference_outputs)
+        for endpoint in taken:
+            self.note_update(endpoint, wave)
+            for position in facts.reference_outputs:
+                self._variables.setdefault((node.name, position), self._variables.get(endpoint, endpoint))
+
+    def note_update(self, reference: Endpoint, wave: Wave) -> None:
+        """Notes that a variable changes in a wave, after which its fetched reference is read."""
+        variable = self._variables.get(reference, reference)
+        self.update_waves[variable] = self.update_waves.get(variable, 0) | wave
 
     def _replace_copy(self, node: Node, facts: OpFacts, inputs: list[Endpoint], derefs: list[bool]) -> bool:
         """Lets the input of a node that only hands it on stand for it, if it is one; also notes what it reads."""
