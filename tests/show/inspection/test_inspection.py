@@ -198,7 +198,7 @@ def test_the_page_is_self_contained(found) -> None:
 
 def test_graphs_with_foreign_and_custom_ops_open() -> None:
     graph_def = model().as_graph_def()
-    for name, op, source in (("parsed", "DecodeProtoV2", "W/read"), ("mine", "MyOwnOp", "W/read")):
+    for name, op, source in (("parsed", "DecodeCsvOfOthers", "W/read"), ("mine", "MyOwnOp", "W/read")):
         node = graph_def.node.add(name=name, op=op, input=[source], device="/job:worker/task:0")
         node.attr["output_types"].list.type.extend([1, 3])
     user = graph_def.node.add(name="user", op="Neg", input=["mine:1"], device="/job:ps/task:0")
