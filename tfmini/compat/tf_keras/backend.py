@@ -333,7 +333,8 @@ class _Steps:
                 mask = masks.read(time)
                 output = _chosen(mask, output, before)
                 new = [_chosen(mask, after, state) for after, state in zip(new, states)]
-                for after, state in zip(new, states):
+            for after, state in zip(new, states):
+                if isinstance(after, Tensor):
                     after.set_shape(state.shape)
             kept = before if masks is None or self.zeroes else output
             return time + 1, made.write(time, output), kept, *new
