@@ -11,6 +11,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.compat import internals
+from tfmini.compat.tf_keras import op_layers, state
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
 keras = tf.keras
@@ -187,3 +188,68 @@ def test_in_a_graph_without_inputs_ops_between_layers_are_no_layers() -> None:
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             assert session.run(found, {x: [[1.0, 2.0]], keep: 0.5}).shape == (1, 1)
+
+
+def test_a_layer_called_on_an_input_and_a_constant_keeps_its_weights_in_the_model() -> None:
+    class Product(keras.layers.Layer):
+        def build(self, shapes: Any) -> None:
+            self.kernel = self.add_weight("kernel", (3, 1), initializer="ones")
+            super().build(shapes)
+
+        def call(self, inputs: Any) -> Any:
+            return tf.matmul(inputs[0] + inputs[1], self.kernel)
+
+    x = keras.Input((3,))
+    model = keras.Model(x, Product()([x, tf.ones([1, 3])]))
+    assert [weight.name for weight in model.trainable_weights] == ["product/kernel:0"]
+    assert [layer.name for layer in model.layers] == ["input_1", "tf_op_layer_ones", "product"]
+    copies = [keras.Model.from_config(model.get_config(), {"Product": Product}), keras.models.clone_model(model)]
+    for one in (model, *copies):
+        assert one.predict(np.ones((2, 3))).tolist() == [[6.0], [6.0]]
+
+
+def test_states_that_ops_compute_from_an_input_are_those_of_another_input() -> None:
+    x = keras.Input((4, 3))
+    first = x[:, 0, :2]
+    model = keras.Model(x, keras.layers.SimpleRNN(2, kernel_initializer="zeros")(x, initial_state=first))
+    assert [layer.name for layer in model.layers] == ["input_1", "tf_op_layer_strided_slice", "simple_rnn"]
+    other = keras.Input((4, 3))
+    again = keras.Model(other, model(other))
+    rows = np.arange(24.0).reshape(2, 4, 3)
+    assert np.array_equal(again.predict(rows), model.predict(rows))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_states_may_have_a_known_batch_size_when_the_inputs_have_none(masked: bool) -> None:
+    x = keras.Input((4, 3))
+    zeros = tf.zeros([1, 2])
+    inputs = keras.layers.Masking()(x) if masked else x
+    found = keras.layers.LSTM(2)(inputs, initial_state=[zeros, zeros])
+    assert keras.Model(x, found).predict(np.zeros((1, 4, 3))).tolist() == [[0.0, 0.0]]
+
+
+def test_ops_between_layers_may_be_many_and_in_a_tf_cond_but_in_no_loop() -> None:
+    x = keras.Input((1,))
+    y: Any = x
+    for _ in range(1500):
+        y = y + 1.0
+    op_layers.make_layers(state.library_root(), y)
+    assert y._keras_history[0].name == "tf_op_layer_add_1499"
+    picked = tf.cond(tf.reduce_sum(x) > 0, lambda: x + 1, lambda: x - 1)
+    assert keras.Model(x, picked).predict(np.array([[3.0]])).tolist() == [[4.0]]
+    looped = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * 2), (0, x))[1]
+    with pytest.raises(ValueError, match="is in a loop, so it cannot be a layer of its own.*Lambda"):
+        keras.Model(x, looped)
+    outside = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [tf.constant(0)])
+    assert keras.Model(x, x + tf.cast(outside, tf.float32)).predict(np.array([[1.0]])).tolist() == [[4.0]]
+
+
+def test_ops_that_follow_no_layer_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[Any] = []
+    walk = op_layers._walk
+    monkeypatch.setattr(op_layers, "_walk", lambda *given: walked.append(walk(*given)) or walked[-1])
+    x = tf.placeholder(tf.float32, [None, 2])
+    for _ in range(5):
+        x = keras.layers.Dense(2)(x)
+    before = walked[::2]  # each call walks back to the layers, and forth from them
+    assert len(before[1]) == len(before[4]) > 0 == len(set.intersection(*before))

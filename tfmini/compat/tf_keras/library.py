@@ -195,7 +195,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            'padding': self.padding,\n            'implementation': self.implementation,\n",
         ),
     ],
-    "layers.recurrent": [("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'")],
+    "layers.recurrent": [
+        ("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'"),
+        (
+            "    constants = to_list_or_none(constants)\n",
+            "    constants = to_list_or_none(constants)\n"
+            "    _make_op_layers([*(initial_state or ()), *(constants or ())])\n",
+        ),
+    ],
     "engine.network": [
         ("        return self._layers\n", "        return _layers_of(self)\n"),
         ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),

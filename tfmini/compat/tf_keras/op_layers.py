@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.nest import flatten
 from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.prune import topological_order
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.protos import GraphDef, NodeDef
@@ -43,36 +44,74 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def make_layers(root: ModuleType, tensors: Any) -> None:
-    """Gives the ops between layers and some tensors layers of their own, unless a layer is being called."""
+    """Gives tensors that come from no layer yet layers of their own, and the ops between layers and them.
+
+    If none depends on a layer, there is no functional model, and nothing is made; nor while a layer is being called.
+
+    Raises:
+      ValueError: an op between layers is part of a loop, or needs a value that cannot be fetched.
+    """
     if getattr(_calls, "depth", 0):
         return
-    for tensor in flatten(tensors):
-        if isinstance(tensor, Tensor) and not hasattr(tensor, "_keras_history") and _comes_from_layers(tensor):
-            _make_layer(root, tensor.op)
+    found = [x for x in flatten(tensors) if isinstance(x, Tensor)]
+    without = [x for x in found if not _is_of_a_layer(x)]
+    ops = _ops_after_layers(x for x in without if not hasattr(x, "_keras_checked"))
+    if ops or len(without) < len(found):
+        for op in dict.fromkeys([*ops, *(x.op for x in without)]):
+            _make_layer(root, op)
+    for x in without:
+        vars(x)["_keras_checked"] = True
 
 
-def _comes_from_layers(tensor: Tensor) -> bool:
-    """Whether a tensor depends on an output of a layer."""
-    seen, waiting = set(), [tensor]
+def _is_of_a_layer(tensor: Tensor) -> bool:
+    return hasattr(tensor, "_keras_history")
+
+
+def _inputs_before(op: Operation) -> list[Operation]:
+    """The ops that an op depends on, up to layers and to tensors that were seen before."""
+    return [x.op for x in op.inputs if not _is_of_a_layer(x) and not hasattr(x, "_keras_checked")]
+
+
+def _ops_after_layers(tensors: Iterable[Tensor]) -> list[Operation]:
+    """The ops between layers and tensors, each after those that it depends on."""
+    before = _walk((x.op for x in tensors), _inputs_before)
+    consumers: dict[Operation, list[Operation]] = {op: [] for op in before}
+    for op in before:
+        for source in _inputs_before(op):
+            consumers[source].append(op)
+    after = _walk((op for op in before if any(map(_is_of_a_layer, op.inputs))), consumers.__getitem__)
+    by_name = {op.name: op for op in sorted(after)}
+    order = topological_order({op.name: {x.name for x in _inputs_before(op) if x in after} for op in by_name.values()})
+    if len(order) < len(after):
+        raise ValueError(_in_layer(next(op for name, op in by_name.items() if name not in set(order)), "in a loop"))
+    return [by_name[name] for name in order]
+
+
+def _walk(start: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
+    """The ops that are reached from others, and these."""
+    found: set[Operation] = set()
+    waiting = list(start)
     while waiting:
-        found = waiting.pop()
-        if hasattr(found, "_keras_history"):
-            return True
-        if found.op not in seen:
-            seen.add(found.op)
-            waiting.extend(found.op.inputs)
-    return False
+        op = waiting.pop()
+        if op not in found:
+            found.add(op)
+            waiting.extend(following(op))
+    return found
+
+
+def _in_layer(op: Operation, reason: str) -> str:
+    """The message for an op that can be no layer."""
+    return (
+        f"Operation {op.name!r}, between layers, is {reason}, so it cannot be a layer of its own: compute all of the"
+        " tf.cond or tf.while_loop in one layer, such as tf.keras.layers.Lambda."
+    )
 
 
 def _make_layer(root: ModuleType, op: Operation) -> None:
-    """Makes the layer of an op, after those of the ops before it."""
-    from_layers = [_comes_from_layers(x) for x in op.inputs]
-    made = {i: _value(root, x) for i, (x, is_from_layer) in enumerate(zip(op.inputs, from_layers)) if not is_from_layer}
-    inputs = [x for x, is_from_layer in zip(op.inputs, from_layers) if is_from_layer]
-    for x in inputs:
-        if not hasattr(x, "_keras_history"):
-            _make_layer(root, x.op)
-    layer = root.layers.TensorFlowOpLayer(op.node_def, constants=made, name=op.name)
+    """Makes the layer of an op; those of the ops before it are made."""
+    inputs = [x for x in op.inputs if _is_of_a_layer(x)]
+    constants = {i: _value(root, op, x) for i, x in enumerate(op.inputs) if not _is_of_a_layer(x)}
+    layer = root.layers.TensorFlowOpLayer(op.node_def, constants=constants, name=op.name)
     outputs = list(op.outputs)
     layer._add_inbound_node(
         inputs, outputs, [None] * len(inputs), [None] * len(outputs), [x.raw_shape for x in inputs],
@@ -80,10 +119,14 @@ def _make_layer(root: ModuleType, op: Operation) -> None:
     )  # fmt: skip
 
 
-def _value(root: ModuleType, tensor: Tensor) -> Any:
-    """The value of a tensor that depends on no layer."""
+def _value(root: ModuleType, op: Operation, tensor: Tensor) -> Any:
+    """The value of an op's input that depends on no layer."""
     known = constant_value(tensor)
-    return root.backend.get_session().run(tensor) if known is None else known
+    if known is not None:
+        return known
+    if not tensor.graph.is_fetchable(tensor):
+        raise ValueError(_in_layer(op, f"computed from {tensor.name!r}, which cannot be fetched"))
+    return root.backend.get_session().run(tensor)
 
 
 def _as_message(node_def: Any) -> Any:
@@ -124,6 +167,14 @@ def op_layer(root: ModuleType) -> type:
 
         def compute_output_shape(self, input_shape: Any) -> Any:
             return input_shape
+
+        @classmethod
+        def from_config(cls, config: dict[str, Any]) -> Any:
+            """Makes the layer; an op without inputs of layers is called at once, since no layer leads to its call."""
+            made = cls(**config)
+            if len(made.constants) == sum(not name.startswith("^") for name in made.node_def.input):
+                made([])
+            return made
 
         def get_config(self) -> dict[str, Any]:
             own = {
