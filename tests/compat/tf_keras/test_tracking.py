@@ -175,6 +175,33 @@ def test_variables_in_lists_are_weights() -> None:
     assert [w.shape.as_list() for w in model.non_trainable_weights] == [[7]]
 
 
+def test_variables_of_deleted_and_replaced_attributes_are_no_weights() -> None:
+    def fill(model: Any) -> None:
+        model.a, model.b, model.c = (tf.Variable(np.ones(size, "f")) for size in (1, 2, 3))
+        model.again = model.c
+        del model.a, model.c
+        model.b = tf.Variable(np.ones(4, "f"), trainable=False)
+        model.b = None
+
+    assert [weight.shape.as_list() for weight in Model(fill).weights] == [[3]]
+
+
+def test_a_weight_whose_attribute_becomes_a_tensor_trains_on() -> None:
+    class Doubled(keras.layers.Wrapper):
+        def build(self, input_shape: Any) -> None:
+            self.layer.build(input_shape)
+            self.kernel = self.layer.kernel
+            self.layer.kernel = self.kernel * 2.0
+            super().build(input_shape)
+
+        def call(self, x: Any) -> Any:
+            return self.layer(x)
+
+    layer = Doubled(Dense(2))
+    layer(tf.ones([2, 3]))
+    assert [weight.name for weight in layer.trainable_weights] == ["doubled/kernel:0", "doubled/bias:0"]
+
+
 def test_what_is_kept_in_lists_trains_is_saved_and_stays_a_list(tmp_path: Path) -> None:
     x, y = np.ones((8, 3), np.float32), np.ones((8, 2), np.float32)
     model, other = Model(nested), Model(nested)

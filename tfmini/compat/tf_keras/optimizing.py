@@ -56,7 +56,7 @@ def _get(optimizers: Any) -> Callable[[Any], Any]:
 
 
 def _remedy(identifier: object) -> str:
-    """What to do about an optimizer of another library, such as the package `keras`."""
+    """The remedy for an error message, if the value is a class, or an optimizer of another library such as `keras`."""
     if not hasattr(identifier, "get_updates"):
         return ""
     cls = identifier if isinstance(identifier, type) else type(identifier)

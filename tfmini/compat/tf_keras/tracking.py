@@ -1,4 +1,4 @@
-"""What a layer or model of a program keeps: the layers and variables in its attributes, and in lists and dictionaries.
+"""Finds the layers and variables of a layer or model: in its attributes, and in their lists and dictionaries.
 
 Each attribute is noted when it is set, in this order; what lists and dictionaries have is looked up when it is asked
 for, so that a program may change them as it likes.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
+from tfmini.graph.operation import Tensor
 
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
 _LIBRARYS = {
@@ -88,7 +89,9 @@ def _forget(owner: object, name: str, value: object) -> None:
     if old is None or old is value or any(other is old for key, other in attributes.items() if key != name):
         return
     if takes_layers(owner):
-        for listed in ("_noted", "_layers"):
+        # A tensor in the place of a weight is computed from it, as in spectral normalisation: the weight trains on.
+        weights = () if isinstance(value, Tensor) else ("_trainable_weights", "_non_trainable_weights")
+        for listed in ("_noted", "_layers", *weights):
             if isinstance(attributes.get(listed), list):
                 attributes[listed][:] = [known for known in attributes[listed] if known is not old]
 
