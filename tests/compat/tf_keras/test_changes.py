@@ -1,4 +1,4 @@
-"""What layers and models of ``tf.keras`` take and tell, as in TensorFlow 1.15."""
+"""The arguments, shapes, dtypes and op layers of layers and models of ``tf.keras`` are those of TensorFlow 1.15."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def test_ops_between_layers_become_layers_which_configurations_and_calls_repeat(
     assert again.predict(np.ones((2, 3))).tolist() == [[27.0], [27.0]]
     with keras.backend.get_session().as_default():
         assert model(tf.ones([1, 3])).eval().tolist() == [[27.0]]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_the_constants_of_ops_keep_their_types_in_configurations(dtype: str) -> None:
+    x = keras.Input((2,), dtype=dtype)
+    model = keras.Model(x, tf.reshape(x * 2, tf.constant([-1, 2, 1], tf.int64)))
+    again = keras.models.model_from_json(model.to_json())
+    assert again.predict(np.array([[1, 2]], dtype)).tolist() == [[[2], [4]]]
 
 
 def test_an_op_with_several_outputs_is_one_layer() -> None:

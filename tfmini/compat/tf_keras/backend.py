@@ -333,9 +333,9 @@ class _Steps:
                 mask = masks.read(time)
                 output = _chosen(mask, output, before)
                 new = [_chosen(mask, after, state) for after, state in zip(new, states)]
-            for after, state in zip(new, states):
+            for after, shape in zip(new, [one.shape for one in states]):
                 if isinstance(after, Tensor):
-                    after.set_shape(state.shape)
+                    after.set_shape(shape)
             kept = before if masks is None or self.zeroes else output
             return time + 1, made.write(time, output), kept, *new
 

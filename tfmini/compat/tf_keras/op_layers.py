@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.nest import flatten
+from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order
 from tfmini.ops.array.constant import constant
@@ -159,9 +161,9 @@ def op_layer(root: ModuleType) -> type:
             self.built = True
 
         def call(self, inputs: Any) -> Any:
-            found = list(flatten(inputs))
-            for index, value in sorted(self.constants.items()):
-                found.insert(index, constant(value))
+            found, types = list(flatten(inputs)), input_dtypes(node_from_node_def(self.node_def))
+            for index, value in sorted(self.constants.items()):  # a configuration has them without their types
+                found.insert(index, constant(value, types[index].base_dtype))
             outputs = _run(self.node_def, found)
             return outputs[0] if len(outputs) == 1 else outputs
 
