@@ -90,6 +90,15 @@ def test_hyperparameters_are_variables_that_callbacks_change() -> None:
     assert model.optimizer.get_config()["learning_rate"] == 0.25
 
 
+@pytest.mark.parametrize("first", [0.5, np.float32(0.5), lambda: 0.5])
+def test_a_hyperparameter_changes_before_the_first_step(first: Any) -> None:
+    optimizer = tf.keras.optimizers.SGD(first)
+    optimizer.lr = 0.25
+    assert tf.keras.backend.get_value(optimizer.lr) == 0.25
+    optimizer.lr = 0.125
+    assert tf.keras.backend.get_value(optimizer.lr) == 0.125
+
+
 def test_an_optimizer_of_a_program_says_its_slots_and_updates() -> None:
     class Signs(tf.keras.optimizers.Optimizer):
         def __init__(self, rate: float, name: str = "Signs") -> None:
@@ -131,6 +140,10 @@ def test_mistakes_are_named() -> None:
         optimizers.SGD(speed=1)
     with pytest.raises(ValueError, match="Expected decay >= 0, received: -1"):
         optimizers.Adam(decay=-1)
+    with pytest.raises(ValueError, match="learning_rate_power 1.000000 needs to be negative or zero"):
+        optimizers.Ftrl(learning_rate_power=1.0)
+    with pytest.raises(ValueError, match="l1_regularization_strength -1.000000 needs to be positive or zero"):
+        optimizers.Ftrl(l1_regularization_strength=-1.0)
     with pytest.raises(ValueError, match="No gradients provided for any variable"):
         optimizers.SGD().apply_gradients([(None, tf.Variable(1.0))])
     optimizer = optimizers.SGD()

@@ -19,6 +19,8 @@ from tfmini.ops.control import group
 from tfmini.ops.math.elementwise import maximum
 from tfmini.ops.math.unary import pow, sqrt, square
 from tfmini.ops.variables.assignment import assign
+from tfmini.ops.variables.initializers import constant_initializer
+from tfmini.train.optimizers.fused_optimizer import check_ftrl_numbers
 
 Rate = float | Tensor | LearningRateSchedule | Callable[[], Any]
 
@@ -308,7 +310,7 @@ class Adagrad(_Classic):
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for var in var_list:
-            self.add_slot(var, "accumulator", _constant(self.initial_accumulator_value))
+            self.add_slot(var, "accumulator", constant_initializer(self.initial_accumulator_value))
 
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
         return self._apply_op("ApplyAdagradV2", var, [self.get_slot(var, "accumulator")], c["lr_t"], c["epsilon"], grad)
@@ -316,15 +318,6 @@ class Adagrad(_Classic):
     def _sparse(self, grad: Tensor, var: Any, indices: Tensor, c: dict[str, Tensor]) -> Any:
         slots = [self.get_slot(var, "accumulator")]
         return self._apply_op("SparseApplyAdagradV2", var, slots, c["lr_t"], c["epsilon"], grad, indices)
-
-
-def _constant(value: float) -> Callable[..., Any]:
-    """The initializer of a slot whose elements are all the same."""
-
-    def fill(shape: Any, dtype: Any) -> np.ndarray:
-        return np.full(shape.as_list(), value, dtype.as_numpy_dtype)
-
-    return fill
 
 
 class RMSprop(_Classic):
@@ -400,16 +393,12 @@ class Ftrl(_Classic):
             "l2_regularization_strength": l2_regularization_strength,
             "l2_shrinkage_regularization_strength": l2_shrinkage_regularization_strength,
         }
-        for key, value in values.items():
-            if value < 0.0:
-                raise ValueError(f"{key} {value} needs to be positive or zero")
-        if learning_rate_power > 0.0:
-            raise ValueError(f"learning_rate_power {learning_rate_power} needs to be negative or zero")
+        check_ftrl_numbers(learning_rate_power, values)
         super().__init__(learning_rate, name, kwargs, learning_rate_power=learning_rate_power, **values)
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for var in var_list:
-            self.add_slot(var, "accumulator", _constant(self.initial_accumulator_value))
+            self.add_slot(var, "accumulator", constant_initializer(self.initial_accumulator_value))
             self.add_slot(var, "linear")
 
     def _numbers_of(self, c: dict[str, Tensor], var: Any) -> tuple[str, list[Any]]:

@@ -121,8 +121,7 @@ class Optimizer:
                 return self._count_step()
 
     def _count_step(self) -> Operation:
-        counted = self.iterations.assign_add(1)
-        return group(counted)
+        return group(self.iterations.assign_add(1))
 
     def get_updates(self, loss: TensorLike, params: Sequence[Any]) -> list[Operation]:
         """The ops of a step of training, which Keras runs."""
@@ -208,8 +207,7 @@ class Optimizer:
     def _set_hyper(self, name: str, value: Any) -> None:
         """Gives a hyperparameter its value: a number, a tensor, a schedule, or a function of nothing."""
         before = self._hyper.get(name)
-        is_variable = before is not None and not isinstance(before, (Tensor, int, float)) and not callable(before)
-        if is_variable and not isinstance(value, (Tensor, LearningRateSchedule)) and not callable(value):
+        if isinstance(before, Variable) and not isinstance(value, Tensor) and not callable(value):
             keras_state.library_root().backend.set_value(before, value)
         else:
             self._hyper[name] = value

@@ -393,6 +393,15 @@ class RMSPropOptimizer(FusedUpdates, Optimizer):
             self._zeros_slot(v, "momentum", self._name)
 
 
+def check_ftrl_numbers(learning_rate_power: float, strengths: Mapping[str, float]) -> None:
+    """Raises ValueError if a number of an FTRL optimizer has the wrong sign."""
+    for what, value in strengths.items():
+        if value < 0.0:
+            raise ValueError(f"{what} {value:f} needs to be positive or zero")
+    if learning_rate_power > 0.0:
+        raise ValueError(f"learning_rate_power {learning_rate_power:f} needs to be negative or zero")
+
+
 @export("tf.train.FtrlOptimizer")
 class FtrlOptimizer(FusedUpdates, Optimizer):
     """The FTRL-proximal algorithm with L1 and L2 regularization (``tf.train.FtrlOptimizer``).
@@ -437,11 +446,7 @@ class FtrlOptimizer(FusedUpdates, Optimizer):
             "l2_regularization_strength": l2_regularization_strength,
             "l2_shrinkage_regularization_strength": l2_shrinkage_regularization_strength,
         }
-        for what, value in strengths.items():
-            if value < 0.0:
-                raise ValueError(f"{what} {value:f} needs to be positive or zero")
-        if learning_rate_power > 0.0:
-            raise ValueError(f"learning_rate_power {learning_rate_power:f} needs to be negative or zero")
+        check_ftrl_numbers(learning_rate_power, strengths)
         self._initial_accumulator_value = strengths.pop("initial_accumulator_value")
         hyper = {"learning_rate": learning_rate, **strengths, "learning_rate_power": learning_rate_power}
         super().__init__(use_locking, name, hyper)
