@@ -108,11 +108,11 @@ def _helper(name: str) -> ModuleType:
 
 
 def _prepare() -> None:
-    finder = importlib.import_module("tensorflow") and _AbsentFinder()
+    importlib.import_module("tensorflow")
     for original in list(sys.meta_path):  # tfmini's finders say why a module is absent: here it only is
         if type(original).__name__ == "TensorFlowFinder":
             sys.meta_path[sys.meta_path.index(original)] = _Quiet(original)  # type: ignore[arg-type]
-    sys.meta_path.append(finder)  # type: ignore[arg-type]
+    sys.meta_path.append(_AbsentFinder())  # type: ignore[arg-type]
     importlib.import_module("tensorflow.python.platform.flags").FLAGS(["test"])
     test_util: Any = importlib.import_module("tensorflow.python.framework.test_util")
     test_util.run_in_graph_and_eager_modes, test_util.run_all_in_graph_and_eager_modes = _in_graph, _all_in_graph

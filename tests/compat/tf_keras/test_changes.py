@@ -216,6 +216,28 @@ def test_a_layer_called_on_an_input_and_a_constant_keeps_its_weights_in_the_mode
         assert one.predict(np.ones((2, 3))).tolist() == [[6.0], [6.0]]
 
 
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_variable_between_layers_is_the_programs_and_a_copy_has_its_value(use_resource: bool) -> None:
+    x, variable = keras.Input((2,)), tf.Variable(3.0, use_resource=use_resource)
+    model = keras.Model(x, keras.layers.Dense(1, kernel_initializer="ones", trainable=False)(x * variable))
+    session = keras.backend.get_session()
+    session.run([variable.initializer])
+    again, rows = keras.Model(x, model(x)), np.ones((1, 2))
+    copy = keras.Model.from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    session.run(variable.assign(5.0))
+    assert [made.predict(rows).tolist() for made in (model, again, copy)] == [[[10.0]], [[10.0]], [[6.0]]]
+
+
+def test_an_op_of_a_resource_between_layers_has_no_configuration() -> None:
+    x, table = keras.Input((2,), dtype="int32"), tf.Variable(tf.ones([4, 3]), use_resource=True)
+    model = keras.Model(x, tf.nn.embedding_lookup(table, x))
+    keras.backend.get_session().run(table.initializer)
+    assert model.predict(np.zeros((1, 2))).shape == (1, 2, 3)
+    with pytest.raises(ValueError, match="is no constant, which the configuration of 'tf_op_layer_.*Lambda"):
+        model.get_config()
+
+
 def test_states_that_ops_compute_from_an_input_are_those_of_another_input() -> None:
     x = keras.Input((4, 3))
     first = x[:, 0, :2]

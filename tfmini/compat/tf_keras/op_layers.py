@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.nest import flatten
@@ -51,7 +52,7 @@ def make_layers(root: ModuleType, tensors: Any) -> None:
     If none depends on a layer, there is no functional model, and nothing is made; nor while a layer is being called.
 
     Raises:
-      ValueError: an op between layers is part of a loop, or needs a value that cannot be fetched.
+      ValueError: an op between layers is part of a loop.
     """
     if getattr(_calls, "depth", 0):
         return
@@ -104,15 +105,15 @@ def _walk(start: Iterable[Operation], following: Callable[[Operation], Iterable[
 def _in_layer(op: Operation, reason: str) -> str:
     """The message for an op that can be no layer."""
     return (
-        f"Operation {op.name!r}, between layers, is {reason}, so it cannot be a layer of its own: compute all of the"
-        " tf.cond or tf.while_loop in one layer, such as tf.keras.layers.Lambda."
+        f"Operation {op.name!r}, between layers, is {reason}, so it cannot be a layer of its own: compute it and what"
+        " uses it in one layer, such as tf.keras.layers.Lambda."
     )
 
 
 def _make_layer(root: ModuleType, op: Operation) -> None:
     """Makes the layer of an op; those of the ops before it are made."""
     inputs = [x for x in op.inputs if _is_of_a_layer(x)]
-    constants = {i: _value(root, op, x) for i, x in enumerate(op.inputs) if not _is_of_a_layer(x)}
+    constants = {i: _value_if_known(x) for i, x in enumerate(op.inputs) if not _is_of_a_layer(x)}
     layer = root.layers.TensorFlowOpLayer(op.node_def, constants=constants, name=op.name)
     outputs = list(op.outputs)
     layer._add_inbound_node(
@@ -121,14 +122,19 @@ def _make_layer(root: ModuleType, op: Operation) -> None:
     )  # fmt: skip
 
 
-def _value(root: ModuleType, op: Operation, tensor: Tensor) -> Any:
-    """The value of an op's input that depends on no layer."""
+def _value_if_known(tensor: Tensor) -> Any:
+    """A tensor that depends on no layer, such as a variable's, or its value if that is known."""
     known = constant_value(tensor)
-    if known is not None:
-        return known
-    if not tensor.graph.is_fetchable(tensor):
-        raise ValueError(_in_layer(op, f"computed from {tensor.name!r}, which cannot be fetched"))
-    return root.backend.get_session().run(tensor)
+    return tensor if known is None else known
+
+
+def _value(root: ModuleType, layer: Any, given: Any) -> Any:
+    """The value that the configuration of a layer has for a tensor."""
+    if not isinstance(given, Tensor):
+        return given
+    if given.dtype.base_dtype in (dtypes.resource, dtypes.variant) or not given.graph.is_fetchable(given):
+        raise ValueError(_in_layer(given.op, f"no constant, which the configuration of {layer.name!r} needs"))
+    return root.backend.get_session().run(given)
 
 
 def _as_message(node_def: Any) -> Any:
@@ -148,7 +154,8 @@ def op_layer(root: ModuleType) -> type:
 
         Args:
           node_def: the op's NodeDef.
-          constants: its inputs that come from no layer: index -> value.
+          constants: its inputs that come from no layer: index -> value, or a tensor whose value is not known; a
+            configuration has the value that it has then.
         """
 
         def __init__(
@@ -163,7 +170,7 @@ def op_layer(root: ModuleType) -> type:
         def call(self, inputs: Any) -> Any:
             found, types = list(flatten(inputs)), input_dtypes(node_from_node_def(self.node_def))
             for index, value in sorted(self.constants.items()):  # a configuration has them without their types
-                found.insert(index, constant(value, types[index].base_dtype))
+                found.insert(index, value if isinstance(value, Tensor) else constant(value, types[index].base_dtype))
             outputs = _run(self.node_def, found)
             return outputs[0] if len(outputs) == 1 else outputs
 
@@ -179,9 +186,10 @@ def op_layer(root: ModuleType) -> type:
             return made
 
         def get_config(self) -> dict[str, Any]:
+            values = {i: _value(root, self, given) for i, given in self.constants.items()}
             own = {
                 "node_def": self.node_def.SerializeToString().decode("latin-1"),
-                "constants": {str(index): np.asarray(value).tolist() for index, value in self.constants.items()},
+                "constants": {str(index): np.asarray(value).tolist() for index, value in values.items()},
             }
             return {**super().get_config(), **own}
 
