@@ -357,28 +357,36 @@ def test_while_steps_do_not_end_the_new_task_keeps_the_memory_that_it_has_got(mo
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
 
 
-def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_begin() -> None:
+def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
         counter, add = _counter()
         with tf.device("/job:ps/task:0"):
             queue = tf.FIFOQueue(1, tf.int64, shapes=[[]])
-        stuck, feed = tf.assign_add(counter, queue.dequeue()).op, queue.enqueue(tf.constant(10, tf.int64))
+        stuck = tf.assign_add(counter, queue.dequeue(), name="stuck_step")
+        feed = queue.enqueue(tf.constant(10, tf.int64))
         departures, holds = cluster.server.worker.departures, cluster.server.master.holds
+        held, hold = threading.Event(), holds.hold
+
+        def telling(*args: Any) -> None:
+            hold(*args)
+            held.set()
+
+        monkeypatch.setattr(holds, "hold", telling)
         with tf.Session(cluster.server.target) as session:
             session.run(counter.initializer)
             slow = threading.Thread(target=session.run, args=(stuck,), daemon=True)
             slow.start()
-            poll(lambda: any(session.steps() for session in cluster.server.master.sessions.values()), "the step waits")
+            poll(lambda: _runs(cluster, "stuck_step"), "the step waits")
             client = Endpoint(get_reactor(), "", 1)
-            address = cluster.target("ps", 1).partition("://")[2]
+            own, other = (cluster.target("ps", task).partition("://")[2] for task in range(2))
             rows = [[*key, PS[1]] for key in departures.variables()]
-            Call(
-                client.peer(cluster.server.target.partition("://")[2]),
-                m.MoveVariables(rows, [[PS[1], address]], "", 600_000),
-            )
-            poll(lambda: holds._hold is not None, "the move holds steps")
+            Call(client.peer(own), m.MoveVariables(rows, [[PS[1], other]], "", 600_000))
+            assert held.wait(60)
             client.close()
-            poll(lambda: not departures._gate.state.is_moving, "the end of the move")
+            poll(departures.begin_move, "the end of the move")
+            departures.open_gate()
             session.run(feed)
             slow.join()
             assert tf.move_variables(cluster.server.target, {"v": PS[1]}) == {"v": PS[1]}
