@@ -102,6 +102,8 @@ def test_reductions_take_the_inner_axes_of_nested_rows() -> None:
     assert rows(tf.reduce_sum(x, axis=2)) == [[3, 0], [], [12]]
     assert run(tf.reduce_sum(x, axis=[1, 2])).tolist() == [3, 0, 12]
     assert [run(lengths).tolist() for lengths in x.nested_row_lengths()] == [[2, 0, 1], [2, 0, 3]]
+    with pytest.raises(TypeError, match="nested_row_lengths must be a list of Tensors"):
+        tf.RaggedTensor.from_nested_row_lengths([1.0], tf.constant([[1]]))
     with pytest.raises(ValueError, match="keepdims=True"):
         tf.reduce_sum(x, axis=2, keepdims=True)
     with pytest.raises(NotImplementedError, match="innermost ragged axis first"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import weakref
@@ -276,7 +277,7 @@ def test_a_move_that_fails_in_the_middle_lets_later_ones_and_graphs_through(monk
             assert session.run(v) == 1
 
 
-@pytest.mark.parametrize("rest, timeout_s", [("", 60.0), (PS[1], 60.0), ("", 0.0)])
+@pytest.mark.parametrize("rest, timeout_s", [("", math.inf), (PS[1], 60.0), ("", 0.0)])
 def test_an_attempt_whose_answer_is_lost_has_moved_them_all_the_same(
     monkeypatch: pytest.MonkeyPatch, rest: str, timeout_s: float
 ) -> None:
@@ -354,6 +355,42 @@ def test_while_steps_do_not_end_the_new_task_keeps_the_memory_that_it_has_got(mo
 
 
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
+
+
+def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
+        counter, add = _counter()
+        with tf.device("/job:ps/task:0"):
+            queue = tf.FIFOQueue(1, tf.int64, shapes=[[]])
+        stuck = tf.assign_add(counter, queue.dequeue(), name="stuck_step")
+        feed = queue.enqueue(tf.constant(10, tf.int64))
+        departures, holds = cluster.server.worker.departures, cluster.server.master.holds
+        held, hold = threading.Event(), holds.hold
+
+        def telling(*args: Any) -> None:
+            hold(*args)
+            held.set()
+
+        monkeypatch.setattr(holds, "hold", telling)
+        with tf.Session(cluster.server.target) as session:
+            session.run(counter.initializer)
+            slow = threading.Thread(target=session.run, args=(stuck,), daemon=True)
+            slow.start()
+            poll(lambda: _runs(cluster, "stuck_step"), "the step waits")
+            client = Endpoint(get_reactor(), "", 1)
+            own, other = (cluster.target("ps", task).partition("://")[2] for task in range(2))
+            rows = [[*key, PS[1]] for key in departures.variables()]
+            Call(client.peer(own), m.MoveVariables(rows, [[PS[1], other]], "", 600_000))
+            assert held.wait(60)
+            client.close()
+            poll(departures.begin_move, "the end of the move")
+            departures.open_gate()
+            session.run(feed)
+            slow.join()
+            assert tf.move_variables(cluster.server.target, {"v": PS[1]}) == {"v": PS[1]}
+            assert session.run(add) == 11
 
 
 def _killing(

@@ -87,7 +87,7 @@ class Reducible:
     """A value that consists of tensors and reduces itself: a ragged tensor."""
 
     def reduced(self, handle: OpHandle, axis: AxisLike | None, keep: bool, name: str | None) -> Any:
-        """What the function of the reduction ``handle`` gives for it, as `reduce` of `ops/math/reductions.py`."""
+        """Reduces it by the op ``handle``; the arguments are those of `reduce` in `ops/math/reductions.py`."""
         raise NotImplementedError
 
 

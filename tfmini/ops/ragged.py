@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -150,26 +150,16 @@ class RaggedTensor(Reducible):
         cls, flat_values: Any, nested_row_splits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """Several ragged levels, outermost first."""
-        if isinstance(nested_row_splits, Tensor):
-            raise TypeError("nested_row_splits must be a list of Tensors")
         with name_scope(name, "RaggedFromNestedRowSplits", [flat_values]):
-            found = flat_values
-            for splits in reversed(nested_row_splits):
-                found = cls.from_row_splits(found, splits, validate=validate)
-            return found  # type: ignore[no-any-return]
+            return _in_levels(cls.from_row_splits, flat_values, nested_row_splits, "nested_row_splits", validate)
 
     @classmethod
     def from_nested_row_lengths(
         cls, flat_values: Any, nested_row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
         """Several ragged levels by the lengths of their rows, outermost first."""
-        if isinstance(nested_row_lengths, Tensor):
-            raise TypeError("nested_row_lengths must be a list of Tensors")
         with name_scope(name, "RaggedFromNestedRowLengths", [flat_values]):
-            found = flat_values
-            for lengths in reversed(nested_row_lengths):
-                found = cls.from_row_lengths(found, lengths, validate=validate)
-            return found  # type: ignore[no-any-return]
+            return _in_levels(cls.from_row_lengths, flat_values, nested_row_lengths, "nested_row_lengths", validate)
 
     @classmethod
     def from_tensor(
@@ -286,10 +276,11 @@ class RaggedTensor(Reducible):
 
     def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
         """The lengths of the rows of each ragged axis, outermost first."""
-        return tuple(getitem(s, slice(1, None)) - getitem(s, slice(None, -1)) for s in self.nested_row_splits)
+        inner = self._values.nested_row_lengths() if isinstance(self._values, RaggedTensor) else ()
+        return (self.row_lengths(), *inner)
 
     def reduced(self, handle: OpHandle, axis: AxisLike | None, keep: bool, name: str | None) -> Any:
-        """What the function of a reduction gives for this tensor."""
+        """Reduces this tensor by the op of a reduction; see `reduce_ragged`."""
         return reduce_ragged(self, handle, axis, keep, name)
 
     def with_values(self, new_values: Any) -> RaggedTensor:
@@ -350,6 +341,17 @@ class RaggedTensor(Reducible):
 
     def __repr__(self) -> str:
         return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+
+
+def _in_levels(
+    cut: Callable[..., RaggedTensor], values: Any, levels: Any, argument: str, validate: bool
+) -> RaggedTensor:
+    """The values in several ragged levels, which ``cut`` makes of the elements of ``levels``, outermost first."""
+    if isinstance(levels, Tensor):
+        raise TypeError(f"{argument} must be a list of Tensors")
+    for level in reversed(levels):
+        values = cut(values, level, validate=validate)
+    return values  # type: ignore[no-any-return]
 
 
 def _nested(lengths: object) -> bool:

@@ -25,6 +25,7 @@ from tfmini.ops.variables.state import VariableState, move_away
 from tfmini.rpc import messages as m
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut, fan_out, first_error
+from tfmini.rpc.peer import Peer, State
 from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.native_libraries import give_back_freed_memory
@@ -34,7 +35,6 @@ from tfmini.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
     from tfmini.rpc.calls import Responder
-    from tfmini.rpc.peer import Peer
 
 _LEASE_S = 30.0  # for so long steps wait at most when this task dies in the middle
 _COPY_S = 20.0  # how long the new tasks may take; less than the lease
@@ -79,7 +79,7 @@ class MovingService:
         for task, address in request.tasks:
             if task not in self.master.addresses():
                 self.master.set_address(str(task), str(address))
-        VariableMove(self, wanted, request.rest, request.patience_ms / 1000, respond).begin()
+        VariableMove(self, wanted, request.rest, peer, request.patience_ms / 1000, respond).begin()
 
     def list_variables(self, peer: Peer, request: m.ListVariables, respond: Responder) -> None:
         """Says what is here, and what must stay together."""
@@ -225,7 +225,8 @@ class VariableMove:
     Args:
       wanted: variable -> the task that is to have it.
       rest: see `m.MoveVariables`.
-      patience_s: for how long to look for a moment without steps that use the variables.
+      asker: who waits for the answer; once that is gone, no further hold begins.
+      search_s: for how long to look for a moment without steps that use the variables.
     """
 
     def __init__(
@@ -233,12 +234,13 @@ class VariableMove:
         service: MovingService,
         wanted: Mapping[VariableKey, str],
         rest: str,
-        patience_s: float,
+        asker: Peer,
+        search_s: float,
         respond: Responder,
     ) -> None:
         self._service, self._worker, self._master = service, service.worker, service.master
-        self._wanted, self._rest, self._respond = dict(wanted), rest, respond
-        self._searching_s, self._patience_s, self._until = patience_s, _PATIENCE_S, 0.0
+        self._wanted, self._rest, self._respond, self._asker = dict(wanted), rest, respond, asker
+        self._search_s, self._until, self._patience_s = search_s, 0.0, _PATIENCE_S
         self._number = self._worker.process.randbits(62) | 1
         self._pinned: dict[VariableState, Any] = {}
         self._targets: dict[str, Peer] = {}
@@ -323,6 +325,8 @@ class VariableMove:
         self._rehearse()
 
     def _begin_hold(self) -> None:
+        if self._asker.state in (State.LOST, State.CLOSED):
+            raise errors.AbortedError.of(f"{self._asker.describe()}, which asked for the move, is gone.")
         self._began = self._worker.now()
         self._hold()
 
@@ -391,7 +395,7 @@ class VariableMove:
         error = first_error(outcomes)
         if error is not None:
             raise error
-        self._until = self._worker.now() + self._searching_s
+        self._until = self._worker.now() + self._search_s
         self._begin_hold()
 
     def _copy(self) -> None:

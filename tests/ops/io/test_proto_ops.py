@@ -80,6 +80,8 @@ def test_messages_and_groups_keep_their_bytes() -> None:
     assert run(read.values[0]).tolist() == [inner]
     group = tf.io.decode_proto(inner, "of_all.Inner", ["part"], [tf.string], source(False))
     assert run(group.values[0]).tolist() == [b"\x10\x05"]
+    back = tf.io.encode_proto([[2]], [[[b"\x10\x05", b""]]], ["part"], "of_all.Inner", source(False))
+    assert run(back) == [inner + b"\x0b\x0c"]
 
 
 def test_a_file_may_have_the_descriptions(tmp_path: Any) -> None:

@@ -64,6 +64,21 @@ def test_ops_on_a_gpu_take_its_times_and_pay_for_copies() -> None:
     assert "between devices of one task, not over the network, 4 B" in found.text()
 
 
+def test_a_value_that_goes_to_several_tasks_is_copied_to_the_host_once() -> None:
+    with tf.Graph().as_default() as graph:
+        with tf.device("/job:worker/task:0/gpu:0"):
+            product = tf.matmul(*[tf.random_uniform([SIDE, SIDE], seed=1)] * 2, name="product")
+        for task in range(2):
+            with tf.device(f"/job:ps/task:{task}"):
+                tf.negative(product, name=f"taken_{task}")
+    machine = _profile().machine
+    one, both = (
+        gpu_seconds(tf.inspect(graph, ps=2, workers=1, fetches=fetches, gpus=1), machine)["product"]
+        for fetches in (["taken_0"], ["taken_0", "taken_1"])
+    )
+    assert both == one > 4 * FLOATS / 1e9
+
+
 def test_a_step_takes_as_much_less_as_the_gpu_is_faster() -> None:
     on_cpu, on_gpu = _found("/job:worker/task:0", 0), _found("/job:worker/task:0", 1)
     profile = _profile()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfmini import dtypes, errors, protos
+from tfmini.checkpoint.files import decode as decode_varint
+from tfmini.checkpoint.files import encode as encode_varint
 from tfmini.core_types import Array
 from tfmini.dtypes import DType
 from tfmini.ops.array.kernel_arguments import refuse
@@ -116,34 +118,23 @@ def split(data: bytes) -> Fields:
     at = 0
     try:
         while at < len(data):
-            key, at = _varint(data, at)
+            key, at = decode_varint(data, at)
             value, at = _value(data, at, key)
             found[key >> 3].append((key & 7, value))
-    except (IndexError, ValueError):
+    except ValueError:
         raise errors.DataLossError.of("CountFields: Failed to consume entire buffer") from None
     return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & (1 << 64) - 1, at
-    raise ValueError("a number has more than ten bytes")
 
 
 def _value(data: bytes, at: int, key: int) -> tuple[Any, int]:
     """The value of a field behind its key, and where the next field begins."""
     wire = key & 7
     if wire == _VARINT:
-        return _varint(data, at)
+        return decode_varint(data, at)
     if wire == _GROUP:
         return _group(data, at, key)
     if wire == _BYTES:
-        size, at = _varint(data, at)
+        size, at = decode_varint(data, at)
     elif wire in (_FOUR, _EIGHT):
         size = 4 if wire == _FOUR else 8
     else:
@@ -158,7 +149,7 @@ def _group(data: bytes, at: int, key: int) -> tuple[bytes, int]:
     begin, open_groups = at, [key >> 3]
     while True:
         before = at
-        inner, at = _varint(data, at)
+        inner, at = decode_varint(data, at)
         if inner & 7 == _GROUP:
             open_groups.append(inner >> 3)
         elif inner & 7 != _END_GROUP:
@@ -183,7 +174,7 @@ def values_of(field: Any, occurrences: Sequence[tuple[int, Any]]) -> list[Any]:
                 found += _packed(kind, value)
             else:
                 found.append(_one(kind, wire, value))
-    except (IndexError, ValueError, struct.error):
+    except (ValueError, struct.error):
         raise errors.DataLossError.of(f"The bytes of field {field.full_name} are not of type {kind}") from None
     return found if is_repeated(field) else found[-1:]
 
@@ -194,7 +185,7 @@ def _packed(kind: str, data: bytes) -> Iterator[Any]:
         return
     at = 0
     while at < len(data):
-        value, at = _varint(data, at)
+        value, at = decode_varint(data, at)
         yield _one(kind, _VARINT, value)
 
 
@@ -266,18 +257,17 @@ def encoded(make: Callable[[], Any], fields: Sequence[Any], values: Sequence[Arr
 
 def _set(made: Any, field: Any, row: list[Any]) -> None:
     kind = type_name(field)
-    if kind == "message":
+    if kind in ("message", "group"):
         for value in row:  # map entries, too
-            made.MergeFromString(_key(field.number << 3 | _BYTES) + _key(len(value)) + value)
+            made.MergeFromString(_framed(field.number, value, kind == "group"))
     elif is_repeated(field):
         getattr(made, field.name).extend([value.decode() for value in row] if kind == "string" else row)
     elif row:
         setattr(made, field.name, row[0].decode() if kind == "string" else row[0])
 
 
-def _key(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
+def _framed(number: int, value: bytes, is_group: bool) -> bytes:
+    """The bytes of a message in a field."""
+    if is_group:
+        return encode_varint(number << 3 | _GROUP) + value + encode_varint(number << 3 | _END_GROUP)
+    return encode_varint(number << 3 | _BYTES) + encode_varint(len(value)) + value

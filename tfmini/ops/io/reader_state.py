@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmini import dtypes, errors
+from tfmini.checkpoint.files import decode as decode_varint
 from tfmini.checkpoint.files import encode as encode_varint
 from tfmini.graph.op_types import Wait
 from tfmini.ops.array.kernel_arguments import refuse
@@ -262,7 +263,7 @@ class _SerializableReader(ReaderState):
     def restore(self, state: bytes) -> None:
         try:
             started, finished, produced, work = _parse_state(state)
-        except (IndexError, ValueError):
+        except ValueError:
             text = f"Could not parse state for {self.kind} '{self.name}': {state.decode('latin-1')}"
             self.reset()
             raise errors.InvalidArgumentError.of(text) from None
@@ -281,25 +282,14 @@ def _parse_state(state: bytes) -> tuple[int, int, int, bytes]:
     """The fields of a ReaderBaseState message: three counters and the current work unit."""
     fields: dict[int, Any] = {1: 0, 2: 0, 3: 0, 4: b""}
     at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = state[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value - 2**64 if value >= 2**63 else value
-
     while at < len(state):
-        tag = varint()
+        tag, at = decode_varint(state, at)
         if tag in (8, 16, 24):
-            fields[tag >> 3] = varint()
+            count, at = decode_varint(state, at)
+            fields[tag >> 3] = count - 2**64 if count >= 2**63 else count
         elif tag == 34:
-            size = varint()
-            if size < 0 or at + size > len(state):
+            size, at = decode_varint(state, at)
+            if at + size > len(state):
                 raise ValueError("cut off")
             fields[4] = state[at : at + size]
             at += size

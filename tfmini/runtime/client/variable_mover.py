@@ -22,6 +22,7 @@ from tfmini.runtime.worker.departures import Forwarding, VariableKey, key_from_w
 _ANSWER_S = 30.0
 _LOOK_S = 5.0  # for a look at what an attempt has done
 _PAUSE_S = 0.2  # between two attempts
+_MOST_SEARCH_S = 600.0  # of an attempt
 _MOVE_S = 180.0  # a task needs no longer, besides the wait for steps that do not end: `runtime.moving` has its limits
 
 
@@ -156,9 +157,9 @@ class VariableMover:
                 if left is None:
                     return m.MoveVariablesReply(_done(wanted, {}), 0)
                 rows = [[*key, new] for key, new in sorted(left.items())]
-                patience_s = max(0.0, until - process.now())
-                request = m.MoveVariables(rows, tasks, rest, round(1000 * patience_s))
-                reply = _answers(self._endpoint, {task: (self._peer(task), request)}, patience_s + _MOVE_S)[task]
+                search_s = min(max(0.0, until - process.now()), _MOST_SEARCH_S)
+                request = m.MoveVariables(rows, tasks, rest, round(1000 * search_s))
+                reply = _answers(self._endpoint, {task: (self._peer(task), request)}, search_s + _MOVE_S)[task]
                 return m.MoveVariablesReply([*_done(wanted, left), *reply.moved], reply.held_ms)
             except (errors.DeadlineExceededError, errors.AbortedError, errors.UnavailableError) as error:
                 failure = error

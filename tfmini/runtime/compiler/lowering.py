@@ -619,7 +619,7 @@ class Lowering:
         return True
 
     def _identity(self, endpoint: Endpoint) -> Any:
-        """What is equal for two endpoints of one value, or of equal small constants."""
+        """A key that two inputs share if they have the same value: one endpoint, or equal small constants."""
         if endpoint not in self.constants:
             return endpoint
         value = np.asarray(self.constants[endpoint])

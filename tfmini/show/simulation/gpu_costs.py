@@ -50,11 +50,16 @@ def gpu_seconds(found: Inspection, machine: Machine) -> Mapping[str, float]:
 
 
 def _copies(found: Inspection) -> Iterator[tuple[str, int]]:
-    """For each value that passes between a GPU and a host: an op of that GPU that makes or takes it, and its bytes."""
+    """For each value that passes between a GPU and a host: an op of that GPU that makes or takes it, and its bytes.
+
+    A value that goes to several tasks is copied to the host once.
+    """
+    copied = set[tuple[str, str]]()
     for transfer in found.transfers:
         if transfer.control:
             continue
-        if _is_gpu(transfer.src):
+        if _is_gpu(transfer.src) and (copy := (transfer.tensor, transfer.src)) not in copied:
+            copied.add(copy)
             yield transfer.producer, transfer.bytes or 0
         takers = [op for op in transfer.consumers if op in found.nodes]
         if _is_gpu(transfer.dst) and takers:

@@ -150,7 +150,6 @@ class ParameterStore:
         self._rounds: Rounds | None = None
         self._meeting: Meeting | None = None
         self._saver: Saver | None = None
-        self._is_closed = False
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
         self._leaving = Leaving()
@@ -220,7 +219,7 @@ class ParameterStore:
 
     @contextmanager
     def _building(self) -> Iterator[None]:
-        if self._is_closed:
+        if self.session._closed:
             raise RuntimeError(self.session._closed_text)
         with self._lock, self.graph.as_default():
             yield
@@ -664,7 +663,6 @@ class ParameterStore:
             if entered:
                 self.session.run([clocks.leave for clocks in entered])
         finally:
-            self._is_closed = True
             self.session.close()
 
     def __enter__(self) -> Self:
