@@ -131,6 +131,9 @@ row[0], row[1], whole[1] = np.array([5.0]), one, one
 print(row, whole, np.array([1.0, np.array([2.0])], np.float32), np.array([[1, one], [2, 3]], dtype="f"))
 class Mine(np.ndarray): pass
 print(float(np.ones(1).view(Mine)), bool(np.zeros(0)), bool(np.zeros(1)), bool(one))
+pair = np.zeros(2, complex)
+pair[0], pair[1] = np.array([3.0]), np.array([[4j]])
+print(complex(one), complex(np.ones(1).view(Mine)), pair, np.array([1j, np.array([2.0])], complex))
 for fails in (lambda: float(np.zeros(2)), lambda: bool(np.zeros(2)), lambda: np.array([1.0, [2.0, 3.0]], "f")):
     try: fails()
     except (TypeError, ValueError) as error: print(type(error).__name__)
@@ -138,7 +141,7 @@ for fails in (lambda: float(np.zeros(2)), lambda: bool(np.zeros(2)), lambda: np.
     shown, log = run_under_tfmini(tmp_path, script)
     assert shown.splitlines() == [
         "3.7 3 3 3.7 2 3.7", "[5.  3.7] [0 3] [1. 2.] [[1.  3.7]", " [2.  3. ]]", "1.0 False False True",
-        "TypeError", "ValueError", "ValueError",
+        "(3.7+0j) (1+0j) [3.+0.j 0.+4.j] [0.+1.j 2.+0.j]", "TypeError", "ValueError", "ValueError",
     ]  # fmt: skip
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
         assert log.count("a number from an array of rank 1 or more") == 1
