@@ -97,10 +97,10 @@ class _Program(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if ctx is None or not ctx.meta.get(_AS_MODULE) or isinstance(value, ProgramModule):
             return super().convert(value, param, ctx)
-        found = ProgramModule.named(value)
-        if found is None:
-            self.fail(f"there is no module {value}, neither here nor on PYTHONPATH", param, ctx)
-        return found
+        try:
+            return ProgramModule.named(value)
+        except ModuleNotFoundError as error:
+            self.fail(str(error), param, ctx)
 
 
 def script_argument(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -412,8 +412,11 @@ def _script(command: Sequence[str]) -> list[str]:
         words = words[1:]
         while words and words[0] in ("-u", "-O", "-B"):
             words = words[1:]
-    if words[:1] == ["-m"] and (module := ProgramModule.named("".join(words[1:2]))):
-        return [module, *words[2:]]
+    if words[:1] == ["-m"] and len(words) > 1:
+        try:
+            return [ProgramModule.named(words[1]), *words[2:]]
+        except ModuleNotFoundError as error:
+            raise click.UsageError(str(error)) from None
     if not words or words[0].startswith("-"):
         raise click.UsageError(f"{' '.join(command)!r} names no script; write horovodrun -np N python SCRIPT ARGS...")
     return words
