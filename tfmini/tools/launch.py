@@ -54,7 +54,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 @click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @launch_options
 @click.option("--check", "checks", is_flag=True, help="Start nothing; say what would run, and what would stop it.")
-@script_argument
+@script_argument()
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def launch(script: str, args: tuple[str, ...], checks: bool, **values: Any) -> None:
     """Run SCRIPT ARGS... as every task of a cluster, each as with `tfmini run`.
