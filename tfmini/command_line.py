@@ -91,27 +91,39 @@ _AS_MODULE = "tfmini.as_module"
 class _Program(click.Path):
     """The path of a script, or after ``-m`` the name of a module."""
 
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if ctx is None or not ctx.meta.get(_AS_MODULE) or isinstance(value, ProgramModule):
             return super().convert(value, param, ctx)
-        found = ProgramModule.named(value)
-        if found is None:
-            self.fail(f"there is no module {value}, neither here nor on PYTHONPATH", param, ctx)
-        return found
+        try:
+            return ProgramModule.named(value)
+        except ModuleNotFoundError as error:
+            self.fail(str(error), param, ctx)
 
 
-def script_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the argument SCRIPT, which may be the path of a script or, as with Python, ``-m MODULE``."""
+def script_argument(
+    name: str = "script", *, dir_okay: bool = False, required: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the argument SCRIPT, which may be the path of a script or, as with Python, ``-m MODULE``.
+
+    Args:
+      name: of the argument.
+      dir_okay: whether it may be a folder.
+      required: whether it must be there.
+    """
 
     def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         context.meta[_AS_MODULE] = value
 
-    told = "SCRIPT is the name of a module, as with python -m."
-    option = click.option("-m", "as_module", is_flag=True, is_eager=True, expose_value=False, callback=note, help=told)
-    return option(click.argument("script", type=_Program())(command))
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        kind = _Program(exists=True, dir_okay=dir_okay)
+        told = f"{name.upper()} is the name of a module, as with python -m."
+        argument = click.argument(name, cls=OptionalArgument, type=kind, required=required)
+        option = click.option(
+            "-m", "as_module", is_flag=True, is_eager=True, expose_value=False, callback=note, help=told
+        )
+        return option(argument(command))
+
+    return add
 
 
 class WithScript(Command):

@@ -1,4 +1,4 @@
-"""`tfmini inspect`: its exit codes, for CI."""
+"""`tfmini inspect`: its exit codes, for CI, and modules in the place of scripts."""
 
 from __future__ import annotations
 
@@ -80,3 +80,34 @@ def test_a_chief_can_be_added(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"worker": 1}')
     both = CliRunner().invoke(main, ["inspect", str(script), "--chief", "--cluster", str(tmp_path / "c.json")])
     assert both.exit_code == 2 and "a --cluster file names its chief itself" in both.output
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["inspect", "--workers", "1"], "the step runs GradientDescent"),
+        (["simulate", "--steps", "2"], "steps/s of all workers"),
+        (["place", "--ps", "2", "--trials", "2"], "the plan"),
+    ],
+)
+def test_a_module_is_studied_as_a_script_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], shown: str
+) -> None:
+    package = f"trainer_of_{command[0]}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "model.py").write_text("SIZE = 3\n")
+    (tmp_path / package / "task.py").write_text(
+        "import sys, tensorflow as tf\n"
+        "from .model import SIZE\n"
+        "assert sys.argv[1:] == ['--x=1']\n"
+        "with tf.device(tf.train.replica_device_setter(ps_tasks=1)):\n"
+        "    loss = tf.reduce_sum(tf.get_variable('w', [SIZE]))\n"
+        "    step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)\n"
+        "with tf.Session() as session:\n"
+        "    session.run(step)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*command, "-m", f"{package}.task", "--", "--x=1"])
+    assert result.exit_code == 0 and shown in result.output, result.output
+    result = CliRunner().invoke(main, [*command, "-m", f"{package}.absent"])
+    assert result.exit_code == 2 and f"there is no module {package}.absent" in result.output

@@ -57,7 +57,7 @@ def test_a_host_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line, error",
     [
-        (["python", "-m", "train"], "names no script"),
+        (["python", "-m", "train"], "there is no module train"),
         (["python"], "names no script"),
         (["no_such.py"], "There is no file 'no_such.py'"),
         (["--num-ranks", "2", "train.py"], "No such option '--num-ranks'"),

@@ -1,6 +1,6 @@
-"""What of ``tf.autograph`` says how functions are converted: tfmini converts none, so they stay as they are.
+"""Names of ``tf.autograph`` that control how functions are converted. tfmini converts none: most of them do nothing.
 
-``to_graph`` and ``to_code``, which convert one, are out of scope.
+``to_graph`` and ``to_code``, which convert a function, are out of scope.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Feature(enum.Enum):
     "tensorflow.python.autograph.impl.api.do_not_convert",
 )
 def do_not_convert(func: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A decorator, with and without brackets, of functions that stay as they are: all do."""
+    """Returns the function itself. It is a decorator with and without brackets."""
     return do_not_convert if func is None else func
 
 
@@ -40,12 +40,12 @@ def set_loop_options(
     parallel_iterations: object = None, back_prop: object = None, swap_memory: object = None,
     maximum_iterations: object = None,
 ) -> None:  # fmt: skip
-    """Options of the Python loop in which it stands, if that is converted: it never is."""
+    """Does nothing: these are options of a converted loop."""
 
 
 @export("tf.autograph.set_verbosity")
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
-    """How much is logged of conversions: there are none."""
+    """Does nothing: no conversion is logged, as there is none."""
 
 
 @export("tf.autograph.trace")

@@ -1,6 +1,6 @@
-"""``tensorflow.python.eager.monitoring``: counters and gauges that libraries keep of their own use, in this process.
+"""``tensorflow.python.eager.monitoring``: counters and gauges in which libraries note how they are used.
 
-Nobody collects them: TensorFlow's own build at Google does. A metric has a cell for each tuple of labels.
+They stay in this process: nothing collects them. A metric has a cell for each tuple of labels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Metric:
 
     Args:
       name: ``/library/what``, unique in the process.
-      description: what it tells.
+      description: what it measures.
       labels: the names of the labels.
 
     Raises:

@@ -148,7 +148,7 @@ with_control_flow_v2 = enable_control_flow_v2 = _undecorated
 
 
 def disable_xla(description: str) -> Callable[..., Any]:
-    """Returns the test unchanged: XLA, which it says it cannot be run by, runs no tests."""
+    """Returns a decorator that leaves a test unchanged: XLA runs no test here."""
     return _undecorated
 
 

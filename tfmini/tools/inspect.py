@@ -17,7 +17,6 @@ from tfmini.command_line import (
     BEFORE_SCRIPT,
     HELP,
     BeforeScript,
-    OptionalArgument,
     OutputFile,
     WithScript,
     former,
@@ -83,7 +82,7 @@ class _Refusal(click.ClickException):
 @click.option("--dot", type=OutputFile(), help="Write a Graphviz file.")
 @click.option("--svg", type=OutputFile(), help="Write a picture.")
 @click.option("--html", type=OutputFile(), help="Write an interactive page.")
-@click.argument("source", cls=OptionalArgument, type=click.Path(exists=True), required=False)
+@script_argument("source", dir_okay=True, required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def inspect(
     views: tuple[str, ...],
@@ -235,7 +234,7 @@ def step_table(session: BaseSession, fetches: object, feed_dict: Mapping[Any, An
 @click.option("--update-profile", type=_WRITABLE,
               help="Also write the ops' times into this profile of `tfmini simulate`.")  # fmt: skip
 @former("--profile", "--update-profile", "update_profile", _WRITABLE)
-@script_argument
+@script_argument()
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def trace(
     ps: int | None,

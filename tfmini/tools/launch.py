@@ -54,7 +54,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 @click.command(cls=BeforeScript, context_settings=BEFORE_SCRIPT)
 @launch_options
 @click.option("--check", "checks", is_flag=True, help="Start nothing; say what would run, and what would stop it.")
-@script_argument
+@script_argument()
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def launch(script: str, args: tuple[str, ...], checks: bool, **values: Any) -> None:
     """Run SCRIPT ARGS... as every task of a cluster, each as with `tfmini run`.
@@ -412,8 +412,11 @@ def _script(command: Sequence[str]) -> list[str]:
         words = words[1:]
         while words and words[0] in ("-u", "-O", "-B"):
             words = words[1:]
-    if words[:1] == ["-m"] and (module := ProgramModule.named("".join(words[1:2]))):
-        return [module, *words[2:]]
+    if words[:1] == ["-m"] and len(words) > 1:
+        try:
+            return [ProgramModule.named(words[1]), *words[2:]]
+        except ModuleNotFoundError as error:
+            raise click.UsageError(str(error)) from None
     if not words or words[0].startswith("-"):
         raise click.UsageError(f"{' '.join(command)!r} names no script; write horovodrun -np N python SCRIPT ARGS...")
     return words

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Group
 
-from tfmini.command_line import HELP, OptionalArgument, OutputFile, WithScript, one_line_errors, valued
+from tfmini.command_line import HELP, OutputFile, WithScript, one_line_errors, script_argument, valued
 from tfmini.devices import parse
 from tfmini.errors import OpError, without_tags
 from tfmini.launch.launch_options import chief_option
@@ -67,7 +67,7 @@ _ROWS = 20  # of the variables, without --full
 )
 @click.option("--apply", is_flag=True, help="With --live: make the moves.")
 @valued("--seconds", click.FloatRange(0.1), "S", "With --live: measure for so long.", default=3.0)
-@click.argument("script", cls=OptionalArgument, type=click.Path(exists=True, dir_okay=False), required=False)
+@script_argument(required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # fmt: skip
 def place(script: str | None, output: str, full: bool, live: str | None, **options: Any) -> None:
     """Propose which variable of SCRIPT goes to which ps, which ones to cut, and which ops to move.

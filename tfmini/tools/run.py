@@ -57,7 +57,7 @@ class _Run(BeforeScript):
 @click.command(cls=_Run, context_settings=BEFORE_SCRIPT)
 @member_options
 @network_options
-@script_argument
+@script_argument()
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def run(context: click.Context, script: str, args: tuple[str, ...], cluster: str | None, **values: Any) -> None:

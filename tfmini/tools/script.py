@@ -344,9 +344,8 @@ def read_times(folder: str) -> StepTimes | None:
 def run_script(script: str, args: Sequence[str]) -> int:
     """Runs ``script`` as ``__main__`` and returns its exit code.
 
-    The script sees ``sys.argv``, ``__file__`` and its own directory in ``sys.path[0]`` as in Python; a module its
-    package and the directory of the outermost one. For an
-    error it prints the script's traceback and, if the cause is a Python 2 form, that form.
+    The script sees ``sys.argv``, ``__file__`` and ``sys.path[0]`` as in Python: its own directory, or, as a module, the
+    working directory. For an error it prints the script's traceback and, if the cause is a Python 2 form, that form.
 
     Raises:
       SystemExit: raised by the script.
@@ -385,7 +384,7 @@ def _main_module(script: str, args: Sequence[str]) -> ModuleType:
     if isinstance(script, ProgramModule):
         spec = spec_from_file_location(script.name, script)
         main.__dict__.update(__package__=script.package, __spec__=spec)
-        folder = script.folder
+        folder = os.getcwd()
     # Python has put another folder first, unless it runs with -P.
     if sys.flags.safe_path:
         sys.path.insert(0, folder)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tfmini.command_line import HELP, Command, OutputFile, WithScript, one_line_errors, write_text
+from tfmini.command_line import HELP, Command, OutputFile, WithScript, one_line_errors, script_argument, write_text
 from tfmini.launch.launch_options import chief_option
 from tfmini.launch.progress import shown
 from tfmini.show.inspection.api import inspect
@@ -72,7 +72,7 @@ profile_option = click.option(
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, help="Steps of each worker.")
 @click.option("--fast", is_flag=True, expose_value=False, hidden=True)  # of a model that is no more
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the moments at which workers begin.")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@script_argument()
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def simulate(
     ps: int, workers: str, chief: bool, link: str, profile: ChosenProfile, mode: str | None, fetch: tuple[str, ...],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from tfmini.compat.old_python.generated_messages import GeneratedMessages
+from tfmini.compat.old_python import GeneratedMessages
 
 # As protoc 3.6 wrote it: bytes as text, then calls that make the same descriptors once more.
 OF_3_6 = """

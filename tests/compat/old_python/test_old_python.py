@@ -131,6 +131,9 @@ row[0], row[1], whole[1] = np.array([5.0]), one, one
 print(row, whole, np.array([1.0, np.array([2.0])], np.float32), np.array([[1, one], [2, 3]], dtype="f"))
 class Mine(np.ndarray): pass
 print(float(np.ones(1).view(Mine)), bool(np.zeros(0)), bool(np.zeros(1)), bool(one))
+pair = np.zeros(2, complex)
+pair[0], pair[1] = np.array([3.0]), np.array([[4j]])
+print(complex(one), complex(np.ones(1).view(Mine)), pair, np.array([1j, np.array([2.0])], complex))
 for fails in (lambda: float(np.zeros(2)), lambda: bool(np.zeros(2)), lambda: np.array([1.0, [2.0, 3.0]], "f")):
     try: fails()
     except (TypeError, ValueError) as error: print(type(error).__name__)
@@ -138,7 +141,7 @@ for fails in (lambda: float(np.zeros(2)), lambda: bool(np.zeros(2)), lambda: np.
     shown, log = run_under_tfmini(tmp_path, script)
     assert shown.splitlines() == [
         "3.7 3 3 3.7 2 3.7", "[5.  3.7] [0 3] [1. 2.] [[1.  3.7]", " [2.  3. ]]", "1.0 False False True",
-        "TypeError", "ValueError", "ValueError",
+        "(3.7+0j) (1+0j) [3.+0.j 0.+4.j] [0.+1.j 2.+0.j]", "TypeError", "ValueError", "ValueError",
     ]  # fmt: skip
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
         assert log.count("a number from an array of rank 1 or more") == 1
@@ -168,13 +171,15 @@ def test_lists_of_tensors_are_arrays_of_objects(tmp_path: Path) -> None:
 import numpy as np, tensorflow as tf
 a, b = tf.constant(1.0), tf.constant([1.0, 2.0])
 found = np.array([[a, b], [b, a]])
-print(found.shape, found.dtype, found[0, 1] is b, np.asarray((a, b))[0] is a)
-try: np.array(a)
-except NotImplementedError as error: print(error)
+print(found.shape, found.dtype, found[0, 1] is b, np.asarray((a, b))[0] is a, np.array([b], dtype=object)[0] is b)
+for fails in (lambda: np.array(a), lambda: np.array([a], float), lambda: np.array(object=a)):
+    try: fails()
+    except NotImplementedError as error: print(error)
 """
     shown, _ = run_under_tfmini(tmp_path, script)
-    assert shown.splitlines()[0] == "(2, 2) object True True"
-    assert shown.splitlines()[1].startswith("Cannot convert a symbolic Tensor (Const:0)")
+    first, *errors = shown.splitlines()
+    assert first == "(2, 2) object True True True" and len(errors) == 3
+    assert all(line.startswith("Cannot convert a symbolic Tensor (Const:0)") for line in errors)
 
 
 def test_issubdtype_knows_the_types_of_python(tmp_path: Path) -> None:

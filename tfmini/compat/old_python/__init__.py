@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -24,7 +25,7 @@ from typing import Any
 
 from tfmini.compat.old_python import behaviours, dropped_modules
 from tfmini.compat.old_python.dropped_names import NAMES
-from tfmini.compat.old_python.generated_messages import GeneratedMessages
+from tfmini.compat.old_python.generated_messages import loader_of_messages
 from tfmini.compat.old_python.notices import tell_once
 
 _original_getattr: dict[str, Any] = {}
@@ -32,7 +33,7 @@ _original_getattr: dict[str, Any] = {}
 
 def install() -> None:
     """Gives the names, modules and behaviours back to this process; idempotent."""
-    if any(isinstance(finder, _Mender) for finder in sys.meta_path):
+    if any(isinstance(finder, _ChangingFinder) for finder in sys.meta_path):
         return
     sys.meta_path[:0] = [_Mender(), GeneratedMessages()]
     sys.meta_path.append(_StandIns())
@@ -43,9 +44,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Takes the names and modules away again; behaviours stay as they are."""
-    sys.meta_path[:] = [
-        finder for finder in sys.meta_path if not isinstance(finder, (_Mender, _StandIns, GeneratedMessages))
-    ]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_ChangingFinder, _StandIns))]
     for name, original in _original_getattr.items():
         module = vars(sys.modules[name])
         if original is None:
@@ -90,16 +89,16 @@ def resolve(path: str) -> Any:
     return getattr(importlib.import_module(home), attribute)
 
 
-class _Mender(MetaPathFinder):
-    """Finds nothing itself: it mends a module of the tables after its own loader has run it."""
+class _ChangingFinder(MetaPathFinder):
+    """Finds the modules that it wants where the other finders find them, and changes their loaders."""
 
     def __init__(self) -> None:
-        self._busy: set[str] = set()
+        self._busy: set[str] = set()  # what the others are asked for, this finder among them
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname in self._busy or not (fullname in NAMES or fullname in behaviours.MENDERS):
+        if fullname in self._busy or not self._is_wanted(fullname):
             return None
         self._busy.add(fullname)
         try:
@@ -107,8 +106,26 @@ class _Mender(MetaPathFinder):
         finally:
             self._busy.discard(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenMend(spec.loader)
+            spec.loader = self._changed(fullname, spec.loader)
         return spec
+
+    @abstractmethod
+    def _is_wanted(self, fullname: str) -> bool:
+        """Whether the module may be one to change."""
+
+    @abstractmethod
+    def _changed(self, fullname: str, loader: Loader) -> Loader:
+        """The loader to take instead of that of the module; the same one leaves the module as it is."""
+
+
+class _Mender(_ChangingFinder):
+    """Mends a module of the tables after its own loader has run it."""
+
+    def _is_wanted(self, fullname: str) -> bool:
+        return fullname in NAMES or fullname in behaviours.MENDERS
+
+    def _changed(self, fullname: str, loader: Loader) -> Loader:
+        return _ThenMend(loader)
 
 
 class _ThenMend(Loader):
@@ -125,6 +142,16 @@ class _ThenMend(Loader):
 
     def __getattr__(self, name: str) -> Any:  # its resources, such as those that importlib.resources asks for
         return getattr(self._loader, name)
+
+
+class GeneratedMessages(_ChangingFinder):
+    """Loads the modules of old generated code of protobuf in another way."""
+
+    def _is_wanted(self, fullname: str) -> bool:
+        return fullname.endswith("_pb2") and not fullname.startswith("google.protobuf.")
+
+    def _changed(self, fullname: str, loader: Loader) -> Loader:
+        return loader_of_messages(fullname, loader)
 
 
 class _StandIns(MetaPathFinder):

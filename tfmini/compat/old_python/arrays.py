@@ -1,9 +1,9 @@
 """What NumPy's arrays themselves did when old scripts were written.
 
-``float(a)``, ``int(a)``, ``"%f" % a`` and ``b[0] = a`` took an array of one element and any rank until NumPy 2.4, and
-the truth of an empty array was false until NumPy 2.2. A type of C answers these by the function pointers in its
-slots, so the slots of ``ndarray`` get those of a Python class, which call the methods of the type, and the type gets
-such methods. Methods that NumPy has dropped, such as ``tostring``, come back in the same way.
+``float(a)``, ``int(a)``, ``complex(a)``, ``"%f" % a`` and ``b[0] = a`` took an array of one element and any rank until
+NumPy 2.4, and the truth of an empty array was false until NumPy 2.2. All these call a method of the type ``ndarray``,
+so the type gets others. A type of C answers most by the function pointers in its slots: these become those of a Python
+class, which call the methods. Methods that NumPy has dropped, such as ``tostring``, come back in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfmini.compat.old_python.notices import tell_once
 
 # The places in CPython's PyTypeObject and PyNumberMethods, in pointers (Include/cpython/object.h).
 _NAME, _AS_NUMBER = 1, 10  # after the head of the object and its size
-_SLOTS = {"__bool__": 9, "__int__": 16, "__float__": 18}
+_SLOTS = {"__bool__": 9, "__int__": 16, "__float__": 18}  # `complex` has none: it calls the method
 
 
 class _Numbers:
@@ -42,21 +42,21 @@ def install() -> None:
     """Mends the arrays of this process, where NumPy no longer does so and the interpreter is as known here."""
     if sys.implementation.name == "cpython":
         _give_methods()
-        _mend_slots(_wanted())
+        _mend_numbers(_wanted())
 
 
-def _mend_slots(wanted: list[str]) -> None:
+def _mend_numbers(wanted: list[str]) -> None:
     is_known = sys.version_info < (3, 15) and getattr(sys, "_is_gil_enabled", lambda: True)()  # how types lie in memory
     if not wanted or not is_known:
         return
     ours = _slots(_Numbers)
-    if _name(np.ndarray) != b"numpy.ndarray" or not all(ours[place] for place in _SLOTS.values()):
+    if _name(np.ndarray) != b"numpy.ndarray" or not all(ours[place] for place in _SLOTS.values()):  # they lie otherwise
         return
     methods = _methods(np.ndarray)
     before = {name: _slots(np.ndarray)[place] for name, place in _SLOTS.items()}
     for name in wanted:
         methods[name] = _MENDED[name](methods[name])
-        for kind in _kinds(np.ndarray):
+        for kind in _kinds(np.ndarray) if name in _SLOTS else ():
             if _slots(kind)[_SLOTS[name]] == before[name]:  # else the type has a method of its own
                 _slots(kind)[_SLOTS[name]] = ours[_SLOTS[name]]
     _note_change(np.ndarray)
@@ -65,10 +65,10 @@ def _mend_slots(wanted: list[str]) -> None:
 def _wanted() -> list[str]:
     """The methods that this NumPy has changed."""
     changed = []
-    for name, example in (("__bool__", np.zeros(0)), ("__int__", np.ones(1)), ("__float__", np.ones(1))):
+    for name in _MENDED:
         try:
             with warnings.catch_warnings(action="ignore"):
-                getattr(example, name)()
+                getattr(np.zeros(0 if name == "__bool__" else 1), name)()
         except (TypeError, ValueError):
             changed.append(name)
     return changed
@@ -97,7 +97,7 @@ def _truth(original: Callable[..., Any]) -> Callable[..., Any]:
     return truth
 
 
-_MENDED = {"__bool__": _truth, "__int__": _number(int), "__float__": _number(float)}
+_MENDED = {"__bool__": _truth, "__int__": _number(int), "__float__": _number(float), "__complex__": _number(complex)}
 
 
 # ---- Methods ---------------------------------------------------------------------------------------------------------

@@ -57,16 +57,17 @@ def _of_objects(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(*args, **kwargs)
         except (ValueError, NotImplementedError) as error:
+            if not args or _caller() in ("tfmini", "numpy"):
+                raise
             dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
-            symbols = "symbolic Tensor" in str(error) and isinstance(args[0], (list, tuple))
-            if not (symbols or "inhomogeneous" in str(error)) or _caller() in ("tfmini", "numpy"):
+            if "symbolic Tensor" in str(error) and isinstance(args[0], (list, tuple)):
+                if dtype is None or np.dtype(dtype) == object:
+                    return _of_leaves(args[0])
                 raise
-            if dtype is not None and not symbols:
-                return _of_single_elements(original(args[0], dtype=object), dtype, error)
+            if "inhomogeneous" not in str(error):
+                raise
             if dtype is not None:
-                raise
-        if symbols:
-            return _of_leaves(args[0])
+                return _of_single_elements(original(args[0], dtype=object), dtype, error)
         tell_once("an array of rows of several lengths", "tfmini makes an array of objects of it, as NumPy 1.23 did")
         return original(*args[:1], **{**kwargs, "dtype": object})
 
@@ -74,7 +75,7 @@ def _of_objects(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_single_elements(objects: np.ndarray, dtype: Any, error: Exception) -> np.ndarray:
-    """An array in whose place of a number an array of one element stands. Raises the error if there is another one."""
+    """Numbers of ``dtype`` from objects, some of them arrays of one element; raises ``error`` for other objects."""
     try:
         return objects.astype(dtype)
     except (TypeError, ValueError):

@@ -7,11 +7,9 @@ directly"). The bytes say all, so such a module gets its messages from them, as 
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Iterator, Sequence
-from importlib.abc import InspectLoader, Loader, MetaPathFinder
+from collections.abc import Iterator
+from importlib.abc import InspectLoader, Loader
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 
 from tfmini.compat.old_python.notices import tell_once
@@ -19,29 +17,10 @@ from tfmini.compat.old_python.notices import tell_once
 _CALLS = ("_descriptor.FileDescriptor(", "_reflection.GeneratedProtocolMessageType(")
 
 
-class GeneratedMessages(MetaPathFinder):
-    """Finds the modules of old generated code, where their own finders find them."""
-
-    def __init__(self) -> None:
-        self._busy: set[str] = set()
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if not fullname.endswith("_pb2") or fullname in self._busy or fullname.startswith("google.protobuf."):
-            return None
-        self._busy.add(fullname)
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self._busy.discard(fullname)
-        if spec is None or not isinstance(spec.loader, InspectLoader):
-            return None
-        source = spec.loader.get_source(fullname) or ""
-        if not any(call in source for call in _CALLS):
-            return None
-        spec.loader = _FromBytes(source)
-        return spec
+def loader_of_messages(fullname: str, loader: Loader) -> Loader:
+    """A loader that makes the messages of old generated code; that of the module itself for other code."""
+    source = loader.get_source(fullname) if isinstance(loader, InspectLoader) else None
+    return _FromBytes(source) if source and any(call in source for call in _CALLS) else loader
 
 
 class _FromBytes(Loader):
@@ -61,8 +40,10 @@ class _FromBytes(Loader):
         tree = ast.parse(self._source)
         kept = ast.Module([node for node in tree.body if _stays(node)], type_ignores=[])
         names = vars(module)
+        # Python would run all of this file; here a part of it runs: its imports, then the expression of its bytes,
+        # which is no literal up to 3.19 (`_b('…')`).
         exec(compile(kept, module.__name__, "exec"), names)  # noqa: S102
-        described = eval(compile(ast.Expression(_bytes(tree)), module.__name__, "eval"), {**names, "sys": sys})  # noqa: S307
+        described = eval(compile(ast.Expression(_bytes(tree)), module.__name__, "eval"), names)  # noqa: S307
         file = names["DESCRIPTOR"] = descriptor_pool.Default().AddSerializedFile(described)
         builder.BuildMessageAndEnumDescriptors(file, names)
         builder.BuildTopDescriptorsAndMessages(file, module.__name__, names)

@@ -207,7 +207,7 @@ def _one(kind: str, wire: int, value: Any) -> Any:
 
 
 def default_of(field: Any, dtype: DType) -> Any:
-    """What stands where a message has no value of a field."""
+    """The value of a field that a message leaves out."""
     if is_repeated(field) or field.message_type is not None:
         return b"" if dtype is dtypes.string else 0
     value = field.default_value

@@ -363,7 +363,7 @@ def _entry(entry: str) -> Graph:
 
 def _script(script: str | Path, arguments: Sequence[str], jobs: Jobs | None) -> Graph:
     old_argv = sys.argv[:]
-    folder = script.folder if isinstance(script, ProgramModule) else str(Path(script).resolve().parent)
+    folder = os.getcwd() if isinstance(script, ProgramModule) else str(Path(script).resolve().parent)
     sys.argv[:] = [str(script), *arguments]
     if jobs is not None:
         sys.argv[1:] = role_arguments(*_role(jobs), role_flags_of(script), arguments)
