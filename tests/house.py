@@ -25,7 +25,17 @@ NOT_PRIVATE = {"_replace", "_asdict", "_fields", "_make", "_exit", "_repr_html_"
 # Names of TensorFlow that Keras, and other libraries of the time, read: tests are of these very names.
 NOT_PRIVATE |= {"_as_graph_element", "_dims", "_apply_device_functions", "_make_callable_from_options", "_dtype"}
 NOT_PRIVATE |= {"_streaming_confusion_matrix", "_aggregate_across_replicas", "_apply_sparse_shared", "_momentum_tensor"}
-NOT_PRIVATE |= {"_lr", "_lr_t", "_beta1", "_beta1_t", "_epsilon", "_learning_rate", "_finish", "_sample_n"}
+NOT_PRIVATE |= {
+    "_keras_history",
+    "_lr",
+    "_lr_t",
+    "_beta1",
+    "_beta1_t",
+    "_epsilon",
+    "_learning_rate",
+    "_finish",
+    "_sample_n",
+}
 LOCK_WORDS = ("lock", "cond", "mutex")
 
 

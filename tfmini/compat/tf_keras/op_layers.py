@@ -77,12 +77,12 @@ def _inputs_before(op: Operation) -> list[Operation]:
 
 def _ops_after_layers(tensors: Iterable[Tensor]) -> list[Operation]:
     """The ops between layers and tensors, each after those that it depends on."""
-    before = _walk((x.op for x in tensors), _inputs_before)
+    before = reached((x.op for x in tensors), _inputs_before)
     consumers: dict[Operation, list[Operation]] = {op: [] for op in before}
     for op in before:
         for source in _inputs_before(op):
             consumers[source].append(op)
-    after = _walk((op for op in before if any(map(_is_of_a_layer, op.inputs))), consumers.__getitem__)
+    after = reached((op for op in before if any(map(_is_of_a_layer, op.inputs))), consumers.__getitem__)
     by_name = {op.name: op for op in sorted(after)}
     order = topological_order({op.name: {x.name for x in _inputs_before(op) if x in after} for op in by_name.values()})
     if len(order) < len(after):
@@ -90,7 +90,7 @@ def _ops_after_layers(tensors: Iterable[Tensor]) -> list[Operation]:
     return [by_name[name] for name in order]
 
 
-def _walk(start: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
+def reached(start: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
     """The ops that are reached from others, and these."""
     found: set[Operation] = set()
     waiting = list(start)
