@@ -5,8 +5,9 @@
 SOURCES has a checkout of each repository as OWNER+NAME; nothing of them is part of this one. The Python of TensorFlow
 1.15.5 needs what the programs import (scipy, networkx, scikit-learn); SHIM is a folder whose package ``tensorflow`` is
 `tensorflow.compat.v1` (`../shared/corpus/shim`). The scripts run as they are, for so many steps: ``Session.run`` is
-wrapped to take the time of each call, and a step is the median of the second half of the calls of the kind that takes
-most of the time. Each target runs in a process of its own, in turn, with its default number of threads.
+wrapped to take the time of each call (a callback takes that of each batch of Keras), and a step is the median of the
+second half of the calls of the kind that takes most of the time. Each target runs in a process of its own, in turn,
+with its default number of threads.
 """
 
 from __future__ import annotations
@@ -169,6 +170,44 @@ def ddpg(tf):
     runpy.run_path(str(script), run_name="__main__")
 
 
+def keras_cnn(tf):
+    """Trains Keras's example of a convolutional network on random pictures instead of MNIST's, by tf.keras."""
+    import numpy as np
+
+    names = ["datasets", "models", "layers", "backend", "utils", "losses", "optimizers"]
+    sys.modules.update({"keras": tf.keras, **{f"keras.{name}": getattr(tf.keras, name) for name in names}})
+    random = np.random.RandomState(0)
+    pictures = random.randint(0, 256, [10_000, 28, 28]).astype(np.uint8), random.randint(0, 10, 10_000)
+    tf.keras.datasets.mnist.load_data = lambda: (pictures, pictures)
+    runpy.run_path("examples/mnist_cnn.py", run_name="__main__")
+
+
+def wide_deep(tf):
+    """Trains the census model of the official models on made rows, 40 at a time, by the canned Estimator."""
+    import numpy as np
+
+    for name in ("official", "official.utils", "official.utils.flags", "official.utils.flags.core"):
+        sys.modules[name] = types.ModuleType(name)  # what reads the command line is not used
+    sys.modules["official.utils.flags"].core = sys.modules["official.utils.flags.core"]
+    sys.path.insert(0, "official/r1/wide_deep")
+    import census_dataset
+
+    random = np.random.RandomState(0)
+    words = {
+        "workclass": ["Private", "State-gov", "?"], "education": ["Bachelors", "HS-grad", "11th", "Masters"],
+        "marital_status": ["Divorced", "Widowed", "Separated"], "relationship": ["Husband", "Wife", "Unmarried"],
+        "occupation": [f"occupation{i}" for i in range(14)], "income_bracket": ["<=50K", ">50K"],
+    }  # fmt: skip
+    columns = [
+        random.choice(words.get(name, list(map(str, range(90)))), 20_000) for name in census_dataset._CSV_COLUMNS
+    ]
+    Path("rows.csv").write_text("".join(",".join(row) + "\n" for row in zip(*columns)), "utf-8")
+    wide, deep = census_dataset.build_model_columns()
+    tf.estimator.DNNLinearCombinedClassifier(
+        linear_feature_columns=wide, dnn_feature_columns=deep, dnn_hidden_units=[100, 75, 50, 25]
+    ).train(lambda: census_dataset.input_fn("rows.csv", None, True, 40))
+
+
 PROGRAMS = {
     "gcn": Program("tkipf+gcn", "gcn/train.py", "gcn", ["--early_stopping=1000"], 200),
     "cnn-text": Program("dennybritz+cnn-text-classification-tf", "train.py"),
@@ -180,6 +219,8 @@ PROGRAMS = {
     "pix2pix": Program("affinelayer+pix2pix-tensorflow", pix2pix, steps=20),
     "word2vec": Program("aymericdamien+TensorFlow-Examples", word2vec, steps=300),
     "ddpg": Program("MorvanZhou+Reinforcement-learning-with-tensorflow", ddpg, steps=1000),
+    "keras-cnn": Program("keras-team+keras-2.2.4", keras_cnn, steps=60),
+    "wide-deep": Program("tensorflow+models", wide_deep, steps=600),
 }
 
 
@@ -190,23 +231,35 @@ def run_here(program, source):
     os.chdir(os.path.join(source, program.folder))
     sys.path[:0] = [os.getcwd(), source]
     times = collections.defaultdict(list)
-    run = tf.Session.run
+    run, fit = tf.Session.run, tf.keras.Model.fit
+
+    def took(kind, seconds):
+        times[kind].append(seconds)
+        if len(times[kind]) == program.steps and sum(times[kind][1:]) == max(sum(each[1:]) for each in times.values()):
+            sys.stdout.flush()
+            sys.__stdout__.write(f"\n{statistics.median(times[kind][program.steps // 2 :])!r}\n")
+            sys.__stdout__.flush()
+            os._exit(0)  # the rest of the program is not measured
 
     def timed(session, fetches, *args, **kwargs):
         if threading.current_thread() is not threading.main_thread():  # a queue runner
             return run(session, fetches, *args, **kwargs)
         begin = time.perf_counter()
         found = run(session, fetches, *args, **kwargs)
-        kind = times[str(fetches)]
-        kind.append(time.perf_counter() - begin)
-        if len(kind) == program.steps and sum(kind[1:]) == max(sum(each[1:]) for each in times.values()):
-            sys.stdout.flush()
-            sys.__stdout__.write(f"\n{statistics.median(kind[program.steps // 2 :])!r}\n")
-            sys.__stdout__.flush()
-            os._exit(0)  # the rest of the program is not measured
+        took(str(fetches), time.perf_counter() - begin)
         return found
 
+    class Batches(tf.keras.callbacks.Callback):
+        """The time of each batch of Keras, whose steps do not go through Session.run."""
+
+        def on_batch_begin(self, batch, logs=None):
+            self.begin = time.perf_counter()
+
+        def on_batch_end(self, batch, logs=None):
+            took("batch", time.perf_counter() - self.begin)
+
     tf.Session.run = timed
+    tf.keras.Model.fit = lambda model, *args, **kwargs: fit(model, *args, callbacks=[Batches()], **kwargs)
     if callable(program.script):
         program.script(tf)
     else:
