@@ -357,8 +357,9 @@ def test_while_steps_do_not_end_the_new_task_keeps_the_memory_that_it_has_got(mo
 # ---- who dies meanwhile --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("how", ["gone", "given up"])
 def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_begin(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     with ProcessCluster(ps=2, workers=1, local=("ps", 0)) as cluster:
         counter, add = _counter()
@@ -382,13 +383,16 @@ def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_beg
             client = Endpoint(get_reactor(), "", 1)
             own, other = (cluster.target("ps", task).partition("://")[2] for task in range(2))
             rows = [[*key, PS[1]] for key in departures.variables()]
-            Call(client.peer(own), m.MoveVariables(rows, [[PS[1], other]], "", 600_000))
+            request = m.MoveVariables(rows, [[PS[1], other]], "", 600_000)
+            call = client.peer(own).call(request, lambda _: None)
             assert held.wait(60)
-            client.close()
+            client.close() if how == "gone" else call.cancel()
             poll(departures.begin_move, "the end of the move")
             departures.open_gate()
             session.run(feed)
             slow.join()
+            client.close()
+            assert len(departures.variables()) == len(rows)  # nothing has moved
             assert tf.move_variables(cluster.server.target, {"v": PS[1]}) == {"v": PS[1]}
             assert session.run(add) == 11
 
@@ -590,3 +594,22 @@ def test_a_hold_is_never_longer_than_a_move_needs() -> None:
     for lease_ms in (1000, 1 << 40):
         service.hold_steps(SimpleNamespace(task=PS[1]), m.HoldSteps(7, PS[1], [], True, lease_ms, 1000), None)
     assert leases == [1.0, 30.0]
+
+
+def test_an_interrupt_gives_up_what_it_does_not_wait_for() -> None:
+    calls: list[Any] = []
+
+    class Silent:
+        def call(self, *_: Any, **__: Any) -> Any:
+            calls.append(SimpleNamespace(cancelled=False))
+            calls[-1].cancel = lambda call=calls[-1]: setattr(call, "cancelled", True)
+            return calls[-1]
+
+    def interrupted(waiter: Any) -> None:
+        raise KeyboardInterrupt
+
+    endpoint: Any = SimpleNamespace(reactor=SimpleNamespace(drive=interrupted), peer=lambda *_: Silent())
+    mover = VariableMover({PS[0]: "a", PS[1]: "b"}, endpoint)
+    with pytest.raises(KeyboardInterrupt):
+        mover.variables(PS[:2])
+    assert [call.cancelled for call in calls] == [True, True]

@@ -25,7 +25,7 @@ from tfmini.ops.variables.state import VariableState, move_away
 from tfmini.rpc import messages as m
 from tfmini.rpc.calls import Outcome
 from tfmini.rpc.fan_out import FanOut, fan_out, first_error
-from tfmini.rpc.peer import Peer, State
+from tfmini.rpc.peer import Peer
 from tfmini.runtime.master.following import VariableGroup, closed_under
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.native_libraries import give_back_freed_memory
@@ -225,7 +225,7 @@ class VariableMove:
     Args:
       wanted: variable -> the task that is to have it.
       rest: see `m.MoveVariables`.
-      asker: who waits for the answer; once that is gone, no further hold begins.
+      asker: who waits for the answer. Once it has given the request up, or is gone, nothing moves any more.
       search_s: for how long to look for a moment without steps that use the variables.
     """
 
@@ -290,6 +290,7 @@ class VariableMove:
             if self._is_over:
                 return
             try:
+                self._check_wanted()
                 method(*args)
             except errors.OpError as error:
                 self._end(error)
@@ -297,6 +298,15 @@ class VariableMove:
                 self._end(errors.InternalError.of(f"the move has failed: {type(error).__name__}: {error}"))
 
         return go_on
+
+    @property
+    def _is_given_up(self) -> bool:
+        return self._respond.cancelled and not self._has_moved
+
+    def _check_wanted(self) -> None:
+        if self._is_given_up:
+            text = f"{self._asker.describe()}, which asked for the move, has given it up or is gone: nothing has moved."
+            raise errors.AbortedError.of(text)
 
     def _reach(self) -> None:
         """Asks the new tasks whether they are there."""
@@ -325,8 +335,6 @@ class VariableMove:
         self._rehearse()
 
     def _begin_hold(self) -> None:
-        if self._asker.state in (State.LOST, State.CLOSED):
-            raise errors.AbortedError.of(f"{self._asker.describe()}, which asked for the move, is gone.")
         self._began = self._worker.now()
         self._hold()
 
@@ -494,7 +502,7 @@ class VariableMove:
         outbox = Guarded("moving", _Outbox(messages, at_once))
 
         def stored(answer: Any) -> None:
-            if self._is_over:  # the task drops the copies
+            if self._is_over or self._is_given_up:  # the task drops the copies
                 answer = errors.AbortedError.of("The move has ended.")
             message, is_over = outbox(_Outbox.answered, answer)
             if message is not None:

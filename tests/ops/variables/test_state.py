@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import tracemalloc
 from types import SimpleNamespace
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tests.polling import poll
 from tfmini import dtypes
 from tfmini.errors import FailedPreconditionError, InvalidArgumentError
 from tfmini.ops.variables import state as state_module
-from tfmini.ops.variables.state import VariableState, update_together
+from tfmini.ops.variables.state import VariableState, move_away, update_together
 
 
 def _state(value: Any, dtype: dtypes.DType = dtypes.float64) -> VariableState:
@@ -225,3 +227,25 @@ def test_a_graph_tells_its_container_and_the_old_name_of_an_aggregation_stays() 
         with tf.container("shared"):
             assert graph._container == "shared"
     assert tf.VariableAggregation.ONLY_FIRST_TOWER is tf.VariableAggregation.ONLY_FIRST_REPLICA
+
+
+@pytest.mark.parametrize("how", ["update_together", "move_away"])
+def test_an_interrupt_while_one_of_several_locks_is_waited_for_lets_the_others_go(how: str) -> None:
+    first, last = sorted((_state(np.zeros(2)), _state(np.zeros(2))), key=id)
+    main, pinned = threading.get_ident(), {state: state.pinned() for state in (first, last)}
+
+    def interrupt() -> None:
+        poll(first.lock.locked, "the first lock")
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    with last.lock, pytest.raises(KeyboardInterrupt):
+        thread.start()
+        if how == "update_together":
+            update_together([last, first], lambda *_: None)
+        else:
+            move_away(pinned, {})
+    thread.join()
+    assert not first.lock.locked() and not last.lock.locked()
+    first.update(_add, 1.0)
+    assert first.read().tolist() == [1, 1] and last.read().tolist() == [0, 0]

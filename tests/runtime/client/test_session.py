@@ -256,9 +256,11 @@ def test_a_step_without_an_update_leaves_the_steps_of_other_threads_whole() -> N
         assert session.run(v) == 2
 
 
-def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
-    x = tf.constant(1.0) + 1.0
+def test_calls_are_remembered_and_known_ops_run_while_another_thread_extends_the_graph() -> None:
+    known = tf.constant(2.0) * 3.0
     with tf.Session() as session:
+        assert session.run(known) == 6.0
+        x = tf.constant(1.0) + 1.0
         extend = session.master.extend
         asked, go_on = threading.Event(), threading.Event()
 
@@ -275,6 +277,10 @@ def test_calls_are_remembered_while_another_thread_extends_the_graph() -> None:
         second.start()
         second.join(10)
         assert not second.is_alive()
+        third = threading.Thread(target=session.run, args=(known,), daemon=True)
+        third.start()
+        third.join(10)
+        assert not third.is_alive()
         go_on.set()
         first.join(60)
         assert session.run(x) == 2.0

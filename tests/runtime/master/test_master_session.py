@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfmini.errors import CancelledError, InternalError, InvalidArgumentError
+from tfmini.errors import AbortedError, CancelledError, InternalError, InvalidArgumentError
 from tfmini.graph.node import Node
 from tfmini.locks import made_by
 from tfmini.placement.placer import place
@@ -78,6 +78,21 @@ def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyP
     with pytest.raises(InvalidArgumentError):
         session.extend([Node("wrong", "NoOp", "/job:nowhere")])
     assert sizes == [1] * 21 and len(session.nodes) == len(session.placement) == 20
+    session.close()
+
+
+def test_an_extension_whose_answer_is_lost_is_repeated_with_what_has_come_since() -> None:
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
+    a, b, c, d = (Node(name, "NoOp") for name in "abcd")
+    assert session.extend([a], since=0) == 1
+    assert session.extend([b], since=1) == 2 and session.extend([b, c], since=1) == 3  # neither was heard of
+    assert session.extend([b, c], since=1) == 3 and list(session.nodes) == ["a", "b", "c"]
+    assert session.extend([b, c, d], since=1) == 4
+    for nodes, since in (([b], 1), ([Node("x", "NoOp"), c, d], 1), ([Node("e", "NoOp")], 9), ([], 0)):
+        with pytest.raises(AbortedError, match=f"Current version is 4 but caller expected {since}"):
+            session.extend(nodes, since)
+    with pytest.raises(InvalidArgumentError, match="'a', which was created by a previous call"):
+        session.extend([a], since=4)
     session.close()
 
 

@@ -643,6 +643,29 @@ def test_threads_share_a_store(fresh: tf.LocalCluster) -> None:
         assert sum(int(value) for value in store.pull().values()) == 4 * 40 * 2
 
 
+def test_a_known_call_does_not_wait_for_a_declaration_that_lasts() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(shape: Any, dtype: Any) -> Any:
+        began.set()
+        assert go_on.wait(LATE_S)
+        return np.zeros(shape, np.float32)
+
+    with tf.ParameterStore() as store:
+        store.declare("known", (), init=1.0)
+        assert store.pull("known") == 1.0
+        declares = threading.Thread(target=store.declare, args=("new", [2]), kwargs={"init": slow})
+        declares.start()
+        assert began.wait(LATE_S)
+        pulls = threading.Thread(target=store.pull, args=("known",), daemon=True)
+        pulls.start()
+        pulls.join(10)
+        assert not pulls.is_alive()
+        go_on.set()
+        declares.join(LATE_S)
+        assert store.pull("new").tolist() == [0, 0]
+
+
 @pytest.mark.cluster
 def test_a_killed_worker_loses_nothing_that_was_pushed() -> None:
     """A worker is killed while it pushes; each push adds to two arrays on two tasks or, if it was cut, at most once."""

@@ -38,6 +38,7 @@ class _Busy:
 _BUSY: Any = _Busy()
 _OBJECT = np.dtype(object)
 _PAGE = 4096
+_acquire: Callable[[Any], bool] = type(threading.Lock()).acquire
 
 
 def _count_of_sole_holder() -> int:
@@ -245,19 +246,27 @@ def update_together(states: Sequence[VariableState], function: Callable[..., Any
     if len(states) == 1:
         return states[0].update(function, *args)
     # One global order of locking, so that two updates over the same variables cannot deadlock.
-    ordered = sorted(set(states), key=id)
-    for state in ordered:
-        state.lock.acquire()
+    held: list[threading.Lock] = []
     buffers: dict[VariableState, Any] = {}
     try:
+        _hold_all(sorted(set(states), key=id), held)
         for state in states:
             buffers[state] = state._take()
         return function(*[buffers[state] for state in states], *args)
     finally:
         for state, buffer in buffers.items():
             state._value = buffer
-        for state in reversed(ordered):
-            state.lock.release()
+        for lock in held:
+            lock.release()
+
+
+def _hold_all(states: Sequence[VariableState], held: list[threading.Lock]) -> None:
+    """Takes the locks of variables one after the other; ``held`` gets each that is taken.
+
+    It is one call into C, so that Ctrl-C, which Python raises while a lock is waited for or between two calls, finds
+    every lock that has been taken in ``held``: nobody would release another one.
+    """
+    held.extend(filter(_acquire, [state.lock for state in states]))
 
 
 def move_away(pinned: Mapping[VariableState, Any], texts: Mapping[VariableState, str]) -> list[VariableState]:
@@ -271,15 +280,15 @@ def move_away(pinned: Mapping[VariableState, Any], texts: Mapping[VariableState,
       Those that were changed meanwhile: then none has moved. None of them: all have.
     """
     ordered = sorted(pinned, key=id)
-    for state in ordered:
-        state.lock.acquire()
+    held: list[threading.Lock] = []
     try:
+        _hold_all(ordered, held)
         changed = [state for state in ordered if state._value is not pinned[state]]
         for state in () if changed else ordered:
             state._value, state.moved_text = None, texts[state]
     finally:
-        for state in reversed(ordered):
-            state.lock.release()
+        for lock in held:
+            lock.release()
     return changed
 
 

@@ -68,6 +68,7 @@ class DirectMaster:
         self._target = target
         self._options = options
         self._session: MasterSession | None = None
+        self._version = 0  # of the graph, as far as this client has waited for it
         self._opening = lock("client open")
         self._pending = PendingAnswers(master.reactor, _closed)
         self._pid = os.getpid() if master.reactor is not None else 0  # 0: any process may go on with its copy
@@ -100,10 +101,11 @@ class DirectMaster:
             answer.result(describe=_describe_listing)
 
     def extend(self, nodes: Sequence[Node], timeout_s: float | None = None) -> None:
-        # No limit of time here: after an extension that was given up half-way, nobody would know what the master has.
         with self._pending.new() as answer:
-            self.session.extend_when_known(nodes, answer.done)
+            session = self.session
+            session.extend_when_known(nodes, answer.done, self._version)
             answer.result(describe=_describe_extension)
+            self._version = session.graph_version
 
     def prepare(
         self, signature: Signature, timeout_s: float | None = None, omitted: frozenset[str] = frozenset()

@@ -218,11 +218,18 @@ class BaseSession:
         while True:
             if not self._graph.wait_until_built(self._sent, last, lambda: self._closed):
                 raise RuntimeError(self._closed_text)
-            self._send_ops(timeout_s)  # without any that a thread has begun to change meanwhile
+            # Without any that a thread has begun to change meanwhile.
+            self._send_ops(timeout_s, is_needed=not 0 < last <= self._sent)
             if self._sent >= last:
                 return
 
-    def _send_ops(self, timeout_s: float | None) -> None:
+    def _send_ops(self, timeout_s: float | None, is_needed: bool) -> None:
+        """Sends new ops, whether or not the run needs them: one that cannot be placed fails each run, as in TensorFlow.
+
+        A run that needs none does not wait for another thread that sends some: these may wait for an absent task.
+        """
+        if not is_needed and self._extend_lock.locked():
+            return
         as_node = kernels.node_with_shapes if kernels.ENABLED else node_of
         with self._extend_lock:
             with self._graph.whole_ops(self._sent) as operations:

@@ -11,6 +11,7 @@ from tfmini import errors
 from tfmini.devices import parse
 from tfmini.export import export
 from tfmini.rpc import messages as m
+from tfmini.rpc.calls import CallHandle
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.fan_out import fan_out, first_error
 from tfmini.rpc.waiter import Waiter
@@ -200,6 +201,7 @@ def _done(wanted: Mapping[VariableKey, str], left: Mapping[VariableKey, str]) ->
 def _answers(endpoint: Endpoint, asked: Mapping[str, tuple[Any, m.Message]], timeout_s: float) -> dict[str, Any]:
     """The answers of several peers; raises the first error."""
     waiter = Waiter()
+    calls: list[CallHandle] = []
     found: dict[str, Any] = {}
 
     def done(outcomes: dict[str, Any]) -> None:
@@ -207,11 +209,16 @@ def _answers(endpoint: Endpoint, asked: Mapping[str, tuple[Any, m.Message]], tim
         waiter.set()
 
     def ask(peer: Any, request: m.Message, answered: Any) -> None:
-        peer.call(request, answered, timeout_s, wait_for_ready=True)
+        calls.append(peer.call(request, answered, timeout_s, wait_for_ready=True))
 
-    fan_out({key: _begin(ask, *pair) for key, pair in asked.items()}, done)
-    if not waiter.done:
-        endpoint.reactor.drive(waiter)
+    try:
+        fan_out({key: _begin(ask, *pair) for key, pair in asked.items()}, done)
+        if not waiter.done:
+            endpoint.reactor.drive(waiter)
+    except BaseException:  # Ctrl-C: what nobody waits for must not go on
+        for call in calls:
+            call.cancel()
+        raise
     error = first_error(found)
     if error is not None:
         raise error

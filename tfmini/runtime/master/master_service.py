@@ -88,14 +88,11 @@ class _MasterService:
             respond(error)
 
     def extend_session(self, session: MasterSession, request: m.ExtendSession, respond: Responder) -> None:
-        if session.graph_version != request.current_graph_version:
-            text = f"Current version is {session.graph_version} but caller expected {request.current_graph_version}."
-            raise errors.AbortedError.of(text)
-
         def extended(error: errors.OpError | None) -> None:
             respond(m.ExtendSessionReply(session.graph_version) if error is None else error)
 
-        session.extend_when_known([Node.from_wire(fields) for fields in request.graph], extended)
+        nodes = [Node.from_wire(fields) for fields in request.graph]
+        session.extend_when_known(nodes, extended, request.current_graph_version)
 
     def run_step(self, peer: Peer, request: m.RunStep, respond: Responder) -> None:
         if peer.backlog > _UNREAD_LIMIT:

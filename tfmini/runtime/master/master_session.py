@@ -180,6 +180,11 @@ class SessionBook:
         return list(self.registrations), [*self.steps.values(), *waiting]
 
 
+def _identity(node: Node) -> tuple[Any, ...]:
+    """What tells a node from another one of its client's graph; it says no more than the attrs do."""
+    return node.name, node.op, node.device, node.inputs, node.controls
+
+
 class MasterSession:
     """See the module. `Master.create_session` makes it.
 
@@ -221,6 +226,7 @@ class MasterSession:
         self.decisions: dict[str, Decision] = {}
         self._leaders = ColocationLeaders()
         self.graph_version = 0
+        self._sizes = [0]  # of each version: how many nodes it has
         self._book = Guarded("session plans", SessionBook())
         self.book = self._book.state
         self.tasks = SessionOnTasks(cluster, handle, options, in_process)
@@ -247,15 +253,22 @@ class MasterSession:
 
     # ---- graph ------------------------------------------------------------------------------
 
-    def extend(self, nodes: Sequence[Node]) -> int:
+    def extend(self, nodes: Sequence[Node], since: int | None = None) -> int:
         """Adds nodes and places them; returns the new graph version.
 
+        Args:
+          since: the last version that the client has heard of. If it has not waited for the answers to later
+            extensions, it repeats their nodes, and only further ones are added.
+
         Raises:
+          AbortedError: the nodes do not repeat what was added since then.
           InvalidArgumentError: when a name is known already or a node cannot be placed.
           OpError: `closing_error`, when the session is closed.
         """
         self._check_open()
         with self._graph_lock, collector_at_rest():
+            if since is not None and not (nodes := self._added_to(since, nodes)):
+                return self.graph_version
             for node in nodes:
                 if node.name in self.nodes:
                     text = (
@@ -269,11 +282,23 @@ class MasterSession:
             self.nodes.update((node.name, node) for node in nodes)
             self._leaders.add(nodes)
             self._add_types({node.op for node in nodes})
+            self._sizes.append(len(self.nodes))
             self.graph_version += 1
             version = self.graph_version
         if self.options.log_device_placement:
             self._log_placement(nodes)  # without the lock: whoever reads the output may be slow
         return version
+
+    def _added_to(self, since: int, nodes: Sequence[Node]) -> Sequence[Node]:
+        """The nodes that an extension of version ``since`` adds to this one; see `extend`."""
+        if since == self.graph_version:
+            return nodes
+        size = self._sizes[since] if 0 <= since < self.graph_version else -1
+        repeated = list(itertools.islice(self.nodes.values(), size, None)) if size >= 0 else []
+        if size < 0 or [_identity(node) for node in nodes[: len(repeated)]] != [_identity(node) for node in repeated]:
+            text = f"Current version is {self.graph_version} but caller expected {since}."
+            raise errors.AbortedError.of(text)
+        return nodes[len(repeated) :]
 
     def _add_types(self, types: set[str]) -> None:
         """Notes the op types of new nodes. The first that train make other steps than before training steps."""
@@ -296,14 +321,16 @@ class MasterSession:
                 text = f"Node {node.name!r} has the op {node.op}, which only the runtime makes."
                 raise errors.InvalidArgumentError.of(text)
 
-    def extend_when_known(self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None]) -> None:
+    def extend_when_known(
+        self, nodes: Sequence[Node], on_done: Callable[[errors.OpError | None], None], since: int | None = None
+    ) -> None:
         """As `extend`, after asking tasks about devices that the nodes name and that this task does not know."""
 
         def known() -> None:
             error: errors.OpError | None = None
             try:
                 if nodes:
-                    self.extend(nodes)
+                    self.extend(nodes, since)
             except errors.OpError as failure:
                 error = failure
             except BaseException as failure:

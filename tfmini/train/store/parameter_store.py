@@ -442,8 +442,7 @@ class ParameterStore:
             for name, array in self._sorted(wanted)
         ]
         pushed = [self._compressed(*each, residuals) for each in given]
-        with self._lock:
-            call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
+        call = self._call([each[:2] for each in pushed], [(array, ids is not None) for array, ids in pulled])
         feeds: list[Any] = [each for array, form, value in pushed for each in array.split(form, value)]
         feeds += [each for array, ids in pulled if ids is not None for each in array.split_ids(ids)]
         rest = iter(self._answers(call, feeds, bool(pushed), pulled))
@@ -465,9 +464,10 @@ class ParameterStore:
 
     def _call(self, pushed: Sequence[Pushed], pulled: Sequence[Pulled]) -> Callable[..., Any]:
         key = (tuple((array.name, form) for array, form in pushed), tuple((array.name, rows) for array, rows in pulled))
-        if key not in self._calls:
+        if key not in self._calls:  # a known call does not wait for a `declare` that waits for an absent ps
             with self._building():
-                self._calls[key] = self._make_call(pushed, pulled)
+                if key not in self._calls:
+                    self._calls[key] = self._make_call(pushed, pulled)
         return self._calls[key]
 
     def _make_call(self, pushed: Sequence[Pushed], pulled: Sequence[Pulled]) -> Callable[..., Any]:
