@@ -516,7 +516,7 @@ def split(
 # ---- ``tf.parallel_stack``: stacking along a new first axis where all shapes are known -----------------------------
 
 parallel_concat_op = op("ParallelConcat(values: N * T) -> output: T; N: int >= 1; T: type; shape: shape")
-parallel_concat_op.not_differentiable()
+parallel_concat_op.without_gradient()
 
 
 @parallel_concat_op.shape

@@ -33,22 +33,22 @@ nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_image
 nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 area_op = op(
     f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False",
-    differentiable=False,
+    differentiable=None,
 )
 bilinear_grad_op: OpHandle = op(
     "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
     shape=second_shape,
-    differentiable=False,
+    differentiable=None,
 )
 bicubic_grad_op: OpHandle = op(
     "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
     shape=second_shape,
-    differentiable=False,
+    differentiable=None,
 )
 nearest_grad_op: OpHandle = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
     "    T: {uint8, int8, int32, half, float, double}" + _ATTRS,
-    differentiable=False,
+    differentiable=None,
 )
 
 

@@ -181,13 +181,13 @@ slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
     " -> val_grad: T; T: numbertype",
-    differentiable=False,
+    differentiable=None,
 )
 slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
     " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type",
-    differentiable=False,
+    differentiable=None,
 )
 concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
@@ -204,7 +204,7 @@ fill_rows_op: OpHandle[Any] = op(
 )
 fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
-    differentiable=False,
+    differentiable=None,
     shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
 )
 
