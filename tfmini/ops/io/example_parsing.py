@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any
 
@@ -144,7 +144,7 @@ def dense_rows(
     for number, (features, where) in enumerate(zip(maps, wheres)):
         values = None
         if spec.key in features:
-            values = values_of(features[spec.key], spec.dtype, lambda at=where: at(spec.key), not spec.is_variable)
+            values = values_of(features[spec.key], spec.dtype, partial(where, spec.key), not spec.is_variable)
         if values is None and not spec.is_variable:
             if not np.size(spec.default):
                 refuse(required(number))
@@ -181,7 +181,7 @@ def sparse_rows(maps: Sequence[Any], spec: Sparse, wheres: Sequence[Where]) -> l
     for features, where in zip(maps, wheres):
         found = None
         if spec.key in features:
-            found = values_of(features[spec.key], spec.dtype, lambda at=where: at(spec.key), False)
+            found = values_of(features[spec.key], spec.dtype, partial(where, spec.key), False)
         rows.append(as_array(found or [], spec.dtype))
     return rows
 
@@ -210,13 +210,15 @@ def parse_examples(
     sparse_found = [sparse_batch(sparse_rows(maps, spec, wheres), spec.dtype) for spec in sparse]
     dense_found = []
     for spec in dense:
-        rows = dense_rows(maps, spec, wheres, lambda i, of=spec: f"Name: {labels[i]}, {_required(of)}")
+        rows = dense_rows(maps, spec, wheres, partial(_required, spec, labels))
         dense_found.append(stack_rows(rows, spec))
     return sparse_found, dense_found
 
 
-def _required(spec: DenseFeature) -> str:
-    return f"Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
+def _required(spec: DenseFeature, labels: Sequence[str], number: int) -> str:
+    """The error message for an example that lacks a feature; ``labels`` are those of a batch."""
+    name = f"Name: {labels[number]}, " if labels else ""
+    return f"{name}Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
 
 
 def _where_in_batch(label: str, index: int) -> Where:
@@ -234,7 +236,7 @@ def parse_one_example(
         (values,) = sparse_rows(maps, spec, wheres)
         count = len(values)
         sparse_found.append((np.arange(count, dtype=np.int64)[:, None], values, np.array([count], np.int64)))
-    return sparse_found, [dense_rows(maps, spec, wheres, lambda _, of=spec: _required(of))[0][()] for spec in dense]
+    return sparse_found, [dense_rows(maps, spec, wheres, partial(_required, spec, ()))[0][()] for spec in dense]
 
 
 # ---- sequences ------------------------------------------------------------------------------

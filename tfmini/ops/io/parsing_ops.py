@@ -211,7 +211,7 @@ def _parse_example(
 
 @parse_single_example_op.kernel_factory("CPU")
 def _parse_single_example(node: Node) -> Callable[..., Any]:
-    keys, *about = (node.attrs[name] for name in ("dense_keys", "Tdense", "dense_shapes"))
+    keys, types, shapes = (node.attrs[name] for name in ("dense_keys", "Tdense", "dense_shapes"))
     sparse_keys, sparse_types = node.attrs["sparse_keys"], node.attrs["sparse_types"]
     held: tuple[list[Any], list[DenseFeature], list[Sparse]] | None = None
 
@@ -219,7 +219,7 @@ def _parse_single_example(node: Node) -> Callable[..., Any]:
         nonlocal held
         kept = held
         if kept is None or any(a is not b for a, b in zip(kept[0], dense_defaults)):  # nearly always constants
-            dense = _dense_specs(keys, *about, dense_defaults)
+            dense = _dense_specs(keys, types, shapes, dense_defaults)
             held = kept = list(dense_defaults), dense, _sparse_specs(sparse_keys, sparse_types)
         sparse_found, dense_found = parse_one_example(_text(serialized), kept[2], kept[1])
         return (*_flat(sparse_found), *dense_found)
