@@ -11,17 +11,17 @@ import pytest
 import tfmini as tf
 from tests.data.elements import drain
 from tfmini.data.pipeline import Reading
-from tfmini.data.prefetching import Call, Calls
+from tfmini.data.prefetching import MapCall, MapCalls
 
 Dataset = tf.data.Dataset
 
 
-def _calls(function: Any, may_block: bool = True) -> Calls:
-    return Calls(lambda reading, *element: (function(*element),), Reading(None), 2, may_block)  # type: ignore[arg-type]
+def _calls(function: Any, may_block: bool = True) -> MapCalls:
+    return MapCalls(lambda reading, *element: (function(*element),), Reading(None), 2, may_block)  # type: ignore[arg-type]
 
 
-def _added(calls: Calls, *elements: int) -> list[Call]:
-    added = [Call((element,)) for element in elements]
+def _added(calls: MapCalls, *elements: int) -> list[MapCall]:
+    added = [MapCall((element,)) for element in elements]
     for call in added:
         calls.add(call)
     return added

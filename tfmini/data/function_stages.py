@@ -27,7 +27,7 @@ from tfmini.data.pipeline import (
     compiled,
     unchanged,
 )
-from tfmini.data.prefetching import Call, Calls
+from tfmini.data.prefetching import MapCall, MapCalls
 from tfmini.data.stages import Batch
 from tfmini.dtypes import DType
 from tfmini.graph.node import FunctionBody
@@ -112,11 +112,11 @@ class _Map(Transformation):
 @stages_of(parallel_map_dataset, unchanged, attrs=["preserve_cardinality"])
 @dataclass(eq=False)
 class _ParallelMap(_Map):
-    """Runs up to ``num_parallel_calls`` calls at a time (`prefetching.Calls`); the order is kept."""
+    """Runs up to ``num_parallel_calls`` calls at a time (`prefetching.MapCalls`); the order is kept."""
 
     num_parallel_calls: int
-    _calls: Calls | None = field(default=None, init=False)
-    _under_way: collections.deque[Call] = field(default_factory=collections.deque, init=False)
+    _calls: MapCalls | None = field(default=None, init=False)
+    _under_way: collections.deque[MapCall] = field(default_factory=collections.deque, init=False)
     _over: bool = field(default=False, init=False)
 
     @staticmethod
@@ -138,7 +138,7 @@ class _ParallelMap(_Map):
         except errors.OutOfRangeError as error:
             self._end(error)
 
-    def _oldest(self, calls: Calls) -> Call:
+    def _oldest(self, calls: MapCalls) -> MapCall:
         """The oldest call under way, after as many have been added as there may be."""
         while not self._over and len(self._under_way) < self._width:
             if len(self._under_way) % TURN == TURN - 1:
@@ -149,21 +149,21 @@ class _ParallelMap(_Map):
             raise StopIteration
         return self._under_way.popleft()
 
-    def _begin(self) -> Calls:
-        self._calls = calls = Calls(self.f, self.reading, min(self._width, _MOST_THREADS), self.f.may_block)
+    def _begin(self) -> MapCalls:
+        self._calls = calls = MapCalls(self.f, self.reading, min(self._width, _MOST_THREADS), self.f.may_block)
         # A session that is dropped without being closed must not leave the threads behind.
         self._end_calls = weakref.finalize(self, calls.close)
         return calls
 
-    def _add(self, calls: Calls) -> None:
+    def _add(self, calls: MapCalls) -> None:
         """Adds the call for the next element, if there is one."""
         try:
-            call = Call(next(self.upstream))
+            call = MapCall(next(self.upstream))
         except StopIteration:
             self._over = True
             return
         except errors.OpError as error:
-            call = Call((), error)
+            call = MapCall((), error)
         else:
             calls.add(call)
         self._under_way.append(call)

@@ -138,7 +138,7 @@ def prefetched(source: Source, size: int) -> Source:
 _LONG_S = 0.002
 
 
-class Call:
+class MapCall:
     """A call of the function of a parallel map: for one element, or in its place the error of reading it."""
 
     __slots__ = ("element", "result", "error", "is_done")
@@ -149,7 +149,7 @@ class Call:
         self.is_done = error is not None
 
 
-class Calls:
+class MapCalls:
     """The calls under way of a parallel map, and the threads that help with them.
 
     Args:
@@ -162,7 +162,7 @@ class Calls:
         self, function: Callable[..., Element], reading: Reading, helpers: int, may_block: bool = True
     ) -> None:  # fmt: skip
         self._function, self._reading, self._most = function, reading, helpers
-        self._waiting: collections.deque[Call] = collections.deque()  # those that nobody has begun, the oldest first
+        self._waiting: collections.deque[MapCall] = collections.deque()  # those that nobody has begun, the oldest first
         lock = threading.Lock()
         self._added, self._finished = threading.Condition(lock), threading.Condition(lock)
         self._threads = self._idle = 0
@@ -184,14 +184,14 @@ class Calls:
             # Only several long calls in a row are long: one may have been interrupted.
             self._seconds = min(time.perf_counter() - begin, 1.5 * self._seconds + _LONG_S / 4)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: MapCall) -> None:
         """Adds a call that anybody may begin."""
         self._waiting.append(call)
         if not self._is_woken and self.are_helped:
             with self._added:
                 self._wake()
 
-    def finish(self, call: Call) -> Element:
+    def finish(self, call: MapCall) -> Element:
         """The result of the oldest call of which nobody has taken the result; made here if nobody has begun it.
 
         Raises:
@@ -207,7 +207,7 @@ class Calls:
             raise call.error
         return call.result
 
-    def _claim(self, call: Call) -> bool:
+    def _claim(self, call: MapCall) -> bool:
         """Whether the reader must make a call itself; else waits until it is done, or the calls are closed."""
         with self._finished:
             if self._waiting and self._waiting[0] is call:
@@ -225,7 +225,7 @@ class Calls:
             self._added.notify_all()
             self._finished.notify_all()
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: MapCall) -> None:
         """Makes a call and keeps what it returns or raises."""
         try:
             call.result = self.make(call.element)
@@ -255,7 +255,7 @@ class Calls:
                 call.is_done = True
                 self._finished.notify()
 
-    def _next(self) -> Call | None:
+    def _next(self) -> MapCall | None:
         """Waits for a call that nobody has begun; None at the end."""
         with self._added:
             self._is_woken = False
