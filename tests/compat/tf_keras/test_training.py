@@ -14,7 +14,7 @@ import pytest
 import tfmini as tf
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
-keras = tf.keras
+keras: Any = tf.keras
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _in_a_graph() -> Iterator[None]:
     keras.backend.set_session(None)
 
 
-class Bias(keras.layers.Layer):  # type: ignore[misc, name-defined]
+class Bias(keras.layers.Layer):
     """Adds a variable to its input."""
 
     def build(self, input_shape: Any) -> None:
@@ -143,6 +143,15 @@ def test_a_functional_model_takes_and_gives_dictionaries() -> None:
     assert keras.backend.get_session().run(made)["difference"].tolist() == [[4]]
 
 
+def test_a_model_that_is_not_compiled_predicts_what_a_generator_gives() -> None:
+    class Model(keras.Model):
+        def call(self, x: Any) -> Any:
+            return x + 1
+
+    batches = ((np.ones((2, 1)), np.ones((2, 1))) for _ in range(2))
+    assert Model().predict_generator(batches, steps=2, workers=0).tolist() == [[2]] * 4
+
+
 def test_numbers_become_examples_of_a_deferred_model() -> None:
     model = keras.Sequential(keras.layers.Dense(1))
     model.compile("sgd", "mse")
@@ -202,7 +211,7 @@ def test_the_mask_of_a_subclassed_models_output_leaves_out_its_examples() -> Non
 
 
 def test_metrics_that_layers_and_models_add_are_named_in_the_order_of_their_values() -> None:
-    class Layer(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Layer(keras.layers.Layer):
         def call(self, x: Any) -> Any:
             self.add_metric(tf.reduce_sum(x), aggregation="mean", name="of_layer")
             return x
@@ -225,7 +234,7 @@ def test_a_metric_without_a_mean_or_a_name_is_refused(more: dict[str, Any], word
 
 
 def test_a_call_may_decide_by_the_phase() -> None:
-    class Layer(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Layer(keras.layers.Layer):
         def call(self, x: Any, training: Any = None) -> Any:
             self.add_loss(tf.reduce_sum(x) * 0)
             if training:
@@ -240,7 +249,7 @@ def test_a_call_may_decide_by_the_phase() -> None:
 
 
 def test_a_call_that_decides_by_another_tensor_is_told() -> None:
-    class Layer(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Layer(keras.layers.Layer):
         def call(self, x: Any) -> Any:
             return x if tf.reduce_sum(x) > 0 else -x
 
@@ -249,7 +258,7 @@ def test_a_call_that_decides_by_another_tensor_is_told() -> None:
 
 
 def test_a_dynamic_layer_tells_its_shape_but_cannot_be_compiled() -> None:
-    class Layer(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Layer(keras.layers.Layer):
         def call(self, x: Any) -> Any:
             raise AssertionError
 

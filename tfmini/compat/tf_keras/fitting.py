@@ -126,7 +126,8 @@ def _built_on(model: Any, data: Any) -> Any:
     if model.inputs or not (is_sequence or hasattr(data, "__next__")):
         return data
     batch = data[0] if is_sequence else next(data)
-    model._standardize_user_data(*(batch if isinstance(batch, tuple) else (batch,)))
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    model._standardize_user_data(*(parts if getattr(model, "optimizer", None) else parts[:1]))
     return data if is_sequence else _with_first(batch, data)
 
 
