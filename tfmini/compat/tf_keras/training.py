@@ -358,7 +358,8 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
         sizes = {x.raw_shape[0] for x in nest.flatten(inputs) if isinstance(x, Tensor) and x.raw_shape} - {None}
         if len(sizes) > 1:
             raise ValueError(
-                f"The specified batch sizes of the Input Layers are incompatible. Found batch sizes: {sorted(sizes, key=str)}"
+                "The specified batch sizes of the Input Layers are incompatible. Found batch sizes:"
+                f" {sorted(sizes, key=str)}"
             )
         self._structured_outputs = outputs if isinstance(outputs, dict) else None
         flat = [nest.flatten(x) if isinstance(x, dict) else x for x in (inputs, outputs)]
