@@ -25,9 +25,7 @@ def _model_checkpoint(base: Any) -> type:
           load_weights_on_restart: whether training begins with the newest file whose name fits ``filepath``.
           filepath, monitor, verbose, save_best_only, save_weights_only, mode: as in Keras.
 
-        Raises:
-          ValueError: another ``save_freq``.
-          TypeError: other arguments.
+        Raises ValueError for another ``save_freq``, TypeError for other arguments.
         """
 
         def __init__(
@@ -46,8 +44,7 @@ def _model_checkpoint(base: Any) -> type:
 
         def on_train_begin(self, logs: Any = None) -> None:
             """Loads the newest file, if the callback is to go on from there."""
-            newest = self._get_most_recently_modified_file_matching_pattern(
-                self.filepath) if self.load_weights_on_restart else None  # fmt: skip
+            newest = _newest(self.filepath) if self.load_weights_on_restart else None
             if newest is not None:
                 self.model.load_weights(newest)
 
@@ -69,25 +66,28 @@ def _model_checkpoint(base: Any) -> type:
                 self._save(epoch, logs)
 
         def _save(self, epoch: int, logs: Any) -> None:
-            path = self.filepath.format(epoch=epoch + 1, **(logs or {}))
-            if os.path.isdir(path) and path.endswith((".h5", ".hdf5", ".keras")):
-                raise IsADirectoryError(f"Please specify a non-directory filepath for ModelCheckpoint, not {path!r}.")
+            _refuse_folder(self.filepath.format(epoch=epoch + 1, **(logs or {})))
             super().on_epoch_end(epoch, logs)
 
         def _get_most_recently_modified_file_matching_pattern(self, pattern: str) -> str | None:
             """The checkpoint that the folder's state names, or the newest file, whose name fits a pattern."""
-            folder, name = os.path.split(pattern)
-            fits = re.compile(
-                "^" + re.sub(r"\\?\{.*?\}", ".*", re.escape(name).replace(r"\{", "{").replace(r"\}", "}")) + "$"
-            )
-            named = latest_checkpoint(folder)
-            if named is not None and fits.match(os.path.basename(named)):
-                return str(named)
-            found = (
-                [one for one in os.listdir(folder or ".") if fits.match(one)] if os.path.isdir(folder or ".") else []
-            )
-            return max(
-                (os.path.join(folder, one) for one in found), key=lambda p: (os.path.getmtime(p), p), default=None
-            )
+            return _newest(pattern)
 
     return ModelCheckpoint
+
+
+def _refuse_folder(path: str) -> None:
+    if os.path.isdir(path) and path.endswith((".h5", ".hdf5", ".keras")):
+        raise IsADirectoryError(f"Please specify a non-directory filepath for ModelCheckpoint, not {path!r}.")
+
+
+def _newest(pattern: str) -> str | None:
+    """The checkpoint that a folder's state names, or its newest file, whose name fits a pattern (``{epoch}.h5``)."""
+    folder, name = os.path.split(pattern)
+    fits = re.compile(".*".join(re.escape(part) for part in re.split(r"\{.*?\}", name)) + "$")
+    named = latest_checkpoint(folder)
+    if named is not None and fits.match(os.path.basename(named)):
+        return str(named)
+    names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    found = [os.path.join(folder, one) for one in names if fits.match(one)]
+    return max(found, key=lambda path: (os.path.getmtime(path), path), default=None)
