@@ -117,8 +117,8 @@ def outcomes(source: Path, files: list[Path], options: argparse.Namespace) -> It
         command += ["--limit", str(options.limit), "--only", options.only]
         command += [*(f"--preload={name}" for name in options.preload), *(f"--file={file}" for file in files)]
         child = subprocess.Popen(command, cwd=source, env=environment, stdout=subprocess.PIPE, text=True)
-        for line in child.stdout or ():
-            yield files[int(line)], _read(Path(folder) / line.strip(), files[int(line)])
+        for line in filter(str.isdigit, map(str.strip, child.stdout or ())):  # libraries print when they are imported
+            yield files[int(line)], _read(Path(folder) / line, files[int(line)])
         child.wait()
 
 

@@ -1,13 +1,14 @@
-"""Where the time of one step between a worker and a ps goes: stamps in each layer of both processes.
+"""Where the time of one step of a cluster goes: stamps in each layer of all its processes.
 
     python benchmarks/step_budget.py [--steps 400] [--out FOLDER] [CASE …]
 
 Cases: ``ps_step`` (a training step of 784-100-10, variables on one ps), ``remote_op`` (one op on the ps), ``pull`` and
-``push`` (4 KB from the ps, or to it). The layers' functions are wrapped in both processes and note when they begin and
-end, on one clock. A layer's time is that inside it and outside the layers that it calls. Only the middle half of the
-steps by their duration counts, and of them the mean.
+``push`` (4 KB from the ps, or to it), ``sync_step`` (the training step with SyncReplicasOptimizer and a second worker).
+The layers' functions are wrapped in all processes and note when they begin and end, on one clock. A layer's time is
+that inside it and outside the layers that it calls. Only the middle half of the steps by their duration counts, and of
+them the mean.
 
-The tables: how long each layer takes in each process; who works while the other sleeps; what each step counts (sleeps,
+The tables: how long each layer takes in each process; who works while others sleep; what each step counts (sleeps,
 messages, bytes; with strace also system calls). With ``--out`` the step nearest to the median is drawn
 (``step-CASE.svg``). The stamps themselves take a part of the time: the first table has the step without them.
 """
@@ -58,13 +59,15 @@ LAYERS = {
     "lane": [("rpc.lane_connection", "LaneConnection", "send"), ("rpc.lane_connection", "LaneConnection", "_on_ready")],
     WRITE: [("rpc.send_queue", "SendQueue", "write")],
     "loop": [("rpc.reactor", "Reactor", "_dispatch")],
-    ASLEEP: [("rpc.reactor", "Reactor", "_wait")],
+    ASLEEP: [("rpc.reactor", "Reactor", "_wait"), ("rpc.reactor", "Reactor", "_follow")],
 }
 COLOURS = {
     KERNELS: "#2a7", "copy": "#c33", "session": "#15a", "master": "#37c", "worker": "#59d", "messages": "#86b",
     "encode": "#a7d", "decode": "#c9f", "lane": "#d82", WRITE: "#fb4", "loop": "#999", PREEMPTED: "#ccc",
     ASLEEP: "#eee",
 }  # fmt: skip
+TASKS = ("worker", "ps", "worker 1")
+"""The processes; the first one measures."""
 Event = tuple[int, int, str]
 """When (ns), in which thread, and the layer that begins; "" where one ends."""
 Interval = tuple[int, int, str]
@@ -161,15 +164,14 @@ def intervals(events: list[Event]) -> list[Interval]:
 
 
 class Step(NamedTuple):
-    """One step: its time, and what both processes did in it."""
+    """One step: its time, and what each process did in it."""
 
     begin: int
     end: int
-    worker: list[Interval]
-    ps: list[Interval]
+    tasks: list[list[Interval]]
 
 
-def cut(step: tuple[int, int], worker: list[Interval], ps: list[Interval]) -> Step:
+def cut(step: tuple[int, int], tasks: list[list[Interval]]) -> Step:
     """The parts of the intervals inside a step."""
 
     def inside(found: list[Interval]) -> list[Interval]:
@@ -178,7 +180,7 @@ def cut(step: tuple[int, int], worker: list[Interval], ps: list[Interval]) -> St
         clipped = [(max(a, step[0]), min(b, step[1]), layer) for a, b, layer in found[first:last]]
         return [(a, b, layer) for a, b, layer in clipped if b > a]
 
-    return Step(*step, inside(worker), inside(ps))
+    return Step(*step, [inside(found) for found in tasks])
 
 
 def middle(steps: list[Step]) -> list[Step]:
@@ -187,12 +189,12 @@ def middle(steps: list[Step]) -> list[Step]:
     return ordered[len(ordered) // 4 : -(len(ordered) // 4) or None]
 
 
-# ---- The two processes ---------------------------------------------------------------------------------------------
+# ---- The processes -------------------------------------------------------------------------------------------------
 
 
-def serve(spec: dict[str, list[str]], recorder: Recorder) -> None:
-    """The whole of the ps: "begin" and "end" on its standard input start and end a recording."""
-    server = tf.train.Server(tf.train.ClusterSpec(spec), job_name="ps", task_index=0)
+def serve(case: str, spec: dict[str, list[str]], job: str, task: int, recorder: Recorder) -> None:
+    """The whole of another task: "begin" and "end" on its standard input start and end a recording."""
+    server = tf.train.Server(tf.train.ClusterSpec(spec), job_name=job, task_index=task)
 
     def obey() -> None:
         for line in sys.stdin:
@@ -202,6 +204,10 @@ def serve(spec: dict[str, list[str]], recorder: Recorder) -> None:
 
     threading.Thread(target=obey, daemon=True).start()
     print("ready", flush=True)
+    if job == "worker":
+        step = CASES[case](server)
+        while True:
+            step()
     server.join()
 
 
@@ -210,11 +216,12 @@ def sleeps() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
-class Ps:
-    """The other process."""
+class Task:
+    """Another process."""
 
-    def __init__(self, spec: dict[str, list[str]]) -> None:
-        command = [sys.executable, os.path.abspath(__file__), "--serve", json.dumps(spec)]
+    def __init__(self, case: str, spec: dict[str, list[str]], job: str, task: int) -> None:
+        arguments = ["--case", case, "--serve", json.dumps([spec, job, task])]
+        command = [sys.executable, os.path.abspath(__file__), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         assert self.process.stdout is not None and self.process.stdout.readline() == "ready\n"
 
@@ -233,6 +240,18 @@ def ps_step(server: Any) -> Callable[[], Any]:
     feed = dict(zip((x, y), batch(100)))
     session = tf.Session(server.target)
     session.run(tf.global_variables_initializer())
+    return lambda: session.run(train, feed)
+
+
+def sync_step(server: Any) -> Callable[[], Any]:
+    """The same with synchronous replicas; worker 0 makes the updates, too."""
+    task = server.server_def.task_index
+    with tf.device(tf.train.replica_device_setter(ps_tasks=1, worker_device=f"/job:worker/task:{task}")):
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.AdagradOptimizer(0.01), 2, 2)
+        x, y, _, train = mlp(tf, optimizer=optimizer)
+    feed = dict(zip((x, y), batch(100)))
+    hooks = [optimizer.make_session_run_hook(task == 0)]
+    session = tf.train.MonitoredTrainingSession(server.target, task == 0, hooks=hooks)
     return lambda: session.run(train, feed)
 
 
@@ -263,7 +282,9 @@ CASES = {
     "remote_op": remote_op,
     "pull": lambda server: _of_4_kb(server, is_push=False),
     "push": lambda server: _of_4_kb(server, is_push=True),
+    "sync_step": sync_step,
 }
+WORKERS = {"sync_step": 2}
 
 
 @contextlib.contextmanager
@@ -302,39 +323,43 @@ class Budget(NamedTuple):
 def measure(case: str, steps: int) -> Budget:
     """Runs the steps of a case, with the worker in this process: counted, with strace, and with stamps."""
     recorder = Recorder()
-    addresses = free_addresses(2)
+    workers = WORKERS.get(case, 1)
+    addresses = free_addresses(1 + workers)
     spec = {"ps": addresses[:1], "worker": addresses[1:]}
-    ps = Ps(spec)
+    others = [Task(case, spec, "ps", 0)]
     try:
+        others += [Task(case, spec, "worker", i) for i in range(1, workers)]
         recorder.wrap_layers()
         server = tf.train.Server(tf.train.ClusterSpec(spec), job_name="worker", task_index=0)
         step = CASES[case](server)
         for _ in range(50):
             step()
-        plain, counts = _counted(step, ps, steps)
-        with traced([os.getpid(), ps.process.pid]) as calls:
+        plain, counts = _counted(step, others, steps)
+        with traced([os.getpid(), *(other.process.pid for other in others)]) as calls:
             for _ in range(steps):
                 step()
         counts.update({f"system call {name}": count / steps for name, count in calls.items() if count >= steps // 4})
-        return Budget(plain, _stamped(step, ps, recorder, steps), counts)
+        return Budget(plain, _stamped(step, others, recorder, steps), counts)
     finally:
-        ps.process.kill()
-        ps.process.wait()
+        for other in others:
+            other.process.kill()
+            other.process.wait()
 
 
-def _counted(step: Callable[[], Any], ps: Ps, steps: int) -> tuple[float, dict[str, float]]:
-    """The median microseconds, and what both processes count per step."""
+def _counted(step: Callable[[], Any], others: list[Task], steps: int) -> tuple[float, dict[str, float]]:
+    """The median microseconds, and what the processes count per step."""
     times = []
-    own, others = sleeps(), ps.ask("count")[1]
+    slept = [sleeps(), *(other.ask("count")[1] for other in others)]
     sent = _traffic()
     for _ in range(steps):
         begin = time.perf_counter_ns()
         step()
         times.append(time.perf_counter_ns() - begin)
     sums = [after - before for before, after in zip(sent, _traffic())]
-    counts = {"sleeps of the worker": sleeps() - own, "sleeps of the ps": ps.ask("count")[1] - others}
-    names = ("bytes from the worker", "bytes to the worker", "messages from the worker", "messages to the worker")
-    counts.update(zip(names, sums))
+    after = [sleeps(), *(other.ask("count")[1] for other in others)]
+    counts = {f"sleeps of {name}": b - a for name, a, b in zip(TASKS, slept, after)}
+    kinds = ("bytes from the worker", "bytes to the worker", "messages from the worker", "messages to the worker")
+    counts.update(zip(kinds, sums))
     return statistics.median(times) / 1e3, {name: count / steps for name, count in counts.items()}
 
 
@@ -352,44 +377,45 @@ def _objects(kind: type) -> list[Any]:
     return [found for found in gc.get_objects() if type(found) is kind]
 
 
-def _stamped(step: Callable[[], Any], ps: Ps, recorder: Recorder, steps: int) -> list[Step]:
-    ps.ask("begin")
+def _stamped(step: Callable[[], Any], others: list[Task], recorder: Recorder, steps: int) -> list[Step]:
+    for other in others:
+        other.ask("begin")
     recorder.events = []
     spans = []
     for _ in range(steps):
         begin = time.perf_counter_ns()
         step()
         spans.append((begin, time.perf_counter_ns()))
-    own, others = recorder.end(), ps.ask("end")[0]
-    worker, other = intervals(own), intervals(others)
-    return [cut(span, worker, other) for span in spans]
+    stamps = [recorder.end(), *(other.ask("end")[0] for other in others)]
+    tasks = [intervals(events) for events in stamps]
+    return [cut(span, tasks) for span in spans]
 
 
 # ---- What is found -------------------------------------------------------------------------------------------------
 
 
-def by_layer(steps: list[Step]) -> dict[str, tuple[float, float]]:
-    """The mean microseconds of each layer in the worker and in the ps."""
-    sums = {layer: [0, 0] for layer in COLOURS}
+def by_layer(steps: list[Step]) -> dict[str, list[float]]:
+    """The mean microseconds of each layer in each process."""
+    sums = {layer: [0] * len(steps[0].tasks) for layer in COLOURS}
     for step in steps:
-        for side, found in enumerate((step.worker, step.ps)):
+        for side, found in enumerate(step.tasks):
             for begin, end, layer in found:
                 sums[layer][side] += end - begin
-    return {layer: (a / len(steps) / 1e3, b / len(steps) / 1e3) for layer, (a, b) in sums.items() if a or b}
+    return {layer: [each / len(steps) / 1e3 for each in sums[layer]] for layer in sums if any(sums[layer])}
 
 
-def by_worker_and_ps(steps: list[Step]) -> dict[str, float]:
-    """The mean microseconds during which both processes work, one of them does, or neither."""
+def by_who_works(steps: list[Step]) -> dict[str, float]:
+    """The mean microseconds during which these processes work and no others."""
     sums: collections.Counter[str] = collections.Counter()
     for step in steps:
-        ours, theirs = ([(a, b) for a, b, layer in found if layer != PREEMPTED] for found in (step.worker, step.ps))
-        worker, ps = sum(b - a for a, b in ours), sum(b - a for a, b in theirs)
-        both = sum(max(0, min(b, d) - max(a, c)) for a, b in ours for c, d in theirs)
-        sums["only the worker works"] += worker - both
-        sums["only the ps works"] += ps - both
-        sums["both work"] += both
-        sums["neither: messages and wake-ups"] += step.end - step.begin - worker - ps + both
-    return {name: total / len(steps) / 1e3 for name, total in sums.items()}
+        edges = [(step.end, 0)]
+        for side, found in enumerate(step.tasks):
+            edges += [(edge, 1 << side) for a, b, layer in found if layer != PREEMPTED for edge in (a, b)]
+        at, working = step.begin, 0
+        for when, side in sorted(edges):
+            sums[" and ".join(name for i, name in enumerate(TASKS) if working >> i & 1) or "none"] += when - at
+            at, working = when, working ^ side
+    return {name: total / len(steps) / 1e3 for name, total in sums.most_common()}
 
 
 def report(case: str, budget: Budget) -> Step:
@@ -397,13 +423,15 @@ def report(case: str, budget: Budget) -> Step:
     steps = middle(budget.steps)
     stamped = statistics.median(step.end - step.begin for step in budget.steps) / 1e3
     print(f"\n{case}: {budget.plain_us:.0f} us, {stamped:.0f} us with stamps\n")
-    print("| layer | worker us | ps us |\n|---|---:|---:|")
+    names = TASKS[: len(steps[0].tasks)]
+    print(f"| layer | {' | '.join(f'{name} us' for name in names)} |\n|---|{'---:|' * len(names)}")
     layers = by_layer(steps)
-    for layer, (worker, ps) in sorted(layers.items(), key=lambda item: -sum(item[1])):
-        print(f"| {layer} | {worker:.1f} | {ps:.1f} |")
-    print(f"| together | {sum(a for a, _ in layers.values()):.1f} | {sum(b for _, b in layers.values()):.1f} |")
+    layers = dict(sorted(layers.items(), key=lambda item: -sum(item[1])))
+    layers["together"] = [sum(column) for column in zip(*layers.values())]
+    for layer, times in layers.items():
+        print(f"| {layer} | {' | '.join(f'{each:.1f}' for each in times)} |")
     print("\n| who works | us |\n|---|---:|")
-    for name, value in by_worker_and_ps(steps).items():
+    for name, value in by_who_works(steps).items():
         print(f"| {name} | {value:.1f} |")
     print("\n| per step | count |\n|---|---:|")
     for name, value in budget.counts.items():
@@ -412,11 +440,12 @@ def report(case: str, budget: Budget) -> Step:
 
 
 def picture(case: str, step: Step) -> str:
-    """The two processes in one step, as SVG."""
+    """The processes in one step, as SVG."""
     width, left, height = 960, 60, 60
+    bottom = 30 + len(step.tasks) * (height + 10)
     scale = (width - left - 10) / (step.end - step.begin)
     parts = []
-    for row, (name, found) in enumerate((("worker", step.worker), ("ps", step.ps))):
+    for row, (name, found) in enumerate(zip(TASKS, step.tasks)):
         y = 30 + row * (height + 10)
         parts.append(f'<text x="{left - 8}" y="{y + height / 2 + 4}" text-anchor="end">{name}</text>')
         whole = f'x="{left}" y="{y}" width="{width - left - 10}" height="{height}"'
@@ -428,15 +457,15 @@ def picture(case: str, step: Step) -> str:
             parts.append(f'<rect {place} fill="{COLOURS[layer]}">{title}</rect>')
     total = (step.end - step.begin) / 1e3
     for tick in range(0, int(total) + 1, 100 if total > 300 else 20):
-        x, end = left + 1e3 * scale * tick, 30 + 2 * height + 10
+        x, end = left + 1e3 * scale * tick, bottom - 10
         parts.append(f'<path d="M{x:.1f} {end}v5" stroke="#333"/>')
         parts.append(f'<text x="{x:.1f}" y="{end + 17}" text-anchor="middle">{tick}</text>')
     for number, (layer, colour) in enumerate(COLOURS.items()):
         x = left + 74 * number
-        parts.append(f'<rect x="{x}" y="190" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 14}" y="199">{layer}</text>')
+        parts.append(f'<rect x="{x}" y="{bottom + 20}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="{bottom + 29}">{layer}</text>')
     parts.append(f'<text x="{left}" y="18">{case}: one step, microseconds</text>')
-    frame = f'width="{width}" height="210" font-family="sans-serif" font-size="11"'
+    frame = f'width="{width}" height="{bottom + 40}" font-family="sans-serif" font-size="11"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>{"".join(parts)}</svg>\n'
 
 
@@ -453,7 +482,7 @@ def main() -> None:
     if args.serve:
         recorder = Recorder()
         recorder.wrap_layers()
-        serve(json.loads(args.serve), recorder)
+        serve(args.case, *json.loads(args.serve), recorder)
     if args.case:
         median = report(args.case, measure(args.case, args.steps))
         if args.out is not None:

@@ -134,7 +134,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.checkpoint": {
         "train.checkpointing.checkpoint": "CheckpointManager",
-        "train.checkpointing.object_graph": "Checkpointable=Trackable",
+        "train.checkpointing.object_graph": "Checkpointable=Trackable PythonStateWrapper=PythonState",
     },
     "contrib.cluster_resolver": {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
@@ -681,6 +681,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.summary_writer": "summary_iterator",
     },
     "train.experimental": {
+        "train.checkpointing.object_graph": "PythonState",
         "train.optimizers.loss_scale": "DynamicLossScale FixedLossScale LossScale MixedPrecisionLossScaleOptimizer",
     },
     "train.queue_runner": {

@@ -256,7 +256,7 @@ def _broadcast_dims(a: int | None, b: int | None) -> int | None:
 
 def compatible_raw(a: RawShape, b: RawShape) -> bool:
     """Whether a fully known shape can match both."""
-    if a is None or b is None:
+    if a is None or b is None or a == b:
         return True
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b))
 

@@ -39,7 +39,7 @@ ENDLESS: dict[str, Callable[[], Any]] = {
     "window": lambda: numbers().window(MORE).flat_map(lambda window: window),
     "distant windows": lambda: numbers().window(1, shift=MORE).skip(1).flat_map(lambda window: window),
     "unbatch": lambda: tf.data.Dataset.from_tensors(np.zeros(0)).repeat().apply(experimental.unbatch()),
-    "parallel map": lambda: numbers().map(lambda x: x + 1, num_parallel_calls=1 << 30),
+    "parallel map": lambda: numbers().map(lambda x: tf.py_func(abs, [x], tf.int64), num_parallel_calls=1 << 30),
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 import itertools
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,3 +249,46 @@ def test_a_hessian_without_second_derivatives_is_refused() -> None:
     x = tf.placeholder(tf.float32, [2])
     with pytest.raises(ValueError, match="does not depend on"):
         tf.hessians(x, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.unique(x)[0],
+        lambda x: tf.segment_prod(x, [0, 0, 1]),
+        lambda x: tf.truncatemod(x, 2.0),
+        lambda x: tf.random_shuffle(x),
+        lambda x: tf.gradients(tf.nn.softsign(x), x)[0],
+        lambda x: tf.image.resize_area(tf.reshape(x, [1, 1, 3, 1]), [2, 2]),
+        lambda x: tf.gradients(tf.image.resize_bilinear(tf.reshape(x, [1, 1, 3, 1]), [2, 2]) ** 2, x)[0],
+        lambda x: tf.sparse.reduce_max(tf.SparseTensor([[0], [1], [2]], x, [3])),
+        lambda x: tf.bincount([0, 1, 1], weights=x),
+    ],
+)
+def test_an_op_whose_gradient_nobody_has_written_is_an_error_as_in_tensorflow(function: Callable[[Any], Any]) -> None:
+    x = tf.placeholder(tf.float32, [3])
+    with pytest.raises(LookupError, match="No gradient defined for operation"):
+        tf.gradients(function(x), x)
+
+
+FIGURES = {
+    True: ([4.3068, -0.0287, -2.0686], [18.3841, 9.2914], [4.8047, -0.9318]),
+    False: ([-19.0146, -0.0016, 5.0641], [65.7240, 8.0752], [-18.2634, -0.7298]),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_penalty_of_gradients_goes_through_batch_normalization(training: bool) -> None:
+    """Figures of TensorFlow 1.15.5, to 1e-3."""
+    random = np.random.RandomState(0)
+    values, factors = random.randn(4, 3, 2, 2).astype("f"), random.randn(4, 3, 2, 2).astype("f")
+    x, scale, offset = (tf.placeholder(tf.float32, shape) for shape in (values.shape, [2], [2]))
+    fixed = {} if training else {"mean": tf.constant([0.1, 0.2]), "variance": tf.constant([0.5, 1.5])}
+    y = tf.nn.fused_batch_norm(x, scale, offset, is_training=training, epsilon=0.01, **fixed)[0]
+    gradient = tf.gradients(tf.reduce_sum(tf.sin(y) * factors), x)[0]
+    found = tf.gradients(tf.reduce_sum(tf.square(gradient)), [x, scale, offset])
+    with tf.Session() as sess:
+        by_x, by_scale, by_offset = sess.run(found, {x: values, scale: [1.5, 0.5], offset: [0.1, 0.2]})
+    expected = FIGURES[training]
+    np.testing.assert_allclose(by_x.ravel()[:3], expected[0], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose([by_scale, by_offset], expected[1:], rtol=1e-3, atol=1e-3)

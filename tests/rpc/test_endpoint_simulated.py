@@ -237,6 +237,27 @@ def test_an_earlier_incarnation_does_not_end_a_later_one() -> None:
     assert isinstance(answers[0][1], errors.UnavailableError)
 
 
+def test_a_hello_is_compared_with_links_of_its_own_task_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a thousand workers that connect to a ps would cost a million comparisons."""
+    world = World()
+    restarted(world)
+    world.network.run(until=6.0)
+    in_hello: list[list[Link]] = []
+    links, replace_link = Endpoint.links, Endpoint.replace_link
+
+    def of_hello(own: Endpoint, link: Link, hello: Hello) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Endpoint, "links", lambda own: in_hello.append(links(own)) or in_hello[-1])
+            replace_link(own, link, hello)
+
+    monkeypatch.setattr(Endpoint, "replace_link", of_hello)
+    for i in range(1, 4):
+        world.endpoint(f"w{i}", i).peer("sim://ps", "/job:ps").call(m.GetStatus(), lambda answer: None)
+    world.network.run(until=6.5)
+    assert not in_hello
+    assert len(world.server.links()) == 4
+
+
 def test_two_connections_of_one_process_live_side_by_side() -> None:
     world = World()
     other = world.client.peer("sim://ps")

@@ -19,7 +19,7 @@ from tfmini.rpc.keys import Keys
 from tfmini.rpc.lane_listener import LaneListener, TokenListener
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.stream_lane import StreamListener
-from tfmini.rpc.zmq_router import ADMISSION_S, PENDING_LIMIT, PendingConnections
+from tfmini.rpc.zmq_router import ADMISSION_S, PENDING_LIMIT, PendingConnections, pending_limit
 from tfmini.testing import SimulatedNetwork
 
 VERSION_3 = b"\xff" + bytes(8) + b"\x7f\x03\x00"
@@ -31,6 +31,12 @@ READY = b"\x04" + bytes([len(_PROPERTIES)]) + _PROPERTIES
 
 def long_frame(flags: int, size: int) -> bytes:
     return struct.pack(">BQ", flags, size)
+
+
+@pytest.fixture(autouse=True)
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that may open only 1,024 files."""
+    monkeypatch.setattr(zmq_router.resource, "getrlimit", lambda which: (1024, 1024))
 
 
 @pytest.fixture(params=["keys", "open"])
@@ -204,6 +210,16 @@ def test_each_connection_has_its_own_time() -> None:
     table.add(3, "item")  # the timer runs again
     clock.run(until=200.0)
     assert [key for _, key in ended] == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"), [(256, PENDING_LIMIT), (1024, PENDING_LIMIT), (16384, 2048), (-1, 8192), (1 << 20, 8192)]
+)
+def test_a_thousand_tasks_may_connect_at_once_where_there_is_room_for_them(
+    files: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zmq_router.resource, "getrlimit", lambda which: (files, files))
+    assert pending_limit() == limit
 
 
 def test_the_oldest_goes_first_and_an_admitted_one_stays() -> None:

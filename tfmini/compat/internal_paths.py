@@ -131,9 +131,8 @@ _PYTHON = {
     "tf.compat": "util.compat",
     "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
-    "tf.feature_column": (
-        "feature_column.feature_column feature_column.feature_column_lib feature_column.feature_column_v2"
-    ),
+    "tf.feature_column": "feature_column.feature_column feature_column.feature_column_v2",
+    "tf.feature_column tf.keras.layers": "feature_column.dense_features feature_column.feature_column_lib",
     "tf.flags": "platform.flags",
     "tf.gfile": "platform.gfile",
     "tf.keras": "keras",
@@ -157,6 +156,7 @@ _PYTHON = {
     "tf :runtime.client.fetches": "client.session",
     "tf.layers :compat.layers_names": "layers.convolutional layers.normalization layers.pooling",
     "tf.nest :compat.nest_names": "data.util.nest",
+    "tf.data.experimental :data.pipeline": "data.experimental.ops.cardinality",
     "tf.python_io tf.io": "lib.io.tf_record",
     "tf.saved_model.builder tf.saved_model": "saved_model.builder saved_model.builder_impl",
     "tf.saved_model.constants tf.saved_model": "saved_model.constants",

@@ -193,7 +193,7 @@ def _component(f: int, field: bytes, form: CsvFormat) -> Any:
             raise _invalid(f"Field {f} is required but missing in record!")
         value = form.defaults[f][0]
     else:
-        value = field if dtype is dtypes.string else number_of(field, dtype, f"Field {f} in record")
+        value = field if dtype is dtypes.string else number_of(field, dtype, f)
     return value if dtype is dtypes.string else dtype.numpy.type(value)
 
 

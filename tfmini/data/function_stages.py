@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import collections
 import os
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tfmini.data.pipeline import (
     compiled,
     unchanged,
 )
+from tfmini.data.prefetching import MapCall, MapCalls
 from tfmini.data.stages import Batch
 from tfmini.dtypes import DType
 from tfmini.graph.node import FunctionBody
@@ -35,9 +37,6 @@ from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.runtime.resources import Resources
 from tfmini.shapes import RawShape
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 ON = "input_dataset: variant, other_arguments: Targuments"
 _F = f"f: func; Targuments: list(type) >= 0; {TYPES}"
@@ -113,11 +112,11 @@ class _Map(Transformation):
 @stages_of(parallel_map_dataset, unchanged, attrs=["preserve_cardinality"])
 @dataclass(eq=False)
 class _ParallelMap(_Map):
-    """Runs up to ``num_parallel_calls`` calls at a time in a thread pool; the order is kept."""
+    """Runs up to ``num_parallel_calls`` calls at a time (`prefetching.MapCalls`); the order is kept."""
 
     num_parallel_calls: int
-    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
-    _under_way: collections.deque[Future[Element]] = field(default_factory=collections.deque, init=False)
+    _calls: MapCalls | None = field(default=None, init=False)
+    _under_way: collections.deque[MapCall] = field(default_factory=collections.deque, init=False)
     _over: bool = field(default=False, init=False)
 
     @staticmethod
@@ -131,51 +130,49 @@ class _ParallelMap(_Map):
     def __next__(self) -> Element:
         if self._width == 1:
             return super().__next__()
-        from concurrent.futures import Future, ThreadPoolExecutor  # late: `import tfmini` saves some ms
-
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(self._width, _MOST_THREADS), thread_name_prefix="tfmini-map")
-        while not self._over and len(self._under_way) < self._width:
-            if len(self._under_way) % TURN == TURN - 1:
-                self.reading.check()
-            try:
-                element = next(self.upstream)
-            except StopIteration:
-                self._over = True
-            except errors.OpError as error:
-                failed: Future[Element] = Future()
-                failed.set_exception(error)
-                self._under_way.append(failed)
-            else:
-                self._under_way.append(self._submit(self._pool, element))
-        if not self._under_way:
-            self._stop()
-            raise StopIteration
+        calls = self._calls or self._begin()
         try:
-            return self._under_way.popleft().result()
+            if calls.are_helped or self._under_way:
+                return calls.finish(self._oldest(calls))
+            return calls.make(next(self.upstream))
         except errors.OutOfRangeError as error:
             self._end(error)
 
-    def _submit(self, pool: ThreadPoolExecutor, element: Element) -> Future[Element]:
+    def _oldest(self, calls: MapCalls) -> MapCall:
+        """The oldest call under way, after as many have been added as there may be."""
+        while not self._over and len(self._under_way) < self._width:
+            if len(self._under_way) % TURN == TURN - 1:
+                self.reading.check()
+            self._add(calls)
+        if not self._under_way:
+            self._end_calls()
+            raise StopIteration
+        return self._under_way.popleft()
+
+    def _begin(self) -> MapCalls:
+        self._calls = calls = MapCalls(self.f, self.reading, min(self._width, _MOST_THREADS), self.f.may_block)
+        # A session that is dropped without being closed must not leave the threads behind.
+        self._end_calls = weakref.finalize(self, calls.close)
+        return calls
+
+    def _add(self, calls: MapCalls) -> None:
+        """Adds the call for the next element, if there is one."""
         try:
-            return pool.submit(self.f, self.reading, *element)
-        except RuntimeError as error:
-            from tfmini.runtime.process import is_at_exit  # here, since importing tfmini must not load it
-
-            if not is_at_exit(error):
-                raise
-            # The threads of queue runners may read on while Python exits.
-            raise errors.CancelledError.of("The dataset is not read any more: the process ends.") from None
-
-    def _stop(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+            call = MapCall(next(self.upstream))
+        except StopIteration:
+            self._over = True
+            return
+        except errors.OpError as error:
+            call = MapCall((), error)
+        else:
+            calls.add(call)
+        self._under_way.append(call)
 
     def close(self) -> None:
         self._over = True
         self._under_way.clear()
-        self._stop()
+        if self._calls is not None:
+            self._end_calls()
         super().close()
 
 

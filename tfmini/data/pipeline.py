@@ -26,7 +26,7 @@ from tfmini.export import export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import FunctionBody
-from tfmini.graph.op_types import RunningStep
+from tfmini.graph.op_types import RunningStep, may_wait
 from tfmini.graph.prune import step_graph
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
@@ -337,15 +337,18 @@ class Function:
     Args:
       graph: the compiled body.
       captured: the values of the last parameters, which are the same in every call.
-      body: given if random numbers must begin anew with each reading, which then compiles its own program.
+      body: what has been compiled.
+
+    Attributes:
+      may_block: whether a call may wait for what others do, as a Python function may.
     """
 
-    def __init__(
-        self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody) -> None:
         self._graph = graph
         self._captured = own_all(captured)
-        self._body = body
+        self.may_block = any(may_wait(node.op) for node in body.nodes)
+        # Random numbers with a fixed seed begin anew with each reading, which compiles its own program.
+        self._body = body if any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes) else None
 
     def __call__(self, reading: Reading, *values: object) -> Element:
         """The results for one element.
@@ -373,12 +376,7 @@ def compiled(body: FunctionBody, resources: Resources, captured: Sequence[Any]) 
     _, graph = resources.lookup_or_create(
         "", "dataset function", f"{body.name} {id(body)}", lambda: (body, _compile(body, resources))
     )
-    return Function(graph, captured, body if _is_seeded(body) else None)
-
-
-def _is_seeded(body: FunctionBody) -> bool:
-    """Whether a function draws random numbers with a fixed seed."""
-    return any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes)
+    return Function(graph, captured, body)
 
 
 def _compile(body: FunctionBody, resources: Resources) -> RegisteredGraph:
@@ -404,6 +402,13 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
     first = rows[0]
     if hasattr(first, "dense_shape") or isinstance(first, Source):
         return _stacked_others(rows)
+    kinds = set(map(type, rows))
+    if kinds == {np.ndarray} and first.dtype.kind != "O" and {row.shape for row in rows} == {first.shape} != {()}:
+        return np.concatenate(rows).reshape(len(rows), *first.shape)
+    if len(kinds) == 1 and isinstance(first, (bytes, np.generic)):
+        out = np.empty(len(rows), object if isinstance(first, bytes) else first.dtype)
+        out[:] = rows
+        return out
     shape = np.shape(first) if not isinstance(first, bytes) else ()
     for i, row in enumerate(rows):
         other = np.shape(row) if not isinstance(row, bytes) else ()

@@ -1,14 +1,15 @@
-"""Prefetching: a thread reads ahead into a bounded buffer.
+"""The threads of datasets: one that reads ahead into a bounded buffer, and those that help with a parallel map.
 
-The thread refers to the buffer and the upstream stage, but not to the prefetching stage. So that stage is
-freed when its session is closed or its iterator starts anew. This closes the buffer, which ends the
-thread. The exit of the process closes the remaining buffers.
+A thread refers to the buffer and the upstream stage, or to the calls that it helps with, but not to the stage that
+has it. So that stage is freed when its session is closed or its iterator starts anew. This closes the buffer, which
+ends the thread. The exit of the process closes the remaining buffers.
 """
 
 from __future__ import annotations
 
 import collections
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -125,6 +126,149 @@ def prefetched(source: Source, size: int) -> Source:
         return source
     ahead = _AUTOTUNED_SIZE if size < 0 else size
     return Source(lambda reading: _Prefetch(source.open(reading), ahead, reading), source.count)
+
+
+# ---- Calls under way at the same time: the reader makes them, and threads help while it waits or does other things -
+# To hand over each call and its result would take longer than most functions do, and threads that take Python's lock in
+# turns slow each other down: where a call takes 300 us, four threads make a third of the calls that one makes. So the
+# reader itself makes the call whose result it needs, unless a thread has begun it. Threads help with functions that may
+# block, and with those that take long, mostly in kernels without the lock or in reads of files. One thread is woken at
+# a time; it wakes the next when it has a call.
+
+_LONG_S = 0.002
+
+
+class MapCall:
+    """A call of the function of a parallel map: for one element, or in its place the error of reading it."""
+
+    __slots__ = ("element", "result", "error", "is_done")
+
+    def __init__(self, element: Element, error: BaseException | None = None) -> None:
+        self.element, self.error = element, error
+        self.result: Element = ()
+        self.is_done = error is not None
+
+
+class MapCalls:
+    """The calls under way of a parallel map, and the threads that help with them.
+
+    Args:
+      function, reading: a call is ``function(reading, *element)``.
+      helpers: the most threads.
+      may_block: threads help in any case: a call may wait for what another one does.
+    """
+
+    def __init__(
+        self, function: Callable[..., Element], reading: Reading, helpers: int, may_block: bool = True
+    ) -> None:  # fmt: skip
+        self._function, self._reading, self._most = function, reading, helpers
+        self._waiting: collections.deque[MapCall] = collections.deque()  # those that nobody has begun, the oldest first
+        lock = threading.Lock()
+        self._added, self._finished = threading.Condition(lock), threading.Condition(lock)
+        self._threads = self._idle = 0
+        self._is_woken = False  # a thread is on its way to the waiting calls
+        self._may_block, self._seconds = may_block, 0.0  # a lower bound of the times of the latest calls
+        self._closed = False
+
+    @property
+    def are_helped(self) -> bool:
+        """Whether threads should help; else the reader need not add calls before it makes them."""
+        return self._may_block or self._seconds > _LONG_S
+
+    def make(self, element: Element) -> Element:
+        """Calls the function in this thread."""
+        begin = time.perf_counter()
+        try:
+            return self._function(self._reading, *element)
+        finally:
+            # Only several long calls in a row are long: one may have been interrupted.
+            self._seconds = min(time.perf_counter() - begin, 1.5 * self._seconds + _LONG_S / 4)
+
+    def add(self, call: MapCall) -> None:
+        """Adds a call that anybody may begin."""
+        self._waiting.append(call)
+        if not self._is_woken and self.are_helped:
+            with self._added:
+                self._wake()
+
+    def finish(self, call: MapCall) -> Element:
+        """The result of the oldest call of which nobody has taken the result; made here if nobody has begun it.
+
+        Raises:
+          CancelledError: the calls have been closed.
+          Exception: what the call raised.
+        """
+        if not call.is_done:
+            if self._claim(call):
+                self._make(call)
+            elif not call.is_done:
+                raise errors.CancelledError.of("The iterator was closed while it was read.")
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _claim(self, call: MapCall) -> bool:
+        """Whether the reader must make a call itself; else waits until it is done, or the calls are closed."""
+        with self._finished:
+            if self._waiting and self._waiting[0] is call:
+                self._waiting.popleft()
+                return True
+            while not (call.is_done or self._closed):
+                self._finished.wait()
+            return False
+
+    def close(self) -> None:
+        """Drops the calls that nobody has begun and ends the threads."""
+        with self._added:
+            self._closed = True
+            self._waiting.clear()
+            self._added.notify_all()
+            self._finished.notify_all()
+
+    def _make(self, call: MapCall) -> None:
+        """Makes a call and keeps what it returns or raises."""
+        try:
+            call.result = self.make(call.element)
+        except BaseException as error:  # noqa: BLE001 - the reader raises it, whatever it is
+            call.error = error
+
+    def _wake(self) -> None:
+        """Wakes a thread or starts one, unless all are at work; the caller has the lock."""
+        if self._idle:
+            self._idle -= 1
+            self._is_woken = True
+            self._added.notify()
+        elif self._threads < self._most and not self._closed:
+            try:
+                threading.Thread(target=self._help, name="tfmini-map", daemon=True).start()
+            except RuntimeError:  # no more threads, or the process ends: the reader makes the calls
+                self._most = self._threads
+            else:
+                self._threads += 1
+                self._is_woken = True
+
+    def _help(self) -> None:
+        """A thread's body: makes calls until the end."""
+        while (call := self._next()) is not None:
+            self._make(call)
+            with self._finished:
+                call.is_done = True
+                self._finished.notify()
+
+    def _next(self) -> MapCall | None:
+        """Waits for a call that nobody has begun; None at the end."""
+        with self._added:
+            self._is_woken = False
+            while not self._waiting and not self._closed:
+                self._idle += 1
+                self._added.wait()
+                self._is_woken = False
+            if self._closed:
+                return None
+            call = self._waiting.popleft()
+            if self._waiting:
+                self._wake()
+            return call
 
 
 # ---- Asynchronous reads: an iterator whose elements may take long reads them in a thread of its own ----------------

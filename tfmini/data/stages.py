@@ -361,12 +361,16 @@ def _repeat(source: Source, count: np.ndarray) -> Source:
     return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
 
 
+_DRAWS = 256
+
+
 @dataclass(eq=False)
 class _Shuffle(Transformation):
     """Draws from a buffer of the next ``size`` elements."""
 
     size: int
     random: np.random.Generator
+    _draws: list[float] = field(default_factory=list, init=False)
     _buffer: list[Element] = field(default_factory=list, init=False)
     _over: bool = field(default=False, init=False)
 
@@ -381,7 +385,9 @@ class _Shuffle(Transformation):
                 self._over = True
         if not buffer:
             raise StopIteration
-        chosen = int(self.random.integers(len(buffer)))
+        if not self._draws:  # many at once: the generator takes microseconds for one
+            self._draws = self.random.random(_DRAWS).tolist()
+        chosen = int(self._draws.pop() * len(buffer))
         buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
         return buffer.pop()
 

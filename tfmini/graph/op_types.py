@@ -139,6 +139,10 @@ class OpType:
         """Declares that the op has no gradient: backpropagation stops here without an error."""
         register_gradient(self.name, None)
 
+    def without_gradient(self) -> None:
+        """Declares that nobody has written its gradient, as in TensorFlow: backpropagation through it is an error."""
+        WITHOUT_GRADIENT.add(self.name)
+
     def kernel(self, device_type: str) -> Callable[[F], F]:
         """Attaches the function that computes the op on a device type."""
         return self._kernel_decorator(device_type, is_factory=False)
@@ -238,8 +242,9 @@ _OPS_PACKAGE, _DATA_PACKAGE = "tfmini.ops", "tfmini.data"  # whose modules decla
 _import = _Import()
 OPS: dict[str, OpType] = _Ops()
 KERNELS: dict[tuple[str, str], Kernel] = {}
-# None: not differentiable. Absent: backpropagation through the op is an error.
+# None: not differentiable. Absent: backpropagation through the op is an error, which tfmini's own ops say on purpose.
 GRADIENTS: dict[str, Callable[..., Any] | None] = {}
+WITHOUT_GRADIENT: set[str] = set()
 
 
 def load_ops() -> None:

@@ -76,6 +76,10 @@ class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_o
         for handle in self._handles:
             handle.not_differentiable()
 
+    def without_gradient(self) -> None:
+        for handle in self._handles:
+            handle.without_gradient()
+
     def kernel(self, device_type: str) -> Callable[[F], F]:
         return lambda function: self._with(lambda handle, f: handle.kernel(device_type)(f), function)
 
@@ -99,7 +103,7 @@ class all_of:  # noqa: N801 - it reads as words: ``@all_of(equal_op, not_equal_o
 
 def op(
     text: str, *, stateful: bool = False, uninit_ok: bool = False, shape: ShapeRule | None = None,
-    differentiable: bool = True, **traits: Unpack[Traits],
+    differentiable: bool | None = True, **traits: Unpack[Traits],
 ) -> OpHandle[R]:  # fmt: skip
     """Declares an op (see `op_def` for the grammar) and returns its handle.
 
@@ -108,7 +112,7 @@ def op(
       stateful: the op has side effects or state. Passes never fold, merge or drop it.
       uninit_ok: its reference inputs may be uninitialised variables.
       shape: as for `OpHandle.shape`; ``[()]`` is one scalar, ``[]`` no output.
-      differentiable: False: see `OpHandle.not_differentiable`.
+      differentiable: False: see `OpHandle.not_differentiable`; None: see `OpHandle.without_gradient`.
       traits: see `Traits`.
 
     Raises:
@@ -122,7 +126,9 @@ def op(
                          "tfmini.graph.op_types has no such trait")  # fmt: skip
     if shape is not None:
         handle.shape(shape)
-    if not differentiable:
+    if differentiable is None:
+        handle.without_gradient()
+    elif not differentiable:
         handle.not_differentiable()
     declare(handle)
     return handle

@@ -260,11 +260,17 @@ def _round(data: bytes, at: int, state: list[int], factor: int, weight: int) -> 
 
 def fingerprint64(data: bytes) -> int:
     """FarmHash's ``Fingerprint64``."""
+    return _word(data) if len(data) <= 64 else _long(data)
+
+
+@functools.lru_cache(1 << 15)
+def _word(data: bytes) -> int:
+    """The fingerprint of up to 64 bytes, kept: words of a vocabulary come again and again."""
+    return _short(data) if len(data) <= 16 else _medium(data)
+
+
+def _long(data: bytes) -> int:
     size = len(data)
-    if size <= 16:
-        return _short(data)
-    if size <= 64:
-        return _medium(data)
     y = (81 * _K1 + 113) & _MASK
     z = (_mix((y * _K2 + 113) & _MASK) * _K2) & _MASK
     state = [(81 * _K2 + _fetch(data, 0)) & _MASK, y, z, 0, 0, 0, 0]

@@ -38,14 +38,14 @@ collective_reduce = op(
     stateful=True,
     shape=same_shape,
     collective="all-reduce",
-    differentiable=False,
+    differentiable=None,
 )
 collective_bcast_send = op(
     f"CollectiveBcastSend(input: T) -> data: T\n{_SHAPED}",
     stateful=True,
     shape=declared_shape,
     collective="broadcast",
-    differentiable=False,
+    differentiable=None,
 )
 collective_bcast_recv = op(
     f"CollectiveBcastRecv() -> data: T\n{_SHAPED}",
@@ -56,14 +56,14 @@ collective_bcast_recv = op(
 )
 collective_bcast_alike = op(
     f"CollectiveBcastAlike(input: T) -> data: T\n{_KEYS}\nis_source: bool",
-    stateful=True, shape=same_shape, collective="broadcast", differentiable=False,
+    stateful=True, shape=same_shape, collective="broadcast", differentiable=None,
 )  # fmt: skip
 collective_gather = op(
     f"CollectiveGather(input: T) -> data: T\n{_SHAPED}",
     stateful=True,
     shape=declared_shape,
     collective="all-gather",
-    differentiable=False,
+    differentiable=None,
 )
 
 collective_reduce_scatter = op(
@@ -73,14 +73,14 @@ collective_reduce_scatter = op(
     final_op: {{'Id', 'Div'}}""",
     stateful=True,
     collective="reduce-scatter",
-    differentiable=False,
+    differentiable=None,
     shape=lambda node: [_other_rows(node)],
 )
 collective_all_to_all = op(
     f"CollectiveAllToAll(input: T, splits: int32) -> data: T, received_splits: int32\n{_KEYS}",
     stateful=True,
     collective="all-to-all",
-    differentiable=False,
+    differentiable=None,
 )
 
 

@@ -30,7 +30,7 @@ from tfmini.ops.math.matmul import adjoint_of, matmul
 from tfmini.shapes import RawShape
 
 cholesky_op = op(f"Cholesky(input: T) -> output: T; T: {FLOATS}")
-cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}", differentiable=False)
+cholesky_grad_op = op("CholeskyGrad(l: T, grad: T) -> output: T; T: {half, float, double}", differentiable=None)
 qr_op: OpHandle[Any] = op(f"Qr(input: T) -> q: T, r: T; full_matrices: bool = false; T: {FLOATS}")
 svd_op: OpHandle[Any] = op(
     f"Svd(input: T) -> s: T, u: T, v: T; compute_uv: bool = true; full_matrices: bool = false; T: {FLOATS}"
@@ -38,7 +38,7 @@ svd_op: OpHandle[Any] = op(
 eigh_op: OpHandle[Any] = op(f"SelfAdjointEigV2(input: T) -> e: T, v: T; compute_v: bool = true; T: {FLOATS}")
 lu_op: OpHandle[Any] = op(
     f"Lu(input: T) -> lu: T, p: output_idx_type; output_idx_type: {{int32, int64}} = DT_INT32; T: {FLOATS}",
-    differentiable=False,
+    differentiable=None,
 )
 
 _NO_CONVERGENCE = "The decomposition did not converge. The input might contain inf or nan."

@@ -13,7 +13,7 @@ from tfmini.core_types import Array, AxisLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.ops.array import shape as array_shape
-from tfmini.ops.array.diagonals import matrix_diag_part
+from tfmini.ops.array.diagonals import eye, matrix_diag_part
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.filling import range as range_tensor
 from tfmini.ops.array.identity import cast
@@ -22,6 +22,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import matrix_transpose, transpose
 from tfmini.ops.array.partition import invert_permutation, setdiff1d
 from tfmini.ops.decompositions import cholesky, svd
+from tfmini.ops.linear_systems import matrix_solve
 from tfmini.ops.math.comparison import greater, where_v2
 from tfmini.ops.math.elementwise import conj
 from tfmini.ops.math.matmul import matmul
@@ -212,7 +213,7 @@ def pinv(
 sqrt_op = op("MatrixSquareRoot(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
 log_op = op("MatrixLogarithm(input: T) -> output: T; T: {complex64, complex128}")
 exp_op = op("MatrixExponential(input: T) -> output: T; T: {double, float, half, complex64, complex128}")
-all_of(sqrt_op, log_op, exp_op).not_differentiable()
+log_op.without_gradient()
 
 
 @all_of(sqrt_op, log_op, exp_op).shape
@@ -255,6 +256,33 @@ def _exp(matrix: Array) -> Array:
     return found.astype(matrix.dtype)
 
 
+@exp_op.gradient
+def _exp_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    """The exponential of a matrix of four blocks has the derivative of the exponential in its upper right one."""
+    matrix = matrix_transpose(node.inputs[0], conjugate=True)
+    upper, lower = concat([matrix, grad], -1), concat([zeros_like(matrix), matrix], -1)
+    size = array_shape.shape(matrix)[-1]
+    return [exp_op(concat([upper, lower], -2))[..., :size, size:]]
+
+
+@sqrt_op.gradient
+def _sqrt_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    """The X with S* X + X S* = grad, where S* is the adjoint of the root: a linear system for the numbers of X."""
+    adjoint = matrix_transpose(node.outputs[0], conjugate=True)
+    sizes = array_shape.shape(adjoint)
+    count = sizes[-1] * sizes[-1]
+    one = eye(sizes[-1], dtype=adjoint.dtype)
+    system = _kronecker(adjoint, one) + _kronecker(one, matrix_transpose(adjoint))
+    system = array_shape.reshape(system, concat([sizes[:-2], [count, count]], 0))
+    column = array_shape.reshape(grad, concat([sizes[:-2], [count, 1]], 0))
+    return [array_shape.reshape(matrix_solve(system, column), sizes)]
+
+
+def _kronecker(a: Tensor, b: Tensor) -> Tensor:
+    """The products of all numbers of two matrices: (…, i, k, j, l) has a[i, j] · b[k, l]."""
+    return a[..., :, None, :, None] * b[..., None, :, None, :]
+
+
 @export("tf.matrix_square_root", "tf.linalg.sqrtm")
 def sqrtm(input: TensorLike, name: str | None = None) -> Tensor:
     """The square roots of matrices (``tf.linalg.sqrtm``, ``tf.matrix_square_root``).
@@ -273,5 +301,5 @@ def logm(input: TensorLike, name: str | None = None) -> Tensor:
 
 @export("tf.linalg.expm")
 def expm(input: TensorLike, name: str | None = None) -> Tensor:
-    """The exponentials of matrices (``tf.linalg.expm``). tfmini has no gradient of it."""
+    """The exponentials of matrices (``tf.linalg.expm``)."""
     return exp_op(input, name=name)

@@ -45,7 +45,7 @@ shuffle_op = op(
     "RandomShuffle(value: T) -> output: T; seed: int = 0; seed2: int = 0; T: type",
     stateful=True,
     shape=same_shape,
-    differentiable=False,
+    differentiable=None,
 )
 multinomial_op = op(
     """Multinomial(logits: T, num_samples: int32) -> output: output_dtype
@@ -268,7 +268,7 @@ poisson_op = op(
     R: {half, float, double, int32, int64} = DT_DOUBLE
     dtype: {half, float, double, int32, int64} = DT_INT64""",
     stateful=True,
-    differentiable=False,
+    differentiable=None,
 )
 
 

@@ -185,12 +185,12 @@ def forms() -> list[tuple[_Form, rules.Rule, str]]:
 
 
 def _declare(form: _Form, rule: rules.Rule, attr: str) -> OpHandle[Any]:
-    """Declares one form and attaches its rules. Update ops have no gradient."""
+    """Declares one form and attaches its rules. Update ops have no gradient, as in TensorFlow."""
     handle = op(form.declaration(attr), stateful=form.by_handle, writes="optimize")
     _forms.append((form, rule, attr.partition(":")[0]))
     handle.shape(functools.partial(_shape, form))
     handle.kernel_factory("CPU")(functools.partial(_kernel, form, rule, attr.partition(":")[0]))
-    handle.not_differentiable()
+    handle.without_gradient()
     return handle
 
 

@@ -110,6 +110,7 @@ class Endpoint:
         self._peers: dict[tuple[str, str | None], Peer] = {}
         self._links: dict[Link, None] = {}  # in order, so that a simulation repeats exactly
         self._accepted: dict[tuple[Any, ...], Link] = {}  # by the object that has dialled
+        self._named: dict[str, dict[Link, None]] = {}  # accepted links by the task that the Hello names
         self._connections: set[Connection] = set()  # until they report their end
         self._listeners: list[Listener] = []
         self.past_traffic = PastTraffic()
@@ -303,11 +304,15 @@ class Endpoint:
         A task that lost its host or its network has left links that nobody ends before they count as silent. Only links
         that were admitted by the same key can be the same task's.
         """
-        for other in self.links():
+        with self._lock:
+            same = list(self._named.get(hello.task, ()))
+            if link in self._links:  # it may have ended meanwhile
+                self._named.setdefault(hello.task, {})[link] = None
+        for other in same:
             peer = other.peer
-            if peer is None or peer.address or not other.started or peer.key != link.connection.peer_key:
+            if peer is None or peer.key != link.connection.peer_key:
                 continue
-            if peer.task == hello.task and peer.incarnation != hello.incarnation:
+            if peer.incarnation != hello.incarnation:
                 if other.started > link.started:
                     return False
                 other.end(_RESTARTED.format(hello.task))
@@ -320,6 +325,10 @@ class Endpoint:
             if self._accepted.get(link.dialer) is link:
                 del self._accepted[link.dialer]
             self._links.pop(link, None)
+            if same := self._named.get(link.claims):
+                same.pop(link, None)
+                if not same:
+                    del self._named[link.claims]
 
     def connection_opened(self, connection: Connection) -> None:
         """Notes a started connection; it will report its end to `connection_closed`."""

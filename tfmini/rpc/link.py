@@ -235,7 +235,7 @@ class Link:
     Attributes:
       connection: on which this side sends.
       dialer: on the listening side: who has connected; () if it did not say.
-      hello_id, started: of its Hello.
+      hello_id, started, claims: of its Hello; ``claims`` is the task that it names.
     """
 
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
@@ -250,6 +250,7 @@ class Link:
         self._lock = threading.Lock()
         self.dialer: tuple[str, int, int, bytes] | tuple[()] = ()
         self.hello_id = self.started = 0
+        self.claims = ""
         self._lane: Connection | None = None
         self._token = b""
         self._phase = LinkPhase.AWAITS_HELLO if peer is None else LinkPhase.AWAITS_REPLY
@@ -477,7 +478,7 @@ class Link:
             return
         if not self._is_own_cluster(hello, same_host := is_same_host(hello.host_proof, own.host_id)):
             return
-        self.hello_id, self.started = request_id, hello.started
+        self.hello_id, self.started, self.claims = request_id, hello.started, hello.task
         if hello.dialer:
             self.dialer = hello.task, hello.incarnation, hello.dialer, self.connection.peer_key
         own.replace_link(self, hello)

@@ -24,6 +24,7 @@ import collections
 import errno
 import ipaddress
 import logging
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -47,11 +48,24 @@ _log = logging.getLogger("tfmini.rpc")
 # and their time. The oldest one is ended first: a client, which needs some round trips only, is admitted even if
 # somebody else opens connections all the time.
 
-PENDING_LIMIT = 256  # connections of a listener
+PENDING_LIMIT = 256  # connections of a listener, at least
+_MOST_FILES = 1 << 16
+PENDING_SHARE = 8  # a listener may have one pending connection for so many descriptors of its process
 ADMISSION_S = 8.0  # from the accepted connection to the end of the handshake; clients give up earlier
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+
+def pending_limit() -> int:
+    """How many pending connections a listener has at most.
+
+    A thousand tasks may connect at once when a job starts; a process that has room for their connections has a limit
+    of open files beyond 8,192.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _MOST_FILES if soft == resource.RLIM_INFINITY else min(soft, _MOST_FILES)
+    return max(PENDING_LIMIT, files // PENDING_SHARE)
 
 
 class PendingConnections(Generic[K, T]):
@@ -64,6 +78,7 @@ class PendingConnections(Generic[K, T]):
     def __init__(self, clock: Clock, end: Callable[[K, T], None]) -> None:
         self._clock = clock
         self._end = end
+        self._limit = pending_limit()
         self._lock = threading.Lock()
         self._table: dict[K, tuple[T, float]] = {}  # the item, and when its time is over; the oldest comes first
         self._timer_runs = False
@@ -82,7 +97,7 @@ class PendingConnections(Generic[K, T]):
             starts, self._timer_runs = not self._timer_runs, True
         if starts:
             self._clock.call_later(ADMISSION_S, self._check)
-        self._end_while(lambda until: len(self._table) > PENDING_LIMIT)
+        self._end_while(lambda until: len(self._table) > self._limit)
 
     def pop(self, key: K) -> T | None:
         """Removes a connection, because it is admitted or has ended; returns its item, None if it is not pending."""

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from tfmini.runtime.compiler.levels import Program
 from tfmini.runtime.compiler.stretches import Stretch
 from tfmini.runtime.compiler.whole import NotWhole
 from tfmini.xla.tracing import Cell, Request, StretchTrace, named
-from tfmini.xla.variables import locked
+from tfmini.xla.variables import exchange
 
 PRECISION_ENV = "TFMINI_MATMUL_PRECISION"
 _PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
@@ -31,29 +30,50 @@ PATIENCE_S = 10.0
 _MANY = (4, 16, PROGRAMS)  # after so many, the log says why
 
 
+class _Call(threading.local):
+    """The call of this thread: a trace, which happens in it, gets no more from JAX than arrays.
+
+    Attributes:
+      states: the variables, whose names and messages are in errors.
+      patience: the timer of its compilation, None if it has not compiled.
+    """
+
+    states: Sequence[Any] = ()
+    patience: threading.Timer | None = None
+
+
 class CompiledStretch:
     """``call(states, statics, args) -> results`` for one stretch, on one device.
 
     Thread-safe: several steps may call it at once.
+
+    Args:
+      places: for each endpoint of a variable, the first one that names the same variable; None: none share one.
     """
 
-    def __init__(self, stretch: Stretch, device: Any) -> None:
+    def __init__(self, stretch: Stretch, device: Any, places: tuple[int, ...] | None = None) -> None:
         self.stretch, self.device = stretch, device
         self._sharding = SingleDeviceSharding(device)
-        self._written = [i for i, e in enumerate(stretch.states) if e in stretch.written]
-        self._read = [i for i, e in enumerate(stretch.states) if e not in stretch.written]
+        self._sharing: dict[tuple[int, ...], CompiledStretch] | None = {} if places is None else None
+        self._places = places or tuple(range(len(stretch.states)))
+        written = {i for i, e in zip(self._places, stretch.states) if e in stretch.written}
+        self._written = sorted(written)
+        self._read = sorted({*self._places} - written)
         self._programs: dict[Any, Callable[..., Any]] = {}
         self._plain: Callable[..., Any] | None = None
         self._wishes: dict[Any, dict[str, list[Request]]] = {}
         self._traced: list[tuple[Any, ...]] = []  # of each program that is kept: its static values and shapes
         self._count = 0
-        self._patience: threading.Timer | None = None
+        self._call = _Call()
         self._leaving = sorted(stretch.leaving)
         self._foreign = sorted(stretch.foreign)
         self._driven: DrivenRun | None = None
-        self._is_driven = False  # in all steps: its trace has failed
+        # In all steps: its trace has failed, or a loop or conditional would have one variable twice.
+        self._is_driven = places is not None and stretch.driven is not None
 
     def __call__(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
+        if self._sharing is not None and len(states) > 1 and len({*states}) < len(states):
+            return self._for_shared(states)(states, statics, args)
         if not self._is_driven:
             try:
                 return self._run(states, statics, args)
@@ -71,6 +91,16 @@ class CompiledStretch:
             self._driven = DrivenRun(self.stretch.driven())
         return self._driven.results([*statics, *args])
 
+    def _for_shared(self, states: Sequence[Any]) -> CompiledStretch:
+        """The stretch for handles that name the same variable: it has one value, which updates by any handle change."""
+        assert self._sharing is not None
+        first: dict[Any, int] = {}
+        places = tuple(first.setdefault(state, i) for i, state in enumerate(states))
+        found = self._sharing.get(places)
+        if found is None:
+            found = self._sharing.setdefault(places, CompiledStretch(self.stretch, self.device, places))
+        return found
+
     def _run(self, states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
         with jax.enable_x64(True):
             if self._foreign:
@@ -79,55 +109,42 @@ class CompiledStretch:
                     args[i] = jax.device_put(args[i], self.device)
             statics = [np.asarray(value) for value in statics]
             program = self._plain if self._plain is not None and not statics else self._program(statics)
-            if self._written:
-                results = self._update(program, states, statics, args)
-            else:
-                results = self._dispatch(program, [], states, statics, args)[1]
+            read = [self._value(i, states[i]) for i in self._read]  # without a lock: it may wait for an update
+
+            def call(written: list[Any], box: list[Any]) -> None:
+                self._dispatch(program, written, read, states, statics, args, box)
+
+            results = exchange([states[i] for i in self._written], call)
         for i in self._leaving:
             result = results[i]
             if isinstance(result, jax.Array):
                 result.copy_to_host_async()
         return tuple(results)
 
-    def _update(
-        self, program: Callable[..., Any], states: Sequence[Any], statics: Sequence[Any], args: Sequence[Any]
-    ) -> Any:
-        """Calls the program as one exclusive update of the variables that it writes."""
-        written: list[Any] = [states[i] for i in self._written]
-        with ExitStack() as stack:
-            for lock in locked(written):
-                stack.enter_context(lock)
-            values = [state.take() for state in written]
-            new, results = self._dispatch(program, values, states, statics, args)
-            values.clear()
-            for state, value in zip(written, new):
-                state.put(value)
-        return results
-
     def _dispatch(
-        self, program: Callable[..., Any], written: list[Any], states: Sequence[Any], statics: Sequence[Any],
-        args: Sequence[Any],
-    ) -> Any:  # fmt: skip
-        read = [self._value(i, states[i]) for i in self._read]
+        self, program: Callable[..., Any], written: list[Any], read: list[Any], states: Sequence[Any],
+        statics: Sequence[Any], args: Sequence[Any], box: list[Any],
+    ) -> None:  # fmt: skip
+        """Calls the program, and puts what it returns into the box."""
         draws = self._draws(states, statics, written, read, args) if self.stretch.streams else {}
-        before = self._count
         start = time.monotonic()
+        self._call.states, self._call.patience = states, None
         try:
-            found = program(written, read, draws, list(args), states)
+            # In C from the donation to the box: an interrupt there would lose the new values.
+            box.extend(map(program, [written], [read], [draws], [list(args)]))
         except jax.errors.JaxRuntimeError as error:
             raise self._failure(error, states) from error
         finally:
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
-        if self._count != before:
+            patience = self._call.patience
+            if patience is not None:
+                patience.cancel()
+        if patience is not None:
             seconds = time.monotonic() - start
             library_logger().info(
                 "Compiled %d ops for %s in %.1f s.", len(self.stretch.nodes), self.stretch.device, seconds
             )
             if len(self._traced) >= PROGRAMS:
                 self._forget()
-        return found
 
     def _forget(self) -> None:
         """Drops all programs. Steps that run have theirs; the next ones compile again."""
@@ -158,21 +175,11 @@ class CompiledStretch:
         return program
 
     def _make(self, statics: Sequence[Any]) -> Callable[..., Any]:
-        kept: list[Any] = []  # the states of the call that traces: their names and messages are in its errors
-
         def run(written: list[Any], read: list[Any], draws: dict[str, list[Any]], args: list[Any]) -> Any:
             self._note_trace(statics, args)
-            return self.trace(kept[-1], statics, draws, written, read, args)[0]
+            return self.trace(self._call.states, statics, draws, written, read, args)[0]
 
-        jitted = jax.jit(run, donate_argnums=(0,), in_shardings=self._sharding, out_shardings=self._sharding)
-
-        def call(
-            written: list[Any], read: list[Any], draws: dict[str, list[Any]], args: list[Any], states: Sequence[Any]
-        ) -> Any:
-            kept[:] = [states]
-            return jitted(written, read, draws, args)
-
-        return call
+        return jax.jit(run, donate_argnums=(0,), in_shardings=self._sharding, out_shardings=self._sharding)
 
     def trace(
         self, states: Sequence[Any], statics: Sequence[Any], draws: Any, written: list[Any], read: list[Any],
@@ -184,6 +191,7 @@ class CompiledStretch:
         for places, values in ((self._written, written), (self._read, read)):
             for i, value in zip(places, values):
                 cells[i] = Cell(states[i], value)
+        cells = [cells[i] for i in self._places]
         with jax.default_matmul_precision(matmul_precision()):
             try:
                 results = trace.run(cells, args)
@@ -221,9 +229,9 @@ class CompiledStretch:
         self._traced.append((*(tuple(v.ravel().tolist()) for v in statics), *(v.shape for v in args)))
         self._count += 1
         count = self._count
-        self._patience = threading.Timer(PATIENCE_S, self.report_long_compilation)
-        self._patience.daemon = True
-        self._patience.start()
+        self._call.patience = patience = threading.Timer(PATIENCE_S, self.report_long_compilation)
+        patience.daemon = True
+        patience.start()
         if count == 1:
             library_logger().info(
                 "Compiling %d ops for %s (%s …). The first step with these shapes takes longer.",

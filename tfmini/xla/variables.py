@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from tfmini.errors import FailedPreconditionError
-from tfmini.ops.variables.state import VariableState
+from tfmini.ops.variables.state import ALONE, BUSY, VariableState
 
-_HOLDERS = 3
-"""The references to a buffer that nothing else holds: the state's, a local name's, and getrefcount's argument."""
+_HOLDERS = ALONE + 1
+"""The count of a buffer that only an update has: in its list of old values, and by a local name."""
 
 
 class DeviceVariable(VariableState):
@@ -31,12 +32,16 @@ class DeviceVariable(VariableState):
 
     def extent(self) -> tuple[tuple[int, ...], int]:
         value = self._value
-        return ((), 0) if value is None else (value.shape, value.nbytes)
+        return (value.shape, value.nbytes) if isinstance(value, jax.Array) else super().extent()
 
     def read(self) -> Any:
-        if self._value is None:
-            raise FailedPreconditionError.of(self.uninitialized_message)
-        return self._value
+        value = self._value
+        if value is BUSY:  # a program has its buffer, which is deleted when it is donated
+            with self.lock:
+                value = self._value
+        if value is None:
+            raise self.absent()
+        return value
 
     def assign(self, value: Any, validate_shape: bool = True) -> None:
         """Replaces the value by a copy on the device.
@@ -61,18 +66,61 @@ class DeviceVariable(VariableState):
         with jax.enable_x64(True):
             return jax.device_put(array, self.device)
 
-    def take(self) -> Any:
-        """The buffer, or a copy if somebody else has it, for an update that donates it. The caller has the lock."""
-        value = self._value
-        if value is not None and sys.getrefcount(value) > _HOLDERS:
-            value = value.copy()
-        return value
 
-    def put(self, value: Any) -> None:
-        """Sets the buffer that an update has made. The caller has the lock."""
-        self._value = value
+_get, _set = (getattr(vars(VariableState)["_value"], name) for name in ("__get__", "__set__"))
+_acquire, _release = type(threading.Lock()).acquire, type(threading.Lock()).release
 
 
-def locked(states: Sequence[Any]) -> Any:
-    """The locks of states, in the order in which they must be taken (as `state.update_together`)."""
-    return [state.lock for state in sorted(set(states), key=id)]
+def exchange(states: Sequence[Any], call: Callable[[list[Any], list[Any]], None]) -> Any:
+    """Runs ``call(values, box)``, which donates the values and puts (new values, results) into the box, exclusively.
+
+    An exception, which may be Ctrl-C at any bytecode, leaves the new values if the box has them, else the old ones.
+    What must not be torn is thus one call into C: Python looks for signals between its bytecodes only.
+
+    Returns:
+      The results.
+    """
+    if not states:
+        return _exchange(states, call)
+    if len(states) == 1:
+        with states[0].lock:
+            return _exchange(states, call)
+    held: list[Any] = []
+    release: Callable[[], Any] = partial(
+        list, map(_release, held)
+    )  # made now: nothing may come between `finally` and the release
+    try:
+        # One global order of locking, as `state.update_together`. Who is interrupted has in `held` what it has locked.
+        held.extend(filter(_acquire, [state.lock for state in sorted(states, key=id)]))
+        return _exchange(states, call)
+    finally:
+        release()
+
+
+def _exchange(states: Sequence[Any], call: Callable[[list[Any], list[Any]], None]) -> Any:
+    old = list(map(_get, states))
+    box: list[Any] = []
+    try:
+        call(_taken(states, old), box)
+        new, results = box[0]
+        _store(states, new)
+    except BaseException:
+        _store(states, box[0][0] if box else [_left(value) for value in old])
+        raise
+    return results
+
+
+def _taken(states: Sequence[Any], old: list[Any]) -> list[Any]:
+    """The values to donate: of a buffer that somebody else has too, a copy."""
+    _store(states, [None if value is None else BUSY for value in old])
+    # A reader that got the buffer before is counted; later readers cannot get it.
+    return [value.copy() if value is not None and sys.getrefcount(value) > _HOLDERS else value for value in old]
+
+
+def _left(value: Any) -> Any:
+    """A value that was to be donated, after an error: none if XLA had begun, which deletes it."""
+    return None if value is None or value.is_deleted() else value
+
+
+def _store(states: Iterable[Any], values: Iterable[Any]) -> None:
+    list(map(_set, states, values))

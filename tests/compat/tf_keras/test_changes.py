@@ -122,7 +122,7 @@ def test_an_input_has_a_batch_size_and_a_number_for_a_shape() -> None:
     assert keras.Input(7).shape.as_list() == [None, 7]
     with pytest.raises(ValueError, match="takes no ragged tensors"):
         keras.Input((None,), ragged=True)
-    with pytest.raises(TypeError, match="shapes"):
+    with pytest.raises(ValueError, match="shapes"):
         keras.Input((1,), shapes=1)
 
 

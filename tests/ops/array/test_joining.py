@@ -45,3 +45,13 @@ def test_an_axis_outside_of_the_rank_is_refused_by_the_kernel() -> None:
     x = tf.placeholder(tf.float32)
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=r"axis = 3 not in \[-1, 1\)"):
         session.run(tf.stack([x, x], 3), {x: 1.0})
+
+
+def test_a_tensor_is_the_stack_of_its_rows() -> None:
+    rows, fed = tf.concat([[3], [4]], 0), tf.placeholder(tf.float32)
+    assert tf.stack(rows) is rows and tf.stack(fed) is fed
+    assert tf.zeros(tf.stack(rows)).shape.as_list() == [3, 4]
+    variable = tf.get_variable("v", initializer=[[1.0, 2.0]], use_resource=True)
+    assert tf.stack(variable).shape.as_list() == [1, 2]
+    with pytest.raises(TypeError, match="Expected list for 'values' argument to 'Pack' Op"):
+        tf.stack(fed, axis=-1)

@@ -196,3 +196,25 @@ def test_a_sum_at_equal_indices_keeps_their_order() -> None:
     weights = tf.constant([1.0, 2.0, 3.0])
     for gradient in run(tf.gradients(total.values * weights, [x, y])):
         assert gradient.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_cross_has_all_combinations_of_each_row() -> None:
+    """Rows with none, one and several values; the hash of a combination is that of one row alone."""
+    sparse = tf.SparseTensor([[0, 0], [0, 1], [2, 0], [2, 1]], [b"a", b"b", b"c", b"d"], [3, 2])
+    numbers = tf.constant([[1, 2], [3, 4], [5, 6]])
+    words, hashes = run((tf.sparse.cross([sparse, numbers]), tf.sparse.cross_hashed([sparse, numbers], 1000)))
+    wanted = [f"{word}_X_{number}".encode() for word, number in ("a1", "a2", "b1", "b2", "c5", "c6", "d5", "d6")]
+    assert words.values.tolist() == wanted
+    assert words.indices.tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [2, 0], [2, 1], [2, 2], [2, 3]]
+    assert words.dense_shape.tolist() == hashes.dense_shape.tolist() == [3, 4]
+    alone = run(tf.sparse.cross_hashed([tf.SparseTensor([[0, 0]], [b"d"], [1, 1]), tf.constant([[5]])], 1000))
+    assert alone.values.tolist() == [hashes.values[6]]
+
+
+def test_what_a_new_layout_need_not_change_is_still_checked() -> None:
+    outside = tf.SparseTensor([[0, 5]], [1], [2, 3])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="out of bounds"):
+        run(tf.sparse_reshape(outside, [2, 3]))
+    unsorted = tf.SparseTensor([[1, 0], [0, 0]], [1, 2], [2, 1])  # no row is empty
+    filled, empty = run(tf.sparse_fill_empty_rows(unsorted, 9))
+    assert filled.values.tolist() == [2, 1] and not empty.any()

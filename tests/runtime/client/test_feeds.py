@@ -162,3 +162,16 @@ def test_a_value_that_does_not_fit_names_its_feed() -> None:
         with pytest.raises(TypeError, match="not compatible with Tensor type"):
             session.run(tf.identity(b), {b: 2})
         assert session.run(tf.identity(b), {b: 1})
+
+
+def test_a_fed_text_that_is_fetched_stays_text() -> None:
+    fed, pair = tf.placeholder(tf.string), tf.placeholder(tf.string)
+    computed = tf.identity(fed)
+    with tf.Session() as session:
+        assert session.run([fed, computed], {fed: "train"}) == ["train", b"train"]
+        assert session.run([fed, computed], {fed: b"train"}) == [b"train", b"train"]
+        values = session.run([fed, pair], {(fed, pair): (["a", b"b"], np.array("c"))})
+        assert values[0].tolist() == ["a", b"b"] and values[1] == "c"
+        given = np.array(["mine"], dtype=object)
+        got = session.run(fed, {fed: given})
+        assert got.tolist() == ["mine"] and got is not given

@@ -221,6 +221,56 @@ def test_variables_of_several_tasks_are_written_where_they_are(tmp_path: Path) -
             assert session.run(variables) == [1.0, 2.0]
 
 
+class Notes(tf.train.experimental.PythonState):
+    """Python state: a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text: Any = text
+        self.own = tf.Variable(1.0)  # its variables are not saved
+
+    def serialize(self) -> Any:
+        return self.text
+
+    def deserialize(self, string_value: bytes) -> None:
+        self.text = string_value.decode()
+
+
+def test_python_objects_write_and_read_their_own_state(tmp_path: Path) -> None:
+    notes, v = Notes("first"), tf.Variable(3.0)
+    checkpoint = tf.train.Checkpoint(notes=notes, v=v)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first = checkpoint.save(tmp_path / "m", session)
+        notes.text = "second"
+        second = checkpoint.save(tmp_path / "m", session)
+        keys = [name for name, _ in tf.train.list_variables(first)]
+        assert keys[1:] == [
+            "notes/.ATTRIBUTES/py_state",
+            "save_counter/.ATTRIBUTES/VARIABLE_VALUE",
+            "v/.ATTRIBUTES/VARIABLE_VALUE",
+        ]
+        status = checkpoint.restore(first)
+        assert notes.text == "first", "a state is read at once, without a session"
+        status.assert_consumed().run_restore_ops(session)
+        checkpoint.restore(second)
+        assert notes.text == "second"
+
+
+def test_python_states_that_appear_later_are_read_once(tmp_path: Path) -> None:
+    with tf.Session() as session:
+        path = tf.train.Checkpoint(notes=Notes("saved")).save(tmp_path / "m", session)
+        checkpoint = tf.train.Checkpoint()
+        status = checkpoint.restore(path)
+        checkpoint.notes = Notes("new")
+        status.run_restore_ops(session)
+        assert checkpoint.notes.text == "saved"
+        checkpoint.notes.text = "changed"
+        status.run_restore_ops(session)
+        assert checkpoint.notes.text == "changed"
+        with pytest.raises(AssertionError, match=r"\(root\)\.notes"):
+            tf.train.Checkpoint().restore(path).assert_consumed()
+
+
 # ---- the manager ----------------------------------------------------------------------------
 
 

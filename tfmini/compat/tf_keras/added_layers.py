@@ -7,8 +7,11 @@ from typing import Any
 
 from tfmini.compat.tf_keras import attention
 from tfmini.estimator.column_layers import input_layer
+from tfmini.graph.nest import flatten
 from tfmini.ops.math.reductions import reduce_mean
 from tfmini.ops.math.unary import rsqrt, square
+from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.store import AUTO_REUSE
 
 
 def apply(root: ModuleType) -> None:
@@ -79,15 +82,26 @@ def _dense_features(root: ModuleType) -> list[type]:
             self, feature_columns: Any, trainable: bool = True, name: str | None = None, **kwargs: Any
         ) -> None:
             super().__init__(name=name, trainable=trainable, **kwargs)
-            self._columns = feature_columns
+            self.feature_columns = feature_columns
+            self._keys: list[str] = []
 
-        def __call__(self, features: Any, **_: object) -> Any:
-            with root.backend.name_scope(self.name):
-                made: list[Any] = []
-                found = input_layer(features, self._columns, trainable=self.trainable, cols_to_vars=None)
-                self.built = True
-                del made
+        def __call__(self, features: dict[str, Any], **kwargs: Any) -> Any:
+            if not isinstance(features, dict):
+                raise ValueError(f"DenseFeatures takes a dictionary of features, not {features!r}.")
+            self._keys = sorted(features)
+            return super().__call__([features[key] for key in self._keys], **kwargs)
+
+        def call(self, inputs: Any) -> Any:
+            features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
+            made: dict[Any, Any] = {}
+            with variable_scope(self.name, reuse=AUTO_REUSE):
+                found = input_layer(features, self.feature_columns, trainable=self.trainable, cols_to_vars=made)
+            known = [id(weight) for weight in self._trainable_weights]
+            self._trainable_weights += [weight for weight in flatten(list(made.values())) if id(weight) not in known]
             return found
+
+        def compute_output_shape(self, input_shape: Any) -> Any:
+            return (None, None)
 
     return [DenseFeatures]
 

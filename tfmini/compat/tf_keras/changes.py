@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import op_layers, state, tracking
+from tfmini.compat.tf_keras import op_layers, state, tracking, training
+from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -54,7 +55,7 @@ def _known(shape: Any, told: Any) -> Any:
 
 def _call_in_scope(model: Any, inputs: Any, **kwargs: Any) -> Any:
     """The first call of a subclassed model, in whose scope its layers make their variables."""
-    with name_scope(model.name):
+    with name_scope(model.name), op_layers.explained(model):
         return model.call(inputs, **kwargs)
 
 
@@ -91,11 +92,10 @@ def _shape_of_input(
     """The shape of an input with its batch; None if it is that of a tensor.
 
     Raises:
-      ValueError: two shapes, or a ragged input, which tfmini does not have.
-      TypeError: other arguments.
+      ValueError: two shapes, other arguments, or a ragged input, which tfmini does not have.
     """
     if others:
-        raise TypeError(f"Input got arguments that it does not have: {sorted(others)}")
+        raise ValueError(f"Input got arguments that it does not have: {sorted(others)}")
     if ragged:
         raise ValueError("ragged=True: tf.keras of tfmini takes no ragged tensors; pad them, and use a mask.")
     if batch_shape is not None and shape is not None:
@@ -208,6 +208,7 @@ HELPERS: dict[str, Any] = {
     "_call_in_scope": _call_in_scope,
     "_mean_activity": _mean_activity,
     "_to_snake_case": _to_snake_case,
+    **training.HELPERS,
 }
 
 
@@ -233,10 +234,10 @@ def apply(root: ModuleType) -> None:
     layer.get_config = _refuses_arguments(layer.get_config)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
+    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing, saving
 
     root.layers.Wrapper = root.layers.wrappers.Wrapper
-    for part in (optimizing, added_layers, fitting, saving, estimator):
+    for part in (optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
     _name_initializers(root.initializers)
     _link(root)
@@ -383,7 +384,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             )
         if regularizer is not None:
             with K.name_scope("weight_regularizer"):
-                self.add_loss(regularizer(weight))
+                self.add_loss(root.regularizers.get(regularizer)(weight))
         (self._trainable_weights if trains else self._non_trainable_weights).append(weight)
         weight._tracked = True
         return weight
@@ -452,14 +453,16 @@ def _of_the_program(cls: type, **_: object) -> None:
 
 
 def _knows_the_phase(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``call`` whose argument ``training`` is the learning phase unless it is given."""
+    """A ``call`` whose argument ``training`` is the learning phase unless it is given; it may be used in an ``if``."""
     position = list(inspect.signature(call).parameters).index("training")
 
     @functools.wraps(call)
     def call_in_phase(*args: Any, **kwargs: Any) -> Any:
-        if len(args) <= position and kwargs.get("training") is None:
+        if len(args) > position:
+            return call(*args, **kwargs)
+        if kwargs.get("training") is None:
             kwargs["training"] = state.learning_phase()
-        return call(*args, **kwargs)
+        return by_phase(args[0], functools.partial(call, *args), kwargs)
 
     return call_in_phase
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ from tfmini.data.iterator import Iterator as DatasetIterator
 from tfmini.data.iterator import make_initializable_iterator
 from tfmini.data.pipeline import INFINITE, UNKNOWN
 from tfmini.data.transformations import cardinality
+from tfmini.graph import nest
 
 
 def apply(root: ModuleType) -> None:
@@ -23,51 +26,83 @@ def apply(root: ModuleType) -> None:
     model.fit = _fit(root, model.fit)
     for name in ("evaluate", "predict"):
         setattr(model, name, _run(root, getattr(model, name)))
+    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(model, name, _run_batch(root, getattr(model, name)))
     for name in ("fit_generator", "evaluate_generator", "predict_generator"):
-        setattr(model, name, _run_generator(getattr(model, name)))
+        setattr(model, name, _run_generator(root, getattr(model, name)))
     model.compile = _compile(model.compile)
     root.utils.data_utils.terminate_keras_multiprocessing_pools = _end_pools
 
 
-def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> None:
-    """Does nothing: the pools of generators end with the call that has begun them."""
+def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> set[Any]:
+    """The pools that could not be ended: none, since those of generators end with the call that has begun them."""
+    return set()
 
 
 class Batches:
-    """The batches of a data set, as a generator that goes on for ever.
+    """The batches of a data set or of an iterator: an iterator of ``(x, y)`` or ``(x, y, weights)``, or of ``x``.
+
+    Args:
+      steps: the batches of an epoch; without it a data set says how many it has, and begins again after them.
+      name: the argument that gives the steps.
+      is_labelled: whether the batches are to have targets, which are None if the data set has none.
 
     Attributes:
-      steps: the batches of an epoch: those of the data set, unless they are given.
+      steps: the batches of an epoch.
     """
 
-    def __init__(self, root: ModuleType, data: Any, steps: int | None) -> None:
+    def __init__(self, root: ModuleType, data: Any, steps: int | None, name: str, is_labelled: bool = True) -> None:
         self._session = root.backend.get_session()
-        self._again = steps is None
-        self._iterator = data
+        self._again, self._is_labelled = steps is None, is_labelled
+        self._initializer: Any = None
         with self._session.graph.as_default():
             if isinstance(data, Dataset):
-                self.steps = _count(self._session, data) if steps is None else steps
-                self._iterator = make_initializable_iterator(data)
-                self._session.run(self._iterator.initializer)
+                self.steps = _count(self._session, data, name) if steps is None else steps
+                iterator = make_initializable_iterator(data)
+                self._initializer = iterator.initializer
+                self._next = iterator.get_next()
+                self.restart()
             elif steps is None:
-                raise ValueError("When an iterator is the data, `steps_per_epoch` or `steps` must be given.")
+                raise ValueError(f"When an iterator is the data, you must specify the `{name}` argument.")
             else:
                 self.steps = steps
-            self._next = self._iterator.get_next()
+                self._next = _element(data)
 
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            try:
-                yield self._session.run(self._next)
-            except errors.OutOfRangeError:
-                if not self._again:
-                    raise errors.OutOfRangeError.of(
-                        "The data set ended before the steps did: repeat it, or give fewer steps_per_epoch or epochs."
-                    ) from None
-                self._session.run(self._iterator.initializer)
+    def restart(self) -> None:
+        """Begins a data set anew; an iterator goes on."""
+        if self._initializer is not None:
+            self._session.run(self._initializer)
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._as_batch(self._session.run(self._next))
+        except errors.OutOfRangeError:
+            if not self._again:
+                raise StopIteration from None
+            self.restart()
+            return self._as_batch(self._session.run(self._next))
+
+    def _as_batch(self, element: Any) -> Any:
+        if not isinstance(element, tuple):
+            return (element, None) if self._is_labelled else element
+        parts = tuple(list(part) if type(part) is tuple else part for part in element)
+        return (*parts, None) if len(parts) == 1 else parts
 
 
-def _count(session: Any, data: Dataset) -> int:
+_elements: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _element(iterator: Any) -> Any:
+    """The next element of an iterator, by the same op at each call."""
+    if iterator not in _elements:
+        _elements[iterator] = iterator.get_next()
+    return _elements[iterator]
+
+
+def _count(session: Any, data: Dataset, name: str) -> int:
     """How many batches a data set has; one that does not know is run through.
 
     Raises:
@@ -75,10 +110,7 @@ def _count(session: Any, data: Dataset) -> int:
     """
     known = int(session.run(cardinality(data)))
     if known == INFINITE:
-        raise ValueError(
-            "When an infinitely repeating data set is the data, `steps_per_epoch` (for evaluate and predict: `steps`)"
-            " must be given."
-        )
+        raise ValueError(f"The data set repeats for ever: you must specify the `{name}` argument.")
     if known != UNKNOWN:
         return known
     return int(session.run(data.reduce(np.int64(0), lambda count, *_: count + 1)))
@@ -94,7 +126,8 @@ def _built_on(model: Any, data: Any) -> Any:
     if model.inputs or not (is_sequence or hasattr(data, "__next__")):
         return data
     batch = data[0] if is_sequence else next(data)
-    model._standardize_user_data(*(batch if isinstance(batch, tuple) else (batch,)))
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    model._standardize_user_data(*(parts if getattr(model, "optimizer", None) else parts[:1]))
     return data if is_sequence else _with_first(batch, data)
 
 
@@ -104,41 +137,125 @@ def _with_first(batch: Any, data: Iterator[Any]) -> Iterator[Any]:
     yield from data
 
 
-def _run_generator(run: Callable[..., Any]) -> Callable[..., Any]:
+def _run_generator(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def run_generator(self: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(self, _built_on(self, generator), *args, **kwargs)
+        if _is_data(generator):
+            name = "steps_per_epoch" if run.__name__ == "fit_generator" else "steps"
+            steps = args[0] if args else kwargs.pop(name, None)
+            generator = Batches(root, generator, steps, name, "predict" not in run.__name__)
+            args, kwargs = (), {name: generator.steps, **dict(zip(_AFTER_STEPS[run.__name__], args[1:])), **kwargs}
+        if isinstance(generator, Batches):
+            kwargs["workers"] = 0  # a data set reads ahead by itself
+        if isinstance(generator, Batches) and run.__name__ == "evaluate_generator":
+            generator.restart()
+        validation = kwargs.get("validation_data")
+        if _is_data(validation):
+            batches = Batches(root, validation, kwargs.get("validation_steps"), "validation_steps")
+            kwargs.update(validation_data=batches, validation_steps=batches.steps)
+        self._reads_data = isinstance(generator, Batches)
+        try:
+            return run(self, _built_on(self, generator), *args, **kwargs)
+        finally:
+            self._reads_data = False
 
     return run_generator
 
 
+# The arguments of the generator functions after the number of steps.
+_AFTER_STEPS = {
+    "fit_generator": ("epochs", "verbose", "callbacks", "validation_data", "validation_steps", "validation_freq"),
+    "evaluate_generator": ("callbacks",),
+    "predict_generator": ("callbacks",),
+}
+
+
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(fit)
+
     @functools.wraps(fit)
-    def fit_data(self: Any, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        validation = kwargs.get("validation_data")
+    def fit_data(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        given.update(given.pop("kwargs", {}))
+        x, validation = given.get("x"), given.get("validation_data")
         if _is_data(validation):
-            batches = Batches(root, validation, kwargs.get("validation_steps"))
-            kwargs.update(validation_data=iter(batches), validation_steps=batches.steps)
+            batches = Batches(root, validation, given.get("validation_steps"), "validation_steps")
+            is_read = _is_data(x) or root.engine.training_utils.is_generator_or_sequence(x)
+            given.update(validation_data=batches, validation_steps=batches.steps)
+            if not is_read:
+                given.update(validation_data=_whole(batches), validation_steps=None)
         if not _is_data(x):
-            return fit(self, x, y, *args, **kwargs)
-        batches = Batches(root, x, kwargs.pop("steps_per_epoch", None))
-        kwargs.pop("batch_size", None)
-        return fit(self, iter(batches), None, *args, steps_per_epoch=batches.steps, **kwargs)
+            return fit(**given)
+        _refuse(given, "validation_split")
+        batches = Batches(root, x, given.get("steps_per_epoch"), "steps_per_epoch")
+        more = {name: value for name, value in given.items() if name not in ("self", "x", "y", *_REFUSED)}
+        if given.get("verbose", 1):
+            _tell(batches, given)
+        return self.fit_generator(batches, **{**more, "steps_per_epoch": batches.steps})
 
     return fit_data
 
 
+def _tell(batches: Batches, given: dict[str, Any]) -> None:
+    validation = given.get("validation_data")
+    also = f", validate on {validation.steps} steps" if isinstance(validation, Batches) else ""
+    print(f"Train on {batches.steps} steps{also}")
+
+
+def _whole(batches: Batches) -> tuple[Any, ...]:
+    """The batches of an epoch as one."""
+    read = [next(batches) for _ in range(batches.steps)]
+    return tuple(nest.map_structure(lambda *parts: np.concatenate(parts), *parts) for parts in zip(*read))
+
+
+_REFUSED = ("sample_weight", "batch_size", "validation_split")
+
+
+def _refuse(given: dict[str, Any], *more: str) -> None:
+    """Raises ValueError for an argument that a data set takes the place of."""
+    if given.get("batch_size") is not None:
+        raise ValueError(
+            "The `batch_size` argument must not be specified when the data are a data set: it has batches."
+        )
+    if given.get("y") is not None:
+        raise ValueError("When a data set is the data, you should not specify a target: it has them.")
+    for name in ("sample_weight", *more):
+        if given.get(name) is not None and not (name in more and not given[name]):
+            raise ValueError(
+                f"`{name}` argument is not supported when input `x` is a dataset or a dataset iterator: it has what"
+                " belongs to its examples."
+            )
+
+
 def _run(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(run)
+
     @functools.wraps(run)
-    def run_data(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def run_data(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "optimizer", None) is not None:
             self.reset_metrics()  # a prediction does so too
-        if not _is_data(x):
-            return run(self, x, *args, **kwargs)
-        batches = Batches(root, x, kwargs.pop("steps", None))
-        return run(self, iter(batches), *args, steps=batches.steps, **kwargs)
+        given = signature.bind(self, *args, **kwargs).arguments
+        if not _is_data(given.get("x")):
+            return run(**given)
+        _refuse(given)
+        batches = Batches(root, given["x"], given.get("steps"), "steps", run.__name__ == "evaluate")
+        more = {name: value for name, value in given.items() if name not in ("self", "x", "y", *_REFUSED)}
+        return getattr(self, f"{run.__name__}_generator")(batches, **{**more, "steps": batches.steps})
 
     return run_data
+
+
+def _run_batch(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def run_batch(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not _is_data(x):
+            return run(self, x, *args, **kwargs)
+        is_labelled = run.__name__ != "predict_on_batch"
+        batch = next(Batches(root, x, 1, "steps", is_labelled))
+        parts = batch if isinstance(batch, tuple) else (batch,)
+        return run(self, *parts[: 3 if is_labelled else 1], *args, **kwargs)
+
+    return run_batch
 
 
 def _compile(compile: Callable[..., None]) -> Callable[..., None]:
@@ -152,6 +269,8 @@ def _compile(compile: Callable[..., None]) -> Callable[..., None]:
             raise ValueError(
                 "tfmini has no tf.distribute strategies for Keras: build the model under tf.train.replica_device_setter"
             )
+        if self.dynamic:
+            raise ValueError("You must enable eager execution for layers with dynamic=True, and tfmini has none.")
         kwargs.pop("experimental_run_tf_function", None)
         compile(self, optimizer, *args, **kwargs)
 

@@ -12,6 +12,7 @@ import re
 from types import ModuleType
 
 from tfmini.compat.library_copy import installed_folder, load
+from tfmini.compat.tf_keras import training
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
 
 REMEDY = "pip install 'tfmini-cluster[keras]'"
@@ -246,7 +247,7 @@ def changed(module: str, text: str) -> str:
     """The text of a module of Keras (``engine.network``) as ``tf.keras`` runs it."""
     for pattern, replacement in _EVERYWHERE:
         text = re.sub(pattern, replacement, text)
-    for old, new in _IN.get(module, ()):
+    for old, new in (*_IN.get(module, ()), *training.CHANGES.get(module, ())):
         if old not in text:
             raise ImportError(f"keras.{module} has no {old.strip()!r}: tf.keras is made from Keras 2.3.1; {REMEDY}")
         text = text.replace(old, new)

@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.errors import OperatorNotAllowedInGraphError
 from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.nest import flatten
+from tfmini.graph.nest import flatten, map_structure
 from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.identity import placeholder
 from tfmini.protos import GraphDef, NodeDef
 
 _calls = threading.local()
@@ -40,10 +42,33 @@ def in_call() -> Iterator[None]:
 
 
 def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a layer's ``call``; several outputs become a list."""
-    with in_call():
-        outputs = layer.call(inputs, **kwargs)
+    """Calls a layer's ``call``; several outputs become a list. One that needs eager mode only tells its shape."""
+    if getattr(layer, "_dynamic", False) and not hasattr(layer, "_is_graph_network"):
+        outputs = _promised(layer, inputs)
+    else:
+        with in_call(), explained(layer):
+            outputs = layer.call(inputs, **kwargs)
     return list(outputs) if type(outputs) is tuple else outputs
+
+
+def _promised(layer: Any, inputs: Any) -> Any:
+    """Placeholders for the outputs of a layer with ``dynamic=True``, whose model cannot be compiled."""
+    shapes = layer.compute_output_shape(map_structure(lambda x: x.shape, inputs))
+    made = [placeholder(layer.dtype, shape) for shape in (shapes if isinstance(shapes, list) else [shapes])]
+    return made if isinstance(shapes, list) else made[0]
+
+
+@contextmanager
+def explained(layer: Any) -> Iterator[None]:
+    """Tells of an error which layer has used the value of a tensor."""
+    try:
+        yield
+    except OperatorNotAllowedInGraphError as error:
+        if "control flow" in str(error):
+            raise
+        raise OperatorNotAllowedInGraphError(
+            f"The `call` of layer {layer.name!r} is attempting to use Python control flow on a tensor: {error}"
+        ) from error
 
 
 def make_layers(root: ModuleType, tensors: Any) -> None:

@@ -124,7 +124,9 @@ class Optimizer:
         return group(self.iterations.assign_add(1))
 
     def get_updates(self, loss: TensorLike, params: Sequence[Any]) -> list[Operation]:
-        """The ops of a step of training, which Keras runs."""
+        """The ops of a step of training, which Keras runs; without variables it only counts."""
+        if not params:
+            return [self.iterations.assign_add(1)]
         pairs = list(zip(self.get_gradients(loss, params), params))
         return [self.apply_gradients(pairs)]
 

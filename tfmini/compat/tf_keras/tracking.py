@@ -113,7 +113,7 @@ def _once(values: list[Any]) -> list[Any]:
 def _is_variable(value: object) -> bool:
     """Whether it is a variable that no layer has yet."""
     known = getattr(value, "_tracked", False) or isinstance(value, _layer_class())
-    return not known and hasattr(value, "initializer") and hasattr(value, "trainable")
+    return not known and all(hasattr(value, name) for name in ("initializer", "trainable", "get_shape"))
 
 
 def _layer_class() -> Any:

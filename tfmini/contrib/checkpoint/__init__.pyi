@@ -3,10 +3,12 @@ from tfmini.train.checkpointing.checkpoint import (
     CheckpointManager as CheckpointManager,
 )
 from tfmini.train.checkpointing.object_graph import (
+    PythonState as PythonStateWrapper,
     Trackable as Checkpointable,
 )
 
 __all__ = [
     "CheckpointManager",
     "Checkpointable",
+    "PythonStateWrapper",
 ]

@@ -429,7 +429,8 @@ update_op, add_op, sub_op = (op(f"Inplace{kind}{_ROWS}", shape=same_shape) for k
 deep_copy_op = op("DeepCopy(x: T) -> y: T; T: type", stateful=True, shape=same_shape)
 deep_copy_op.kernel("CPU")(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
 empty_op = op("Empty(shape: int32) -> output: dtype; dtype: type; init: bool = false", stateful=True, shape=given_shape)
-all_of(update_op, add_op, sub_op, deep_copy_op, empty_op).not_differentiable()
+all_of(update_op, add_op, sub_op, deep_copy_op).without_gradient()
+empty_op.not_differentiable()
 
 
 def _attach(handle: OpHandle, change: Callable[[Any, Any, Any], None]) -> None:

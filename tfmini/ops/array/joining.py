@@ -276,10 +276,13 @@ def concat_offset(concat_dim: TensorLike, shapes: list[Tensor], name: str | None
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape joined along a new axis (``tf.stack``).
 
+    Along axis 0, ``values`` may also be a tensor or a variable, which is the stack of its rows.
+
     Raises:
       ValueError: when the shapes differ or the axis is out of range.
+      TypeError: for a tensor along another axis.
     """
-    if axis == 0 and not _holds_tensors(values):
+    if axis == 0 and not (isinstance(values, (list, tuple)) and _holds_tensors(values)):
         return convert_to_tensor(values, name=name)
     first = convert_to_tensor(values[0]) if not isinstance(values, Tensor) else None
     if first is not None:
@@ -516,7 +519,7 @@ def split(
 # ---- ``tf.parallel_stack``: stacking along a new first axis where all shapes are known -----------------------------
 
 parallel_concat_op = op("ParallelConcat(values: N * T) -> output: T; N: int >= 1; T: type; shape: shape")
-parallel_concat_op.not_differentiable()
+parallel_concat_op.without_gradient()
 
 
 @parallel_concat_op.shape

@@ -140,14 +140,14 @@ _unique: OpHandle[Any] = op(
     aggregates=True,
     distinct=True,
     work="none",
-    differentiable=False,
+    differentiable=None,
 )
 _unique_counts: OpHandle[Any] = op(
     f"UniqueWithCounts(x: T) -> y: T, idx: out_idx, count: out_idx; T: type; {_IDX}",
     distinct=True,
-    differentiable=False,
+    differentiable=None,
 )
-_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=False)
+_list_diff: OpHandle[Any] = op(f"ListDiff(x: T, y: T) -> out: T, idx: out_idx; T: type; {_IDX}", differentiable=None)
 _list_diff.shape(sized("_, _ -> _, _"))
 _one_hot = op(
     "OneHot(indices: TI, depth: int32, on_value: T, off_value: T) -> output: T; axis: int = -1; T: type;"

@@ -41,7 +41,7 @@ strided_slice_assign_op = op(
     f" -> output_ref: Ref(T); {MASKS}",
     shape=same_shape,
     writes="update",
-    differentiable=False,
+    differentiable=None,
 )
 newaxis = None
 

@@ -79,7 +79,7 @@ ref_identity_op = op(
 ref_identity_op.kernel("CPU")(lambda ref: ref)
 ref_identity_op.gradient(lambda node, grad: [grad])
 ref_select = op("RefSelect(index: int32, inputs: Ref(N * T)) -> output: Ref(T); T: type; N: int >= 1")
-ref_select.not_differentiable()
+ref_select.without_gradient()
 
 nest.register_composite(
     SparseTensor,

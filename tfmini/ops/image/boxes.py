@@ -47,12 +47,12 @@ crop_op = op(
 crop_grad_op = op(
     "CropAndResizeGradImage(grads: float, boxes: float, box_ind: int32, image_size: int32) -> output: T"
     "; T: {float, half, double}; method: {'bilinear', 'nearest'} = 'bilinear'",
-    differentiable=False,
+    differentiable=None,
 )
 crop_grad_boxes_op = op(
     "CropAndResizeGradBoxes(grads: float, image: T, boxes: float, box_ind: int32) -> output: float"
     "; T: {uint8, uint16, int8, int16, int32, int64, half, float, double}; method: {'bilinear'} = 'bilinear'",
-    differentiable=False,
+    differentiable=None,
     shape=lambda node: [node.inputs[2].raw_shape],
 )
 
@@ -429,7 +429,8 @@ all_of(sample_op, sample_v2_op).shape(sized("_, _ _ _ -> 3, 3, 1 1 4"))
 draw_op = op("DrawBoundingBoxes(images: T, boxes: float) -> output: T; T: {float, half} = DT_FLOAT")
 draw_v2_op = op("DrawBoundingBoxesV2(images: T, boxes: float, colors: float) -> output: T; T: {float, half} = DT_FLOAT")
 all_of(draw_op, draw_v2_op).shape(sized("a b c d, _ _ _ -> a b c d"))
-all_of(sample_op, sample_v2_op, draw_op, draw_v2_op).not_differentiable()
+all_of(sample_op, sample_v2_op, draw_op).not_differentiable()
+draw_v2_op.without_gradient()
 
 # ---- sampling -----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ is ``rows @ image @ columns^T``, and the gradient uses the transposed matrices.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,22 +34,22 @@ nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_image
 nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 area_op = op(
     f"ResizeArea(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}\n    align_corners: bool = False",
-    differentiable=False,
+    differentiable=None,
 )
 bilinear_grad_op: OpHandle = op(
     "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
     shape=second_shape,
-    differentiable=False,
+    differentiable=None,
 )
 bicubic_grad_op: OpHandle = op(
     "ResizeBicubicGrad(grads: float, original_image: T) -> output: T\n    T: {float, double}" + _ATTRS,
     shape=second_shape,
-    differentiable=False,
+    differentiable=None,
 )
 nearest_grad_op: OpHandle = op(
     "ResizeNearestNeighborGrad(grads: T, size: int32) -> output: T\n"
     "    T: {uint8, int8, int32, half, float, double}" + _ATTRS,
-    differentiable=False,
+    differentiable=None,
 )
 
 
@@ -66,6 +67,8 @@ def _resized_shape(node: Operation) -> list[RawShape]:
 # ---- weights --------------------------------------------------------------------------------
 
 Weights = Callable[[int, int, bool, bool], np.ndarray]
+# Of the sizes that were asked for last: a program resizes to few sizes.
+_kept = functools.lru_cache(8)
 
 
 def _places(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
@@ -86,6 +89,7 @@ def _matrix(length: int, new: int, columns: np.ndarray, values: np.ndarray) -> n
     return weights
 
 
+@_kept
 def _linear(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     places = _places(length, new, align, centers)
     low = np.floor(places)
@@ -94,12 +98,14 @@ def _linear(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     return _matrix(length, new, columns, np.stack([1 - part, part], 1))
 
 
+@_kept
 def _nearest(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     places = _places(length, new, align, centers)
     chosen = np.floor(places + 0.5) if align or centers else np.floor(places)
     return _matrix(length, new, chosen.astype(np.int64)[:, None], np.ones((new, 1), np.float32))
 
 
+@_kept
 def _cubic(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     """Keys' kernel with a = -0.75 (-0.5 and renormalised with half-pixel centers), as TensorFlow tabulates it."""
     places = _places(length, new, align, centers)
@@ -118,6 +124,7 @@ def _cubic(length: int, new: int, align: bool, centers: bool) -> np.ndarray:
     return _matrix(length, new, columns, values)
 
 
+@_kept
 def _area(length: int, new: int, align: bool, centers: bool) -> Any:
     scale = (length - 1) / (new - 1) if align and new > 1 else length / new
     starts = np.arange(new) * scale

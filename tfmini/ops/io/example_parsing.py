@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any
 
@@ -36,10 +37,20 @@ class DenseFeature:
     shape: RawShape
     default: Any
 
-    @property
+    @cached_property
     def is_variable(self) -> bool:
         """Whether the number of rows may vary."""
         return bool(self.shape) and self.shape[0] is None  # type: ignore[index]
+
+    @cached_property
+    def tail(self) -> tuple[int, ...]:
+        """The shape of what is parsed, without the number of rows if that varies."""
+        return tuple(d or 0 for d in (self.shape or ())[1 if self.is_variable else 0 :])
+
+    @cached_property
+    def stride(self) -> int:
+        """The number of values, of a row if their number varies."""
+        return prod(d for d in (self.shape or ())[1 if self.is_variable else 0 :] if d is not None)
 
 
 @dataclass(frozen=True)
@@ -56,22 +67,29 @@ def parse_message(kind: str, serialized: bytes) -> Any:
     Raises:
       InvalidArgumentError: when it is not a message of that kind.
     """
-    from google.protobuf.message import DecodeError
-
-    from tfmini import protos  # Imported here because protobuf is slow to import.
-
+    parse, decode_error = _parser(kind)
     try:
-        return getattr(protos, kind).FromString(serialized)
-    except DecodeError:
+        return parse(serialized)
+    except decode_error:
         text = serialized.decode("latin-1").encode("unicode_escape").decode()
         raise errors.InvalidArgumentError.of(f"Could not parse example input, value: '{text}'") from None
 
 
-def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] | None:
+@cache
+def _parser(kind: str) -> tuple[Callable[[bytes], Any], type[Exception]]:
+    """The function that parses a kind of messages, and its error."""
+    from google.protobuf.message import DecodeError
+
+    from tfmini import protos  # Imported here because protobuf is slow to import.
+
+    return getattr(protos, kind).FromString, DecodeError
+
+
+def values_of(feature: Any, dtype: DType, where: Callable[[], str], dense: bool) -> list[Any] | None:
     """The values of a Feature message; None when it has no values of any type.
 
     Args:
-      where: the beginning of error messages.
+      where: makes the beginning of error messages.
       dense: whether the feature is dense with a known size, which has an error message of its own.
 
     Raises:
@@ -85,7 +103,7 @@ def values_of(feature: Any, dtype: DType, where: str, dense: bool) -> list[Any] 
         text = f"Data type: {got} but expected type: {wanted}" if dense else (
             f"Expected type: {wanted}, Actual type: {got}"
         )  # fmt: skip
-        refuse(f"{where}.  Data types don't match. {text}")
+        refuse(f"{where()}.  Data types don't match. {text}")
     return getattr(feature, kind).value  # type: ignore[no-any-return]
 
 
@@ -95,48 +113,47 @@ def as_array(values: Sequence[Any], dtype: DType) -> Any:
         out = np.empty(len(values), object)
         out[:] = list(values)
         return out
-    return np.array(values, dtype.numpy)
+    return np.array(values[:], dtype.numpy)  # of a list: numpy asks a field of a message for each value thrice
 
 
-def _check_count(values: Sequence[Any], spec: DenseFeature, where: str) -> None:
-    shape = spec.shape or ()
-    stride = prod(d for d in shape[1 if spec.is_variable else 0 :] if d is not None)
+def _check_count(values: Sequence[Any], spec: DenseFeature, where: Where) -> None:
+    count, stride = len(values), spec.stride
+    if count == stride or spec.is_variable and count % max(stride, 1) == 0:
+        return
+    problem = "!= expected.  Values size: {} but output shape:"
     if spec.is_variable:
-        fits = len(values) % max(stride, 1) == 0
-        problem = f"is not a multiple of stride length. Saw {len(values)} values but output shape is:"
-    else:
-        fits = len(values) == stride
-        problem = f"!= expected.  Values size: {len(values)} but output shape:"
-    if not fits:
-        refuse(f"{where}.  Number of {_WORDS[spec.dtype]} values {problem} {format_raw(shape)}")
+        problem = "is not a multiple of stride length. Saw {} values but output shape is:"
+    number = f"Number of {_WORDS[spec.dtype]} values {problem.format(count)}"
+    refuse(f"{where(spec.key)}.  {number} {format_raw(spec.shape or ())}")
 
 
-def dense_rows(maps: Sequence[Any], spec: DenseFeature, wheres: Sequence[Where], required: Sequence[str]) -> list[Any]:
+def dense_rows(
+    maps: Sequence[Any], spec: DenseFeature, wheres: Sequence[Where], required: Callable[[int], str]
+) -> list[Any]:
     """The arrays of a dense feature, one per map of features.
 
     Args:
       maps: per example, key -> Feature.
       wheres: per example, the beginning of error messages.
-      required: per example, the error message for a missing feature without default.
+      required: makes the error message for the example of that number, of a missing feature without default.
 
     Raises:
       InvalidArgumentError: for missing features and wrong types or numbers of values.
     """
     rows = []
-    tail = tuple(d or 0 for d in (spec.shape or ())[1 if spec.is_variable else 0 :])
-    for features, where, missing in zip(maps, wheres, required):
+    for number, (features, where) in enumerate(zip(maps, wheres)):
         values = None
         if spec.key in features:
-            values = values_of(features[spec.key], spec.dtype, where(spec.key), not spec.is_variable)
+            values = values_of(features[spec.key], spec.dtype, partial(where, spec.key), not spec.is_variable)
         if values is None and not spec.is_variable:
             if not np.size(spec.default):
-                refuse(missing)
-            rows.append(np.asarray(spec.default, spec.dtype.numpy).reshape(tail))
+                refuse(required(number))
+            rows.append(np.asarray(spec.default, spec.dtype.numpy).reshape(spec.tail))
             continue
         values = values or []
-        _check_count(values, spec, where(spec.key))
+        _check_count(values, spec, where)
         array = as_array(values, spec.dtype)
-        rows.append(array.reshape(-1, *tail) if spec.is_variable else array.reshape(tail))
+        rows.append(array.reshape(-1, *spec.tail) if spec.is_variable else array.reshape(spec.tail))
     return rows
 
 
@@ -164,7 +181,7 @@ def sparse_rows(maps: Sequence[Any], spec: Sparse, wheres: Sequence[Where]) -> l
     for features, where in zip(maps, wheres):
         found = None
         if spec.key in features:
-            found = values_of(features[spec.key], spec.dtype, where(spec.key), False)
+            found = values_of(features[spec.key], spec.dtype, partial(where, spec.key), False)
         rows.append(as_array(found or [], spec.dtype))
     return rows
 
@@ -193,13 +210,15 @@ def parse_examples(
     sparse_found = [sparse_batch(sparse_rows(maps, spec, wheres), spec.dtype) for spec in sparse]
     dense_found = []
     for spec in dense:
-        needed = [f"Name: {label}, {_required(spec)}" for label in labels]
-        dense_found.append(stack_rows(dense_rows(maps, spec, wheres, needed), spec))
+        rows = dense_rows(maps, spec, wheres, partial(_required, spec, labels))
+        dense_found.append(stack_rows(rows, spec))
     return sparse_found, dense_found
 
 
-def _required(spec: DenseFeature) -> str:
-    return f"Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
+def _required(spec: DenseFeature, labels: Sequence[str], number: int) -> str:
+    """The error message for an example that lacks a feature; ``labels`` are those of a batch."""
+    name = f"Name: {labels[number]}, " if labels else ""
+    return f"{name}Feature: {spec.key} (data type: {cpp_name(spec.dtype)}) is required but could not be found."
 
 
 def _where_in_batch(label: str, index: int) -> Where:
@@ -217,7 +236,7 @@ def parse_one_example(
         (values,) = sparse_rows(maps, spec, wheres)
         count = len(values)
         sparse_found.append((np.arange(count, dtype=np.int64)[:, None], values, np.array([count], np.int64)))
-    return sparse_found, [dense_rows(maps, spec, wheres, [_required(spec)])[0] for spec in dense]
+    return sparse_found, [dense_rows(maps, spec, wheres, partial(_required, spec, ()))[0][()] for spec in dense]
 
 
 # ---- sequences ------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes, errors
+from tfmini import errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.dtypes import DType, cpp_name, string
 from tfmini.export import export
@@ -209,14 +209,22 @@ def _parse_example(
     return (*_flat(sparse_found), *dense_found)
 
 
-@parse_single_example_op.kernel("CPU")
-def _parse_single_example(
-    serialized: np.ndarray, dense_defaults: list[Any], *, sparse_keys: list[bytes], dense_keys: list[bytes],
-    sparse_types: list[DType], Tdense: list[DType], dense_shapes: list[RawShape],
-) -> tuple[Any, ...]:  # fmt: skip
-    dense = _dense_specs(dense_keys, Tdense, dense_shapes, dense_defaults)
-    sparse_found, dense_found = parse_one_example(_text(serialized), _sparse_specs(sparse_keys, sparse_types), dense)
-    return (*_flat(sparse_found), *dense_found)
+@parse_single_example_op.kernel_factory("CPU")
+def _parse_single_example(node: Node) -> Callable[..., Any]:
+    keys, types, shapes = (node.attrs[name] for name in ("dense_keys", "Tdense", "dense_shapes"))
+    sparse_keys, sparse_types = node.attrs["sparse_keys"], node.attrs["sparse_types"]
+    held: tuple[list[Any], list[DenseFeature], list[Sparse]] | None = None
+
+    def parse(serialized: np.ndarray, dense_defaults: list[Any]) -> tuple[Any, ...]:
+        nonlocal held
+        kept = held
+        if kept is None or any(a is not b for a, b in zip(kept[0], dense_defaults)):  # nearly always constants
+            dense = _dense_specs(keys, types, shapes, dense_defaults)
+            held = kept = list(dense_defaults), dense, _sparse_specs(sparse_keys, sparse_types)
+        sparse_found, dense_found = parse_one_example(_text(serialized), kept[2], kept[1])
+        return (*_flat(sparse_found), *dense_found)
+
+    return parse
 
 
 class _Sequences:
@@ -232,9 +240,10 @@ class _Sequences:
 
     def context_dense(self, spec: DenseFeature) -> list[Any]:
         """The arrays of a dense context feature."""
-        needed = [
-            f"Name: {label}, Context feature '{spec.key}' is required but could not be found." for label in self.labels
-        ]
+
+        def needed(i: int) -> str:
+            return f"Name: {self.labels[i]}, Context feature '{spec.key}' is required but could not be found."
+
         return dense_rows(self.context, spec, self.wheres, needed)
 
     def context_sparse(self, spec: Sparse) -> list[Any]:
@@ -417,6 +426,8 @@ def split_fields(record: bytes, delim: bytes, quotes: bool) -> list[bytes]:
     Raises:
       InvalidArgumentError: for quotes in wrong places.
     """
+    if record and not (quotes and b'"' in record) and b"\n" not in record and b"\r" not in record:
+        return record.split(delim)
     fields: list[bytes] = []
     at, end = 0, len(record)
     while at < end:
@@ -456,60 +467,74 @@ def _quoted(record: bytes, at: int, delim: bytes) -> tuple[bytes, int]:
     return bytes(out), at + 2
 
 
-def number_of(field: bytes, dtype: DType, where: str) -> Any:
-    """The number in a field.
-
-    Args:
-      where: the field, for messages.
+def number_of(field: bytes, dtype: DType, column: int, record: int | str = "") -> Any:
+    """The number in a field, of numpy's type; ``column`` and ``record`` tell in messages where it is.
 
     Raises:
       InvalidArgumentError: when it is not a number.
     """
+    kind = dtype.numpy
     try:
-        value = (int if dtype.is_integer else float)(field)
-        if dtype.is_integer and not dtype.min <= value <= dtype.max:
+        if kind.kind == "f":
+            return kind.type(float(field))
+        value, limit = int(field), 1 << 8 * kind.itemsize - 1
+        if not -limit <= value < limit:
             raise ValueError(value)
+        return kind.type(value)
     except ValueError:
+        where = f"Field {column} in record {record}".rstrip()
         text = f"{where} is not a valid {cpp_name(dtype)}: {field.decode(errors='replace')}"
         raise errors.InvalidArgumentError.of(text) from None
-    return value
 
 
-@decode_csv_op.kernel("CPU")
-def _decode_csv(
-    records: Array, record_defaults: list[Any], *, OUT_TYPE: list[DType], field_delim: bytes, use_quote_delim: bool,
-    na_value: bytes, select_cols: list[int],
-) -> tuple[Any, ...]:  # fmt: skip
-    if len(field_delim) != 1:
-        refuse("field_delim should be only 1 char")
-    defaults = [np.ravel(np.asarray(d, t.numpy)).tolist() for d, t in zip(record_defaults, OUT_TYPE)]
-    for f, default in enumerate(defaults):
-        if len(default) > 1:
-            refuse(f"There should only be 1 default per field but field {f} has {len(default)}")
-    texts = [records] if isinstance(records, bytes) else np.asarray(records, object).ravel().tolist()
-    columns: list[list[Any]] = [[] for _ in OUT_TYPE]
-    for i, record in enumerate(texts):
-        fields = split_fields(record, field_delim, use_quote_delim)
-        if select_cols:
-            fields = [fields[c] for c in select_cols if c < len(fields)]
-        if len(fields) != len(OUT_TYPE):
-            refuse(f"Expect {len(OUT_TYPE)} fields but have {len(fields)} in record {i}")
-        for f, (field, dtype) in enumerate(zip(fields, OUT_TYPE)):
-            if not field or field == na_value:
-                if not defaults[f]:
-                    refuse(f"Field {f} is required but missing in record {i}!")
-                columns[f].append(defaults[f][0])
+@decode_csv_op.kernel_factory("CPU")
+def _decode_csv(node: Node) -> Callable[..., Any]:
+    delim, quotes, na = (node.attrs[name] for name in ("field_delim", "use_quote_delim", "na_value"))
+    chosen, types = node.attrs["select_cols"], node.attrs["OUT_TYPE"]
+
+    def row(record: bytes, number: int, defaults: list[Any]) -> list[Any]:
+        fields = split_fields(record, delim, quotes)
+        if chosen:
+            fields = [fields[c] for c in chosen if c < len(fields)]
+        if len(fields) != len(types):
+            refuse(f"Expect {len(types)} fields but have {len(fields)} in record {number}")
+        values: list[Any] = []
+        for f, (field, dtype) in enumerate(zip(fields, types)):
+            if not field or field == na:
+                values.append(_default_of(defaults[f], dtype, f, number))
             else:
-                where = f"Field {f} in record {i}"
-                columns[f].append(field if dtype is dtypes.string else number_of(field, dtype, where))
-    shape = () if isinstance(records, bytes) else np.shape(records)
-    return tuple(_column(values, dtype, shape) for values, dtype in zip(columns, OUT_TYPE))
+                values.append(field if dtype is string else number_of(field, dtype, f, number))
+        return values
+
+    def decode(records: Array, defaults: list[Any]) -> tuple[Any, ...]:
+        if len(delim) != 1:
+            refuse("field_delim should be only 1 char")
+        for f, default in enumerate(defaults):
+            if not isinstance(default, bytes) and default.size > 1:
+                refuse(f"There should only be 1 default per field but field {f} has {default.size}")
+        if isinstance(records, bytes):
+            return tuple(row(records, 0, defaults))
+        rows = [row(record, i, defaults) for i, record in enumerate(np.asarray(records, object).ravel().tolist())]
+        found = zip(*rows) if rows else [()] * len(types)
+        return tuple(_column(values, dtype, np.shape(records)) for values, dtype in zip(found, types))
+
+    return decode
 
 
-def _column(values: list[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
+def _default_of(default: Any, dtype: DType, field: int, record: int) -> Any:
+    """The default of a field that is missing; refuses a record without a field that has none."""
+    if isinstance(default, bytes):
+        return default
+    values = np.ravel(np.asarray(default, dtype.numpy))
+    if not values.size:
+        refuse(f"Field {field} is required but missing in record {record}!")
+    return values[0]
+
+
+def _column(values: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
     out = np.empty(len(values), dtype.numpy)
     out[:] = values
-    return out.reshape(shape) if shape else out[0]
+    return out.reshape(shape)
 
 
 @decode_compressed_op.kernel("CPU")

@@ -86,16 +86,12 @@ def _is_plain(node: Node) -> bool:
 
 def _equality_kernel(node: Node, ufunc: np.ufunc, symbol: str) -> Callable[..., Any]:
     # numpy's comparison of bytes ignores trailing zeros, and that of object scalars makes S arrays.
-    compare: Any = np.frompyfunc(lambda a, b: (a == b) == (symbol == "=="), 2, 1)
     is_string = node.attrs["T"] is dtypes.string
     is_strict = node.attrs.get("incompatible_shape_error", True)
 
     def kernel(x: TensorLike, y: TensorLike) -> Any:
         try:
-            if not is_string:
-                return ufunc(x, y)
-            result = compare(_as_objects(x), _as_objects(y))
-            return result.astype(np.bool_) if isinstance(result, np.ndarray) else np.bool_(result)
+            return ufunc(_as_objects(x), _as_objects(y)) if is_string else ufunc(x, y)
         except ValueError:
             if is_strict:
                 raise

@@ -16,6 +16,7 @@ from tfmini.graph.families import (
     Operation,
     OpHandle,
     Tensor,
+    all_of,
     broadcast_shape,
     convert_to_tensor,
     name_scope,
@@ -156,10 +157,7 @@ def _declared(
     op_type: str, types: str, gradient: Gradient | None, ufunc: np.ufunc | None, factory: Callable[..., Any] | None,
     sign: str, **traits: Unpack[Traits],
 ) -> OpHandle:  # fmt: skip
-    handle = op(
-        f"{op_type}(x: T, y: T) -> z: T; T: {types}", shape=broadcast_shape, differentiable=gradient is not None,
-        **traits,
-    )  # fmt: skip
+    handle = op(f"{op_type}(x: T, y: T) -> z: T; T: {types}", shape=broadcast_shape, **traits)
     if gradient is not None:
         handle.gradient(gradient)
     if factory is not None:
@@ -180,7 +178,7 @@ def _row(
     """Declares an op of two operands; returns it and its public function.
 
     Args:
-      gradient: None: backpropagation ends here.
+      gradient: None: what becomes of gradients is declared below.
       name, text: of the public function.
       ufunc: computes it, also into an array that is given. Where ``factory`` makes another kernel, that one does.
       sign: Python's operator that is the ufunc.
@@ -242,6 +240,8 @@ truncate_mod_op, truncatemod = _row(
     "TruncateMod", _MOD, None, "truncatemod", "The remainder with the sign of ``x``, as in C", factory=_REMAINDER
 )
 mod_op = _declared("Mod", _MOD, None, None, _REMAINDER, "")
+all_of(floor_div_op, truncate_div_op).not_differentiable()
+all_of(truncate_mod_op, mod_op).without_gradient()
 maximum_op, maximum = _row(
     "Maximum", _ORDERED, lambda node, grad: _extreme_gradient(node, grad, greater_equal_op),
     "maximum", "The larger of each pair", np.maximum, aggregates=True,

@@ -499,7 +499,7 @@ def count_nonzero(
 # ---- bincount -------------------------------------------------------------------------------
 
 bincount_op = op("Bincount(arr: int32, size: int32, weights: T) -> bins: T; T: {int32, int64, float32, float64}")
-bincount_op.not_differentiable()
+bincount_op.without_gradient()
 
 
 @bincount_op.shape

@@ -216,8 +216,8 @@ histogram_op = op(
     " dtype: {int32, int64} = DT_INT32"
 )
 bucketize_op = op("Bucketize(input: T) -> output: int32; T: {int32, int64, float, double}; boundaries: list(float)")
-for _handle in (lower_bound_op, upper_bound_op, unique_v2_op, unique_counts_v2_op, histogram_op, bucketize_op):
-    _handle.not_differentiable()
+all_of(lower_bound_op, upper_bound_op, histogram_op, bucketize_op).not_differentiable()
+all_of(unique_v2_op, unique_counts_v2_op).without_gradient()
 
 
 # ---- sorted bounds --------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def _sorted(
     """Declares ``Segment…``; returns it and its public function."""
     handle = op(
         f"Segment{kind}(data: T, segment_ids: Tindices) -> output: T; T: {types}; {_IDS}", shape=_sorted_shape,
-        differentiable=gradient is not None,
+        differentiable=None if gradient is None else True,
     )  # fmt: skip
     handle.kernel("CPU")(kernel)
     if gradient is not None:
@@ -512,7 +512,7 @@ for _kind in _KINDS:
 for _kind, _handle in grad_ops.items():
     _handle.shape(_counted_shape)
     _handle.kernel("CPU")(_grad_kernel(_kind))
-    _handle.not_differentiable()
+    _handle.without_gradient()
 
 
 def _public(kind: str, function_name: str, text: str) -> Callable[..., Tensor]:

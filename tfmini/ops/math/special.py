@@ -14,6 +14,7 @@ from tfmini.graph.families import (
     Operation,
     OpHandle,
     Tensor,
+    all_of,
     broadcast_shape,
     convert_to_tensor,
     name_scope,
@@ -44,8 +45,8 @@ igamma_op = op("Igamma(a: T, x: T) -> z: T; T: {float, double}")
 igamma_op.gradient(lambda node, grad: _igamma_gradients(node, grad))
 igammac_op = op("Igammac(a: T, x: T) -> z: T; T: {float, double}")
 igammac_op.gradient(lambda node, grad: _igamma_gradients(node, -grad))
-igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=False)
-gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=False)
+igamma_grad_op = op("IgammaGradA(a: T, x: T) -> z: T; T: {float, double}", differentiable=None)
+gamma_grad_op = op("RandomGammaGrad(alpha: T, sample: T) -> output: T; T: {float, double}", differentiable=None)
 betainc_op = op("Betainc(a: T, b: T, x: T) -> z: T; T: {float, double}")
 bessel_i0e_op = op("BesselI0e(x: T) -> y: T; T: {bfloat16, half, float, double}", shape=same_shape)
 bessel_i0e_op.kernel("CPU")(special_functions.bessel_i0e)
@@ -251,8 +252,7 @@ forward_ops = [op(f"FFT{kind}{_COMPLEX}") for kind in ("", "2D", "3D")]
 inverse_ops = [op(f"IFFT{kind}{_COMPLEX}") for kind in ("", "2D", "3D")]
 real_ops = [op(f"RFFT{kind}{_REAL}") for kind in ("", "2D", "3D")]
 real_inverse_ops = [op(f"IRFFT{kind}{_BACK}") for kind in ("", "2D", "3D")]
-real_ops[2].not_differentiable()
-real_inverse_ops[2].not_differentiable()
+all_of(real_ops[2], real_inverse_ops[2]).without_gradient()
 
 
 # ---- complex to complex ---------------------------------------------------------------------

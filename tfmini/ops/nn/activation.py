@@ -63,7 +63,7 @@ leaky_relu_grad_op.gradient(
     lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
 )
 softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
-softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=False)
+softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=None)
 
 
 for _handle in (

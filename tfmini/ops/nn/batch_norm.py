@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.core_types import Array, TensorLike
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
@@ -15,10 +16,14 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_t
 from tfmini.graph.node import Node
 from tfmini.numerics.convolution import column_sums
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.math.broadcast import HALVES
 from tfmini.ops.math.elementwise import multiply
 from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_mean, reduce_sum
+from tfmini.ops.math.unary import rsqrt, square
 from tfmini.ops.nn.activation import relu
 from tfmini.shapes import RawShape, at_least_rank, merge_dims, with_rank
 
@@ -185,13 +190,56 @@ def _gradient_of(backward: Callable[..., Any], reserves: int) -> Callable[..., l
     return gradient
 
 
+def _second_gradient(node: Operation, of_x: Tensor, of_scale: Tensor, of_offset: Tensor, *_: object) -> list[Any]:
+    """The gradients by dy, x and scale, given those of the three results; mean and variance are constants.
+
+    With n = (x - mean) / s, the forward op's gradients are dx = scale/s P(dy), sum(dy n) and sum(dy), where P takes the
+    mean of a value and its part along n away in training, and is the identity else. P is its own adjoint, and that of n
+    by x is P/s.
+    """
+    dtype, training = node.inputs[0].dtype, node.attrs["is_training"]
+    axes = [i for i in range(_rank(node)) if i != (1 if _channels_first(node) else _rank(node) - 1)]
+    dy, x, of_x = (cast(value, dtypes.float32) for value in (node.inputs[0], node.inputs[1], of_x))
+    scale, mean, variance, of_scale, of_offset = (
+        _spread(node, cast(value, dtypes.float32)) for value in (node.inputs[2], *node.inputs[3:5], of_scale, of_offset)
+    )
+
+    def average(value: Any) -> Any:
+        return reduce_mean(value, axes, keepdims=True)
+
+    def along(value: Any) -> Any:
+        return value - average(value) - n * average(value * n) if training else value
+
+    if training:
+        mean = average(x)
+        variance = average(square(x - mean))
+    inverse = rsqrt(variance + node.attrs["epsilon"])
+    n = (x - mean) * inverse
+    by_dy = scale * inverse * along(of_x) + of_scale * n + of_offset
+    by_scale = reduce_sum(of_x * inverse * along(dy), axes)
+    by_n = of_scale * dy
+    if training:
+        by_n -= scale * inverse * (of_x * average(dy * n) + average(of_x * n) * dy)
+        by_inverse = scale * average(of_x * along(dy))
+        by_x = inverse * along(by_n) - square(inverse) * n * by_inverse
+    else:
+        by_x = inverse * by_n
+    found = [cast(by_dy, dtype), cast(by_x, dtype), cast(by_scale, node.inputs[2].dtype)]
+    return found + [None] * (len(node.inputs) - 3)
+
+
+def _spread(node: Operation, vector: Tensor) -> Tensor:
+    """A value per channel in the shape that broadcasts over the input."""
+    return reshape(vector, [1, -1] + [1] * (_rank(node) - 2)) if _channels_first(node) else vector
+
+
 for _forward, _backward in _VERSIONS:
     _forward.shape(_forward_shape)
     _backward.shape(_backward_shape)
     _forward.kernel_factory("CPU")(_forward_factory)
     _backward.kernel_factory("CPU")(_backward_factory)
     _forward.gradient(_gradient_of(_backward, 3 if _forward is fused_batch_norm_v3_op else 2))
-    _backward.not_differentiable()
+    _backward.gradient(_second_gradient)
 
 
 @export("tf.nn.fused_batch_norm")

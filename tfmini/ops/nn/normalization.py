@@ -33,7 +33,7 @@ _LRN_ATTRS = (
 )
 lrn_op = op("LRN(input: T) -> output: T; " + _LRN_ATTRS, shape=lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 lrn_grad_op = op("LRNGrad(input_grads: T, input_image: T, output_image: T) -> output: T; " + _LRN_ATTRS)
-lrn_grad_op.not_differentiable()
+lrn_grad_op.without_gradient()
 
 
 @lrn_grad_op.shape
@@ -329,7 +329,7 @@ norm_op = op("BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma:
 norm_grad_op = op(
     "BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T)"
     " -> dx: T, dm: T, dv: T, db: T, dg: T" + _ATTRS,
-    differentiable=False,
+    differentiable=None,
 )
 
 

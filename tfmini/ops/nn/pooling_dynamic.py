@@ -100,12 +100,12 @@ dilation_op = op("Dilation2D(input: T, filter: T) -> output: T" + _DILATION_ATTR
 dilation_input_op = op(
     "Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> in_backprop: T" + _DILATION_ATTRS,
     shape=same_shape,
-    differentiable=False,
+    differentiable=None,
 )
 dilation_filter_op = op(
     "Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> filter_backprop: T" + _DILATION_ATTRS,
     shape=second_shape,
-    differentiable=False,
+    differentiable=None,
 )
 
 

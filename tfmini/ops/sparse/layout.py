@@ -87,9 +87,9 @@ def _text(row: Array) -> str:
 
 def check_bounds(indices: Array, shape: Array) -> None:
     """Refuses indices outside of the dense shape."""
-    bad = np.flatnonzero(((indices < 0) | (indices >= shape)).any(axis=1))
-    if bad.size:
-        row = int(bad[0])
+    outside = (indices < 0) | (indices >= shape)
+    if outside.any():
+        row = int(outside.any(axis=1).argmax())
         refuse(f"indices[{row}] = {_text(indices[row])} is out of bounds: need 0 <= index < {_text(shape)}")
 
 
@@ -181,13 +181,13 @@ slice_op.shape(sized("n rank, n, rank, rank, rank -> _ rank, _, rank"))
 slice_grad_op = op(
     "SparseSliceGrad(backprop_val_grad: T, input_indices: int64, input_start: int64, output_indices: int64)"
     " -> val_grad: T; T: numbertype",
-    differentiable=False,
+    differentiable=None,
 )
 slice_grad_op.shape(lambda node: [(with_rank(node.inputs[1].raw_shape, 2)[0],)])
 split_op: OpHandle[Any] = op(
     "SparseSplit(split_dim: int64, indices: int64, values: T, shape: int64) -> output_indices: num_split * int64,"
     " output_values: num_split * T, output_shape: num_split * int64; num_split: int >= 1; T: type",
-    differentiable=False,
+    differentiable=None,
 )
 concat_op: OpHandle[Any] = op(
     f"SparseConcat(indices: N * int64, values: N * T, shapes: N * int64) -> {_RESULT};"
@@ -204,7 +204,7 @@ fill_rows_op: OpHandle[Any] = op(
 )
 fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
-    differentiable=False,
+    differentiable=None,
     shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
 )
 
@@ -235,7 +235,11 @@ def _reshape_kernel(indices: Array, shape: Array, new_shape: Array) -> tuple[Any
     for what, value in (("Input", shape), ("Target", new_shape)):
         if np.ndim(value) != 1:
             refuse(f"{what} shape should be a vector but received shape {list(np.shape(value))}")
-    sizes = _target_sizes(shape, new_shape)
+    same = shape.shape == new_shape.shape and bool((shape == new_shape).all())
+    sizes = shape if same else _target_sizes(shape, new_shape)
+    if same and indices.shape[0]:
+        check_bounds(indices, shape)
+        return indices, shape
     if indices.shape[0] == 0:
         return np.empty((0, len(sizes)), np.int64), sizes
     check_bounds(indices, shape)
@@ -468,6 +472,8 @@ def _fill_rows_kernel(indices: Array, values: Array, shape: Array, default: Arra
         refuse(f"indices({bad[0]}, 0) is invalid: {used[bad[0]]} >= {rows}")
     check_room((max(rows, 0),), 8 * (4 + indices.shape[1]))
     empty = np.bincount(used, minlength=rows) == 0 if rows else np.zeros(0, np.bool_)
+    if not empty.any() and not (used[1:] < used[:-1]).any():  # nothing to fill and nothing to sort
+        return indices, values, empty, np.arange(count)
     added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
     added[:, 0] = np.flatnonzero(empty)
     fillers = np.full(len(added), default if isinstance(default, bytes) else np.asarray(default)[()], values.dtype)

@@ -94,7 +94,8 @@ reduce_sparse_ops: dict[str, OpHandle] = {
     )
     for kind, types in _KINDS.items()
 }
-all_of(add_grad_op, reduce_ops["Max"], *reduce_sparse_ops.values()).not_differentiable()
+add_grad_op.not_differentiable()
+all_of(reduce_ops["Max"], *reduce_sparse_ops.values()).without_gradient()
 
 
 # ---- sums -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -308,13 +307,13 @@ def _cross(
         refuse(f"All columns must have the same batch size. Got {sorted(sizes)}")
     (rows,) = sizes
     check_room((rows,), _ROW_BYTES)
-    columns = [_rows(places, found, rows) for places, found in zip(indices, values)] + [list(array) for array in dense]
-    join = _hashes if hashed_output else _texts
-    crossed = [join([column[row] for column in columns], num_buckets, hash_key) for row in range(rows)]
-    counts = [len(row) for row in crossed]
-    places = np.array([(row, i) for row, count in enumerate(counts) for i in range(count)], np.int64).reshape(-1, 2)
-    flat = np.array(list(itertools.chain.from_iterable(crossed)), np.int64 if hashed_output else object)
-    return places, flat, np.array([rows, max(counts, default=0)], np.int64)
+    parts = [np.searchsorted(places[:, 0], np.arange(rows + 1)) for places in indices]
+    parts += [np.arange(rows + 1) * array.shape[1] for array in dense]
+    row, chosen = _combinations(parts, rows)
+    columns = [np.asarray(column).reshape(-1) for column in (*values, *dense)]
+    found = _hashes(columns, chosen, num_buckets, hash_key) if hashed_output else _texts(columns, chosen)
+    counts = np.bincount(row, minlength=rows)
+    return np.stack([row, _numbered(counts)], 1), found, np.array([rows, counts.max(initial=0)], np.int64)
 
 
 @old_cross_op.kernel("CPU")
@@ -335,18 +334,35 @@ def _old_cross(
     )  # fmt: skip
 
 
-def _rows(places: Array, values: Array, rows: int) -> list[Any]:
-    """The values of each row of a sparse matrix."""
-    ends = np.searchsorted(places[:, 0], np.arange(rows + 1))
-    return [values[start:end] for start, end in zip(ends, ends[1:])]
+def _combinations(parts: Sequence[Array], rows: int) -> tuple[Array, list[Array]]:
+    """All combinations of one value from each column, row by row; the last column's values change fastest.
+
+    Args:
+      parts: per column, where each row's values begin; one more for the end.
+
+    Returns:
+      Of each combination its row, and per column the number of its value.
+    """
+    row, chosen = np.arange(rows), list[Array]()
+    for ends in parts:
+        counts = np.diff(ends)[row]
+        row = np.repeat(row, counts)
+        chosen = [np.repeat(numbers, counts) for numbers in chosen] + [ends[row] + _numbered(counts)]
+    return row, chosen
 
 
-def _hashes(columns: Sequence[Any], buckets: int, key: int | None) -> Any:
-    """The int64 hash of each combination; the last column's values change fastest. Without a key it is the old hash."""
+def _numbered(counts: Array) -> Any:
+    """0, 1, … for each count."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
+
+def _hashes(columns: Sequence[Array], chosen: Sequence[Array], buckets: int, key: int | None) -> Any:
+    """The int64 hash of each combination. Without a key it is the old hash."""
     join = _folded if key is None else _joined
-    found = np.full(1, (_HASH_KEY if key is None else key) & (1 << 64) - 1, np.uint64)
-    for column in columns:
-        found = join(found[:, None], _numbers(column)[None, :]).ravel()
+    found = np.array([(_HASH_KEY if key is None else key) & (1 << 64) - 1], np.uint64)
+    for column, numbers in zip(columns, chosen):
+        found = join(found, _numbers(column)[numbers])
     return (found % np.uint64(buckets or np.iinfo(np.int64).max)).astype(np.int64)
 
 
@@ -373,10 +389,11 @@ def _folded(first: Array, second: Array) -> Any:
         return first ^ (second + _GOLDEN + (first << np.uint64(10)) + high)
 
 
-def _texts(columns: Sequence[Any], buckets: int, key: int | None) -> list[bytes]:
+def _texts(columns: Sequence[Array], chosen: Sequence[Array]) -> Any:
     """The values of each combination, joined by ``_X_``."""
-    texts = [[value if isinstance(value, bytes) else str(value).encode() for value in column] for column in columns]
-    return [b"_X_".join(row) for row in itertools.product(*texts)]
+    texts = [[value if isinstance(value, bytes) else str(value).encode() for value in c.tolist()] for c in columns]
+    rows = [[text[i] for i in numbers.tolist()] for text, numbers in zip(texts, chosen)]
+    return np.array([b"_X_".join(row) for row in zip(*rows)], object)
 
 
 def _build(inputs: Sequence[Any], hashed: bool, buckets: int, key: int | None, name: str | None) -> SparseTensor:

@@ -228,7 +228,7 @@ resource_strided_slice_assign_op: OpHandle[Operation] = op(
     differentiable=False,
 )
 tensor_strided_slice_update_op = op(
-    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape, differentiable=False
+    f"TensorStridedSliceUpdate(input: T, {_BOUNDS}) -> output: T; {MASKS}", shape=same_shape, differentiable=None
 )
 
 

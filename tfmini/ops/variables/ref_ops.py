@@ -46,7 +46,7 @@ temporary_variable = op(
 destroy_temporary_variable = op(
     "DestroyTemporaryVariable(ref: Ref(T)) -> value: T; T: type; var_name: string",
     shape=same_shape,
-    differentiable=False,
+    differentiable=None,
 )
 assign_op = op(
     """Assign(ref: Ref(T), value: T) -> output_ref: Ref(T)

@@ -364,7 +364,10 @@ def _declare(operation: str, signature: str, allowed: str, locking: str = "") ->
         shape=_shape_of(_check_row_shapes if of_rows else _check_nd_shapes, by_handle),
     )
     handle.kernel("CPU")(_kernel(_update_rows if of_rows else _update_nd, operation, by_handle))
-    handle.not_differentiable()
+    if not by_handle and of_rows and operation in ("update", "min", "max"):  # as in TensorFlow
+        handle.without_gradient()
+    else:
+        handle.not_differentiable()
     return handle
 
 

@@ -35,7 +35,8 @@ class _Busy:
     """Replaces the value while an update is changing it."""
 
 
-_BUSY: Any = _Busy()
+BUSY: Any = _Busy()
+"""Stands for a value that an update has taken: who needs it waits for the lock."""
 _OBJECT = np.dtype(object)
 _PAGE = 4096
 _acquire: Callable[[Any], bool] = type(threading.Lock()).acquire
@@ -47,7 +48,8 @@ def _count_of_sole_holder() -> int:
     return sys.getrefcount(thing)
 
 
-_ALONE = _count_of_sole_holder()
+ALONE = _count_of_sole_holder()
+"""What getrefcount gives for an object that one local name holds, and nothing else."""
 
 
 class VariableState:
@@ -108,7 +110,7 @@ class VariableState:
           AbortedError: when it has moved to another task.
         """
         value = self._value
-        if value is _BUSY:
+        if value is BUSY:
             with self.lock:
                 value = self._value
         if value is None:
@@ -132,18 +134,18 @@ class VariableState:
             if validate_shape:
                 self._check_shape(self.shape if old is None else old.shape, value.shape)
             # The references are the local name and getrefcount's argument, as in _take, and the slot itself.
-            reusable = old is not None and sys.getrefcount(old) <= _ALONE + 1 and old.shape == value.shape
+            reusable = old is not None and sys.getrefcount(old) <= ALONE + 1 and old.shape == value.shape
             if reusable and old.flags.writeable and old.dtype == value.dtype:
                 self._assign_in_place(value)
             else:
                 self._value = np.array(value, self.dtype.numpy, order="C")
 
     def _assign_in_place(self, value: Array) -> None:
-        # A reader may have got the array after the count, so count again after _BUSY is stored.
+        # A reader may have got the array after the count, so count again after BUSY is stored.
         old = self._value
         try:
-            self._value = _BUSY
-            if sys.getrefcount(old) > _ALONE + 1:  # One more, for the caller's name.
+            self._value = BUSY
+            if sys.getrefcount(old) > ALONE + 1:  # One more, for the caller's name.
                 old = np.array(value, order="C")
             else:
                 np.copyto(old, value)
@@ -214,9 +216,9 @@ class VariableState:
         if buffer is None:
             raise self.absent()
         try:
-            self._value = _BUSY
-            # A reader that got the array before _BUSY was stored is counted; later readers cannot get it.
-            if sys.getrefcount(buffer) > _ALONE or not buffer.flags.writeable:
+            self._value = BUSY
+            # A reader that got the array before BUSY was stored is counted; later readers cannot get it.
+            if sys.getrefcount(buffer) > ALONE or not buffer.flags.writeable:
                 buffer = buffer.copy()
         except BaseException:  # no memory, or Ctrl-C: the variable keeps its value
             self._value = buffer

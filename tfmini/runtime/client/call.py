@@ -19,7 +19,7 @@ from tfmini.graph.prune import prune
 from tfmini.rpc.messages import GetStepOutcome
 from tfmini.rpc.peer import State
 from tfmini.runtime.client.answer import Answer
-from tfmini.runtime.client.feeds import Convert, converter, flatten_feed
+from tfmini.runtime.client.feeds import Convert, TensorHandle, converter, flatten_feed
 from tfmini.runtime.client.fetches import Fetches, conversion_of
 from tfmini.runtime.executor.registered_graph import StepOutcome
 from tfmini.runtime.master.registration import Signature
@@ -40,11 +40,12 @@ class Call:
       plan: of the signature, once it has been prepared.
     """
 
-    __slots__ = ("converters", "signature", "ops", "needs_step", "plan", "_build", "_from_feeds")
+    __slots__ = ("converters", "signature", "ops", "needs_step", "plan", "_build", "_feeds", "_from_feeds")
 
     def __init__(self, fetches: Fetches, feeds: Sequence[Tensor], converters: list[Convert]) -> None:
         self.converters = converters
         self._build = fetches.build
+        self._feeds = feeds
         positions = {tensor: i for i, tensor in enumerate(feeds)}
         sources = [positions.get(tensor) for tensor in fetches.tensors]
         # Per fetched tensor the position of its feed, or None where it is not fed; None if no fetched tensor is fed.
@@ -56,17 +57,29 @@ class Call:
         self.needs_step = bool(wanted or targets)
         self.plan: Any = None
 
-    def result(self, found: Sequence[Any], values: Sequence[Any]) -> Any:
+    def result(self, found: Sequence[Any], values: Sequence[Any], feed_dict: Any) -> Any:
         """The result of ``Session.run``: a value of rank 0 as a numpy scalar (bytes for a string), in the structure.
 
         Args:
           found: the values that the step has fetched.
           values: the converted fed values.
+          feed_dict: as it was given; a fed text that is fetched stays text.
         """
         if self._from_feeds is not None:
             rest = iter(found)
+            values = self._with_texts(values, feed_dict)
             found = [next(rest) if i is None else own_copy(values[i]) for i in self._from_feeds]
         return self._build([v[()] if isinstance(v, np.ndarray) and v.ndim == 0 else v for v in found])
+
+    def _with_texts(self, values: Sequence[Any], feed_dict: Any) -> list[Any]:
+        """The converted fed values, but texts as they were fed: steps get them as bytes."""
+        given = [pair for k, v in feed_dict.items() for pair in flatten_feed(self._feeds[0].graph, k, v)]
+        return [
+            np.asarray(fed, dtype=object)
+            if tensor.dtype is dtypes.string and not isinstance(fed, TensorHandle)
+            else value
+            for (tensor, fed), value in zip(given, values)
+        ]
 
 
 # A session finds an earlier call by a key, which must be equal for calls of the same structure alone. But Python's

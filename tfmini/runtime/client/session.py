@@ -127,7 +127,7 @@ class BaseSession:
             raise RuntimeError("The Session graph is empty.  Add operations to the graph before calling run().")
         call, values = self._find_call(fetches, feed_dict)
         found = self._execute(call, values, options, run_metadata) if call.needs_step else []
-        return call.result(found, values)
+        return call.result(found, values, feed_dict)
 
     def _find_call(self, fetches: object, feed_dict: Any) -> tuple[Call, list[Any]]:
         try:
@@ -473,4 +473,4 @@ def run_without(
     """`Session.run` of a step without some of its updates, which an earlier attempt has made."""
     call, values = session._find_call(fetches, feed_dict)
     plan = session.master.prepare(call.signature, omitted=updates)  # type: ignore[call-arg]
-    return call.result(session._execute(call, values, options, None, plan), values)
+    return call.result(session._execute(call, values, options, None, plan), values, feed_dict)

@@ -30,11 +30,11 @@ from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec, s
 from tfmini.train.global_steps import global_step as value_of_step
 
 
-class _GraphSaveable(SaveableObject):
-    """The object graph's message, which is fed when it is saved and never restored."""
+class _FedSaveable(SaveableObject):
+    """A text that is fed when it is saved, and that no op restores: the object graph's message or a Python state."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__(tensor, [SaveSpec(tensor, "", OBJECT_GRAPH_KEY)], OBJECT_GRAPH_KEY)
+    def __init__(self, tensor: Tensor, key: str) -> None:
+        super().__init__(tensor, [SaveSpec(tensor, "", key)], key)
 
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
         return no_op()
@@ -65,11 +65,11 @@ class Checkpoint(Trackable):
             setattr(self, name, value)
         self._save_counter: Any = None
         self._count: Any = None
-        self._message: Tensor | None = None
+        self._fed: dict[str, Tensor] = {}
         self._savers: dict[frozenset[tuple[str, int]], Saver] = {}
 
     def _trackable_children(self) -> list[tuple[str, Any]]:
-        own = ("_save_counter", "_count", "_message", "_savers")
+        own = ("_save_counter", "_count", "_fed", "_savers")
         found = [(name, value) for name, value in super()._trackable_children() if name not in own]
         return found if self._save_counter is None else [*found, ("save_counter", self._save_counter)]
 
@@ -111,10 +111,10 @@ class Checkpoint(Trackable):
         prefix = os.fsdecode(file_prefix)
         os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
         graph = ObjectGraph(self)
-        saver = self._saver_of(graph.variables)
-        assert self._message is not None
-        message = graph.to_proto().SerializeToString(deterministic=True)
-        feeds = {saver.saver_def.filename_tensor_name: prefix, self._message: message}
+        texts = {key: state.serialize() for key, state in graph.states.items()}
+        texts[OBJECT_GRAPH_KEY] = graph.to_proto().SerializeToString(deterministic=True)
+        saver = self._saver_of(graph.variables, tuple(texts))
+        feeds = {saver.saver_def.filename_tensor_name: prefix, **{self._fed[key]: texts[key] for key in texts}}
         saved = session_or_default(session).run(saver.saver_def.save_tensor_name, feeds)
         return saved.decode() if isinstance(saved, bytes) else str(saved)
 
@@ -133,18 +133,22 @@ class Checkpoint(Trackable):
         assert counter is not None
         return status_of(self, None if save_path is None else os.fsdecode(save_path))
 
-    def _saver_of(self, variables: dict[str, Any]) -> Saver:
-        """The cached saver of a set of variables by key."""
-        key = frozenset((name, id(variable)) for name, variable in variables.items())
+    def _saver_of(self, variables: dict[str, Any], texts: tuple[str, ...] = (OBJECT_GRAPH_KEY,)) -> Saver:
+        """The cached saver of a set of variables by key, and of the texts with these keys, which are fed."""
+        key = frozenset([*((name, id(variable)) for name, variable in variables.items()), *((t, 0) for t in texts)])
         if key not in self._savers:
             with control_dependencies(None), device(None):
-                if self._message is None:
-                    with device("/cpu:0"):
-                        self._message = placeholder_with_default("", shape=(), name="object_graph")
+                items = {**variables, **{text: _FedSaveable(self._fed_text(text), text) for text in texts}}
                 places = {set_cpu0(variable.device) for variable in variables.values()}
-                items = {**variables, OBJECT_GRAPH_KEY: _GraphSaveable(self._message)}
                 self._savers[key] = Saver(items, sharded=len(places) > 1, max_to_keep=None)
         return self._savers[key]
+
+    def _fed_text(self, key: str) -> Tensor:
+        if key not in self._fed:
+            with device("/cpu:0"):
+                name = "object_graph" if key == OBJECT_GRAPH_KEY else "python_state"
+                self._fed[key] = placeholder_with_default("", shape=(), name=name)
+        return self._fed[key]
 
 
 # ---- ``tf.train.CheckpointManager``: saves numbered checkpoints and deletes old ones -------------------------------

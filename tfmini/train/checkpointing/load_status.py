@@ -86,10 +86,20 @@ class CheckpointLoadStatus(LoadStatus):
         super().__init__(checkpoint)
         self._prefix = prefix
         self._graph = graph
+        self._read: set[str] = set()
+        self._read_states()
         self._restorer()  # makes the ops now, since the graph may be finalized later
 
     def _match(self) -> Match:
         return match(self._checkpoint, self._graph)
+
+    def _read_states(self) -> None:
+        """Gives their states to Python objects, each once."""
+        states = {key: state for key, state in self._match().states.items() if key not in self._read}
+        reader = CheckpointReader(self._prefix) if states else None
+        for key, state in states.items():
+            self._read.add(key)
+            state.deserialize(reader.get_tensor(key))  # type: ignore[union-attr]
 
     def _restorer(self) -> Saver | None:
         variables = self._match().variables
@@ -129,6 +139,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def run_restore_ops(self, session: BaseSession | None = None) -> None:
+        self._read_states()
         restorer = self._restorer()
         if restorer is not None:
             restorer.restore(session_or_default(session), self._prefix)

@@ -7,6 +7,7 @@ the optimizer's. A checkpoint holds its object graph as a message under `OBJECT_
 
 from __future__ import annotations
 
+import abc
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from tfmini.train.optimizers.optimizer import Optimizer
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
+_STATE = "py_state"
 
 
 @export("tf.contrib.checkpoint.Checkpointable")
@@ -39,6 +41,25 @@ class Trackable:
             for name, value in vars(self).items()
             if is_trackable(value, inside=True) and name not in left_out
         ]
+
+
+@export("tf.train.experimental.PythonState", "tf.contrib.checkpoint.PythonStateWrapper")
+class PythonState(Trackable, abc.ABC):
+    """Base class of objects that write their state to checkpoints and read it from them themselves.
+
+    `Checkpoint.save` calls ``serialize``. `Checkpoint.restore` calls ``deserialize`` at once, without a session.
+    """
+
+    @abc.abstractmethod
+    def serialize(self) -> str | bytes:
+        """The state."""
+
+    @abc.abstractmethod
+    def deserialize(self, string_value: bytes) -> None:
+        """Takes over a state that ``serialize`` has returned."""
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return []  # its attributes are its own affair
 
 
 def is_trackable(thing: object, inside: bool = False) -> bool:
@@ -82,8 +103,8 @@ class Reached:
 
     @property
     def key(self) -> str:
-        """The key of a variable's value in a checkpoint."""
-        return f"{self.path}/.ATTRIBUTES/{_VALUE}"
+        """The key of a variable's value or of a Python state in a checkpoint."""
+        return f"{self.path}/.ATTRIBUTES/{_STATE if isinstance(self.thing, PythonState) else _VALUE}"
 
 
 class ObjectGraph:
@@ -129,6 +150,11 @@ class ObjectGraph:
         """Key -> variable."""
         return {r.key: r.thing for r in self.reached if isinstance(r.thing, Variable)}
 
+    @property
+    def states(self) -> dict[str, PythonState]:
+        """Key -> object with a Python state."""
+        return {r.key: r.thing for r in self.reached if isinstance(r.thing, PythonState)}
+
     def to_proto(self) -> Any:
         """The TrackableObjectGraph message."""
         graph: Any = protos.TrackableObjectGraph()
@@ -140,6 +166,8 @@ class ObjectGraph:
                 node.slot_variables.add(slot_name=name, original_variable_node_id=original, slot_variable_node_id=slot)
             if isinstance(item.thing, Variable):
                 node.attributes.add(name=_VALUE, full_name=item.thing.op.name, checkpoint_key=item.key)
+            if isinstance(item.thing, PythonState):
+                node.attributes.add(name=_STATE, checkpoint_key=item.key)
         return graph
 
 
@@ -154,11 +182,13 @@ class Match:
     Attributes:
       found: number in the checkpoint -> object.
       variables: key in the checkpoint -> variable.
+      states: key in the checkpoint -> object with a Python state.
       unused: pairs (key, attribute) of values whose objects have no such state.
     """
 
     found: dict[int, Any]
     variables: dict[str, Any]
+    states: dict[str, PythonState]
     unused: list[tuple[str, str]]
 
 
@@ -176,11 +206,13 @@ def match(root: object, graph: Any) -> Match:
     for number, thing in list(found.items()):
         if isinstance(thing, Optimizer):
             _match_slots(thing, graph.nodes[number].slot_variables, found)
-    made = Match(found, {}, [])
+    made = Match(found, {}, {}, [])
     for number, thing in found.items():
         for attribute in graph.nodes[number].attributes:
             if isinstance(thing, Variable) and attribute.name == _VALUE:
                 made.variables[attribute.checkpoint_key] = thing
+            elif isinstance(thing, PythonState) and attribute.name == _STATE:
+                made.states[attribute.checkpoint_key] = thing
             elif not attribute.optional_restore:
                 made.unused.append((attribute.checkpoint_key, attribute.name))
     return made

@@ -1,0 +1,355 @@
+"""Models of ``tf.keras`` take the data, add the losses and metrics and save the files as in TensorFlow 1.15."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+keras: Any = tf.keras
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+class Bias(keras.layers.Layer):
+    """Adds a variable to its input."""
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the variable."""
+        self.bias = self.add_weight("bias", (1,), initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        """The input and the variable."""
+        return inputs + self.bias
+
+
+def _model(optimizer: Any = "sgd", loss: str = "mae") -> Any:
+    model = keras.Sequential([Bias(input_shape=(1,))])
+    model.compile(optimizer, loss)
+    return model
+
+
+def _data(examples: int = 40, batch: int = 10) -> Any:
+    ones = np.ones((examples, 1), np.float32)
+    return tf.data.Dataset.from_tensor_slices((ones, ones)).batch(batch)
+
+
+# ---- Data ------------------------------------------------------------------------------------------------------------
+
+
+def test_data_that_run_out_end_training_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tensorflow"):
+        history = _model().fit(_data(), epochs=3, steps_per_epoch=3, verbose=0)
+    assert len(history.history["loss"]) == 2
+    assert "`steps_per_epoch * epochs` batches (in this case, 9 batches)" in caplog.text
+
+
+def test_an_evaluation_ends_with_the_data() -> None:
+    model = _model()
+    assert model.evaluate(_data(), steps=9, verbose=0) == 0
+    assert model.predict(_data(), steps=9).shape == (40, 1)
+
+
+def test_the_lines_of_training_tell_the_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    _model().fit(_data(), validation_data=_data(20))
+    assert "Train on 4 steps, validate on 2 steps" in capsys.readouterr().out
+
+
+def test_validation_data_begin_again_after_each_epoch() -> None:
+    xs = np.arange(4, dtype=np.float32)[:, None]
+    data = tf.data.Dataset.from_tensor_slices((xs, xs * 0)).batch(1)
+    history = _model(keras.optimizers.SGD(0.0)).fit(
+        data.repeat(), epochs=2, steps_per_epoch=1, verbose=0, validation_data=data, validation_steps=2
+    )
+    assert history.history["val_loss"] == [0.5, 0.5]
+
+
+def test_arrays_are_validated_with_a_data_set() -> None:
+    ones = np.ones((4, 1))
+    history = _model().fit(ones, ones, validation_data=_data(), verbose=0)
+    assert history.history["val_loss"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"batch_size": 4}, "`batch_size` argument must not be specified"),
+        ({"y": np.ones(4)}, "should not specify a target"),
+        ({"sample_weight": np.ones(4)}, "`sample_weight` argument is not supported"),
+        ({"validation_split": 0.5}, "`validation_split` argument is not supported"),
+    ],
+)
+def test_what_a_data_set_has_is_no_argument(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _model().fit(_data(), **more)
+
+
+def test_a_data_set_without_an_end_needs_the_number_of_steps() -> None:
+    model = _model()
+    with pytest.raises(ValueError, match="the `steps_per_epoch` argument"):
+        model.fit(_data().repeat())
+    with pytest.raises(ValueError, match="the `steps` argument"):
+        model.predict(_data().repeat())
+
+
+def test_a_data_set_of_inputs_alone_trains_what_a_model_adds_to_its_loss() -> None:
+    x = keras.Input((1,))
+    model = keras.Model(x, Bias()(x))
+    model.add_loss(tf.reduce_mean(model.output))
+    model.compile(keras.optimizers.SGD(1.0))
+    model.fit(tf.data.Dataset.from_tensor_slices(np.ones((4, 1), np.float32)).batch(4), verbose=0)
+    assert model.get_weights()[0].tolist() == [-1]
+
+
+def test_a_batch_of_a_data_set_is_one_of_train_on_batch() -> None:
+    assert _model().train_on_batch(_data()) == 0
+
+
+@pytest.mark.parametrize("as_data", [False, True])
+def test_a_subclassed_model_takes_a_dictionary(as_data: bool) -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = Bias()
+
+        def call(self, inputs: Any) -> Any:
+            return self.bias(inputs["a"] - inputs["b"])
+
+    model = Model()
+    model.compile(keras.optimizers.SGD(1.0), "mae")
+    x, y = {"a": np.full((4, 1), 3.0), "b": np.ones((4, 1))}, np.ones((4, 1))
+    given = (tf.data.Dataset.from_tensor_slices((x, y)).batch(4),) if as_data else (x, y)
+    assert model.fit(*given, verbose=0).history["loss"] == [1]
+
+
+def test_a_functional_model_takes_and_gives_dictionaries() -> None:
+    inputs = {"b": keras.Input((1,), name="b"), "a": keras.Input((1,), name="a")}
+    model = keras.Model(inputs, {"difference": keras.layers.Subtract()([inputs["a"], inputs["b"]])})
+    assert model.predict({"a": np.array([[3.0]]), "b": np.array([[1.0]])}).tolist() == [[2]]
+    made = model({"a": tf.constant([[5.0]]), "b": tf.constant([[1.0]])})
+    assert keras.backend.get_session().run(made)["difference"].tolist() == [[4]]
+
+
+def test_a_model_that_is_not_compiled_predicts_what_a_generator_gives() -> None:
+    class Model(keras.Model):
+        def call(self, x: Any) -> Any:
+            return x + 1
+
+    batches = ((np.ones((2, 1)), np.ones((2, 1))) for _ in range(2))
+    assert Model().predict_generator(batches, steps=2, workers=0).tolist() == [[2]] * 4
+
+
+def test_numbers_become_examples_of_a_deferred_model() -> None:
+    model = keras.Sequential(keras.layers.Dense(1))
+    model.compile("sgd", "mse")
+    model.fit(np.ones(4), np.ones(4), verbose=0)
+    assert model.predict(np.ones(3)).shape == (3, 1)
+
+
+def test_a_target_of_a_data_set_is_broadcast_to_the_output() -> None:
+    model = keras.Sequential([keras.layers.Dense(4, input_shape=(1,), kernel_initializer="zeros")])
+    model.compile("sgd", "mse")
+    assert model.evaluate(_data(), verbose=0) == 1
+    with pytest.raises(ValueError, match="expects targets to have the same shape"):
+        model.evaluate(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+
+
+def test_weights_of_unknown_outputs_are_refused() -> None:
+    x = keras.Input((1,))
+    model = keras.Model(x, [keras.layers.Dense(1, name=name)(x) for name in ("one", "two")])
+    model.compile("sgd", "mse")
+    ones = np.ones((4, 1))
+    with pytest.raises(ValueError, match=r"Unknown entries in sample_weight dictionary: \['three'\]"):
+        model.fit(ones, [ones, ones], sample_weight={"three": ones})
+
+
+def test_an_input_of_a_batch_size_decides_that_of_training() -> None:
+    x = keras.Input((1,), batch_size=2)
+    model = keras.Model(x, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+    with pytest.raises(ValueError, match="incompatible with the specified batch size"):
+        model.fit(np.ones((4, 1)), np.ones((4, 1)), batch_size=4)
+    with pytest.raises(ValueError, match=r"batch sizes: \[2, 3\]"):
+        keras.Model([x, keras.Input((1,), batch_size=3)], x)
+
+
+def test_validation_steps_need_validation_data() -> None:
+    with pytest.raises(ValueError, match="`validation_steps` should not be specified"):
+        _model().fit(np.ones((4, 1)), np.ones((4, 1)), validation_steps=1)
+
+
+def test_the_mask_of_a_subclassed_models_output_leaves_out_its_examples() -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.masking, self.dense = keras.layers.Masking(0), keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x: Any) -> Any:
+            return keras.layers.TimeDistributed(self.dense)(self.masking(x))
+
+    model = Model()
+    model.compile("sgd", "mse")
+    x = np.array([[[1.0], [1.0]], [[0.0], [0.0]]])
+    assert model.train_on_batch(x, np.ones((2, 2, 1))) == 0
+
+
+# ---- Layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_that_layers_and_models_add_are_named_in_the_order_of_their_values() -> None:
+    class Layer(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            self.add_metric(tf.reduce_sum(x), aggregation="mean", name="of_layer")
+            return x
+
+    x = keras.Input((1,))
+    model = keras.Model(x, Bias()(Layer()(x)))
+    model.add_metric(tf.reduce_max(model.output) + 10, name="of_model", aggregation="mean")
+    model.compile("sgd", "mse", metrics=["mae"])
+    assert model.metrics_names == ["loss", "mean_absolute_error", "of_layer", "of_model"]
+    assert model.evaluate(np.ones((4, 1)), np.ones((4, 1)), verbose=0) == [0, 0, 4, 11]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"aggregation": "sum"}, "only `mean`"), ({"name": "a"}, "metric instance"), ({"aggregation": "mean"}, "a name")],
+)
+def test_a_metric_without_a_mean_or_a_name_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        keras.layers.Layer().add_metric(tf.constant(1.0), **more)
+
+
+def test_a_call_may_decide_by_the_phase() -> None:
+    class Layer(keras.layers.Layer):
+        def call(self, x: Any, training: Any = None) -> Any:
+            self.add_loss(tf.reduce_sum(x) * 0)
+            if training:
+                return x + 100
+            return x
+
+    model = keras.Sequential([Layer(input_shape=(1,))])
+    model.compile("sgd", "mae")
+    assert len(model.losses) == 1
+    assert model.train_on_batch(np.zeros((2, 1)), np.zeros((2, 1))) == 100
+    assert model.test_on_batch(np.zeros((2, 1)), np.zeros((2, 1))) == 0
+
+
+def test_a_call_that_decides_by_another_tensor_is_told() -> None:
+    class Layer(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x if tf.reduce_sum(x) > 0 else -x
+
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError, match="'decider' is attempting to use Python control"):
+        Layer(name="decider")(keras.Input((1,)))
+
+
+def test_a_dynamic_layer_tells_its_shape_but_cannot_be_compiled() -> None:
+    class Layer(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            raise AssertionError
+
+        def compute_output_shape(self, input_shape: Any) -> Any:
+            return input_shape
+
+    model = keras.Sequential([Layer(dynamic=True, input_shape=(3,))])
+    assert model.output_shape == (None, 3)
+    with pytest.raises(ValueError, match="You must enable eager execution"):
+        model.compile("sgd", "mse")
+
+
+def test_the_variables_of_columns_are_those_of_their_layer() -> None:
+    column = tf.feature_column
+    columns = [
+        column.numeric_column("a"),
+        column.embedding_column(column.categorical_column_with_identity("b", 5), 3),
+    ]
+    model = keras.Sequential([keras.layers.DenseFeatures(columns), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = {"a": np.ones((8, 1)), "b": np.arange(8) % 5}
+    model.fit(x, np.ones((8, 1)), verbose=0)
+    assert [w.shape.as_list() for w in model.trainable_weights] == [[5, 3], [4, 1], [1]]
+    assert model.predict(x).shape == (8, 1)
+
+
+def test_a_dictionary_needs_a_first_layer_of_columns() -> None:
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="FeatureLayer"):
+        model.fit({"a": np.ones((4, 1))}, np.ones((4, 1)))
+
+
+def test_build_makes_the_variables_of_a_subclassed_model() -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+    model = Model()
+    model.build((None, 3))
+    assert [weight.shape.as_list() for weight in model.weights] == [[3, 2], [2]]
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    assert len(model.weights) == 2
+
+
+def test_the_first_call_of_a_model_calls_it_once() -> None:
+    class Model(keras.Model):
+        def call(self, x: Any) -> Any:
+            self.add_loss(tf.reduce_sum(x))
+            return x
+
+    model = Model()
+    model(tf.constant(1.0))
+    assert len(model.losses) == 1
+
+
+def test_a_layer_of_tf_layers_is_no_part_of_a_model() -> None:
+    with pytest.raises(TypeError, match="legacy tf.layers.Layers"):
+        keras.Sequential([tf.layers.Dense(1)])
+
+
+# ---- Callbacks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_saved_after_a_number_of_examples(tmp_path: Path) -> None:
+    callback = keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.h5"), save_freq=30, save_weights_only=True)
+    ones = np.ones((20, 1))
+    _model().fit(ones, ones, batch_size=10, epochs=3, callbacks=[callback], verbose=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2.h5", "3.h5"]
+
+
+def test_training_begins_with_the_newest_checkpoint(tmp_path: Path) -> None:
+    model, zeros = _model(keras.optimizers.SGD(1.0)), np.zeros((4, 1))
+    for number, value in ((1, 5.0), (2, 7.0)):
+        model.set_weights([np.array([value])])
+        model.save_weights(str(tmp_path / f"{number}.h5"))
+    model.set_weights([np.array([0.0])])
+    callback = keras.callbacks.ModelCheckpoint(
+        str(tmp_path / "{epoch}.h5"), save_weights_only=True, load_weights_on_restart=True
+    )
+    model.fit(zeros, zeros, callbacks=[callback], verbose=0)
+    assert model.get_weights()[0].tolist() == [6]
+
+
+def test_other_arguments_of_a_checkpoint_are_refused() -> None:
+    with pytest.raises(ValueError, match="Unrecognized save_freq"):
+        keras.callbacks.ModelCheckpoint("a.h5", save_freq="batch")
+    with pytest.raises(TypeError, match="resume"):
+        keras.callbacks.ModelCheckpoint("a.h5", resume=True)

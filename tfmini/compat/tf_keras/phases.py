@@ -1,0 +1,69 @@
+"""Lets a layer's ``call`` use ``training`` in an ``if``, which TensorFlow's autograph makes a conditional."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tfmini.errors import OperatorNotAllowedInGraphError
+from tfmini.graph.nest import map_structure
+from tfmini.graph.operation import Tensor
+from tfmini.ops.flow.cond import cond
+
+_ADDED = ("_losses", "_updates", "_metrics")
+_ADDED_BY_INPUTS = ("_per_input_losses", "_per_input_updates")
+
+
+def by_phase(layer: Any, call: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """Calls a layer; if it decides by a tensor ``training``, once for each phase, of whose outputs a step takes one.
+
+    What the call for training adds to the losses, updates and metrics stays. A call that asks for the value of another
+    tensor fails as before.
+    """
+    phase = kwargs["training"]
+    if not isinstance(phase, Tensor):
+        return call(**kwargs)
+    before = _added(layer)
+    try:
+        return call(**kwargs)
+    except OperatorNotAllowedInGraphError:
+        _restore(layer, before)
+    with _nothing_added(layer):
+        tests = call(**{**kwargs, "training": False})
+    trains = call(**{**kwargs, "training": True})
+    return map_structure(lambda a, b: a if a is b else cond(phase, lambda: a, lambda: b), trains, tests)
+
+
+def _parts(layer: Any) -> list[Any]:
+    return [layer, *layer.submodules]
+
+
+def _added(layer: Any) -> dict[int, Any]:
+    """What calls have added to a layer and those below it."""
+    return {
+        id(part): (
+            {name: list(getattr(part, name, ())) for name in _ADDED},
+            {name: {key: list(value) for key, value in getattr(part, name, {}).items()} for name in _ADDED_BY_INPUTS},
+        )
+        for part in _parts(layer)
+    }
+
+
+def _restore(layer: Any, before: dict[int, Any]) -> None:
+    """Forgets what calls have added since, also to layers that did not exist."""
+    for part in _parts(layer):
+        lists, tables = before.get(id(part), ({}, {}))
+        for name in _ADDED:
+            if hasattr(part, name):
+                getattr(part, name)[:] = lists.get(name, ())
+        for name in _ADDED_BY_INPUTS:
+            if hasattr(part, name):
+                setattr(part, name, tables.get(name, {}))
+
+
+@contextmanager
+def _nothing_added(layer: Any) -> Iterator[None]:
+    before = _added(layer)
+    yield
+    _restore(layer, before)

@@ -1,0 +1,408 @@
+"""How models of the copy train: the forms of their data, their targets and weights, what layers add to the loss.
+
+`CHANGES` is a part of the table in `library`: the text of Keras's modules of training. `apply` does what is more than
+a line.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tfmini.compat import tf_logging
+from tfmini.compat.tf_keras import state, tracking
+from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
+from tfmini.layers.base import Layer as TfLayer
+from tfmini.ops.array.filling import ones
+from tfmini.ops.array.identity import placeholder_with_default
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.shapes import TensorShape
+
+_NEXT = "generator_output = next(output_generator)\n"
+_NEXT_OR_END = """\
+{indent}generator_output = _next_batch(output_generator, {counted})
+{indent}if generator_output is None:
+{indent}    {ending}
+{indent}    break
+"""
+
+# Module of Keras -> what of its text is changed, as in `library`.
+CHANGES: dict[str, list[tuple[str, str]]] = {
+    "engine.training": [
+        # A model that was called, or built, has no inputs yet.
+        ("        if not self.built:\n", "        if not self.built or not self.inputs:\n"),
+        (
+            "                raise ValueError('Please do not pass a dictionary '\n"
+            "                                 'as model inputs.')\n",
+            "                all_inputs += [x[name] for name in sorted(x)]\n",
+        ),
+        (
+            "            if isinstance(x, (list, tuple)):\n                if not all(isinstance(v, np.ndarray) or\n",
+            "            x = _as_arrays(x)\n"
+            "            if isinstance(x, (list, tuple)):\n                if not all(isinstance(v, np.ndarray) or\n",
+        ),
+        ("'You must compile a model before '", "'You must compile your model before '"),
+        (  # targets may have another shape than the output, with which a loss computes as it likes
+            "                y,\n                feed_output_names,\n                feed_output_shapes,\n",
+            "                y,\n                feed_output_names,\n                None,\n",
+        ),
+        (
+            "            if self._is_graph_network:\n                # Additional checks",
+            "            if self._is_graph_network and not getattr(self, '_reads_data', False):\n"
+            "                # Additional checks",
+        ),
+        (
+            "        masks = self.compute_mask(self.inputs, mask=None)\n",
+            "        masks = [getattr(output, '_keras_mask', None) for output in self.outputs]\n",
+        ),
+        (
+            "        elif validation_steps:\n            do_validation = True\n"
+            "            if self._uses_dynamic_learning_phase():\n                val_inputs = [0]\n",
+            "        elif validation_steps:\n"
+            "            raise ValueError('`validation_steps` should not be specified'\n"
+            "                             ' if `validation_data` is None.')\n",
+        ),
+        ("    def train_on_batch(self, x, y,\n", "    def train_on_batch(self, x, y=None,\n"),
+        ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
+    ],
+    "engine.training_generator": [
+        (
+            " " * 16 + _NEXT,
+            _NEXT_OR_END.format(
+                indent=" " * 16,
+                counted="'steps_per_epoch * epochs', steps_per_epoch * epochs",
+                ending="callbacks.model.stop_training = True",
+            ),
+        ),
+        (
+            "\n" + " " * 12 + _NEXT,
+            "\n" + _NEXT_OR_END.format(indent=" " * 12, counted="'steps', steps", ending="steps = steps_done"),
+        ),
+    ],
+    "engine.network": [  # a model does not know which of its ops ask for the phase, so each step gets it
+        ("        return any([x._uses_learning_phase for x in self.outputs])\n", "        return True\n"),
+        ("[x._uses_learning_phase for x in computed_tensors]", "[True]"),
+    ],
+    "engine.sequential": [
+        (
+            "        if layers:\n            for layer in layers:\n",
+            "        if layers is not None:\n"
+            "            for layer in layers if isinstance(layers, (list, tuple)) else [layers]:\n",
+        ),
+        (
+            "        if not isinstance(layer, Layer):\n            raise",
+            "        layer = _layer_behind(layer)\n        if not isinstance(layer, Layer):\n            raise",
+        ),
+    ],
+    "utils.losses_utils": [
+        (
+            "    if y_true is not None:\n",
+            "    if K.ndim(y_pred) is None or y_true is not None and K.ndim(y_true) is None:\n"
+            "        return (y_pred, y_true) if sample_weight is None else (y_pred, y_true, sample_weight)\n"
+            "    if y_true is not None:\n",
+        ),
+    ],
+    "callbacks.callbacks": [("warnings.warn(", "_warn(")],
+    "engine.training_arrays": [
+        (
+            "                outs[i][batch_start:batch_end] = batch_out\n",
+            "                _check_batch(batch_out, batch_end - batch_start)\n"
+            "                outs[i][batch_start:batch_end] = batch_out\n",
+        ),
+    ],
+    "engine.training_utils": [
+        ("layer._batch_input_shape, layer.dtype", "layer.batch_input_shape, layer.dtype"),
+        ("hasattr(layer, '_batch_input_shape')", "hasattr(layer, 'batch_input_shape')"),
+        (
+            "    weight = K.placeholder(\n        shape=shape,\n        name=output_name + '_sample_weights')\n",
+            "    weight = _weights_placeholder(shape, output_name + '_sample_weights')\n",
+        ),
+        ("        if shape is None or shape[0] is None:\n", "        if False:\n"),
+        (
+            "    elif x.ndim == 1:\n",
+            "    elif not hasattr(x, 'ndim'):\n"
+            "        raise ValueError('Data must be arrays or tensors, not %r.' % (x,))\n"
+            "    elif x.ndim == 1:\n",
+        ),
+        (
+            "set([0 if y is None else int(y.shape[0]) for y in x])",
+            "set(0 if y is None else int(y.shape[0]) for y in x if not K.is_tensor(y))",
+        ),
+        ("np.ones((y.shape[0],), dtype=K.floatx())", "_unit_weights(y, 1)"),
+        ("np.ones((y.shape[0], y.shape[1]), dtype=K.floatx())", "_unit_weights(y, 2)"),
+        (
+            "        x_weights = []\n        for name in output_names:\n",
+            "        generic_utils.check_for_unexpected_keys(weight_type, x_weight, output_names)\n"
+            "        x_weights = []\n        for name in output_names:\n",
+        ),
+        (
+            "        unknown_output = set(sample_weight_mode.keys()) - set(output_names)\n        if unknown_output:\n",
+            "        generic_utils.check_for_unexpected_keys('sample_weight_mode', sample_weight_mode, output_names)\n"
+            "        if False:\n",
+        ),
+        (
+            "                warnings.warn(\n                    'Output {0} missing",
+            "                _warn(\n                    'Output {0} missing",
+        ),
+    ],
+}  # fmt: skip
+
+
+# ---- What the changed lines call -------------------------------------------------------------------------------------
+
+
+def warn(message: str, category: object = None) -> None:
+    """Warns by ``tf.logging``, as TensorFlow's Keras does, whatever the category."""
+    private = sys.modules.get("tensorflow.python.platform")  # where a program may have replaced it
+    getattr(private, "tf_logging", tf_logging).warning(message)
+
+
+def _next_batch(batches: Any, name: str, count: int) -> Any:
+    """The next batch; None at the end of the data, which is before its time and told."""
+    found = next(batches, None)
+    if found is None:
+        warn(
+            "Your dataset ran out of data; interrupting training. Make sure that your dataset can generate at least"
+            f" `{name}` batches (in this case, {count} batches). You may need to use the repeat() function when"
+            " building your dataset."
+        )
+    return found
+
+
+def _check_batch(made: Any, examples: int) -> None:
+    """Raises ValueError if an output has other examples than the batch that it is made of."""
+    if made.shape[0] != examples:
+        raise ValueError(
+            "Mismatch between expected batch size and model output batch size. Output shape ="
+            f" {made.shape}, expected output shape = shape {(examples, *made.shape[1:])}"
+        )
+
+
+def _unit_weights(target: Any, axes: int) -> Any:
+    """A weight of 1 for each example of a target (``axes`` 1) or each of its steps (2)."""
+    floatx = state.library_root().backend.floatx()
+    if isinstance(target, Tensor):
+        return ones(shape_of(target)[:axes], floatx)
+    return np.ones(target.shape[:axes], floatx)
+
+
+def _weights_placeholder(shape: list[None], name: str) -> Tensor:
+    """The weights of examples, or of their steps, which are 1 unless they are fed."""
+    return placeholder_with_default(ones([1] * len(shape), state.library_root().backend.floatx()), shape, name)
+
+
+def _as_arrays(x: Any) -> Any:
+    """Data of which a subclassed model is made: numbers in lists are arrays, and each example has a dimension."""
+    if isinstance(x, list) and x and isinstance(x[0], (int, float)):
+        x = np.asarray(x)
+    expand = lambda part: part[:, None] if isinstance(part, np.ndarray) and part.ndim == 1 else part  # noqa: E731
+    return [expand(part) for part in x] if isinstance(x, (list, tuple)) else expand(x)
+
+
+def _layer_behind(layer: Any) -> Any:
+    """What is added to a sequence: of an `Input`, its layer.
+
+    Raises:
+      TypeError: a layer of ``tf.layers``.
+    """
+    if isinstance(layer, TfLayer):
+        raise TypeError(f"Models of tf.keras cannot use legacy tf.layers.Layers:\n  {layer}\nuse tf.keras.layers.")
+    history = getattr(layer, "_keras_history", None) if isinstance(layer, Tensor) else None
+    return layer if history is None else history[0]
+
+
+HELPERS: dict[str, Any] = {
+    "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
+    "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
+    "_as_arrays": _as_arrays,
+}  # fmt: skip
+
+
+# ---- What is more than a line ----------------------------------------------------------------------------------------
+
+
+def apply(root: ModuleType) -> None:
+    """Changes the layers' ``add_loss`` and ``add_metric``, and what models are made of when data come first."""
+    layer, model = root.engine.base_layer.Layer, root.engine.training.Model
+    layer.add_metric = _add_metric(layer.add_metric)
+    layer.add_loss = _add_loss(root, layer.add_loss)
+    model._set_inputs = _set_inputs(root, model._set_inputs)
+    network = root.engine.network.Network
+    network._init_graph_network = _takes_structures(network._init_graph_network)
+    model.build = _build(root)
+    network.__call__ = _called_on_structures(network.__call__, model.build)
+    model.metrics = property(functools.partial(_metrics, root.engine.training._get_metrics_from_layers))
+    model.metrics_names = property(_metrics_names)
+    model._loss_weights_list = property(lambda self: self.loss_weights_list)
+
+
+def _add_metric(add: Callable[..., None]) -> Callable[..., None]:
+    def add_metric(self: Any, value: Any, aggregation: str | None = None, name: str | None = None) -> None:
+        """Adds a metric: the result of a `Metric`, or a tensor whose mean over the batches is the metric.
+
+        Raises:
+          ValueError: another aggregation than the mean, or neither a metric nor an aggregation, or no name.
+        """
+        metric = getattr(value, "_metric_obj", None)
+        if aggregation not in (None, "mean"):
+            raise ValueError(f"We currently support only `mean` sample-wise metric aggregation, not {aggregation!r}.")
+        if metric is None and aggregation is None:
+            raise ValueError(
+                "An aggregated result needs its metric, which is reset after every epoch: give the result of a"
+                " tf.keras.metrics.Metric, or a tensor with aggregation='mean'. We do not support adding an aggregated"
+                " metric result tensor that is not the output of a `tf.keras.metrics.Metric` metric instance."
+            )
+        if metric is None and name is None:
+            raise ValueError("Please provide a name for your metric like `self.add_metric(x, name='activation')`.")
+        if metric is not None and getattr(self, "_is_graph_network", False):
+            raise ValueError(
+                "Using the result of calling a `Metric` object when calling `add_metric` on a functional model is not"
+                " supported: pass the tensor, with aggregation='mean'."
+            )
+        add(self, value, name if metric is None else metric.name)
+
+    return add_metric
+
+
+def _add_loss(root: ModuleType, add: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(add)
+    def add_loss(self: Any, losses: Any, inputs: Any = None) -> None:
+        listed = losses if isinstance(losses, (list, tuple)) else [losses]
+        made = [loss() if callable(loss) else loss for loss in listed if loss is not None]
+        add(self, [loss if isinstance(loss, Tensor) else root.backend.constant(loss) for loss in made], inputs)
+
+    return add_loss
+
+
+def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(set_arrays)
+    def set_inputs(self: Any, inputs: Any, outputs: Any = None, training: Any = None) -> None:
+        """Makes the model's inputs: placeholders for arrays, or the tensors; of a dictionary, by its keys."""
+        if not isinstance(inputs, dict):
+            set_arrays(self, inputs, outputs, training)
+            return
+        if isinstance(self, root.Sequential) and not hasattr(self.layers[0], "feature_columns"):
+            raise ValueError(
+                "Passing a dictionary input to a Sequential Model which doesn't have FeatureLayer as the first layer is"
+                " an error."
+            )
+        names = sorted(inputs)
+        tensors = {name: _placeholder(root, name, inputs[name]) for name in names}
+        _take_inputs(root, self, names, [tensors[name] for name in names])
+        made = _called(root, self, tensors, training) if outputs is None else outputs
+        self.outputs = nest.flatten(made)
+        self.output_names = [f"output_{i + 1}" for i in range(len(self.outputs))]
+        self.built = True
+
+    return set_inputs
+
+
+def _placeholder(root: ModuleType, name: str, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value
+    value = np.asarray(value)
+    shape = value.shape[1:] or (1,)
+    kind = (
+        root.backend.floatx() if value.dtype.kind == "f" else value.dtype.name if value.dtype.kind != "U" else "string"
+    )
+    return root.backend.placeholder(shape=(None, *shape), dtype=kind, name=name)
+
+
+def _take_inputs(root: ModuleType, model: Any, names: list[str], tensors: list[Any]) -> None:
+    fed = [i for i, x in enumerate(tensors) if root.backend.is_placeholder(x)]
+    model.inputs, model.input_names = tensors, names
+    model._feed_inputs = [tensors[i] for i in fed]
+    model._feed_input_names = [names[i] for i in fed]
+    model._feed_input_shapes = [root.backend.int_shape(tensors[i]) for i in fed]
+
+
+def _called(root: ModuleType, model: Any, inputs: Any, training: Any) -> Any:
+    """The outputs of a model for a dictionary of tensors."""
+    if isinstance(model, root.Sequential):
+        for layer in model.layers:
+            inputs = layer(inputs)
+        return inputs
+    with root.backend.name_scope(model.name):
+        return model.call(inputs, training=training) if model._expects_training_arg else model.call(inputs)
+
+
+def _metrics(of_layers: Callable[..., list[Any]], model: Any) -> list[Any]:
+    """The metrics of `compile`, and those that layers and the model have added."""
+    compiled = model._compile_metric_functions if model._is_compiled else []
+    own, below = model._metrics, of_layers(tracking.layers_of(model))
+    return [*compiled, *below, *own] if model._is_graph_network else [*compiled, *own, *below]
+
+
+def _metrics_names(model: Any) -> list[str]:
+    """The names of what a step of training or evaluation returns, in its order."""
+    skipped = model.skip_target_indices if model._is_compiled and len(model.outputs) > 1 else ()
+    several = model.output_names if model._is_compiled and len(model.outputs) > 1 else ()
+    losses = [f"{name}_loss" for i, name in enumerate(several) if i not in skipped]
+    return ["loss", *losses, *(metric.name for metric in model.metrics)]
+
+
+def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` of a model of inputs and outputs, which may be in dictionaries, in the order of their keys."""
+
+    @functools.wraps(init)
+    def init_graph_network(self: Any, inputs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
+        refused = {"dtype", "dynamic", "autocast"} & set(kwargs)
+        if refused:
+            raise TypeError(f"A model of inputs and outputs got an unexpected argument: {sorted(refused)}")
+        sizes = {x.raw_shape[0] for x in nest.flatten(inputs) if isinstance(x, Tensor) and x.raw_shape} - {None}
+        if len(sizes) > 1:
+            raise ValueError(
+                "The specified batch sizes of the Input Layers are incompatible. Found batch sizes:"
+                f" {sorted(sizes, key=str)}"
+            )
+        self._structured_outputs = outputs if isinstance(outputs, dict) else None
+        flat = [nest.flatten(x) if isinstance(x, dict) else x for x in (inputs, outputs)]
+        init(self, *flat, *args, **kwargs)
+
+    return init_graph_network
+
+
+def _called_on_structures(call: Callable[..., Any], build: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def call_on_structures(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._is_graph_network:
+            self.built = self.built or type(self).build is build  # the call itself makes the variables
+            return call(self, inputs, *args, **kwargs)
+        made = call(self, nest.flatten(inputs) if isinstance(inputs, dict) else inputs, *args, **kwargs)
+        structure = getattr(self, "_structured_outputs", None)
+        return made if structure is None else nest.pack_sequence_as(structure, nest.flatten(made))
+
+    return call_on_structures
+
+
+def _build(root: ModuleType) -> Callable[..., None]:
+    K = root.backend  # noqa: N806 - as everybody calls it
+
+    def build(self: Any, input_shape: Any = None) -> None:
+        """Makes the variables of a subclassed model for inputs of a shape, or a list or dictionary of shapes.
+
+        Raises:
+          ValueError: there is no shape.
+        """
+        if self._is_graph_network or self.built:
+            return
+        if input_shape is None:
+            raise ValueError("Input shape must be defined when calling build on a model subclass network.")
+        is_nested = isinstance(input_shape, dict) or isinstance(input_shape, list) and isinstance(
+            input_shape[0], (list, tuple, TensorShape)
+        )  # fmt: skip
+        hold = lambda shape: K.placeholder(shape=tuple(TensorShape(shape).as_list()))  # noqa: E731
+        if isinstance(input_shape, dict):
+            inputs: Any = {key: hold(shape) for key, shape in input_shape.items()}
+        else:
+            inputs = [hold(shape) for shape in input_shape] if is_nested else hold(input_shape)
+        _called(root, self, inputs, None)
+        self.built = True
+
+    return build
