@@ -296,8 +296,7 @@ class MasterSession:
         size = self._sizes[since] if 0 <= since < self.graph_version else -1
         repeated = list(itertools.islice(self.nodes.values(), size, None)) if size >= 0 else []
         if size < 0 or [_identity(node) for node in nodes[: len(repeated)]] != [_identity(node) for node in repeated]:
-            text = f"Current version is {self.graph_version} but caller expected {since}."
-            raise errors.AbortedError.of(text)
+            raise errors.AbortedError.of(f"Current version is {self.graph_version} but caller expected {since}.")
         return nodes[len(repeated) :]
 
     def _add_types(self, types: set[str]) -> None:
