@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import op_layers, state, tracking
+from tfmini.compat.tf_keras import op_layers, recurrent, state, tracking
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -231,6 +231,7 @@ def apply(root: ModuleType) -> None:
     layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
+    recurrent.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
     from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving
@@ -246,7 +247,6 @@ def apply(root: ModuleType) -> None:
 # Modules that TensorFlow has in other places than Keras.
 MOVED: dict[str, str] = {
     "engine.base_layer_v1": "engine.base_layer",
-    "layers.recurrent_v2": "layers.recurrent",
     "layers.normalization_v2": "layers.normalization",
     "layers.dense_attention": "layers",
     "callbacks_v1": "callbacks.tensorboard_v1",
