@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import op_layers, recurrent, state, tracking
+from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, state, tracking
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -208,6 +208,10 @@ HELPERS: dict[str, Any] = {
     "_call_in_scope": _call_in_scope,
     "_mean_activity": _mean_activity,
     "_to_snake_case": _to_snake_case,
+    "_casts_targets": losses_metrics.casts_targets,
+    "_reduced_to_weights": losses_metrics.reduced_to_weights,
+    "_div_no_nan": losses_metrics.div_no_nan,
+    "_update_of": losses_metrics.update_of,
 }
 
 
@@ -232,6 +236,7 @@ def apply(root: ModuleType) -> None:
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
     recurrent.apply(root)
+    losses_metrics.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
     from tfmini.compat.tf_keras import added_layers, estimator, fitting, optimizing, saving

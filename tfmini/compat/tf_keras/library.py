@@ -30,6 +30,12 @@ _EVERYWHERE = [
     (r"\bnp\.unicode_", "np.str_"),
     (r"\bnp\.(bool|int)\b", r"\1"),
 ]
+# Losses of (targets, predictions) that compute in the type of the predictions.
+_CASTING = (
+    "mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error",
+    "squared_hinge", "hinge", "categorical_hinge", "logcosh", "huber_loss", "kullback_leibler_divergence", "poisson",
+    "cosine_proximity",
+)  # fmt: skip
 _IN: dict[str, list[tuple[str, str]]] = {
     "backend.load_backend": [
         ("    _BACKEND = _backend\n", "    pass\n"),  # tf.keras has one backend
@@ -238,6 +244,19 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
+    "losses": [
+        *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
+        ("        self.reduction = reduction\n", "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n"),
+    ],
+    "metrics": [
+        ("self.dtype = dtype or K.floatx()", "self.dtype = _dtype_name(dtype) or K.floatx()"),
+        (
+            "sample_weight = losses_utils.broadcast_weights(values, sample_weight)",
+            "values, sample_weight = _reduced_to_weights(self, values, sample_weight)",
+        ),
+        ("            return self.total / self.count\n", "            return _div_no_nan(self.total, self.count)\n"),
+    ],
+    "utils.metrics_utils": [("update_op = update_state_fn(", "update_op = _update_of(update_state_fn)(")],
     "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
 }
 
