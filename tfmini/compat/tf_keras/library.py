@@ -209,6 +209,40 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    _make_op_layers([*(initial_state or ()), *(constants or ())])\n",
         ),
     ],
+    "layers.wrappers": [
+        (
+            "    def __init__(self, layer, merge_mode='concat', weights=None, **kwargs):\n",
+            "    def __init__(self, layer, merge_mode='concat', weights=None, backward_layer=None, **kwargs):\n"
+            "        _check_wrapped('Bidirectional', layer=layer, backward_layer=backward_layer)\n",
+        ),
+        ("self._set_sublayers(layer)", "self._set_sublayers(layer, backward_layer)"),
+        ("self.input_spec + additional_specs", "[None] + additional_specs"),
+        ("self.forward_layer.call(", "self.forward_layer("),
+        ("self.backward_layer.call(", "self.backward_layer("),
+        (
+            "        super(TimeDistributed, self).__init__(layer, **kwargs)\n",
+            "        _check_wrapped('TimeDistributed', layer=layer)\n"
+            "        super(TimeDistributed, self).__init__(layer, **kwargs)\n"
+            "        self._always_use_reshape = _is_builtin(layer) and not getattr(layer, 'stateful', False)\n",
+        ),
+        (
+            "        assert len(input_shape) >= 3\n        self.input_spec = InputSpec(shape=input_shape)\n",
+            "        if len(input_shape) < 3:\n"
+            "            raise ValueError('`TimeDistributed` Layer should be passed an `input_shape ` with at least 3 '\n"
+            "                             'dimensions, received: ' + str(input_shape))\n"
+            "        self.input_spec = InputSpec(shape=(None, None) + input_shape[2:])\n",
+        ),
+        (
+            "        child_output_shape = self.layer.compute_output_shape(child_input_shape)\n",
+            "        child_output_shape = _as_tuple(self.layer.compute_output_shape(child_input_shape))\n",
+        ),
+        (
+            "            output_shape = self.compute_output_shape(input_shape)\n",
+            "            output_shape = _as_tuple(self.compute_output_shape(input_shape))\n",
+        ),
+        ("        if input_shape[0]:\n            # batch size matters, use", "        if input_shape[0] and not self._always_use_reshape:\n            # batch size matters, use"),
+        ("self._input_map[input_uid]\n", "self._input_map.get(input_uid, inputs)\n"),
+    ],
     "engine.network": [
         ("        return self._layers\n", "        return _layers_of(self)\n"),
         ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),

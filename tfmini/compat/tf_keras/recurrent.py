@@ -29,6 +29,7 @@ def apply(root: ModuleType) -> None:
                 setattr(cls, name, value)
     for cell in (recurrent.SimpleRNNCell, recurrent.GRUCell, recurrent.LSTMCell):
         cell.get_initial_state = initial_state_of
+    _change_wrappers(root)
     recurrent.PeepholeLSTMCell = root.layers.PeepholeLSTMCell = _peephole_cell(root)
     root.layers.recurrent_v2 = _second_version(root)
 
@@ -129,14 +130,13 @@ class _RNN:
     def build(self: Any, input_shape: Any) -> None:
         """Builds the cell for the inputs of a step, and checks the shapes of given states."""
         shapes = input_shape if isinstance(input_shape, list) else [input_shape]
-        count, constants = self._input_count(), self._num_constants or 0
+        count = self._input_count()
         own = [tuple(TensorShape(shape).as_list()) for shape in shapes[:count]]
         specs = [_spec(_without_time(shape, self.time_major, self.stateful)) for shape in own]
         self.input_spec = [*specs, *(self.input_spec or [])[count:]]
         if _is_layer(self.cell) and not self.cell.built:
             steps = [shape[1:] if self.time_major else shape[:1] + shape[2:] for shape in own]
-            step = self._structured(steps)
-            self.cell.build([step, *shapes[-constants:]] if constants and len(shapes) > count else step)
+            self.cell.build(self._structured(steps))
             self.cell.built = True
         self._check_state_spec()
         if self.stateful:
@@ -178,7 +178,7 @@ class _RNN:
         more = [*(states or []), *(constants or [])]
         op_layers.make_layers(state.library_root(), more)
         if states is not None:
-            self.state_spec = [_spec(x.raw_shape) for x in states]
+            self.state_spec = [_spec(_shape(x)) for x in states]
         if constants is not None:
             self._num_constants = len(constants)
         K = state.library_root().backend  # noqa: N806
@@ -189,7 +189,7 @@ class _RNN:
             )
         own = (self.input_spec or [None] * len(inputs))[: len(inputs)]
         if any(of_layers):
-            inputs, self.input_spec = [*inputs, *more], [*own, *(_spec(x.raw_shape) for x in more)]
+            inputs, self.input_spec = [*inputs, *more], [*own, *(_spec(_shape(x)) for x in more)]
         else:
             given = {"initial_state": states, "constants": constants}
             kwargs.update({name: value for name, value in given.items() if value is not None})
@@ -205,6 +205,7 @@ class _RNN:
             count = self._input_count()
             inputs, states, constants = inputs[:count], inputs[count:last] or None, inputs[last:] or None
             inputs = self._structured(inputs)
+        inputs = inputs[0] if isinstance(inputs, list) and len(inputs) == 1 else inputs
         self._input_structure = nest.map_structure(lambda _: None, inputs) if nest.is_nested(inputs) else None
         self.input_spec = None if not self.built and len(nest.flatten(inputs)) > 1 else self.input_spec
         lists = (None if x is None else nest.flatten(x) for x in (states, constants))
@@ -348,6 +349,11 @@ def _without_time(shape: tuple[Any, ...], time_major: bool, stateful: bool) -> t
     return tuple(None if i in axes else size for i, size in enumerate(shape))
 
 
+def _shape(tensor: Any) -> Any:
+    """The shape of a tensor or variable, with None for what is unknown."""
+    return TensorShape(tensor.shape).as_list()
+
+
 def _spec(shape: Any) -> Any:
     return state.library_root().layers.InputSpec(shape=tuple(shape))
 
@@ -397,10 +403,10 @@ class _StackedRNNCells:
 
     def build(self: Any, input_shape: Any) -> None:
         """Builds each cell for the output of the one before."""
-        shape, constants = (input_shape[0], input_shape[1:]) if isinstance(input_shape, list) else (input_shape, [])
+        shape = input_shape[0] if isinstance(input_shape, list) else input_shape
         for cell in self.cells:
             if _is_layer(cell) and not cell.built:
-                cell.build([shape, *constants] if constants and _has_argument(cell.call, "constants") else shape)
+                cell.build(shape)
                 cell.built = True
             sizes = _first_size(cell)
             shape = nest.map_structure(lambda size: (nest.flatten(shape)[0], *_sizes(size)), sizes)
@@ -433,6 +439,104 @@ def _peephole_cell(root: ModuleType) -> type:
 
     PeepholeLSTMCell.__module__ = root.layers.recurrent.__name__
     return PeepholeLSTMCell
+
+
+# ---- Wrappers --------------------------------------------------------------------------------------------------------
+
+
+def _change_wrappers(root: ModuleType) -> None:
+    wrappers = root.layers.wrappers
+    wrappers.Bidirectional._set_sublayers = root.engine.base_layer.disable_tracking(_set_sublayers)
+    for cls, change in ((wrappers.Bidirectional, _both_shapes), (wrappers.TimeDistributed, _tensor_shape)):
+        cls.compute_output_shape = change(cls.compute_output_shape)
+    wrappers.Bidirectional.get_config = _with_backward_layer(wrappers.Bidirectional.get_config)
+    wrappers.Bidirectional.from_config = classmethod(_bidirectional_from_config)
+
+
+def check_wrapped(name: str, **layers: Any) -> None:
+    """Refuses what is no layer; raises ValueError."""
+    for argument, layer in layers.items():
+        if layer is not None and not _is_layer(layer):
+            what = f"`{name}` layer" if argument == "layer" else f"the `{argument}` of `{name}`"
+            raise ValueError(f"Please initialize {what} with a `Layer` instance. You passed: {layer}")
+
+
+def _set_sublayers(self: Any, layer: Any, backward_layer: Any = None) -> None:
+    """The layers of both directions: of the configuration of one, unless the backward one is given."""
+    self.forward_layer = _again(layer)
+    self.backward_layer = backward_layer or _again(layer, not layer.go_backwards)
+    self._backward_config = backward_layer and backward_layer.get_config()
+    for direction in ("forward", "backward"):
+        made = getattr(self, f"{direction}_layer")
+        made.name = f"{direction}_{made.name}"
+        if hasattr(made, "zero_output_for_mask"):
+            made.zero_output_for_mask = made.return_sequences
+    if self.forward_layer.go_backwards == self.backward_layer.go_backwards:
+        raise ValueError("Forward layer and backward layer should have different `go_backwards` value.")
+    for name in ("stateful", "return_sequences", "return_state"):
+        values = [getattr(made, name) for made in (self.forward_layer, self.backward_layer)]
+        if values[0] != values[1]:
+            raise ValueError(
+                "Forward layer and backward layer are expected to have the same value for attribute"
+                f" {name}, got {values[0]} and {values[1]}"
+            )
+
+
+def _again(layer: Any, go_backwards: bool | None = None) -> Any:
+    """A layer of the configuration of another, whose cells may be of the program."""
+    config = layer.get_config()
+    config["go_backwards"] = config["go_backwards"] if go_backwards is None else go_backwards
+    if not _has_argument(type(layer).from_config, "custom_objects"):
+        return type(layer).from_config(config)
+    cell = getattr(layer, "cell", None)
+    classes = {type(one).__name__: type(one) for one in [cell, *getattr(cell, "cells", ())] if one is not None}
+    return type(layer).from_config(config, custom_objects=classes)
+
+
+def _tensor_shape(compute: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compute)
+    def compute_output_shape(self: Any, input_shape: Any) -> Any:
+        return TensorShape(compute(self, tuple(TensorShape(input_shape).as_list())))
+
+    return compute_output_shape
+
+
+def _both_shapes(compute: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compute)
+    def compute_output_shape(self: Any, input_shape: Any) -> Any:
+        """The shapes of the merged output, or of both, and of the states of both directions."""
+        found = self.forward_layer.compute_output_shape(input_shape)
+        output, *states = found if isinstance(found, list) else [found]
+        sizes = TensorShape(output).as_list()
+        if self.merge_mode == "concat":
+            sizes[-1] *= 2
+        outputs = [TensorShape(sizes)] * (2 if self.merge_mode is None else 1)
+        return [*outputs, *states, *states] if len(outputs) > 1 or states else outputs[0]
+
+    return compute_output_shape
+
+
+def _with_backward_layer(get_config: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(get_config)
+    def get_config_of_both(self: Any) -> dict[str, Any]:
+        config = get_config(self)
+        if self._backward_config:
+            config["backward_layer"] = {"class_name": type(self.backward_layer).__name__, "config": self._backward_config}
+        return config  # type: ignore[no-any-return]
+
+    return get_config_of_both
+
+
+def _bidirectional_from_config(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> Any:
+    deserialize = state.library_root().layers.deserialize
+    config = dict(config)
+    constants = config.pop("num_constants", None)
+    for name in ("layer", "backward_layer"):
+        if name in config:
+            config[name] = deserialize(config[name], custom_objects=custom_objects)
+    made = cls(**config)
+    made._num_constants = constants
+    return made
 
 
 # ---- The second version (``tf.compat.v2.keras.layers``) --------------------------------------------------------------
