@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tfmini.compat.tf_keras import attention
 from tfmini.estimator.column_layers import input_layer
 from tfmini.ops.math.reductions import reduce_mean
@@ -14,6 +16,9 @@ from tfmini.ops.math.unary import rsqrt, square
 def apply(root: ModuleType) -> None:
     """Adds the layers to the copy."""
     layers = root.layers
+    for function in (conv_kernel_mask, conv_connected_inputs, deconv_output_length, convert_data_format):
+        setattr(root.utils.conv_utils, function.__name__, function)
+    root.utils.conv_utils.normalize_data_format = root.backend.normalize_data_format
     layers._lower_triangular_mask = attention.lower_triangular_mask
     for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell):
         for cls in make(root):
@@ -119,3 +124,75 @@ def _abstract_cell(root: ModuleType) -> list[type]:
             return made if isinstance(self.state_size, (list, tuple)) else made[0]
 
     return [AbstractRNNCell]
+
+
+# ---- Convolutions (``tensorflow.python.keras.utils.conv_utils``) -----------------------------------------------------
+
+_FORMATS = {"channels_last": "N{}C", "channels_first": "NC{}"}
+
+
+def convert_data_format(data_format: str, ndim: int) -> str:
+    """The data format of an op (``"NHWC"``) for that of a layer (``"channels_last"``) on inputs of a rank."""
+    if data_format not in _FORMATS:
+        raise ValueError(f"Invalid data_format: {data_format}")
+    if ndim not in (3, 4, 5):
+        raise ValueError(f"Input rank not supported: {ndim}")
+    return _FORMATS[data_format].format("DHW"[5 - ndim :])
+
+
+def deconv_output_length(
+    input_length: int | None, filter_size: int, padding: str, output_padding: int | None = None, stride: int = 0,
+    dilation: int = 1,
+) -> int | None:  # fmt: skip
+    """The length of a transposed convolution's output; without ``output_padding`` the usual one."""
+    if input_length is None:
+        return None
+    width = filter_size + (filter_size - 1) * (dilation - 1)
+    if output_padding is not None:
+        cut = {"same": width // 2, "valid": 0, "full": width - 1}[padding]
+        return (input_length - 1) * stride + width - 2 * cut + output_padding
+    more = {"same": 0, "valid": max(width - stride, 0), "full": 2 - stride - width}[padding]
+    return input_length * stride + more
+
+
+def conv_connected_inputs(
+    input_shape: Any, kernel_shape: Any, output_position: Any, strides: Any, padding: str
+) -> list[range]:
+    """For each axis the places of the input from which a place of a convolution's output is computed."""
+    found = []
+    for size, width, place, stride in zip(input_shape, kernel_shape, output_position, strides):
+        start = place * stride - (0 if padding == "valid" else width // 2)
+        found.append(range(max(start, 0), min(start + width, size)))
+    return found
+
+
+def conv_kernel_mask(input_shape: Any, kernel_shape: Any, strides: Any, padding: str) -> np.ndarray:
+    """Which places of a convolution's input and output are joined by a weight: ``[*input, *output]``, bool.
+
+    Args:
+      input_shape: the sizes of the input without batch and channels.
+      kernel_shape, strides: of each axis, or a number for all.
+
+    Raises:
+      NotImplementedError: another padding than "same" and "valid".
+      ValueError: other numbers of axes.
+    """
+    if padding not in ("same", "valid"):
+        raise NotImplementedError(f'Padding type {padding} not supported. Only "valid" and "same" are implemented.')
+    rank = len(input_shape)
+    widths, steps = ((x,) * rank if isinstance(x, int) else tuple(x) for x in (kernel_shape, strides))
+    if len(widths) != rank or len(steps) != rank:
+        raise ValueError(
+            "Number of strides, input and kernel dimensions must all match. Received: "
+            f"{len(steps)}, {rank}, {len(widths)}."
+        )
+    mask: Any = np.ones((), bool)
+    for axis, (size, width, step) in enumerate(zip(input_shape, widths, steps)):
+        count = -(-(size if padding == "same" else max(size - width + 1, 0)) // step)
+        start = np.arange(count) * step - (0 if padding == "valid" else width // 2)
+        places = np.arange(size)[:, None]
+        one = (places >= start) & (places < start + width)
+        shape = np.ones(2 * rank, int)
+        shape[[axis, rank + axis]] = size, count
+        mask = mask & one.reshape(shape)
+    return np.asarray(mask)

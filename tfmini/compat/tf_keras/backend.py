@@ -397,16 +397,17 @@ def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool 
     logits = output if from_logits else _logits(output, "Softmax")
     if logits is None:
         logits = unary.log(clip_by_value(output, epsilon(), 1.0 - epsilon()))
-    rank = len(logits.shape)
-    if axis % rank != rank - 1:
+    rank = logits.shape.ndims
+    if rank is None and axis != -1:
+        raise ValueError(f"Cannot compute sparse categorical crossentropy with `axis={axis}` of an unknown rank")
+    if rank is not None and axis % rank != rank - 1:
         order = [i for i in range(rank) if i != axis % rank]
         logits = layout.transpose(logits, [*order, axis % rank])
     target = identities.cast(shapes.reshape(target, [-1]), dtypes.int64)
-    rows = shapes.reshape(
-        logits, [-1, shape_of(logits)[-1] if logits.shape.as_list()[-1] is None else logits.shape[-1]]
-    )
+    classes = None if rank is None else logits.shape.as_list()[-1]
+    rows = shapes.reshape(logits, [-1, shape_of(logits)[-1] if classes is None else classes])
     found = sparse_softmax_cross_entropy_with_logits(labels=target, logits=rows)
-    return shapes.reshape(found, shape_of(logits)[:-1]) if rank >= 3 else found
+    return shapes.reshape(found, shape_of(logits)[:-1]) if rank is None or rank >= 3 else found
 
 
 def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:

@@ -22,6 +22,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
+from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
@@ -148,6 +149,31 @@ def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
     return arguments
 
 
+def _with_variables(layer: Any, inputs: Any, arguments: dict[str, Any]) -> Any:
+    """Calls the function of a `Lambda`, which owns the variables that it makes, and makes each only once."""
+    made = vars(layer).setdefault("_made_variables", {})
+
+    def create(following: Callable[..., Any], **kwargs: Any) -> Any:
+        name = kwargs.get("name")
+        if name not in made:
+            made[name] = following(**kwargs)
+            (layer._trainable_weights if made[name].trainable else layer._non_trainable_weights).append(made[name])
+            state.track_variable(made[name])
+        return made[name]
+
+    with variable_creator_scope(create):
+        return layer.function(inputs, **arguments)
+
+
+def _with_batch(shape: Any, input_shape: Any) -> Any:
+    """The shape, or shapes, that a `Lambda` got for its output, with the batch of its input."""
+    first = input_shape[0] if isinstance(input_shape, list) else input_shape
+    batch = first[0] if first else None
+    if any(isinstance(part, (tuple, list)) for part in shape):
+        return [(batch, *part) for part in shape]
+    return TensorShape([batch, *shape])
+
+
 def _set_masks(outputs: Any, masks: Any) -> None:
     """Lets the outputs of a layer tell their masks (``tensor._keras_mask``)."""
     outputs = outputs if isinstance(outputs, list) else [outputs]
@@ -185,6 +211,9 @@ HELPERS: dict[str, Any] = {
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
     "_call": op_layers.call,
+    "_in_structure": op_layers.in_structure,
+    "_with_variables": _with_variables,
+    "_with_batch": _with_batch,
     "_inputs_of": _inputs_of,
     "_set_masks": _set_masks,
     "_arguments_of": _arguments_of,
@@ -233,6 +262,7 @@ def apply(root: ModuleType) -> None:
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
+    layer._batch_input_shape = property(lambda self: self.batch_input_shape)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))

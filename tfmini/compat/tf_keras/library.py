@@ -92,6 +92,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n",
         ),
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
+        (
+            "self.compute_mask(inputs, previous_mask)",
+            "self.compute_mask(inputs, previous_mask if kwargs.get('mask') is None else kwargs['mask'])",
+        ),
+        (
+            "                              inputs=to_list(inputs))\n        return output\n",
+            "                              inputs=to_list(inputs))\n        return _in_structure(self, output)\n",
+        ),
         ("            masks.append(None)\n", "            masks.append(getattr(x, '_keras_mask', None))\n"),
         (
             "            self._add_inbound_node(input_tensors=inputs,\n",
@@ -149,6 +157,28 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        arguments = _arguments_of(self, mask, training)\n",
         ),
         ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
+        ("        return self.function(inputs, **arguments)\n", "        return _with_variables(self, inputs, arguments)\n"),
+        (
+            "            if isinstance(input_shape, list):\n"
+            "                num_samples = input_shape[0][0]\n"
+            "            else:\n"
+            "                num_samples = input_shape[0] if input_shape else None\n"
+            "            return (num_samples,) + tuple(self._output_shape)\n",
+            "            return _with_batch(self._output_shape, input_shape)\n",
+        ),
+        (
+            "        base_config = super(Lambda, self).get_config()\n",
+            "        if callable(self.mask):\n"
+            "            config.update(mask=func_dump(self.mask), mask_type='lambda')\n"
+            "        base_config = super(Lambda, self).get_config()\n",
+        ),
+        (
+            "        config['output_shape'] = output_shape\n        return cls(**config)\n",
+            "        config['output_shape'] = output_shape\n"
+            "        if config.pop('mask_type', None):\n"
+            "            config['mask'] = func_load(config['mask'], globs=globs)\n"
+            "        return cls(**config)\n",
+        ),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
@@ -272,6 +302,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "if cache_key in self._output_tensor_cache and not _in_scope():",
         ),
     ],
+    "utils.losses_utils": [("'Incompatible shapes: ", "'weights can not be broadcast to values: ")],
     "layers.normalization": [
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
     ],
@@ -280,6 +311,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "losses": [
         *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
+        ("    return - K.sum(y_true * y_pred, axis=axis)\n", "    return K.sum(y_true * y_pred, axis=axis)\n"),
         ("        self.reduction = reduction\n", "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n"),
     ],
     "metrics": [
@@ -291,7 +323,6 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("            return self.total / self.count\n", "            return _div_no_nan(self.total, self.count)\n"),
     ],
     "utils.metrics_utils": [("update_op = update_state_fn(", "update_op = _update_of(update_state_fn)(")],
-    "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
 }
 
 

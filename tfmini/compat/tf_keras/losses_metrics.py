@@ -25,12 +25,30 @@ from tfmini.ops.math.reductions import reduce_mean, reduce_sum
 from tfmini.ops.variables.functions import variables_initializer
 
 
+class ReductionV2:
+    """What becomes of the losses of examples (``tf.keras.losses.Reduction``)."""
+
+    SUM = "sum"
+    NONE = "none"
+    AUTO = SUM_OVER_BATCH_SIZE = "sum_over_batch_size"  # no strategy of tf.distribute, which would choose another
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """All of them."""
+        return (cls.NONE, cls.SUM, cls.SUM_OVER_BATCH_SIZE)
+
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """Raises ValueError for what is none of them."""
+        if key not in cls.all():
+            raise ValueError(f"Invalid Reduction Key {key}.")
+
+
 def apply(root: ModuleType) -> None:
     """Changes the losses and metrics of the copy."""
     losses, metrics, tools = root.losses, root.metrics, root.utils.losses_utils
-    tools.ReductionV2 = losses.Reduction = tools.Reduction
+    tools.ReductionV2 = losses.Reduction = tools.Reduction = ReductionV2
     tools.squeeze_or_expand_dimensions = squeeze_or_expand_dimensions
-    tools.broadcast_weights = lambda values, sample_weight: broadcast_weights(sample_weight, values)
     losses.CosineSimilarity = _cosine_similarity(losses)
     losses.CosineProximity = getattr(losses, "CosineProximity", losses.CosineSimilarity)
     for make in (_mean_tensor, _mean_relative_error, _mean_iou):
