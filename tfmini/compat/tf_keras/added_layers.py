@@ -188,7 +188,7 @@ def conv_kernel_mask(input_shape: Any, kernel_shape: Any, strides: Any, padding:
         )
     mask: Any = np.ones((), bool)
     for axis, (size, width, step) in enumerate(zip(input_shape, widths, steps)):
-        count = -(-(size if padding == "same" else max(size - width + 1, 0)) // step)
+        count = -(-(size if padding == "same" or not size else max(size - width + 1, 0)) // step)
         start = np.arange(count) * step - (0 if padding == "valid" else width // 2)
         places = np.arange(size)[:, None]
         one = (places >= start) & (places < start + width)

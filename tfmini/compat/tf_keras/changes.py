@@ -14,6 +14,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, state, tracking
+from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -127,7 +128,7 @@ def _inputs_of(layer: Any, inputs: Any) -> Any:
         convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
         inputs = nest.map_structure(convert, inputs)
     op_layers.make_layers(state.library_root(), inputs)
-    return inputs
+    return list(inputs) if type(inputs) is tuple else inputs
 
 
 def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +164,11 @@ def _with_variables(layer: Any, inputs: Any, arguments: dict[str, Any]) -> Any:
 
     with variable_creator_scope(create):
         return layer.function(inputs, **arguments)
+
+
+def _device_type(device: Any) -> str:
+    """The type of a device, in small letters: "cpu", "gpu", or "" for any."""
+    return (DeviceSpec.from_string(device if isinstance(device, str) else device.to_string()).device_type or "").lower()
 
 
 def _with_batch(shape: Any, input_shape: Any) -> Any:
@@ -214,6 +220,8 @@ HELPERS: dict[str, Any] = {
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,
+    "_device_type": _device_type,
+    "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,
     "_set_masks": _set_masks,
     "_arguments_of": _arguments_of,

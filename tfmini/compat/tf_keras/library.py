@@ -44,6 +44,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("    sys.stderr.write('Using TensorFlow backend.\\n')\n", ""),
     ],
     "backend.tensorflow_backend": [
+        ("device.device_type.lower() == device_type", "_device_type(device) == device_type"),
         (
             "        v1_variable_initialization()\n",
             "        _track_all_variables()\n",
@@ -51,6 +52,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        dtype = floatx()\n    return tf.zeros_like(", "        pass\n    return tf.zeros_like("),
         ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
+    "engine.saving": [("n.decode('utf8') for n in", "_as_text(n) for n in")],
     "engine.base_layer": [
         (
             "name = _to_snake_case(prefix) + '_' + str(K.get_uid(prefix))",
@@ -271,6 +273,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            output_shape = _as_tuple(self.compute_output_shape(input_shape))\n",
         ),
         ("        if input_shape[0]:\n            # batch size matters, use", "        if input_shape[0] and not self._always_use_reshape:\n            # batch size matters, use"),
+        ("self.layer.call(x, **kwargs)", "self.layer(x, **kwargs)"),
+        ("self.layer.call(inputs, **kwargs)", "self.layer(inputs, **kwargs)"),
+        (  # the layer, which is called, has its penalty
+            "        if hasattr(self.layer, 'activity_regularizer'):\n            return self.layer.activity_regularizer\n",
+            "        if False:\n            pass\n",
+        ),
+        ("        if (hasattr(self.layer, 'activity_regularizer') and\n", "        if (False and\n"),
+        ("            return init_tuple + int_shape\n", "            return init_tuple + tuple(int_shape)\n"),
         ("self._input_map[input_uid]\n", "self._input_map.get(input_uid, inputs)\n"),
     ],
     "engine.network": [
@@ -315,6 +325,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        self.reduction = reduction\n", "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n"),
     ],
     "metrics": [
+        ("deserialize(config)\n    elif", "deserialize(identifier)\n    elif"),
         ("self.dtype = dtype or K.floatx()", "self.dtype = _dtype_name(dtype) or K.floatx()"),
         (
             "sample_weight = losses_utils.broadcast_weights(values, sample_weight)",

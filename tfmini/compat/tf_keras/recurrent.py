@@ -506,7 +506,7 @@ def _both_shapes(compute: Callable[..., Any]) -> Callable[..., Any]:
     def compute_output_shape(self: Any, input_shape: Any) -> Any:
         """The shapes of the merged output, or of both, and of the states of both directions."""
         found = self.forward_layer.compute_output_shape(input_shape)
-        output, *states = found if isinstance(found, list) else [found]
+        output, *states = found if isinstance(found, list) and self.return_state else [found]
         sizes = TensorShape(output).as_list()
         if self.merge_mode == "concat":
             sizes[-1] *= 2
