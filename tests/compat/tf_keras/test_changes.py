@@ -173,7 +173,7 @@ def test_private_modules_are_where_tensorflow_has_them() -> None:
         assert adam.Adam is tf.keras.optimizers.Adam
         assert optimizer_v2.OptimizerV2 is tf.keras.optimizers.Optimizer
         assert learning_rate_schedule.PolynomialDecay is tf.keras.optimizers.schedules.PolynomialDecay
-        assert recurrent_v2.LSTM is tf.keras.layers.LSTM
+        assert issubclass(recurrent_v2.LSTM, tf.keras.layers.LSTM)
         assert backend_config.epsilon() == tf.keras.backend.epsilon()
     finally:
         internals.uninstall()

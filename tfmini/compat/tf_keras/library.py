@@ -159,7 +159,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        arguments = _arguments_of(self, mask, training)\n",
         ),
         ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
-        ("        return self.function(inputs, **arguments)\n", "        return _with_variables(self, inputs, arguments)\n"),
+        (
+            "        return self.function(inputs, **arguments)\n",
+            "        return _with_variables(self, inputs, arguments)\n",
+        ),
         (
             "            if isinstance(input_shape, list):\n"
             "                num_samples = input_shape[0][0]\n"
@@ -260,8 +263,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
         (
             "        assert len(input_shape) >= 3\n        self.input_spec = InputSpec(shape=input_shape)\n",
             "        if len(input_shape) < 3:\n"
-            "            raise ValueError('`TimeDistributed` Layer should be passed an `input_shape ` with at least 3 '\n"
-            "                             'dimensions, received: ' + str(input_shape))\n"
+            "            raise ValueError('`TimeDistributed` Layer should be passed an `input_shape ` with at least '\n"
+            "                             '3 dimensions, received: ' + str(input_shape))\n"
             "        self.input_spec = InputSpec(shape=(None, None) + input_shape[2:])\n",
         ),
         (
@@ -272,11 +275,15 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            output_shape = self.compute_output_shape(input_shape)\n",
             "            output_shape = _as_tuple(self.compute_output_shape(input_shape))\n",
         ),
-        ("        if input_shape[0]:\n            # batch size matters, use", "        if input_shape[0] and not self._always_use_reshape:\n            # batch size matters, use"),
+        (
+            "        if input_shape[0]:\n            # batch size matters, use",
+            "        if input_shape[0] and not self._always_use_reshape:\n            # batch size matters, use",
+        ),
         ("self.layer.call(x, **kwargs)", "self.layer(x, **kwargs)"),
         ("self.layer.call(inputs, **kwargs)", "self.layer(inputs, **kwargs)"),
         (  # the layer, which is called, has its penalty
-            "        if hasattr(self.layer, 'activity_regularizer'):\n            return self.layer.activity_regularizer\n",
+            "        if hasattr(self.layer, 'activity_regularizer'):\n"
+            "            return self.layer.activity_regularizer\n",
             "        if False:\n            pass\n",
         ),
         ("        if (hasattr(self.layer, 'activity_regularizer') and\n", "        if (False and\n"),
@@ -322,7 +329,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "losses": [
         *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
         ("    return - K.sum(y_true * y_pred, axis=axis)\n", "    return K.sum(y_true * y_pred, axis=axis)\n"),
-        ("        self.reduction = reduction\n", "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n"),
+        (
+            "        self.reduction = reduction\n",
+            "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n",
+        ),
     ],
     "metrics": [
         ("deserialize(config)\n    elif", "deserialize(identifier)\n    elif"),

@@ -225,5 +225,3 @@ def _mean_iou(root: ModuleType) -> type:
 def _diagonal(matrix: Any) -> Any:
     size = matrix.shape.as_list()[0]
     return reduce_sum(matrix * np.eye(size), 0)
-
-

@@ -88,7 +88,9 @@ class _RNN:
         cell = recurrent.StackedRNNCells(cell) if isinstance(cell, (list, tuple)) else cell
         for name in ("call", "state_size"):
             if not hasattr(cell, name):
-                raise ValueError(f"The RNN cell, {cell}, has no `{name}`: RNN needs a cell with `call` and `state_size`.")
+                raise ValueError(
+                    f"The RNN cell, {cell}, has no `{name}`: RNN needs a cell with `call` and `state_size`."
+                )
         self.zero_output_for_mask = kwargs.pop("zero_output_for_mask", False)
         if "input_shape" not in kwargs and ("input_dim" in kwargs or "input_length" in kwargs):
             kwargs["input_shape"] = (kwargs.pop("input_length", None), kwargs.pop("input_dim", None))
@@ -117,7 +119,9 @@ class _RNN:
         shape = TensorShape(nest.flatten(shape)[0] if _is_structure(shape) else shape).as_list()
         batch, time = shape[self.time_major], shape[not self.time_major]
         lead = [] if not self.return_sequences else [time, batch] if self.time_major else [batch, time]
-        found = nest.map_structure(lambda size: TensorShape([*(lead or [batch]), *_sizes(size)]), _first_size(self.cell))
+        found = nest.map_structure(
+            lambda size: TensorShape([*(lead or [batch]), *_sizes(size)]), _first_size(self.cell)
+        )
         if not self.return_state:
             return found
         return [*nest.flatten(found), *(TensorShape([batch, *_sizes(s)]) for s in nest.flatten(self.cell.state_size))]
@@ -125,7 +129,9 @@ class _RNN:
     def compute_mask(self: Any, inputs: Any, mask: Any) -> Any:
         """That of the first input, for the output of all steps; the states have none."""
         found = nest.flatten(mask)[0] if self.return_sequences else None
-        return [found, *(None for _ in nest.flatten(self.states))] if self.return_state else found
+        outputs = [found] * len(nest.flatten(_first_size(self.cell)))
+        masks = outputs + [None for _ in nest.flatten(self.states)] if self.return_state else outputs
+        return masks if len(masks) > 1 else found
 
     def build(self: Any, input_shape: Any) -> None:
         """Builds the cell for the inputs of a step, and checks the shapes of given states."""
@@ -304,7 +310,8 @@ class _RNN:
         for i, (value, shape) in enumerate(zip(values, shapes)):
             if value.shape != shape:
                 raise ValueError(
-                    f"State {i} is incompatible with layer {self.name}: expected shape={shape}, found shape={value.shape}"
+                    f"State {i} is incompatible with layer {self.name}: expected shape={shape}, found"
+                    f" shape={value.shape}"
                 )
         K.batch_set_value(list(zip(nest.flatten(self.states), values)))
 
@@ -409,7 +416,8 @@ class _StackedRNNCells:
                 cell.build(shape)
                 cell.built = True
             sizes = _first_size(cell)
-            shape = nest.map_structure(lambda size: (nest.flatten(shape)[0], *_sizes(size)), sizes)
+            batch = nest.flatten(shape)[0]
+            shape = nest.map_structure(lambda size, batch=batch: (batch, *_sizes(size)), sizes)
         self.built = True
 
 
@@ -521,7 +529,10 @@ def _with_backward_layer(get_config: Callable[..., Any]) -> Callable[..., Any]:
     def get_config_of_both(self: Any) -> dict[str, Any]:
         config = get_config(self)
         if self._backward_config:
-            config["backward_layer"] = {"class_name": type(self.backward_layer).__name__, "config": self._backward_config}
+            config["backward_layer"] = {
+                "class_name": type(self.backward_layer).__name__,
+                "config": self._backward_config,
+            }
         return config  # type: ignore[no-any-return]
 
     return get_config_of_both
@@ -569,5 +580,3 @@ def _is_cudnns(layer: Any) -> bool:
     activation, gates = (getattr(x, "__name__", "") for x in (layer.activation, layer.recurrent_activation))
     plain = layer.recurrent_dropout == 0 and not layer.unroll and layer.use_bias and getattr(layer, "reset_after", True)
     return bool(activation == "tanh" and gates == "sigmoid" and plain)
-
-

@@ -207,9 +207,9 @@ def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., 
             return
         session = root.backend.get_session()
         with session.graph.as_default():
-            if not overwrite and checkpoint_exists(os.fsdecode(filepath)):
-                if not root.utils.io_utils.ask_to_proceed_with_overwrite(filepath):
-                    return
+            exists = not overwrite and checkpoint_exists(os.fsdecode(filepath))
+            if exists and not root.utils.io_utils.ask_to_proceed_with_overwrite(filepath):
+                return
             tree_of(root, self).write(filepath, session)
             folder, name = os.path.split(os.fsdecode(filepath))
             update_checkpoint_state(folder or ".", name)
