@@ -138,6 +138,9 @@ def test_the_penalty_of_a_wrapped_layer_counts_once() -> None:
     layer = keras.layers.Bidirectional(keras.layers.SimpleRNN(3, kernel_regularizer="l1", activity_regularizer="l1"))
     layer(x)
     assert [len(layer.losses), len(layer.get_losses_for(None)), len(layer.get_losses_for(x))] == [4, 2, 2]
+    dense = keras.layers.Dense(2, kernel_regularizer="l1", activity_regularizer="l1")
+    model = keras.Sequential([keras.layers.TimeDistributed(dense, input_shape=(3, 2))])
+    assert len(model.losses) == 2
 
 
 def test_a_peephole_cell_with_zero_peepholes_is_an_lstm() -> None:

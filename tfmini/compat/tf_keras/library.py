@@ -269,7 +269,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "        child_output_shape = self.layer.compute_output_shape(child_input_shape)\n",
-            "        child_output_shape = _as_tuple(self.layer.compute_output_shape(child_input_shape))\n",
+            "        child_output_shape = tuple(_as_tuple(self.layer.compute_output_shape(child_input_shape)))\n",
         ),
         (
             "            output_shape = self.compute_output_shape(input_shape)\n",
@@ -287,6 +287,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        if False:\n            pass\n",
         ),
         ("        if (hasattr(self.layer, 'activity_regularizer') and\n", "        if (False and\n"),
+        (
+            "        return super(Wrapper, self).get_losses_for(inputs)\n",
+            "        inner = self._input_map.get(object_list_uid(inputs), inputs)\n"
+            "        return super(Wrapper, self).get_losses_for(inputs) + self.layer.get_losses_for(inner)\n",
+        ),
         ("            return init_tuple + int_shape\n", "            return init_tuple + tuple(int_shape)\n"),
         ("self._input_map[input_uid]\n", "self._input_map.get(input_uid, inputs)\n"),
     ],
