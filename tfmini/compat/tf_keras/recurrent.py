@@ -80,6 +80,10 @@ def _first_size(cell: Any) -> Any:
 class _RNN:
     """The methods of ``tf.keras.layers.RNN``; `self` is such a layer."""
 
+    # Of layers with an `__init__` of their own (`CuDNNLSTM`).
+    time_major = zero_output_for_mask = False
+    _input_structure: Any = None  # of nested inputs, as the last call got them
+
     def __init__(
         self: Any, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
         stateful: bool = False, unroll: bool = False, time_major: bool = False, **kwargs: Any,
@@ -100,7 +104,6 @@ class _RNN:
         self.go_backwards, self.stateful, self.unroll, self.time_major = go_backwards, stateful, unroll, time_major
         self.supports_masking = True
         self.input_spec = self.state_spec = self._states = self.constants_spec = self._num_constants = None
-        self._input_structure = None  # of nested inputs, as the last call got them
 
     @property
     def states(self: Any) -> Any:

@@ -211,8 +211,8 @@ def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., 
             if exists and not root.utils.io_utils.ask_to_proceed_with_overwrite(filepath):
                 return
             tree_of(root, self).write(filepath, session)
-            folder, name = os.path.split(os.fsdecode(filepath))
-            update_checkpoint_state(folder or ".", name)
+            path = os.path.abspath(os.fsdecode(filepath))
+            update_checkpoint_state(os.path.dirname(path), path)
 
     return save_weights
 
