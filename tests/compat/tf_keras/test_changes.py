@@ -341,3 +341,27 @@ def test_the_mask_of_a_convolution_joins_inputs_and_outputs() -> None:
     with pytest.raises(NotImplementedError, match="full"):
         conv_kernel_mask((4,), 1, 1, "full")
     assert [deconv_output_length(4, 2, padding, stride=2) for padding in ("same", "valid", "full")] == [8, 8, 6]
+
+
+def test_normalisations_take_the_arguments_of_tensorflow() -> None:
+    assert keras.layers.BatchNormalization(fused=True)(keras.Input((4, 4, 3))).shape.as_list() == [None, 4, 4, 3]
+    with pytest.raises(ValueError, match="no renorm"):
+        keras.layers.BatchNormalization(renorm=True)
+    layer = keras.layers.LayerNormalization(
+        gamma_regularizer="l2", beta_regularizer={"class_name": "L1L2", "config": {}}
+    )
+    layer(keras.Input((3,)))
+    assert len(layer.losses) == 2
+    assert keras.layers.LayerNormalization.from_config(layer.get_config()).get_config() == layer.get_config()
+    with pytest.raises(TypeError, match="list/tuple of ints"):
+        keras.layers.LayerNormalization(axis={"axis": 1})
+    for axis, message in ((3, "Invalid axis"), ([1, -1], "Duplicate axis")):
+        with pytest.raises(ValueError, match=message):
+            keras.layers.LayerNormalization(axis=axis)(keras.Input((3,)))
+
+
+def test_a_layer_with_kept_states_may_drop_some_of_them() -> None:
+    layer = keras.layers.GRU(2, stateful=True, recurrent_dropout=0.5, batch_input_shape=(2, 3, 2))
+    model = keras.Sequential([layer])
+    model.compile("sgd", "mse")
+    assert model.fit(np.ones((2, 3, 2)), np.ones((2, 2)), verbose=0).history["loss"]

@@ -24,6 +24,7 @@ def apply(root: ModuleType) -> None:
         for cls in make(root):
             cls.__module__ = layers.__name__
             setattr(layers, cls.__name__, cls)
+    layers.normalization.LayerNormalization = layers.LayerNormalization
 
 
 def _layer_normalization(root: ModuleType) -> list[type]:
@@ -39,13 +40,25 @@ def _layer_normalization(root: ModuleType) -> list[type]:
         ) -> None:  # fmt: skip
             super().__init__(**kwargs)
             self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
-            self._beta = (beta_initializer, beta_regularizer, beta_constraint)
-            self._gamma = (gamma_initializer, gamma_regularizer, gamma_constraint)
+            if not all(isinstance(one, int) for one in (axis if isinstance(axis, (list, tuple)) else [axis])):
+                raise TypeError(
+                    f"Expected an int or a list/tuple of ints for the argument 'axis', but received: {axis}"
+                )
+            kinds = (root.initializers, root.regularizers, root.constraints)
+            beta, gamma = (
+                (beta_initializer, beta_regularizer, beta_constraint),
+                (gamma_initializer, gamma_regularizer, gamma_constraint),
+            )
+            self._beta, self._gamma = ([k.get(x) for k, x in zip(kinds, given)] for given in (beta, gamma))
             self.supports_masking = True
 
         def build(self, input_shape: Any) -> None:
             rank = len(input_shape)
             axes = self.axis if isinstance(self.axis, (list, tuple)) else [self.axis]
+            if any(not -rank <= axis < rank for axis in axes):
+                raise ValueError(f"Invalid axis: {self.axis} of inputs with {rank} dimensions")
+            if len({axis % rank for axis in axes}) < len(axes):
+                raise ValueError(f"Duplicate axis: {self.axis}")
             self._axes = [axis % rank for axis in axes]
             self._broadcast = [int(input_shape[i]) if i in self._axes else 1 for i in range(rank)]
             shape = [int(input_shape[i]) for i in self._axes]
@@ -66,9 +79,9 @@ def _layer_normalization(root: ModuleType) -> list[type]:
         def get_config(self) -> dict[str, Any]:
             own = {name: getattr(self, name) for name in ("axis", "epsilon", "center", "scale")}
             for name, (initializer, regularizer, constraint) in (("beta", self._beta), ("gamma", self._gamma)):
-                own[f"{name}_initializer"] = root.initializers.serialize(root.initializers.get(initializer))
-                own[f"{name}_regularizer"] = root.regularizers.serialize(root.regularizers.get(regularizer))
-                own[f"{name}_constraint"] = root.constraints.serialize(root.constraints.get(constraint))
+                own[f"{name}_initializer"] = root.initializers.serialize(initializer)
+                own[f"{name}_regularizer"] = root.regularizers.serialize(regularizer)
+                own[f"{name}_constraint"] = root.constraints.serialize(constraint)
             return {**super().get_config(), **own}
 
     return [LayerNormalization]

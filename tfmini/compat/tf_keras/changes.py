@@ -171,6 +171,19 @@ def _device_type(device: Any) -> str:
     return (DeviceSpec.from_string(device if isinstance(device, str) else device.to_string()).device_type or "").lower()
 
 
+def _fused(arguments: dict[str, Any]) -> Any:
+    """Takes arguments of batch normalisation that Keras 2.3 does not have; returns ``fused``, which changes nothing.
+
+    Raises:
+      ValueError: one that asks for what tfmini does not compute.
+    """
+    for name in ("renorm", "virtual_batch_size", "adjustment", "renorm_clipping"):
+        if arguments.pop(name, None):
+            raise ValueError(f"BatchNormalization of tfmini has no {name}: leave it out, or use tf.layers.")
+    arguments.pop("renorm_momentum", None)
+    return arguments.pop("fused", None)
+
+
 def _with_batch(shape: Any, input_shape: Any) -> Any:
     """The shape, or shapes, that a `Lambda` got for its output, with the batch of its input."""
     first = input_shape[0] if isinstance(input_shape, list) else input_shape
@@ -220,6 +233,7 @@ HELPERS: dict[str, Any] = {
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,
+    "_fused": _fused,
     "_device_type": _device_type,
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,

@@ -326,6 +326,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "utils.losses_utils": [("'Incompatible shapes: ", "'weights can not be broadcast to values: ")],
     "layers.normalization": [
+        (
+            "        super(BatchNormalization, self).__init__(**kwargs)\n",
+            "        self.fused = _fused(kwargs)\n        super(BatchNormalization, self).__init__(**kwargs)\n",
+        ),
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
     ],
     "optimizers": [

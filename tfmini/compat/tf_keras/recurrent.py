@@ -15,6 +15,7 @@ import numpy as np
 
 from tfmini.compat.tf_keras import backend, op_layers, state
 from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import TensorShape
@@ -259,7 +260,7 @@ class _RNN:
         found, needed = nest.flatten(initial_state), len(nest.flatten(self.states))
         if len(found) != needed:
             raise ValueError(f"Layer has {needed} states but was passed {len(found)} initial states.")
-        return found
+        return [convert_to_tensor(x) for x in found]  # cells write `h *= mask`, which would change a variable
 
     def _run(
         self: Any, inputs: Any, states: list[Any], mask: Any, training: Any, constants: Any
