@@ -84,7 +84,7 @@ def squeeze_or_expand_dimensions(y_pred: Any, y_true: Any = None, sample_weight:
       (``y_pred``, ``y_true``), and ``sample_weight`` if it is given; a scalar weight stays one.
     """
     y_pred = convert_to_tensor(y_pred)
-    ranks = [x.shape.ndims for x in (y_pred, y_true) if isinstance(x, Tensor)]
+    ranks: list[Any] = [x.shape.ndims for x in (y_pred, y_true) if isinstance(x, Tensor)]
     if y_true is not None and (None in ranks or ranks[0] - ranks[-1] != 1 or y_pred.raw_shape[-1] == 1):
         y_true, y_pred = remove_squeezable_dimensions(y_true, y_pred)
     if sample_weight is None:
@@ -112,7 +112,7 @@ def update_of(update: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cosine_similarity(losses: Any) -> type:
-    class CosineSimilarity(losses.LossFunctionWrapper):  # type: ignore[misc]
+    class CosineSimilarity(losses.LossFunctionWrapper):
         """The negated cosine of the angle between targets and predictions."""
 
         def __init__(
@@ -125,7 +125,7 @@ def _cosine_similarity(losses: Any) -> type:
 
 
 def _mean_tensor(root: ModuleType) -> type:
-    class MeanTensor(root.metrics.Metric):  # type: ignore[misc, name-defined]
+    class MeanTensor(root.metrics.Metric):
         """The weighted mean of each element of the tensors that it gets, all of one shape."""
 
         def __init__(self, name: str = "mean_tensor", dtype: Any = None) -> None:
@@ -167,7 +167,7 @@ def _mean_tensor(root: ModuleType) -> type:
 
 
 def _mean_relative_error(root: ModuleType) -> type:
-    class MeanRelativeError(root.metrics.Mean):  # type: ignore[misc, name-defined]
+    class MeanRelativeError(root.metrics.Mean):
         """The weighted mean of absolute errors, each divided by its normalizer; 0 for a normalizer of 0."""
 
         def __init__(self, normalizer: Any, name: str | None = None, dtype: Any = None) -> None:
@@ -188,7 +188,7 @@ def _mean_relative_error(root: ModuleType) -> type:
 
 
 def _mean_iou(root: ModuleType) -> type:
-    class MeanIoU(root.metrics.Metric):  # type: ignore[misc, name-defined]
+    class MeanIoU(root.metrics.Metric):
         """The mean over classes of intersection over union, from a matrix of the classes of targets and predictions."""
 
         def __init__(self, num_classes: int, name: str | None = None, dtype: Any = None) -> None:

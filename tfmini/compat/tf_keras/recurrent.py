@@ -62,7 +62,7 @@ def initial_state_of(cell: Any, inputs: Any = None, batch_size: Any = None, dtyp
     return nest.map_structure(lambda size: zeros([batch_size, *_sizes(size)], dtype), cell.state_size)
 
 
-def _sizes(size: Any) -> list[int]:
+def _sizes(size: Any) -> Any:
     """The shape of a state without its batch."""
     return TensorShape(size if isinstance(size, TensorShape) else [size]).as_list()
 
@@ -203,7 +203,7 @@ class _RNN:
         else:
             given = {"initial_state": states, "constants": constants}
             kwargs.update({name: value for name, value in given.items() if value is not None})
-        called = super(state.library_root().layers.recurrent.RNN, self).__call__
+        called = _inherited(self).__call__
         outputs = called(inputs if len(inputs) > 1 else inputs[0], **kwargs)
         self.input_spec = (self.input_spec or [])[: len(own)] or None
         return self._with_states(outputs)
@@ -327,16 +327,18 @@ class _RNN:
         if self.zero_output_for_mask:
             config["zero_output_for_mask"] = True
         config["cell"] = {"class_name": type(self.cell).__name__, "config": self.cell.get_config()}
-        return {**super(state.library_root().layers.recurrent.RNN, self).get_config(), **config}
+        return {**_inherited(self).get_config(), **config}
 
     @property
     def updates(self: Any) -> list[Any]:
         """Those of the layer and of its cells."""
-        return list(dict.fromkeys([*_updates_of(self), *(u for cell in _cells(self.cell) for u in cell.updates)]))
+        return list(
+            dict.fromkeys([*_inherited(self).updates, *(u for cell in _cells(self.cell) for u in cell.updates)])
+        )
 
     def get_updates_for(self: Any, inputs: Any = None) -> list[Any]:
         """Those of the updates that depend on the inputs, or on none."""
-        own = super(state.library_root().layers.recurrent.RNN, self).get_updates_for(inputs)
+        own = _inherited(self).get_updates_for(inputs)
         return list(dict.fromkeys([*own, *(u for cell in _cells(self.cell) for u in cell.get_updates_for(inputs))]))
 
 
@@ -345,8 +347,9 @@ def _cells(cell: Any) -> list[Any]:
     return [one for one in getattr(cell, "cells", [cell]) if _is_layer(one)]
 
 
-def _updates_of(layer: Any) -> list[Any]:
-    return list(super(state.library_root().layers.recurrent.RNN, layer).updates)
+def _inherited(layer: Any) -> Any:
+    """What a recurrent layer inherits: the methods of `Layer`."""
+    return super(state.library_root().layers.recurrent.RNN, layer)
 
 
 def _is_structure(shape: Any) -> bool:
@@ -519,7 +522,7 @@ def _both_shapes(compute: Callable[..., Any]) -> Callable[..., Any]:
         """The shapes of the merged output, or of both, and of the states of both directions."""
         found = self.forward_layer.compute_output_shape(input_shape)
         output, *states = found if isinstance(found, list) and self.return_state else [found]
-        sizes = TensorShape(output).as_list()
+        sizes: list[Any] = TensorShape(output).as_list()
         if self.merge_mode == "concat":
             sizes[-1] *= 2
         outputs = [TensorShape(sizes)] * (2 if self.merge_mode is None else 1)
