@@ -125,7 +125,7 @@ def _cosine_similarity(losses: Any) -> type:
 
 
 def _mean_tensor(root: ModuleType) -> type:
-    class MeanTensor(root.metrics.Metric):
+    class MeanTensor(root.metrics.Metric):  # type: ignore[name-defined]
         """The weighted mean of each element of the tensors that it gets, all of one shape."""
 
         def __init__(self, name: str = "mean_tensor", dtype: Any = None) -> None:
@@ -167,7 +167,7 @@ def _mean_tensor(root: ModuleType) -> type:
 
 
 def _mean_relative_error(root: ModuleType) -> type:
-    class MeanRelativeError(root.metrics.Mean):
+    class MeanRelativeError(root.metrics.Mean):  # type: ignore[name-defined]
         """The weighted mean of absolute errors, each divided by its normalizer; 0 for a normalizer of 0."""
 
         def __init__(self, normalizer: Any, name: str | None = None, dtype: Any = None) -> None:
@@ -188,7 +188,7 @@ def _mean_relative_error(root: ModuleType) -> type:
 
 
 def _mean_iou(root: ModuleType) -> type:
-    class MeanIoU(root.metrics.Metric):
+    class MeanIoU(root.metrics.Metric):  # type: ignore[name-defined]
         """The mean over classes of intersection over union, from a matrix of the classes of targets and predictions."""
 
         def __init__(self, num_classes: int, name: str | None = None, dtype: Any = None) -> None:
