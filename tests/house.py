@@ -189,7 +189,7 @@ LIMITS: dict[str, float] = {
     # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts.
     "files": 617,  # recurrent layers, losses and metrics of tf.keras are ideas of their own
     "files under 100 lines": 100,
-    "lines without generated files": 186_000,  # (128,000)
+    "lines without generated files": 187_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

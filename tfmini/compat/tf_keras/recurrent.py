@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import backend, op_layers, state
+from tfmini.compat.tf_keras import op_layers, state
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array.filling import zeros
@@ -282,7 +282,8 @@ class _RNN:
             output, after = self.cell.call(x, packed, **more)
             return output, nest.flatten(after)
 
-        return backend.rnn(
+        rnn = state.library_root().backend.tensorflow_backend.tf_keras_backend.rnn
+        return rnn(  # type: ignore[no-any-return]
             step, inputs, states, self.go_backwards, mask, unroll=self.unroll, time_major=self.time_major,
             zero_output_for_mask=self.zero_output_for_mask,
         )  # fmt: skip
@@ -376,8 +377,8 @@ def _depends_on_phase(output: Any) -> bool:
     phase = state.learning_phase()
     if isinstance(phase, int):
         return False
-    targets = nest.flatten(output)
-    return any(x in backend.get_reachable_from_inputs([phase], targets) for x in targets)
+    targets = set(nest.flatten(output))
+    return not targets.isdisjoint(state.reachable([phase], targets))
 
 
 # ---- Cells -----------------------------------------------------------------------------------------------------------
