@@ -32,6 +32,7 @@ _OPS = {
     ),
     ":layers.linear_operators": "linalg.linear_operator_util",
     "tf.losses": "losses losses.losses losses.losses_impl losses.util",
+    ":compat.tf_keras.losses_metrics": "losses.loss_reduction",
     "tf.manip": "manip_ops",
     "tf.metrics": "metrics",
     "tf.nn": "candidate_sampling_ops ctc_ops embedding_ops nn nn_impl",

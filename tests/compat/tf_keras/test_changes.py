@@ -173,7 +173,7 @@ def test_private_modules_are_where_tensorflow_has_them() -> None:
         assert adam.Adam is tf.keras.optimizers.Adam
         assert optimizer_v2.OptimizerV2 is tf.keras.optimizers.Optimizer
         assert learning_rate_schedule.PolynomialDecay is tf.keras.optimizers.schedules.PolynomialDecay
-        assert recurrent_v2.LSTM is tf.keras.layers.LSTM
+        assert issubclass(recurrent_v2.LSTM, tf.keras.layers.LSTM)
         assert backend_config.epsilon() == tf.keras.backend.epsilon()
     finally:
         internals.uninstall()
@@ -283,3 +283,85 @@ def test_ops_that_follow_no_layer_are_walked_once(monkeypatch: pytest.MonkeyPatc
         x = keras.layers.Dense(2)(x)
     before = walked[::2]  # each call walks back to the layers, and forth from them
     assert len(before[1]) == len(before[4]) > 0 == len(set.intersection(*before))
+
+
+def test_a_lambda_owns_the_variables_that_its_function_makes_once() -> None:
+    layer = keras.layers.Lambda(lambda x: x * tf.Variable(2.0, name="factor"))
+    for _ in range(3):
+        layer(np.ones((2, 2), "float32"))
+    assert [weight.name for weight in layer.trainable_weights] == ["lambda/factor:0"]
+
+
+def test_a_lambda_keeps_its_mask_and_the_shape_that_it_was_given() -> None:
+    layer = keras.layers.Lambda(lambda x: x, output_shape=(None, 3), mask=lambda x, mask: mask)
+    again = keras.layers.Lambda.from_config(layer.get_config())
+    assert again.mask(1, "kept") == "kept"
+    assert again.compute_output_shape((5, 2, 3)).as_list() == [5, None, 3]
+    pair = keras.layers.Lambda(lambda x: x, output_shape=[(2,), (3,)])
+    assert pair.compute_output_shape([(5, 2), (5, 3)]) == [(5, 2), (5, 3)]
+
+
+def test_outputs_are_nested_as_call_returns_them() -> None:
+    class Nested(keras.layers.Layer):
+        def call(self, pair: Any) -> Any:
+            return pair[0], [pair[1], {"sum": pair[0] + pair[1]}]
+
+    first, (second, more) = Nested()((tf.ones([2]), tf.zeros([2])))
+    assert first.shape == second.shape == more["sum"].shape
+
+
+def test_batch_normalisation_on_a_named_device_and_weights_of_add_weight_in_checkpoints(tmp_path: Any) -> None:
+    with tf.device("/cpu:0"):
+        model = keras.Sequential([keras.layers.BatchNormalization(input_shape=(3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[keras.metrics.MeanAbsoluteError()])
+    assert model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0).history["loss"]
+    path = str(tmp_path / "weights")
+    model.save_weights(path)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == path
+    own = keras.Model()
+    weight = own.add_weight("v", shape=[], initializer="ones")
+    keras.backend.set_value(weight, 7.0)
+    own.save_weights(path)
+    keras.backend.set_value(weight, 1.0)
+    own.load_weights(path)
+    assert keras.backend.get_value(weight) == 7.0
+    model.save(path + ".h5")
+    assert keras.models.load_model(path + ".h5").metrics_names == ["loss", "mean_absolute_error"]
+
+
+def test_the_mask_of_a_convolution_joins_inputs_and_outputs() -> None:
+    from tfmini.compat.tf_keras.added_layers import conv_connected_inputs, conv_kernel_mask, deconv_output_length
+
+    for padding, strides in (("valid", (1, 2)), ("same", (2, 1))):
+        mask = conv_kernel_mask((4, 5), (2, 3), strides, padding)
+        for place in np.ndindex(*mask.shape[2:]):
+            joined = np.zeros((4, 5), bool)
+            joined[np.ix_(*conv_connected_inputs((4, 5), (2, 3), place, strides, padding))] = True
+            assert (mask[(..., *place)] == joined).all()
+    with pytest.raises(NotImplementedError, match="full"):
+        conv_kernel_mask((4,), 1, 1, "full")
+    assert [deconv_output_length(4, 2, padding, stride=2) for padding in ("same", "valid", "full")] == [8, 8, 6]
+
+
+def test_normalisations_take_the_arguments_of_tensorflow() -> None:
+    assert keras.layers.BatchNormalization(fused=True)(keras.Input((4, 4, 3))).shape.as_list() == [None, 4, 4, 3]
+    with pytest.raises(ValueError, match="no renorm"):
+        keras.layers.BatchNormalization(renorm=True)
+    layer = keras.layers.LayerNormalization(
+        gamma_regularizer="l2", beta_regularizer={"class_name": "L1L2", "config": {}}
+    )
+    layer(keras.Input((3,)))
+    assert len(layer.losses) == 2
+    assert keras.layers.LayerNormalization.from_config(layer.get_config()).get_config() == layer.get_config()
+    with pytest.raises(TypeError, match="list/tuple of ints"):
+        keras.layers.LayerNormalization(axis={"axis": 1})
+    for axis, message in ((3, "Invalid axis"), ([1, -1], "Duplicate axis")):
+        with pytest.raises(ValueError, match=message):
+            keras.layers.LayerNormalization(axis=axis)(keras.Input((3,)))
+
+
+def test_a_layer_with_kept_states_may_drop_some_of_them() -> None:
+    layer = keras.layers.GRU(2, stateful=True, recurrent_dropout=0.5, batch_input_shape=(2, 3, 2))
+    model = keras.Sequential([layer])
+    model.compile("sgd", "mse")
+    assert model.fit(np.ones((2, 3, 2)), np.ones((2, 2)), verbose=0).history["loss"]

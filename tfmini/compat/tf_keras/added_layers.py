@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tfmini.compat.tf_keras import attention
 from tfmini.estimator.column_layers import input_layer
 from tfmini.graph.nest import flatten
@@ -17,11 +19,15 @@ from tfmini.ops.variables.store import AUTO_REUSE
 def apply(root: ModuleType) -> None:
     """Adds the layers to the copy."""
     layers = root.layers
+    for function in (conv_kernel_mask, conv_connected_inputs, deconv_output_length, convert_data_format):
+        setattr(root.utils.conv_utils, function.__name__, function)
+    root.utils.conv_utils.normalize_data_format = root.backend.normalize_data_format
     layers._lower_triangular_mask = attention.lower_triangular_mask
     for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell):
         for cls in make(root):
             cls.__module__ = layers.__name__
             setattr(layers, cls.__name__, cls)
+    layers.normalization.LayerNormalization = layers.LayerNormalization
 
 
 def _layer_normalization(root: ModuleType) -> list[type]:
@@ -37,13 +43,25 @@ def _layer_normalization(root: ModuleType) -> list[type]:
         ) -> None:  # fmt: skip
             super().__init__(**kwargs)
             self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
-            self._beta = (beta_initializer, beta_regularizer, beta_constraint)
-            self._gamma = (gamma_initializer, gamma_regularizer, gamma_constraint)
+            if not all(isinstance(one, int) for one in (axis if isinstance(axis, (list, tuple)) else [axis])):
+                raise TypeError(
+                    f"Expected an int or a list/tuple of ints for the argument 'axis', but received: {axis}"
+                )
+            kinds = (root.initializers, root.regularizers, root.constraints)
+            beta, gamma = (
+                (beta_initializer, beta_regularizer, beta_constraint),
+                (gamma_initializer, gamma_regularizer, gamma_constraint),
+            )
+            self._beta, self._gamma = ([k.get(x) for k, x in zip(kinds, given)] for given in (beta, gamma))
             self.supports_masking = True
 
         def build(self, input_shape: Any) -> None:
             rank = len(input_shape)
             axes = self.axis if isinstance(self.axis, (list, tuple)) else [self.axis]
+            if any(not -rank <= axis < rank for axis in axes):
+                raise ValueError(f"Invalid axis: {self.axis} of inputs with {rank} dimensions")
+            if len({axis % rank for axis in axes}) < len(axes):
+                raise ValueError(f"Duplicate axis: {self.axis}")
             self._axes = [axis % rank for axis in axes]
             self._broadcast = [int(input_shape[i]) if i in self._axes else 1 for i in range(rank)]
             shape = [int(input_shape[i]) for i in self._axes]
@@ -64,9 +82,9 @@ def _layer_normalization(root: ModuleType) -> list[type]:
         def get_config(self) -> dict[str, Any]:
             own = {name: getattr(self, name) for name in ("axis", "epsilon", "center", "scale")}
             for name, (initializer, regularizer, constraint) in (("beta", self._beta), ("gamma", self._gamma)):
-                own[f"{name}_initializer"] = root.initializers.serialize(root.initializers.get(initializer))
-                own[f"{name}_regularizer"] = root.regularizers.serialize(root.regularizers.get(regularizer))
-                own[f"{name}_constraint"] = root.constraints.serialize(root.constraints.get(constraint))
+                own[f"{name}_initializer"] = root.initializers.serialize(initializer)
+                own[f"{name}_regularizer"] = root.regularizers.serialize(regularizer)
+                own[f"{name}_constraint"] = root.constraints.serialize(constraint)
             return {**super().get_config(), **own}
 
     return [LayerNormalization]
@@ -133,3 +151,75 @@ def _abstract_cell(root: ModuleType) -> list[type]:
             return made if isinstance(self.state_size, (list, tuple)) else made[0]
 
     return [AbstractRNNCell]
+
+
+# ---- Convolutions (``tensorflow.python.keras.utils.conv_utils``) -----------------------------------------------------
+
+_FORMATS = {"channels_last": "N{}C", "channels_first": "NC{}"}
+
+
+def convert_data_format(data_format: str, ndim: int) -> str:
+    """The data format of an op (``"NHWC"``) for that of a layer (``"channels_last"``) on inputs of a rank."""
+    if data_format not in _FORMATS:
+        raise ValueError(f"Invalid data_format: {data_format}")
+    if ndim not in (3, 4, 5):
+        raise ValueError(f"Input rank not supported: {ndim}")
+    return _FORMATS[data_format].format("DHW"[5 - ndim :])
+
+
+def deconv_output_length(
+    input_length: int | None, filter_size: int, padding: str, output_padding: int | None = None, stride: int = 0,
+    dilation: int = 1,
+) -> int | None:  # fmt: skip
+    """The length of a transposed convolution's output; without ``output_padding`` the usual one."""
+    if input_length is None:
+        return None
+    width = filter_size + (filter_size - 1) * (dilation - 1)
+    if output_padding is not None:
+        cut = {"same": width // 2, "valid": 0, "full": width - 1}[padding]
+        return (input_length - 1) * stride + width - 2 * cut + output_padding
+    more = {"same": 0, "valid": max(width - stride, 0), "full": 2 - stride - width}[padding]
+    return input_length * stride + more
+
+
+def conv_connected_inputs(
+    input_shape: Any, kernel_shape: Any, output_position: Any, strides: Any, padding: str
+) -> list[range]:
+    """For each axis the places of the input from which a place of a convolution's output is computed."""
+    found = []
+    for size, width, place, stride in zip(input_shape, kernel_shape, output_position, strides):
+        start = place * stride - (0 if padding == "valid" else width // 2)
+        found.append(range(max(start, 0), min(start + width, size)))
+    return found
+
+
+def conv_kernel_mask(input_shape: Any, kernel_shape: Any, strides: Any, padding: str) -> np.ndarray:
+    """Which places of a convolution's input and output are joined by a weight: ``[*input, *output]``, bool.
+
+    Args:
+      input_shape: the sizes of the input without batch and channels.
+      kernel_shape, strides: of each axis, or a number for all.
+
+    Raises:
+      NotImplementedError: another padding than "same" and "valid".
+      ValueError: other numbers of axes.
+    """
+    if padding not in ("same", "valid"):
+        raise NotImplementedError(f'Padding type {padding} not supported. Only "valid" and "same" are implemented.')
+    rank = len(input_shape)
+    widths, steps = ((x,) * rank if isinstance(x, int) else tuple(x) for x in (kernel_shape, strides))
+    if len(widths) != rank or len(steps) != rank:
+        raise ValueError(
+            "Number of strides, input and kernel dimensions must all match. Received: "
+            f"{len(steps)}, {rank}, {len(widths)}."
+        )
+    mask: Any = np.ones((), bool)
+    for axis, (size, width, step) in enumerate(zip(input_shape, widths, steps)):
+        count = -(-(size if padding == "same" or not size else max(size - width + 1, 0)) // step)
+        start = np.arange(count) * step - (0 if padding == "valid" else width // 2)
+        places = np.arange(size)[:, None]
+        one = (places >= start) & (places < start + width)
+        shape = np.ones(2 * rank, int)
+        shape[[axis, rank + axis]] = size, count
+        mask = mask & one.reshape(shape)
+    return np.asarray(mask)

@@ -253,16 +253,17 @@ def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = 
 
 
 def rnn(
-    step_function: Callable[..., Any], inputs: Tensor, initial_states: Sequence[Any], go_backwards: bool = False,
+    step_function: Callable[..., Any], inputs: Any, initial_states: Sequence[Any], go_backwards: bool = False,
     mask: Any = None, constants: Sequence[Any] | None = None, unroll: bool = False, input_length: Any = None,
     time_major: bool = False, zero_output_for_mask: bool = False,
-) -> tuple[Tensor, Tensor, list[Any]]:  # fmt: skip
-    """Iterates over the time of a tensor ``[batch, time, ...]``.
+) -> tuple[Any, Any, list[Any]]:  # fmt: skip
+    """Iterates over the time of a tensor ``[batch, time, ...]``, or of a structure of them.
 
     Args:
-      step_function: (input ``[batch, ...]``, states and constants) -> (output, new states).
+      step_function: (input ``[batch, ...]``, states and constants) -> (output, new states); the output may be nested.
       mask: ``[batch, time]``; where it is False, states stay and the output is that of the step before.
       unroll: makes the ops of each step, instead of a loop; the time is static then.
+      time_major: inputs, mask and outputs have the time first.
       zero_output_for_mask: a masked output is zero.
 
     Returns:
@@ -271,18 +272,25 @@ def rnn(
     Raises:
       ValueError: fewer than three dimensions; to unroll an unknown time.
     """
-    inputs = inputs if time_major else _swapped(inputs)
+    ordered = (lambda x: x) if time_major else _swapped
+    flat = [ordered(x) for x in nest.flatten(inputs)]
     if mask is not None:
         mask = convert_to_tensor(mask)
         mask = mask if mask.dtype == dtypes.bool else identities.cast(mask, dtypes.bool)
-        mask = shapes.expand_dims(mask, -1) if len(mask.shape) == 2 else mask
-        mask = mask if time_major else _swapped(mask)
-    step = lambda x, states: step_function(x, [*states, *(constants or ())])  # noqa: E731
-    loop = _Steps(step, inputs, mask, go_backwards, zero_output_for_mask)
+        mask = ordered(shapes.expand_dims(mask, -1) if len(mask.shape) == 2 else mask)
+    structure: list[Any] = []
+
+    def step(x: list[Any], states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        output, new = step_function(nest.pack_sequence_as(inputs, x), [*states, *(constants or ())])
+        structure[:] = [output]
+        return nest.flatten(output), list(new)
+
+    loop = _Steps(step, flat, mask, go_backwards, zero_output_for_mask)
     last, outputs, states = loop.unrolled(list(initial_states)) if unroll else loop.looped(tuple(initial_states))
-    if isinstance(outputs, Tensor):
-        outputs.set_shape([inputs.shape[0], inputs.shape[1], *outputs.shape[2:]])
-    return last, outputs if time_major else _swapped(outputs), states
+    for x in outputs:
+        x.set_shape([flat[0].shape[0], flat[0].shape[1], *x.shape[2:]])
+    packed = [nest.pack_sequence_as(structure[0], part) for part in (last, [ordered(x) for x in outputs])]
+    return packed[0], packed[1], states
 
 
 def _swapped(x: Tensor) -> Tensor:
@@ -291,65 +299,70 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 class _Steps:
-    """The steps of `rnn`, over inputs and masks with the time first."""
+    """The steps of `rnn`, over lists of inputs and a mask with the time first."""
 
-    def __init__(self, step: Callable[..., Any], inputs: Tensor, mask: Any, backwards: bool, zeroes: bool) -> None:
-        if len(inputs.shape) < 3:
+    def __init__(
+        self, step: Callable[..., Any], inputs: list[Tensor], mask: Any, backwards: bool, zeroes: bool
+    ) -> None:
+        if any(len(x.shape) < 3 for x in inputs):
             raise ValueError("Input should be at least 3D.")
         self.step = step
-        self.inputs = layout.reverse(inputs, [0]) if backwards else inputs
+        self.inputs = [layout.reverse(x, [0]) if backwards else x for x in inputs]
         self.mask = None if mask is None else layout.reverse(mask, [0]) if backwards else mask
         self.zeroes = zeroes
 
-    def unrolled(self, states: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
+    def unrolled(self, states: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """The last output, all outputs and the last states, by ops for each step."""
-        if self.inputs.shape.as_list()[0] is None:
+        steps = self.inputs[0].shape.as_list()[0]
+        if steps is None:
             raise ValueError("Unrolling requires a fixed number of timesteps.")
-        outputs: list[Tensor] = []
-        masks = [None] * int(self.inputs.shape[0]) if self.mask is None else unstack(self.mask)
-        for x, mask in zip(unstack(self.inputs), masks):
-            output, new = self.step(x, states)
+        outputs: list[list[Tensor]] = []
+        masks = [None] * steps if self.mask is None else unstack(self.mask)
+        for x, mask in zip(zip(*map(unstack, self.inputs)), masks):
+            output, new = self.step(list(x), states)
             if mask is not None:
-                before = filling.zeros_like(output) if self.zeroes or not outputs else outputs[-1]
-                output = _chosen(mask, output, before)
-                new = [_chosen(mask, after, state) for after, state in zip(new, states)]
+                before = list(map(filling.zeros_like, output)) if self.zeroes or not outputs else outputs[-1]
+                output, new = _all_chosen(mask, output, before), _all_chosen(mask, new, states)
             outputs.append(output)
-            states = list(new)
-        return outputs[-1], joining.stack(outputs), states
+            states = new
+        return outputs[-1], [joining.stack(parts) for parts in zip(*outputs)], states
 
-    def looped(self, states: tuple[Any, ...]) -> tuple[Tensor, Tensor, list[Any]]:
+    def looped(self, states: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Any]]:
         """The same by a while loop."""
-        steps = shape_of(self.inputs)[0]
-        example, _ = self.step(self.inputs[0], list(states))
-        inputs = TensorArray(self.inputs.dtype, size=steps, tensor_array_name="input_ta").unstack(self.inputs)
+        steps, static = shape_of(self.inputs[0])[0], self.inputs[0].shape.as_list()[0]
+        example, _ = self.step([x[0] for x in self.inputs], list(states))
+        inputs = [TensorArray(x.dtype, size=steps, tensor_array_name="input_ta").unstack(x) for x in self.inputs]
         masks = None
         if self.mask is not None:
             masks = TensorArray(dtypes.bool, size=steps, tensor_array_name="mask_ta").unstack(self.mask)
-        outputs = TensorArray(example.dtype, size=steps, tensor_array_name="output_ta")
+        outputs = [TensorArray(x.dtype, size=steps, tensor_array_name="output_ta") for x in example]
 
-        def body(time: Tensor, made: TensorArray, before: Tensor, *states: Any) -> tuple[Any, ...]:
-            output, new = self.step(inputs.read(time), list(states))
+        def body(time: Tensor, made: list[TensorArray], before: list[Tensor], states: list[Any]) -> Any:
+            output, new = self.step([x.read(time) for x in inputs], states)
             if masks is not None:
                 mask = masks.read(time)
-                output = _chosen(mask, output, before)
-                new = [_chosen(mask, after, state) for after, state in zip(new, states)]
+                output, new = _all_chosen(mask, output, before), _all_chosen(mask, new, states)
             for after, shape in zip(new, [one.shape for one in states]):
                 if isinstance(after, Tensor):
                     after.set_shape(shape)
             kept = before if masks is None or self.zeroes else output
-            return time + 1, made.write(time, output), kept, *new
+            return time + 1, [array.write(time, x) for array, x in zip(made, output)], kept, new
 
-        start = (constant_tensor(0, dtypes.int32, name="time"), outputs, filling.zeros_like(example), *states)
-        static = self.inputs.shape.as_list()[0]
-        _, outputs, _, *last_states = while_loop(
+        zeros = [filling.zeros_like(x) for x in example]
+        start = (constant_tensor(0, dtypes.int32, name="time"), outputs, zeros, list(states))
+        _, outputs, _, last_states = while_loop(
             lambda time, *_: comparison.less(time, steps), body, start, parallel_iterations=32,
             swap_memory=True, maximum_iterations=static,
         )  # fmt: skip
-        stacked = outputs.stack()
-        last = outputs.read(steps - 1)
-        last.set_shape(example.shape)
-        stacked.set_shape([static, *example.shape.as_list()])
-        return last, stacked, last_states
+        stacked, last = [array.stack() for array in outputs], [array.read(steps - 1) for array in outputs]
+        for one, all_steps, x in zip(last, stacked, example):
+            one.set_shape(x.shape)
+            all_steps.set_shape([static, *x.shape.as_list()])
+        return last, stacked, list(last_states)
+
+
+def _all_chosen(mask: Tensor, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
+    return [_chosen(mask, after, before) for after, before in zip(new, old)]
 
 
 def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
@@ -384,16 +397,17 @@ def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool 
     logits = output if from_logits else _logits(output, "Softmax")
     if logits is None:
         logits = unary.log(clip_by_value(output, epsilon(), 1.0 - epsilon()))
-    rank = len(logits.shape)
-    if axis % rank != rank - 1:
+    rank = logits.shape.ndims
+    if rank is None and axis != -1:
+        raise ValueError(f"Cannot compute sparse categorical crossentropy with `axis={axis}` of an unknown rank")
+    if rank is not None and axis % rank != rank - 1:
         order = [i for i in range(rank) if i != axis % rank]
         logits = layout.transpose(logits, [*order, axis % rank])
     target = identities.cast(shapes.reshape(target, [-1]), dtypes.int64)
-    rows = shapes.reshape(
-        logits, [-1, shape_of(logits)[-1] if logits.shape.as_list()[-1] is None else logits.shape[-1]]
-    )
+    classes = None if rank is None else logits.shape.as_list()[-1]
+    rows = shapes.reshape(logits, [-1, shape_of(logits)[-1] if classes is None else classes])
     found = sparse_softmax_cross_entropy_with_logits(labels=target, logits=rows)
-    return shapes.reshape(found, shape_of(logits)[:-1]) if rank >= 3 else found
+    return shapes.reshape(found, shape_of(logits)[:-1]) if rank is None or rank >= 3 else found
 
 
 def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import op_layers, state, tracking, training
+from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, state, tracking, training
 from tfmini.compat.tf_keras.phases import by_phase
+from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -23,6 +24,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
+from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def _inputs_of(layer: Any, inputs: Any) -> Any:
         convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
         inputs = nest.map_structure(convert, inputs)
     op_layers.make_layers(state.library_root(), inputs)
-    return inputs
+    return list(inputs) if type(inputs) is tuple else inputs
 
 
 def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +148,49 @@ def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
     if "training" in taken:
         arguments["training"] = state.learning_phase() if training is None else training
     return arguments
+
+
+def _with_variables(layer: Any, inputs: Any, arguments: dict[str, Any]) -> Any:
+    """Calls the function of a `Lambda`, which owns the variables that it makes, and makes each only once."""
+    made = vars(layer).setdefault("_made_variables", {})
+
+    def create(following: Callable[..., Any], **kwargs: Any) -> Any:
+        name = kwargs.get("name")
+        if name not in made:
+            made[name] = following(**kwargs)
+            (layer._trainable_weights if made[name].trainable else layer._non_trainable_weights).append(made[name])
+            state.track_variable(made[name])
+        return made[name]
+
+    with variable_creator_scope(create):
+        return layer.function(inputs, **arguments)
+
+
+def _device_type(device: Any) -> str:
+    """The type of a device, in small letters: "cpu", "gpu", or "" for any."""
+    return (DeviceSpec.from_string(device if isinstance(device, str) else device.to_string()).device_type or "").lower()
+
+
+def _fused(arguments: dict[str, Any]) -> Any:
+    """Takes arguments of batch normalisation that Keras 2.3 does not have; returns ``fused``, which changes nothing.
+
+    Raises:
+      ValueError: one that asks for what tfmini does not compute.
+    """
+    for name in ("renorm", "virtual_batch_size", "adjustment", "renorm_clipping"):
+        if arguments.pop(name, None):
+            raise ValueError(f"BatchNormalization of tfmini has no {name}: leave it out, or use tf.layers.")
+    arguments.pop("renorm_momentum", None)
+    return arguments.pop("fused", None)
+
+
+def _with_batch(shape: Any, input_shape: Any) -> Any:
+    """The shape, or shapes, that a `Lambda` got for its output, with the batch of its input."""
+    first = input_shape[0] if isinstance(input_shape, list) else input_shape
+    batch = first[0] if first else None
+    if any(isinstance(part, (tuple, list)) for part in shape):
+        return [(batch, *part) for part in shape]
+    return TensorShape([batch, *shape])
 
 
 def _set_masks(outputs: Any, masks: Any) -> None:
@@ -185,6 +230,12 @@ HELPERS: dict[str, Any] = {
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
     "_call": op_layers.call,
+    "_in_structure": op_layers.in_structure,
+    "_with_variables": _with_variables,
+    "_with_batch": _with_batch,
+    "_fused": _fused,
+    "_device_type": _device_type,
+    "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,
     "_set_masks": _set_masks,
     "_arguments_of": _arguments_of,
@@ -209,6 +260,13 @@ HELPERS: dict[str, Any] = {
     "_mean_activity": _mean_activity,
     "_to_snake_case": _to_snake_case,
     **training.HELPERS,
+    "_check_wrapped": recurrent.check_wrapped,
+    "_is_builtin": lambda layer: type(layer).__module__.startswith(state.LIBRARY),
+    "_as_tuple": lambda shape: as_tuple(shape),
+    "_casts_targets": losses_metrics.casts_targets,
+    "_reduced_to_weights": losses_metrics.reduced_to_weights,
+    "_div_no_nan": losses_metrics.div_no_nan,
+    "_update_of": losses_metrics.update_of,
 }
 
 
@@ -227,11 +285,14 @@ def apply(root: ModuleType) -> None:
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
+    layer._batch_input_shape = property(lambda self: self.batch_input_shape)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
+    recurrent.apply(root)
+    losses_metrics.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
     from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing, saving
@@ -247,7 +308,6 @@ def apply(root: ModuleType) -> None:
 # Modules that TensorFlow has in other places than Keras.
 MOVED: dict[str, str] = {
     "engine.base_layer_v1": "engine.base_layer",
-    "layers.recurrent_v2": "layers.recurrent",
     "layers.normalization_v2": "layers.normalization",
     "layers.dense_attention": "layers",
     "callbacks_v1": "callbacks.tensorboard_v1",

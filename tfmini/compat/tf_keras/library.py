@@ -31,6 +31,12 @@ _EVERYWHERE = [
     (r"\bnp\.unicode_", "np.str_"),
     (r"\bnp\.(bool|int)\b", r"\1"),
 ]
+# Losses of (targets, predictions) that compute in the type of the predictions.
+_CASTING = (
+    "mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error",
+    "squared_hinge", "hinge", "categorical_hinge", "logcosh", "huber_loss", "kullback_leibler_divergence", "poisson",
+    "cosine_proximity",
+)  # fmt: skip
 _IN: dict[str, list[tuple[str, str]]] = {
     "backend.load_backend": [
         ("    _BACKEND = _backend\n", "    pass\n"),  # tf.keras has one backend
@@ -39,6 +45,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("    sys.stderr.write('Using TensorFlow backend.\\n')\n", ""),
     ],
     "backend.tensorflow_backend": [
+        ("device.device_type.lower() == device_type", "_device_type(device) == device_type"),
         (
             "        v1_variable_initialization()\n",
             "        _track_all_variables()\n",
@@ -46,6 +53,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        dtype = floatx()\n    return tf.zeros_like(", "        pass\n    return tf.zeros_like("),
         ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
+    "engine.saving": [("n.decode('utf8') for n in", "_as_text(n) for n in")],
     "engine.base_layer": [
         (
             "name = _to_snake_case(prefix) + '_' + str(K.get_uid(prefix))",
@@ -87,6 +95,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n",
         ),
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
+        (
+            "self.compute_mask(inputs, previous_mask)",
+            "self.compute_mask(inputs, previous_mask if kwargs.get('mask') is None else kwargs['mask'])",
+        ),
+        (
+            "                              inputs=to_list(inputs))\n        return output\n",
+            "                              inputs=to_list(inputs))\n        return _in_structure(self, output)\n",
+        ),
         ("            masks.append(None)\n", "            masks.append(getattr(x, '_keras_mask', None))\n"),
         (
             "            self._add_inbound_node(input_tensors=inputs,\n",
@@ -144,6 +160,31 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        arguments = _arguments_of(self, mask, training)\n",
         ),
         ("        if has_arg(self.function, 'mask'):\n            arguments['mask'] = mask\n", ""),
+        (
+            "        return self.function(inputs, **arguments)\n",
+            "        return _with_variables(self, inputs, arguments)\n",
+        ),
+        (
+            "            if isinstance(input_shape, list):\n"
+            "                num_samples = input_shape[0][0]\n"
+            "            else:\n"
+            "                num_samples = input_shape[0] if input_shape else None\n"
+            "            return (num_samples,) + tuple(self._output_shape)\n",
+            "            return _with_batch(self._output_shape, input_shape)\n",
+        ),
+        (
+            "        base_config = super(Lambda, self).get_config()\n",
+            "        if callable(self.mask):\n"
+            "            config.update(mask=func_dump(self.mask), mask_type='lambda')\n"
+            "        base_config = super(Lambda, self).get_config()\n",
+        ),
+        (
+            "        config['output_shape'] = output_shape\n        return cls(**config)\n",
+            "        config['output_shape'] = output_shape\n"
+            "        if config.pop('mask_type', None):\n"
+            "            config['mask'] = func_load(config['mask'], globs=globs)\n"
+            "        return cls(**config)\n",
+        ),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
@@ -204,6 +245,57 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    _make_op_layers([*(initial_state or ()), *(constants or ())])\n",
         ),
     ],
+    "layers.wrappers": [
+        (
+            "    def __init__(self, layer, merge_mode='concat', weights=None, **kwargs):\n",
+            "    def __init__(self, layer, merge_mode='concat', weights=None, backward_layer=None, **kwargs):\n"
+            "        _check_wrapped('Bidirectional', layer=layer, backward_layer=backward_layer)\n",
+        ),
+        ("self._set_sublayers(layer)", "self._set_sublayers(layer, backward_layer)"),
+        ("self.input_spec + additional_specs", "[None] + additional_specs"),
+        ("self.forward_layer.call(", "self.forward_layer("),
+        ("self.backward_layer.call(", "self.backward_layer("),
+        (
+            "        super(TimeDistributed, self).__init__(layer, **kwargs)\n",
+            "        _check_wrapped('TimeDistributed', layer=layer)\n"
+            "        super(TimeDistributed, self).__init__(layer, **kwargs)\n"
+            "        self._always_use_reshape = _is_builtin(layer) and not getattr(layer, 'stateful', False)\n",
+        ),
+        (
+            "        assert len(input_shape) >= 3\n        self.input_spec = InputSpec(shape=input_shape)\n",
+            "        if len(input_shape) < 3:\n"
+            "            raise ValueError('`TimeDistributed` Layer should be passed an `input_shape ` with at least '\n"
+            "                             '3 dimensions, received: ' + str(input_shape))\n"
+            "        self.input_spec = InputSpec(shape=(None, None) + input_shape[2:])\n",
+        ),
+        (
+            "        child_output_shape = self.layer.compute_output_shape(child_input_shape)\n",
+            "        child_output_shape = tuple(_as_tuple(self.layer.compute_output_shape(child_input_shape)))\n",
+        ),
+        (
+            "            output_shape = self.compute_output_shape(input_shape)\n",
+            "            output_shape = _as_tuple(self.compute_output_shape(input_shape))\n",
+        ),
+        (
+            "        if input_shape[0]:\n            # batch size matters, use",
+            "        if input_shape[0] and not self._always_use_reshape:\n            # batch size matters, use",
+        ),
+        ("self.layer.call(x, **kwargs)", "self.layer(x, **kwargs)"),
+        ("self.layer.call(inputs, **kwargs)", "self.layer(inputs, **kwargs)"),
+        (  # the layer, which is called, has its penalty
+            "        if hasattr(self.layer, 'activity_regularizer'):\n"
+            "            return self.layer.activity_regularizer\n",
+            "        if False:\n            pass\n",
+        ),
+        ("        if (hasattr(self.layer, 'activity_regularizer') and\n", "        if (False and\n"),
+        (
+            "        return super(Wrapper, self).get_losses_for(inputs)\n",
+            "        inner = self._input_map.get(object_list_uid(inputs), inputs)\n"
+            "        return super(Wrapper, self).get_losses_for(inputs) + self.layer.get_losses_for(inner)\n",
+        ),
+        ("            return init_tuple + int_shape\n", "            return init_tuple + tuple(int_shape)\n"),
+        ("self._input_map[input_uid]\n", "self._input_map.get(input_uid, inputs)\n"),
+    ],
     "engine.network": [
         ("        return self._layers\n", "        return _layers_of(self)\n"),
         ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),
@@ -233,13 +325,35 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "if cache_key in self._output_tensor_cache and not _in_scope():",
         ),
     ],
+    "utils.losses_utils": [("'Incompatible shapes: ", "'weights can not be broadcast to values: ")],
     "layers.normalization": [
+        (
+            "        super(BatchNormalization, self).__init__(**kwargs)\n",
+            "        self.fused = _fused(kwargs)\n        super(BatchNormalization, self).__init__(**kwargs)\n",
+        ),
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
     ],
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
-    "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
+    "losses": [
+        *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
+        ("    return - K.sum(y_true * y_pred, axis=axis)\n", "    return K.sum(y_true * y_pred, axis=axis)\n"),
+        (
+            "        self.reduction = reduction\n",
+            "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n",
+        ),
+    ],
+    "metrics": [
+        ("deserialize(config)\n    elif", "deserialize(identifier)\n    elif"),
+        ("self.dtype = dtype or K.floatx()", "self.dtype = _dtype_name(dtype) or K.floatx()"),
+        (
+            "sample_weight = losses_utils.broadcast_weights(values, sample_weight)",
+            "values, sample_weight = _reduced_to_weights(self, values, sample_weight)",
+        ),
+        ("            return self.total / self.count\n", "            return _div_no_nan(self.total, self.count)\n"),
+    ],
+    "utils.metrics_utils": [("update_op = update_state_fn(", "update_op = _update_of(update_state_fn)(")],
 }
 
 

@@ -18,7 +18,7 @@ from tfmini import dtypes
 from tfmini.errors import OperatorNotAllowedInGraphError
 from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
-from tfmini.graph.nest import flatten, map_structure
+from tfmini.graph.nest import flatten, is_nested, map_structure, pack_sequence_as
 from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order
@@ -42,13 +42,25 @@ def in_call() -> Iterator[None]:
 
 
 def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a layer's ``call``; several outputs become a list. One that needs eager mode only tells its shape."""
+    """Calls a layer's ``call``; several outputs become a list, nested ones a flat one until `in_structure`.
+
+    A layer that needs eager mode only tells its shape.
+    """
     if getattr(layer, "_dynamic", False) and not hasattr(layer, "_is_graph_network"):
         outputs = _promised(layer, inputs)
     else:
         with in_call(), explained(layer):
             outputs = layer.call(inputs, **kwargs)
-    return list(outputs) if type(outputs) is tuple else outputs
+    outputs = list(outputs) if type(outputs) is tuple else outputs
+    is_nested_in = is_nested(outputs) and (type(outputs) is not list or any(map(is_nested, outputs)))
+    vars(layer)["_output_structure"] = map_structure(lambda _: None, outputs) if is_nested_in else None
+    return flatten(outputs) if is_nested_in else outputs
+
+
+def in_structure(layer: Any, outputs: Any) -> Any:
+    """The outputs of a layer as its ``call`` has returned them."""
+    structure = vars(layer).pop("_output_structure", None)
+    return outputs if structure is None else pack_sequence_as(structure, flatten(outputs))
 
 
 def _promised(layer: Any, inputs: Any) -> Any:

@@ -17,7 +17,7 @@ from tfmini.compat.old_python.behaviours import mend_attributes
 from tfmini.core_types import PathLike
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.checkpoint import Checkpoint
-from tfmini.train.checkpointing.graph_files import NewCheckpointReader, checkpoint_exists
+from tfmini.train.checkpointing.graph_files import NewCheckpointReader, checkpoint_exists, update_checkpoint_state
 from tfmini.train.checkpointing.load_status import status_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
@@ -191,6 +191,10 @@ def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
             found[name] = member
         elif isinstance(member, base) and member.weights:
             found[name] = Checkpoint(**_children(root, member, seen))
+    known = set(map(id, found.values()))
+    for weight in [*vars(layer).get("_trainable_weights", ()), *vars(layer).get("_non_trainable_weights", ())]:
+        if id(weight) not in known:  # of add_weight, whose result is no attribute
+            found.setdefault(weight.op.name.rpartition("/")[2], weight)
     return found
 
 
@@ -203,7 +207,12 @@ def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., 
             return
         session = root.backend.get_session()
         with session.graph.as_default():
+            exists = not overwrite and checkpoint_exists(os.fsdecode(filepath))
+            if exists and not root.utils.io_utils.ask_to_proceed_with_overwrite(filepath):
+                return
             tree_of(root, self).write(filepath, session)
+            path = os.path.abspath(os.fsdecode(filepath))
+            update_checkpoint_state(os.path.dirname(path), path)
 
     return save_weights
 

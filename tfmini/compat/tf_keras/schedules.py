@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -96,7 +98,33 @@ class PolynomialDecay(LearningRateSchedule):
         )  # fmt: skip
 
 
-_CLASSES = (LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay)
+def _as_in_train(name: str, decay: Callable[..., Any]) -> Any:
+    """A schedule with the arguments of a function of ``tf.train``, but for the step."""
+    first, _, *others = inspect.signature(decay).parameters.values()
+    signature = inspect.Signature([first.replace(name="initial_learning_rate"), *others])
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        LearningRateSchedule.__init__(self, **given.arguments)
+
+    def __call__(self: Any, step: Any) -> Any:
+        arguments = self.get_config()
+        return decay(arguments.pop("initial_learning_rate"), step, **arguments)
+
+    own = {"__init__": __init__, "__call__": __call__, "__module__": __name__, "__doc__": decay.__doc__}
+    return type(name, (LearningRateSchedule,), own)
+
+
+CosineDecay = _as_in_train("CosineDecay", learning_rates.cosine_decay)
+CosineDecayRestarts = _as_in_train("CosineDecayRestarts", learning_rates.cosine_decay_restarts)
+LinearCosineDecay = _as_in_train("LinearCosineDecay", learning_rates.linear_cosine_decay)
+NoisyLinearCosineDecay = _as_in_train("NoisyLinearCosineDecay", learning_rates.noisy_linear_cosine_decay)
+
+_CLASSES = (
+    LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay, CosineDecay,
+    CosineDecayRestarts, LinearCosineDecay, NoisyLinearCosineDecay,
+)  # fmt: skip
 
 
 def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""Recurrent layers and their wrappers of ``tf.keras``: nested inputs, time first, stacked cells, both directions."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tfmini.compat import internals
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+keras = tf.keras
+Pair = namedtuple("Pair", "a b")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+def value_of(tensor: Any) -> Any:
+    return keras.backend.get_value(tensor)
+
+
+class Sums:
+    """A cell, no layer, that adds up pairs of inputs."""
+
+    state_size = output_size = Pair(2, tf.TensorShape([2, 3]))
+
+    def call(self, inputs: Any, states: Any) -> Any:
+        new = Pair(states.a + inputs.a, states.b + inputs.b)
+        return new, new
+
+
+def test_inputs_outputs_and_states_may_be_nested() -> None:
+    inputs = Pair(keras.Input((4, 2)), keras.Input((4, 2, 3)))
+    layer = keras.layers.RNN(Sums(), return_sequences=True, return_state=True)
+    all_a, all_b, a, b = layer(inputs)
+    assert (all_a.shape.as_list(), all_b.shape.as_list()) == ([None, 4, 2], [None, 4, 2, 3])
+    model = keras.Model(list(inputs), [all_a, all_b, a, b])
+    found = model.predict([np.ones((1, 4, 2)), np.ones((1, 4, 2, 3))])
+    assert found[0][0, :, 0].tolist() == [1, 2, 3, 4]
+    assert found[3].tolist() == np.full((1, 2, 3), 4.0).tolist()
+    started = layer(inputs, initial_state=Pair(tf.fill([1, 2], 5.0), tf.zeros([1, 2, 3])))
+    assert started[2].shape.as_list() == [1, 2] or started[2].shape.as_list() == [None, 2]
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+def test_time_may_come_first(unroll: bool) -> None:
+    x = tf.constant(np.random.RandomState(0).rand(2, 5, 3), tf.float32)
+    layer = keras.layers.LSTM(4, return_sequences=True, unroll=unroll)
+    first = keras.layers.LSTM(4, return_sequences=True, unroll=unroll, time_major=True)
+    usual, swapped = layer(x), first(tf.transpose(x, [1, 0, 2]))
+    first.set_weights(layer.get_weights())
+    np.testing.assert_allclose(value_of(usual).transpose(1, 0, 2), value_of(swapped), rtol=1e-6)
+    assert first.compute_output_shape((5, None, 3)).as_list() == [5, None, 4]
+    assert keras.layers.LSTM.from_config(first.get_config()).time_major
+
+
+def test_the_states_of_stacked_cells_stay_together() -> None:
+    cells = [keras.layers.LSTMCell(3), keras.layers.GRUCell(4)]
+    layer = keras.layers.RNN(cells, return_state=True)
+    _, pair, single = layer(keras.Input((5, 2)))
+    assert [state.shape.as_list() for state in pair] == [[None, 3], [None, 3]]
+    assert single.shape.as_list() == [None, 4]
+    shapes = layer.compute_output_shape((None, 5, 2))
+    assert [shape.as_list() for shape in shapes] == [[None, 4], [None, 3], [None, 3], [None, 4]]
+
+
+def test_states_are_kept_reset_and_set() -> None:
+    layer = keras.layers.SimpleRNN(2, stateful=True, batch_input_shape=(1, 3, 2))
+    model = keras.Sequential([layer])
+    first = model.predict(np.ones((1, 3, 2)))
+    assert not np.allclose(first, model.predict(np.ones((1, 3, 2))))
+    layer.reset_states()
+    np.testing.assert_allclose(first, model.predict(np.ones((1, 3, 2))), rtol=1e-6)
+    with pytest.raises(ValueError, match="expected shape=\\(1, 2\\)"):
+        layer.reset_states(np.ones((1, 3)))
+    with pytest.raises(ValueError, match="needs to know its batch size"):
+        keras.layers.SimpleRNN(2, stateful=True).reset_states()
+    with pytest.raises(AttributeError, match="must be stateful"):
+        keras.layers.SimpleRNN(2).reset_states()
+
+
+def test_states_must_be_as_many_and_as_large_as_the_cells() -> None:
+    x = keras.Input((3, 2))
+    with pytest.raises(ValueError, match="not compatible with `cell.state_size`"):
+        keras.layers.SimpleRNN(2)(x, initial_state=keras.Input((3,)))
+    with pytest.raises(ValueError, match="batch_size and dtype cannot be None"):
+        keras.layers.LSTMCell(2).get_initial_state()
+
+
+def test_masked_outputs_may_be_zero_as_bidirectional_has_them() -> None:
+    x = np.ones((1, 4, 2), "float32")
+    x[0, 2:] = 0
+    masked = keras.layers.Masking()(tf.constant(x))
+    kept = value_of(keras.layers.SimpleRNN(3, return_sequences=True)(masked))
+    assert kept[0, 3].tolist() == kept[0, 1].tolist() != [0, 0, 0]
+    zeroed = keras.layers.RNN(keras.layers.SimpleRNNCell(3), return_sequences=True, zero_output_for_mask=True)
+    both = keras.layers.Bidirectional(keras.layers.SimpleRNN(3, return_sequences=True))
+    for layer in (zeroed, both):
+        assert not value_of(layer(masked))[0, 2:].any()
+
+
+def test_a_direction_may_have_a_layer_of_its_own() -> None:
+    forward, backward = keras.layers.LSTM(2), keras.layers.LSTM(2, go_backwards=True, activation="relu")
+    layer = keras.layers.Bidirectional(forward, backward_layer=backward)
+    assert layer(keras.Input((3, 2))).shape.as_list() == [None, 4]
+    assert layer.compute_output_shape((None, 3, 2)).as_list() == [None, 4]
+    again = keras.layers.Bidirectional.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    with pytest.raises(ValueError, match="should have different `go_backwards`"):
+        keras.layers.Bidirectional(forward, backward_layer=keras.layers.LSTM(2))
+    with pytest.raises(ValueError, match="same value for attribute return_state"):
+        keras.layers.Bidirectional(forward, backward_layer=keras.layers.LSTM(2, go_backwards=True, return_state=True))
+    with pytest.raises(ValueError, match="initialize `Bidirectional` layer with a `Layer`"):
+        keras.layers.Bidirectional(tf.ones([1]))
+
+
+def test_time_distributed_layers_take_any_number_of_steps() -> None:
+    layer = keras.layers.TimeDistributed(keras.layers.Dense(5))
+    assert layer(keras.backend.placeholder((None, 10, 3))).shape.as_list() == [None, 10, 5]
+    assert layer(keras.backend.placeholder((2, 7, 3))).shape.as_list() == [2, 7, 5]
+    assert layer.compute_output_shape((None, 10, 3)).as_list() == [None, 10, 5]
+    with pytest.raises(ValueError, match="at least 3 dimensions"):
+        keras.layers.TimeDistributed(keras.layers.Dense(5)).build((None, 10))
+
+
+def test_the_penalty_of_a_wrapped_layer_counts_once() -> None:
+    x = keras.Input((3, 2))
+    layer = keras.layers.Bidirectional(keras.layers.SimpleRNN(3, kernel_regularizer="l1", activity_regularizer="l1"))
+    layer(x)
+    assert [len(layer.losses), len(layer.get_losses_for(None)), len(layer.get_losses_for(x))] == [4, 2, 2]
+    dense = keras.layers.Dense(2, kernel_regularizer="l1", activity_regularizer="l1")
+    model = keras.Sequential([keras.layers.TimeDistributed(dense, input_shape=(3, 2))])
+    assert len(model.losses) == 2
+
+
+def test_a_peephole_cell_with_zero_peepholes_is_an_lstm() -> None:
+    x = tf.constant(np.random.RandomState(0).rand(2, 3), tf.float32)
+    plain, peephole = keras.layers.LSTMCell(4), keras.layers.PeepholeLSTMCell(4)
+    found = []
+    for cell in (plain, peephole):
+        output, states = cell(x, [tf.ones([2, 4]), tf.ones([2, 4])])
+        assert len(states) == 2
+        found.append(output)
+    peephole.set_weights([*plain.get_weights(), *np.zeros((3, 4))])
+    np.testing.assert_allclose(*map(value_of, found), rtol=1e-5)
+
+
+def test_the_second_version_has_the_defaults_of_cudnn() -> None:
+    internals.install()
+    try:
+        from tensorflow.python.keras.layers import recurrent_v2
+    finally:
+        internals.uninstall()
+    assert recurrent_v2.LSTM(2).could_use_cudnn and recurrent_v2.GRU(2).reset_after
+    assert not recurrent_v2.LSTM(2, recurrent_dropout=0.1).could_use_cudnn
+    assert recurrent_v2.GRUCell(2).recurrent_activation.__name__ == "sigmoid"
+    assert keras.layers.LSTM(2).recurrent_activation.__name__ == "hard_sigmoid"
