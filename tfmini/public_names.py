@@ -389,6 +389,8 @@ NAMES: dict[str, dict[str, str]] = {
         "errors": "ABORTED ALREADY_EXISTS AbortedError AlreadyExistsError CANCELLED CancelledError DATA_LOSS DEADLINE_EXCEEDED DataLossError DeadlineExceededError FAILED_PRECONDITION FailedPreconditionError INTERNAL INVALID_ARGUMENT InternalError InvalidArgumentError NOT_FOUND NotFoundError OK OUT_OF_RANGE OpError OutOfRangeError PERMISSION_DENIED PermissionDeniedError RESOURCE_EXHAUSTED ResourceExhaustedError UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN UnauthenticatedError UnavailableError UnimplementedError UnknownError error_code_from_exception_type exception_type_from_error_code",
     },
     "estimator": {
+        "compat.tf_keras.heads": "BinaryClassHead Head LogisticRegressionHead MultiClassHead MultiLabelHead PoissonRegressionHead RegressionHead",
+        "compat.tf_keras.multi_head": "MultiHead",
         "estimator.cluster_training": "EvalSpec TrainSpec train_and_evaluate",
         "estimator.estimator": "Estimator",
         "estimator.exporters": "BestExporter Exporter FinalExporter LatestExporter",

@@ -29,6 +29,12 @@ NAMES: dict[str, dict[str, str]] = {
     "python.eager.monitoring": {
         "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",
     },
+    "python.estimator.canned.metric_keys": {
+        "estimator.heads": "MetricKeys",
+    },
+    "python.estimator.canned.prediction_keys": {
+        "estimator.heads": "PredictionKeys",
+    },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
     },

@@ -122,6 +122,10 @@ _ESTIMATOR = {
     "tf.estimator.export": "export.export export.export_output",
     "tf.estimator.inputs": "inputs.inputs inputs.numpy_io inputs.pandas_io",
     "tf.estimator tf.contrib.learn": "run_config",
+    "tf.estimator :compat.tf_keras.heads": (
+        "head.base_head head.binary_class_head head.head_utils head.multi_class_head head.multi_head "
+        "head.multi_label_head head.regression_head"
+    ),
 }
 
 _PYTHON = {

@@ -22,6 +22,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
+from tfmini.ops.control import group
 from tfmini.shapes import Dimension, TensorShape
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
@@ -180,7 +181,13 @@ def _padded(layer: Any, inputs: Any) -> Any:
     return pad(inputs, sizes)
 
 
+def _one_op(updates: Any) -> Any:
+    """The update of a metric, one op: Keras gives a list, TensorFlow's metrics a group."""
+    return group(*updates) if isinstance(updates, (list, tuple)) else updates
+
+
 HELPERS: dict[str, Any] = {
+    "_one_op": _one_op,
     "_shape_of_input": _shape_of_input,
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,

@@ -238,6 +238,12 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
+    "utils.metrics_utils": [  # an update is one op
+        (
+            "        update_op = update_state_fn(*args, **kwargs)\n",
+            "        update_op = _one_op(update_state_fn(*args, **kwargs))\n",
+        ),
+    ],
     "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
 }
 
