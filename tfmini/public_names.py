@@ -169,6 +169,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.vector_bijectors": "Affine AffineLinearOperator Chain CholeskyOuterProduct FillTriangular Inline Invert MatrixInverseTriL Ordered Permute Reshape ScaleTriL SoftmaxCentered TransformDiagonal",
     },
     "contrib.estimator": {
+        "compat.tf_keras.multi_head": "binary_classification_head logistic_regression_head multi_class_head multi_head multi_label_head poisson_regression_head regression_head",
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
@@ -395,7 +396,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.estimator": "Estimator",
         "estimator.exporters": "BestExporter Exporter FinalExporter LatestExporter",
         "estimator.model_spec": "EstimatorSpec ModeKeys",
-        "estimator.premade": "DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor LinearClassifier LinearRegressor",
+        "estimator.premade": "DNNClassifier DNNEstimator DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor DNNRegressor LinearClassifier LinearEstimator LinearRegressor",
         "estimator.run_config": "RunConfig WarmStartSettings",
         "train.checkpointing.assign": "VocabInfo",
         "train.hooks": "FeedFnHook FinalOpsHook GlobalStepWaiterHook LoggingTensorHook NanLossDuringTrainingError NanTensorHook StepCounterHook StopAtStepHook",

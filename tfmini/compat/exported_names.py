@@ -29,6 +29,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.eager.monitoring": {
         "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",
     },
+    "python.estimator.canned.head": {
+        "compat.tf_keras.multi_head": "_binary_logistic_head_with_sigmoid_cross_entropy_loss _multi_class_head_with_softmax_cross_entropy_loss _regression_head",
+    },
     "python.estimator.canned.metric_keys": {
         "estimator.heads": "MetricKeys",
     },

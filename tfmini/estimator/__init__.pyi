@@ -37,10 +37,13 @@ from tfmini.estimator.model_spec import (
 )
 from tfmini.estimator.premade import (
     DNNClassifier as DNNClassifier,
+    DNNEstimator as DNNEstimator,
     DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
+    DNNLinearCombinedEstimator as DNNLinearCombinedEstimator,
     DNNLinearCombinedRegressor as DNNLinearCombinedRegressor,
     DNNRegressor as DNNRegressor,
     LinearClassifier as LinearClassifier,
+    LinearEstimator as LinearEstimator,
     LinearRegressor as LinearRegressor,
 )
 from tfmini.estimator.run_config import (
@@ -80,7 +83,9 @@ __all__ = [
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "DNNClassifier",
+    "DNNEstimator",
     "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedEstimator",
     "DNNLinearCombinedRegressor",
     "DNNRegressor",
     "Estimator",
@@ -94,6 +99,7 @@ __all__ = [
     "Head",
     "LatestExporter",
     "LinearClassifier",
+    "LinearEstimator",
     "LinearRegressor",
     "LoggingTensorHook",
     "LogisticRegressionHead",

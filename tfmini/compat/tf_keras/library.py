@@ -244,7 +244,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        update_op = _one_op(update_state_fn(*args, **kwargs))\n",
         ),
     ],
-    "utils.losses_utils": [("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n")],
+    "utils.losses_utils": [
+        ("    NONE = 'none'\n", "    AUTO = 'sum_over_batch_size'\n    NONE = 'none'\n"),
+        (  # Keras broadcasts no scalar
+            "    # Broadcast weights if possible.\n    weights_shape = K.int_shape(sample_weight)\n",
+            "    if K.ndim(sample_weight) == 0:\n        return K.ones_like(values) * sample_weight\n"
+            "    weights_shape = K.int_shape(sample_weight)\n",
+        ),
+    ],
 }
 
 

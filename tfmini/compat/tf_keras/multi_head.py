@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfmini.compat.tf_keras.heads import REGULARIZATION, Head, Losses, mean_metric, regularized, summarize, train_op
+from tfmini.compat.tf_keras.heads import (
+    REGULARIZATION,
+    BinaryClassHead,
+    Head,
+    LogisticRegressionHead,
+    Losses,
+    MultiClassHead,
+    MultiLabelHead,
+    PoissonRegressionHead,
+    RegressionHead,
+    mean_metric,
+    regularized,
+    summarize,
+    train_op,
+)
 from tfmini.compat.tf_keras.optimizer_v2 import Optimizer
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys, PredictOutput
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import name_scope
+from tfmini.layers.losses import Reduction
 from tfmini.ops.array.joining import split
 from tfmini.ops.control import no_op
 from tfmini.ops.math.sums import add_n
@@ -155,3 +172,52 @@ class MultiHead(Head):
 
 def _nothing(loss: Tensor) -> Operation:
     return no_op()
+
+
+# ---- The functions of before, which take the reductions of ``tf.losses`` -------------------------------------------
+
+_NEW_NAMES = {Reduction.SUM: "sum", Reduction.SUM_OVER_BATCH_SIZE: "sum_over_batch_size"}
+
+
+def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
+    """The class of a head as a function whose loss reduction is one of ``tf.losses.Reduction``."""
+    signature = inspect.signature(made)
+    old = [p.replace(default=default) if p.name == "loss_reduction" else p for p in signature.parameters.values()]
+
+    @functools.wraps(made, updated=())
+    def head(*args: Any, **kwargs: Any) -> Head:
+        given = signature.bind(*args, **kwargs)
+        reduction = given.arguments.get("loss_reduction", default)
+        given.arguments["loss_reduction"] = _NEW_NAMES.get(reduction, reduction)
+        return made(*given.args, **given.kwargs)
+
+    head.__signature__ = signature.replace(parameters=old)  # type: ignore[attr-defined]
+    return head
+
+
+export_names(
+    "tensorflow.python.estimator.canned.head",
+    "_binary_logistic_head_with_sigmoid_cross_entropy_loss _multi_class_head_with_softmax_cross_entropy_loss "
+    "_regression_head",
+)
+_binary_logistic_head_with_sigmoid_cross_entropy_loss = _of_before(BinaryClassHead, Reduction.SUM)
+_multi_class_head_with_softmax_cross_entropy_loss = _of_before(MultiClassHead, Reduction.SUM)
+_regression_head = _of_before(RegressionHead, Reduction.SUM)
+
+export_names(
+    "tf.contrib.estimator",
+    "binary_classification_head logistic_regression_head multi_class_head multi_head multi_label_head "
+    "poisson_regression_head regression_head",
+)
+_PER_BATCH = Reduction.SUM_OVER_BATCH_SIZE
+binary_classification_head = _of_before(BinaryClassHead, _PER_BATCH)
+logistic_regression_head = _of_before(LogisticRegressionHead, _PER_BATCH)
+multi_class_head = _of_before(MultiClassHead, _PER_BATCH)
+multi_label_head = _of_before(MultiLabelHead, _PER_BATCH)
+poisson_regression_head = _of_before(PoissonRegressionHead, _PER_BATCH)
+regression_head = _of_before(RegressionHead, _PER_BATCH)
+
+
+def multi_head(heads: Sequence[Head], head_weights: Sequence[float] | None = None) -> MultiHead:
+    """Several heads with names (``tf.contrib.estimator.multi_head``); see `MultiHead`."""
+    return MultiHead(heads, head_weights)
