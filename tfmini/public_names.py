@@ -45,6 +45,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.flow.cond": "cond",
         "ops.flow.functional": "case foldl foldr map_fn scan switch_case vectorized_map",
+        "ops.flow.tape": "GradientTape",
         "ops.flow.tensor_array": "TensorArray",
         "ops.flow.while_loop": "while_loop",
         "ops.gradients": "AggregationMethod NoGradient NotDifferentiable RegisterGradient UnconnectedGradients gradients hessians no_gradient",

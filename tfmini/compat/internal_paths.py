@@ -175,7 +175,7 @@ _PYTHON = {
     "tf.nest tf.contrib.framework.nest :compat.nest_names": "util.nest",
     "-": (
         "compiler.tensorrt.trt_convert data.experimental.ops data.ops.multi_device_iterator_ops debug "
-        "distribute.all_reduce distribute.v1.all_reduce eager.backprop"
+        "distribute.all_reduce distribute.v1.all_reduce"
     ),
 }
 

@@ -238,6 +238,22 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
+    "layers.normalization": [  # after `build` the axis is a list
+        ("        self.built = True\n", "        self.built, self.axis = True, [self.axis]\n"),
+        ("        self.axis = axis\n", "        self.axis, self.renorm, self.virtual_batch_size = axis, False, None\n"),
+        ("reduction_axes[self.axis]", "reduction_axes[self.axis[0]]"),
+        (
+            "broadcast_shape[self.axis] = input_shape[self.axis]",
+            "broadcast_shape[self.axis[0]] = input_shape[self.axis[0]]",
+        ),
+        ("axis=self.axis,", "axis=self.axis[0],"),
+        ("            'axis': self.axis,\n", "            'axis': self.axis[:] if self.built else self.axis,\n"),
+        (
+            "        dim = input_shape[self.axis]\n",
+            "        self.axis = self.axis[0] if isinstance(self.axis, list) else self.axis\n"
+            "        dim = input_shape[self.axis]\n",
+        ),
+    ],
     "utils.metrics_utils": [  # an update is one op
         (
             "        update_op = update_state_fn(*args, **kwargs)\n",
