@@ -232,13 +232,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "if cache_key in self._output_tensor_cache and not _in_scope():",
         ),
     ],
-    "layers.normalization": [
-        ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
-    ],
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
     ],
     "layers.normalization": [  # after `build` the axis is a list
+        ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
         ("        self.built = True\n", "        self.built, self.axis = True, [self.axis]\n"),
         ("        self.axis = axis\n", "        self.axis, self.renorm, self.virtual_batch_size = axis, False, None\n"),
         ("reduction_axes[self.axis]", "reduction_axes[self.axis[0]]"),
