@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any
-
-from tfmini.ops.variables import base
-from tfmini.ops.variables.base import VariableMetaclass
 
 ROOT = "tfmini"
 
@@ -350,26 +348,26 @@ def value(space: str, name: str) -> Any:
     if name not in SAME.get(space, "").split():
         raise KeyError(name)
     if dotted == "Variable":
-        return Variable
+        return _variable()
     return _version_1(_FUNCTIONS.get(dotted, dotted))
 
 
-class _AnyVariable(VariableMetaclass):
-    """Makes resource variables; every variable is an instance."""
+@cache
+def _variable() -> type:
+    """``tf.compat.v2.Variable``, which makes resource variables; every variable is an instance."""
+    base = import_module(f"{ROOT}.ops.variables.base")
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        given = _VARIABLE.bind(*args, **kwargs).arguments
-        return base.Variable(use_resource=True, **given)
+    class Kind(base.VariableMetaclass):  # type: ignore[name-defined,misc]
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return base.Variable(use_resource=True, **_VARIABLE.bind(*args, **kwargs).arguments)
 
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, base.Variable)
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, base.Variable)
 
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, base.Variable)
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, base.Variable)
 
-
-class Variable(base.Variable, metaclass=_AnyVariable):
-    """``tf.compat.v2.Variable``: a resource variable."""
+    return Kind("Variable", (base.Variable,), {"__doc__": _variable.__doc__})
 
 
 def _version_1(dotted: str) -> Any:

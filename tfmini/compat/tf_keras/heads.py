@@ -221,7 +221,7 @@ def regularized(loss: Tensor, regularization_losses: Losses) -> Tensor:
 
 def mean_metric(key: str) -> Any:
     """A new ``tf.keras.metrics.Mean``."""
-    return library().metrics.Mean(name=key)  # type: ignore[attr-defined]
+    return library().metrics.Mean(name=key)
 
 
 # ---- The heads -------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class OneHead(Head):
         kinds = {"average_loss": ("Mean", {}), **self._kinds()}
         if regularization_losses is not None:
             kinds[REGULARIZATION] = ("Mean", {})
-        classes = library().metrics  # type: ignore[attr-defined]
+        classes = library().metrics
         with name_scope(None, "metrics"):
             return {self._key(key): getattr(classes, kind)(name=key, **more) for key, (kind, more) in kinds.items()}
 
