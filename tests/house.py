@@ -186,8 +186,9 @@ def numbers() -> dict[str, float]:
 LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn, the optimizers
-    # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts.
-    "files": 615,
+    # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts,
+    # heads of estimators and tapes.
+    "files": 618,
     "files under 100 lines": 100,
     "lines without generated files": 186_000,  # (128,000)
     "packages": 18,

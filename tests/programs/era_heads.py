@@ -178,8 +178,8 @@ def models_with_a_head(tf: Any) -> Any:
 
 @program
 def gradient_tapes_in_a_graph(tf: Any) -> Any:
-    x, w = tf.constant([1.0, 2.0, 3.0]), tf.get_variable("w", initializer=[2.0, 0.5, 1.0])
-    frozen = tf.get_variable("f", initializer=1.0, trainable=False)
+    x, w = tf.constant([1.0, 2.0, 3.0]), tf.get_variable("w", initializer=[2.0, 0.5, 1.0], use_resource=True)
+    frozen = tf.get_variable("f", initializer=1.0, trainable=False, use_resource=True)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         y = x * x * w * frozen

@@ -357,7 +357,7 @@ def _variable() -> type:
     """``tf.compat.v2.Variable``, which makes resource variables; every variable is an instance."""
     base = import_module(f"{ROOT}.ops.variables.base")
 
-    class Kind(base.VariableMetaclass):  # type: ignore[name-defined,misc]
+    class Kind(base.VariableMetaclass):  # type: ignore[name-defined]
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             return base.Variable(use_resource=True, **_VARIABLE.bind(*args, **kwargs).arguments)
 
