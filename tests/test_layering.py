@@ -19,7 +19,15 @@ ROOMS = {
         *("array", "control", "composites", "collectives"),
         *("waiting_line",),
         *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
-        *("math.special", "random_functions", "variables", "flow.functional", "custom_gradient", "training"),
+        *(
+            "math.special",
+            "random_functions",
+            "variables",
+            "flow.functional",
+            "flow.tape",
+            "custom_gradient",
+            "training",
+        ),
         *("signal_frames",),
         *(
             "linear_systems",

@@ -353,6 +353,9 @@ from tfmini.ops.flow.functional import (
     switch_case as switch_case,
     vectorized_map as vectorized_map,
 )
+from tfmini.ops.flow.tape import (
+    GradientTape as GradientTape,
+)
 from tfmini.ops.flow.tensor_array import (
     TensorArray as TensorArray,
 )
@@ -849,6 +852,7 @@ __all__ = [
     "GRAPH_DEF_VERSION_MIN_CONSUMER",
     "GRAPH_DEF_VERSION_MIN_PRODUCER",
     "GlobalStepEvict",
+    "GradientTape",
     "Graph",
     "GraphDef",
     "GraphKeys",

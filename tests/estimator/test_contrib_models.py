@@ -68,7 +68,7 @@ def test_an_input_layer_makes_the_vectors_of_a_contrib_column_as_it_was_asked(tr
     [
         (lambda: None, "must provide a labels Tensor"),
         (lambda: {"a": tf.constant([[0], [1]])}, "not a dict of a"),
-        (lambda: tf.SparseTensor([[0, 0], [1, 0]], [0, 1], [2, 1]), "SparseTensor is not supported"),
+        (lambda: tf.SparseTensor([[0, 0], [1, 0]], [0, 1], [2, 1]), "SparseTensor labels are not supported"),
         (lambda: tf.constant([[0, 1], [1, 0]]), "Expected labels dimension=1. Received 2"),
     ],
 )

@@ -158,3 +158,14 @@ def _copy(graph_def: Any, clears_devices: bool) -> Any:
     for node in made.node if clears_devices else ():
         node.device = ""
     return made
+
+
+@export("tensorflow.python.tools.saved_model_utils.get_meta_graph_def")
+def get_meta_graph_def(saved_model_dir: PathLike, tag_set: str) -> Any:
+    """The graph of a SavedModel with exactly these tags, given as "a,b".
+
+    Raises:
+      RuntimeError: no graph has them.
+    """
+    model = saved_model.parse_saved_model(saved_model_dir)
+    return saved_model.with_tags(model, {*tag_set.split(",")})

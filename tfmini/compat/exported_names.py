@@ -23,11 +23,23 @@ NAMES: dict[str, dict[str, str]] = {
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
+    "python.eager.backprop": {
+        "ops.flow.tape": "GradientTape",
+    },
     "python.eager.context": {
         "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
     },
     "python.eager.monitoring": {
         "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",
+    },
+    "python.estimator.canned.head": {
+        "compat.tf_keras.multi_head": "_binary_logistic_head_with_sigmoid_cross_entropy_loss _multi_class_head_with_softmax_cross_entropy_loss _regression_head",
+    },
+    "python.estimator.canned.metric_keys": {
+        "estimator.heads": "MetricKeys",
+    },
+    "python.estimator.canned.prediction_keys": {
+        "estimator.heads": "PredictionKeys",
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
@@ -133,6 +145,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.resources": {
         "compat.internal_names": "initialize_resources local_resources shared_resources",
     },
+    "python.ops.summary_ops_v2": {
+        "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS",
+    },
     "python.ops.variable_scope": {
         "compat.ops_names": "_VariableStore _get_default_variable_store _pure_variable_scope variable",
     },
@@ -159,6 +174,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.tools.inspect_checkpoint": {
         "compat.checkpoint_tools": "print_tensors_in_checkpoint_file",
+    },
+    "python.tools.saved_model_utils": {
+        "compat.checkpoint_tools": "get_meta_graph_def",
     },
     "python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",

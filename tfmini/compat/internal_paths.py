@@ -123,6 +123,10 @@ _ESTIMATOR = {
     "tf.estimator.export": "export.export export.export_output",
     "tf.estimator.inputs": "inputs.inputs inputs.numpy_io inputs.pandas_io",
     "tf.estimator tf.contrib.learn": "run_config",
+    "tf.estimator :compat.tf_keras.heads": (
+        "head.base_head head.binary_class_head head.head_utils head.multi_class_head head.multi_head "
+        "head.multi_label_head head.regression_head"
+    ),
 }
 
 _PYTHON = {
@@ -172,7 +176,7 @@ _PYTHON = {
     "tf.nest tf.contrib.framework.nest :compat.nest_names": "util.nest",
     "-": (
         "compiler.tensorrt.trt_convert data.experimental.ops data.ops.multi_device_iterator_ops debug "
-        "distribute.all_reduce distribute.v1.all_reduce eager.backprop"
+        "distribute.all_reduce distribute.v1.all_reduce"
     ),
 }
 

@@ -199,6 +199,7 @@ def _is_room(owner: ModuleType, path: str) -> bool:
 # - anything else: a ModuleNotFoundError that names the alternative.
 
 ALIAS = "tensorflow"
+ESTIMATOR_ALIAS = "tensorflow_estimator"  # a package of its own, with the paths of TensorFlow's estimators
 TARGET = "tfmini"
 
 
@@ -219,8 +220,8 @@ class _Present(Loader):
 class TensorFlowFinder(MetaPathFinder):
     """Finds the modules below a root (``tensorflow``) in tfmini.
 
-    There are two finders: one for ``tensorflow``, first in the list, and one for ``tfmini``, last in the
-    list, since ``from tensorflow.contrib import x`` becomes an import of ``tfmini.contrib.x``.
+    There are three finders: those for ``tensorflow`` and ``tensorflow_estimator``, first in the list, and one for
+    ``tfmini``, last in the list, since ``from tensorflow.contrib import x`` becomes an import of ``tfmini.contrib.x``.
     """
 
     def __init__(self, root: str) -> None:
@@ -342,6 +343,7 @@ def install() -> None:
     protos.use_tensorflow_names()
     if not _finds(ALIAS):
         sys.meta_path.insert(0, TensorFlowFinder(ALIAS))
+        sys.meta_path.insert(0, TensorFlowFinder(ESTIMATOR_ALIAS))
         sys.meta_path.insert(0, HorovodFinder())
     find_private_paths()
 
@@ -386,7 +388,8 @@ def uninstall() -> None:
     sys.meta_path[:] = [
         finder
         for finder in sys.meta_path
-        if not isinstance(finder, HorovodFinder) and not (isinstance(finder, TensorFlowFinder) and finder.root == ALIAS)
+        if not isinstance(finder, HorovodFinder)
+        and not (isinstance(finder, TensorFlowFinder) and finder.root != TARGET)
     ]
-    for name in [name for name in sys.modules if name.partition(".")[0] in (ALIAS, "horovod")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in (ALIAS, ESTIMATOR_ALIAS, "horovod")]:
         del sys.modules[name]

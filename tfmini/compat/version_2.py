@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any
@@ -17,7 +18,7 @@ ROOT = "tfmini"
 # Namespace below ``tf.compat.v2`` -> the names that it shares with the same namespace of version 1.
 SAME = {
     "": (
-        "compat keras losses metrics optimizers "
+        "compat GradientTape keras losses metrics optimizers "
         "abs acos acosh add add_n AggregationMethod argsort as_dtype as_string asin asinh Assert atan atan2 atanh "
         "bfloat16 bitcast bool broadcast_dynamic_shape broadcast_static_shape broadcast_to case cast "
         "clip_by_global_norm clip_by_norm clip_by_value complex complex128 complex64 concat constant_initializer "
@@ -305,6 +306,12 @@ CHANGED: dict[str, dict[str, str]] = {
     },
     "random": {"poisson": "shape lam dtype='float32' seed=None name=None"},
     "sparse": {f"segment_{name}": _SEGMENTS for name in ("mean", "sqrt_n", "sum")},
+    "summary": {
+        "audio": "name data sample_rate step=None max_outputs=3; data=tensor",
+        "histogram": "name data step=None; data=tensor",
+        "image": "name data step=None max_outputs=3; data=tensor max_outputs=max_images",
+        "scalar": "name data step=None; data=tensor",
+    },
     "strings": {
         "length": "input unit='BYTE' name=None",
         "reduce_join": "inputs axis=None keepdims=False separator='' name=None",
@@ -313,9 +320,14 @@ CHANGED: dict[str, dict[str, str]] = {
         "to_number": "input out_type='float32' name=None",
     },
 }
+_VARIABLE_PARAMETERS = (
+    "initial_value=None trainable=None validate_shape=True caching_device=None name=None variable_def=None dtype=None "
+    "import_scope=None constraint=None synchronization=None aggregation=None shape=None"
+)
 # What version 1 has only under another name.
 _FUNCTIONS = {
     **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
+    **{f"summary.{name}": f"contrib.summary.{name}" for name in ("audio", "histogram", "image", "scalar")},
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
     "where": "where_v2",
 }
@@ -335,7 +347,27 @@ def value(space: str, name: str) -> Any:
         return adapted(_version_1(_FUNCTIONS.get(dotted, dotted)), name, text)
     if name not in SAME.get(space, "").split():
         raise KeyError(name)
+    if dotted == "Variable":
+        return _variable()
     return _version_1(_FUNCTIONS.get(dotted, dotted))
+
+
+@cache
+def _variable() -> type:
+    """``tf.compat.v2.Variable``, which makes resource variables; every variable is an instance."""
+    base = import_module(f"{ROOT}.ops.variables.base")
+
+    class Kind(base.VariableMetaclass):  # type: ignore[name-defined]
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return base.Variable(use_resource=True, **_VARIABLE.bind(*args, **kwargs).arguments)
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, base.Variable)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, base.Variable)
+
+    return Kind("Variable", (base.Variable,), {"__doc__": _variable.__doc__})
 
 
 def _version_1(dotted: str) -> Any:
@@ -363,3 +395,6 @@ def _parameter(text: str) -> Parameter:
     name, _, default = text.partition("=")
     literal = ast.literal_eval(default) if default else Parameter.empty
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=literal)
+
+
+_VARIABLE = Signature([_parameter(one) for one in _VARIABLE_PARAMETERS.split()])

@@ -68,7 +68,7 @@ class _LearnHead(Head):
             if mode == ModeKeys.PREDICT:
                 return ModelFnOps(mode, found)
             losses, numbers = self.losses(logits, labels)
-            weights = self._weights(features) * ones_like(losses)
+            weights = self.weights(features, logits) * ones_like(losses)
             if mode == ModeKeys.EVAL:
                 loss = reduce_sum(losses * weights) / reduce_sum(weights)
                 return ModelFnOps(mode, found, loss, None, self.metrics(found, numbers, weights))
@@ -119,11 +119,6 @@ class _ManyClassesHead(_LearnHead, MultiClassHead):
         if self._vocabulary is not None:
             likeliest = index_to_string_table_from_tensor(list(self._vocabulary)).lookup(likeliest)
         return {"logits": logits, "probabilities": softmax(logits), "classes": likeliest}
-
-    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        if self._vocabulary is None and isinstance(labels, Tensor) and not labels.dtype.is_integer:
-            raise ValueError(f"Labels dtype should be integer Instead got {labels.dtype}.")
-        return super().losses(logits, labels)
 
     def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         return {"accuracy": accuracy(labels, expand_dims(argmax(found["logits"], 1), -1), weights)}

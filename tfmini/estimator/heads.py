@@ -8,19 +8,22 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import TensorLike
-from tfmini.estimator.columns import Column
+from tfmini.estimator.columns import Column, NumericColumn
 from tfmini.estimator.model_spec import ClassificationOutput, EstimatorSpec, ModeKeys, PredictOutput, RegressionOutput
+from tfmini.export import export
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.scoping import control_dependencies, name_scope
 from tfmini.layers import binary_metrics
 from tfmini.layers.losses import Reduction, compute_weighted_loss
 from tfmini.layers.metrics import accuracy, mean
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import ones_like, zeros_like
-from tfmini.ops.array.identity import cast
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.layout import tile
-from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.ops.array.shape import expand_dims, shape, squeeze
+from tfmini.ops.checks import assert_equal, assert_less_equal, assert_non_negative
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.math.elementwise import maximum, multiply, squared_difference, subtract, truediv
 from tfmini.ops.math.reductions import argmax, reduce_sum
@@ -37,6 +40,29 @@ from tfmini.ops.vocabulary_tables import index_table_from_tensor, index_to_strin
 Train = Callable[[Tensor], Any]
 
 
+@export("tensorflow.python.estimator.canned.prediction_keys.PredictionKeys")
+class PredictionKeys:
+    """The names of heads' predictions."""
+
+    CLASSES, CLASS_IDS, ALL_CLASSES, ALL_CLASS_IDS = "classes", "class_ids", "all_classes", "all_class_ids"
+    LOGISTIC, LOGITS, PREDICTIONS, PROBABILITIES, TOP_K = "logistic", "logits", "predictions", "probabilities", "top_k"
+
+
+@export("tensorflow.python.estimator.canned.metric_keys.MetricKeys")
+class MetricKeys:
+    """The names of heads' metrics."""
+
+    LOSS, LOSS_MEAN, LOSS_REGULARIZATION = "loss", "average_loss", "regularization_loss"
+    ACCURACY, PRECISION, RECALL, ACCURACY_BASELINE = "accuracy", "precision", "recall", "accuracy_baseline"
+    AUC, AUC_PR, LABEL_MEAN, PREDICTION_MEAN = "auc", "auc_precision_recall", "label/mean", "prediction/mean"
+    ACCURACY_AT_THRESHOLD = "accuracy/positive_threshold_%g"
+    PRECISION_AT_THRESHOLD = "precision/positive_threshold_%g"
+    RECALL_AT_THRESHOLD = "recall/positive_threshold_%g"
+    PROBABILITY_MEAN_AT_CLASS, PROBABILITY_MEAN_AT_NAME = "probability_mean/class%d", "probability_mean/%s"
+    AUC_AT_CLASS, AUC_AT_NAME = "auc/class%d", "auc/%s"
+    AUC_PR_AT_CLASS, AUC_PR_AT_NAME = "auc_precision_recall/class%d", "auc_precision_recall/%s"
+
+
 class Head(abc.ABC):
     """Base class of heads.
 
@@ -46,9 +72,11 @@ class Head(abc.ABC):
 
     Attributes:
       width: number of logits.
+      loss_width: number of losses of an example.
     """
 
     width: int
+    loss_width = 1
 
     def __init__(self, weight_column: str | Column | None, loss_reduction: str) -> None:
         Reduction.validate(loss_reduction)
@@ -59,8 +87,12 @@ class Head(abc.ABC):
         """Name -> tensor."""
 
     @abc.abstractmethod
-    def losses(self, logits: Tensor, labels: TensorLike) -> tuple[Tensor, Tensor]:
-        """(the loss of each example, the labels as numbers), both [batch, …]."""
+    def numbers(self, logits: Tensor, labels: TensorLike) -> Tensor:
+        """The labels as numbers, [batch, …, size of a label]; ValueError for those that do not fit the logits."""
+
+    @abc.abstractmethod
+    def losses_of(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        """The loss of each example, [batch, …, 1], or of each number of its label."""
 
     @abc.abstractmethod
     def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
@@ -69,6 +101,11 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def outputs(self, found: Mapping[str, Tensor]) -> dict[str, Any]:
         """Name of a signature -> output."""
+
+    def losses(self, logits: Tensor, labels: TensorLike) -> tuple[Tensor, Tensor]:
+        """(the loss of each example, the labels as numbers), both [batch, …]."""
+        numbers = self.numbers(logits, labels)
+        return self.losses_of(logits, numbers), numbers
 
     def spec(
         self, features: Mapping[str, Any], mode: str, logits: Tensor, labels: TensorLike, train: Train
@@ -82,7 +119,7 @@ class Head(abc.ABC):
             if mode == ModeKeys.PREDICT:
                 return EstimatorSpec(mode, found, export_outputs=self.outputs(found))
             losses, numbers = self.losses(logits, labels)
-            weights = self._weights(features)
+            weights = self.weights(features, logits)
             loss = compute_weighted_loss(losses, weights, reduction=self._reduction)
             if mode == ModeKeys.EVAL:
                 metrics = {"average_loss": mean(losses, weights=weights), **self.metrics(found, numbers, weights)}
@@ -95,32 +132,70 @@ class Head(abc.ABC):
                     scalar(tag, value)
             return EstimatorSpec(mode, found, loss, train(loss))
 
-    def _weights(self, features: Any) -> Any:
+    def weights(self, features: Any, logits: Tensor) -> Any:
+        """The examples' weights, [batch, …, 1] or, where each number of a label has one, as the logits; 1.0 for none.
+
+        Raises:
+          TypeError: the column is no numeric one.
+          ValueError: the weights are no numbers.
+        """
         column = self._weight_column
         if column is None:
             return 1.0
-        value = column.dense(features) if hasattr(column, "dense") else cast(features[column], dtypes.float32)
-        return reshape(value, [-1, 1])
+        if not isinstance(column, (str, NumericColumn)):
+            raise TypeError(f"Weight column must be either a string or NumericColumn. Given type: {type(column)}.")
+        value = convert_to_tensor(features[column] if isinstance(column, str) else column.raw(features))
+        if not (value.dtype.is_floating or value.dtype.is_integer):
+            raise ValueError(f"Weight column should be castable to float. Given dtype: {value.dtype}")
+        return cast(with_last_axis(value, logits), dtypes.float32)
 
 
-def _column(labels: Tensor | None, width: int = 1) -> Tensor:
-    """Labels as [batch, width]."""
+def with_last_axis(value: Tensor, logits: Tensor) -> Tensor:
+    """A tensor of one number per example, [batch, …], with a last axis of length 1; others as they are."""
+    ranks = value.shape.ndims, logits.shape.ndims
+    return expand_dims(value, -1) if None not in ranks and ranks[0] == ranks[1] - 1 else value  # type: ignore[operator]
+
+
+def matched(labels: Any, logits: Tensor, width: int) -> Tensor:
+    """Labels as [batch, …, width]; they are compared with the logits, at once or in the step."""
     if labels is None:
         raise ValueError("You must provide a labels Tensor. Given: None. Your input_fn must return (features, labels).")
     if isinstance(labels, Mapping):
         raise ValueError(f"labels must be a Tensor, not a dict of {', '.join(labels)}.")
     if isinstance(labels, SparseTensor):
         raise ValueError(
-            "labels must be a Tensor: SparseTensor is not supported. Give tf.sparse_tensor_to_dense(labels)."
+            "labels must be a Tensor: SparseTensor labels are not supported. Give tf.sparse_tensor_to_dense(labels)."
         )
-    column = expand_dims(labels, -1) if labels.get_shape().ndims == 1 else labels
+    column = with_last_axis(convert_to_tensor(labels), logits)
     dims = column.get_shape()
     if dims.ndims and dims[-1].value not in (None, width):
         raise ValueError(
             f"Mismatched label shape. Expected labels dimension={width}. Received {dims[-1].value}: labels have the"
             f" shape {labels.get_shape()}. A classifier takes one per example, a regressor label_dimension."
         )
-    return reshape(column, [-1, width])
+    wanted = concat([shape(logits)[:-1], [width]], 0)
+    message = f"labels shape must be [D0, D1, ... DN, {width}], as the logits'."
+    with control_dependencies([assert_equal(wanted, shape(column), message=message)]):
+        return identity(column)
+
+
+def in_range(labels: Tensor, classes: int, message: str | None = None) -> Tensor:
+    """Labels that are numbers of classes; a step with others fails (InvalidArgumentError)."""
+    most = assert_less_equal(
+        labels, cast(classes - 1, labels.dtype), message=message or "Labels must be <= n_classes - 1"
+    )
+    least = assert_non_negative(labels, message=message or "Labels must be >= 0")
+    with control_dependencies([most, least]):
+        return identity(labels)
+
+
+def names_of_classes(scores: Tensor, classes: int, vocabulary: Sequence[str] | None) -> Tensor:
+    """The names of all classes for each example, [batch, classes]; those without a vocabulary are the numbers."""
+    return _for_each(scores, constant([[str(i) for i in range(classes)] if vocabulary is None else list(vocabulary)]))
+
+
+def _for_each(scores: Tensor, row: Tensor) -> Tensor:
+    return tile(row, concat([shape(scores)[:1], [1]], 0))
 
 
 class RegressionHead(Head):
@@ -128,14 +203,16 @@ class RegressionHead(Head):
 
     def __init__(self, width: int, weight_column: str | Column | None, loss_reduction: str) -> None:
         super().__init__(weight_column, loss_reduction)
-        self.width = width
+        self.width = self.loss_width = width
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         return {"predictions": logits}
 
-    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        numbers = cast(_column(labels, self.width), dtypes.float32)
-        return squared_difference(logits, numbers), numbers
+    def numbers(self, logits: Tensor, labels: Any) -> Tensor:
+        return cast(matched(labels, logits, self.width), dtypes.float32)
+
+    def losses_of(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        return squared_difference(logits, numbers)
 
     def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         return {
@@ -150,6 +227,7 @@ class RegressionHead(Head):
 
 class _ClassHead(Head):
     vocabulary_argument = "label_vocabulary"  # what users call the labels' names
+    fractions = False  # whether a label may lie between two classes
 
     def __init__(
         self, classes: int, weight_column: str | Column | None, vocabulary: Sequence[str] | None, loss_reduction: str
@@ -161,30 +239,28 @@ class _ClassHead(Head):
             )
         self._classes, self._vocabulary = classes, vocabulary
 
-    def _numbers(self, labels: Tensor) -> Tensor:
-        column = _column(labels)
+    def numbers(self, logits: Tensor, labels: Any) -> Tensor:
+        column = matched(labels, logits, 1)
         if self._vocabulary is not None:
             if column.dtype != dtypes.string:
                 raise ValueError(f"Labels dtype should be string if there is a vocabulary. Instead got {column.dtype}")
             table = index_table_from_tensor(list(self._vocabulary), name="class_id_lookup")
-            return table.lookup(column)  # type: ignore[no-any-return]
-        if not (column.dtype.is_integer or column.dtype.is_floating or column.dtype.is_bool):
+            return in_range(table.lookup(column), self._classes)
+        if not (column.dtype.is_integer or self.fractions and column.dtype != dtypes.string):
             raise ValueError(
                 f"Labels dtype should be integer. Instead got {column.dtype}. Strings need {self.vocabulary_argument}."
             )
-        return column
+        return in_range(cast(column, dtypes.float32 if self.fractions else column.dtype), self._classes)
 
     def _named(self, probabilities: Tensor) -> dict[str, Tensor]:
         """Ids and names of the likeliest class and of all classes."""
         ids = expand_dims(argmax(probabilities, axis=-1), -1)
-        every = [str(i) for i in range(self._classes)] if self._vocabulary is None else list(self._vocabulary)
         if self._vocabulary is None:
             names = as_string(ids)
         else:
-            names = index_to_string_table_from_tensor(every, name="class_string_lookup").lookup(ids)
-        rows = concat([shape(probabilities)[:1], [1]], 0)
-        all_ids = tile(constant([list(range(self._classes))], dtypes.int32), rows)
-        all_names = tile(constant([every]), rows)
+            names = index_to_string_table_from_tensor(list(self._vocabulary), name="class_string_lookup").lookup(ids)
+        all_ids = _for_each(probabilities, constant([list(range(self._classes))], dtypes.int32))
+        all_names = names_of_classes(probabilities, self._classes, self._vocabulary)
         return {"class_ids": ids, "classes": names, "all_class_ids": all_ids, "all_classes": all_names}
 
     def outputs(self, found: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -195,15 +271,17 @@ class _ClassHead(Head):
 class BinaryClassHead(_ClassHead):
     """Predicts one of two classes from one logit; the loss is the sigmoid's cross entropy."""
 
-    width = 1
+    width, fractions = 1, True
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         both = softmax(concat([zeros_like(logits), logits], -1))
         return {"logits": logits, "logistic": sigmoid(logits), "probabilities": both, **self._named(both)}
 
-    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        numbers = cast(self._numbers(labels), dtypes.float32)
-        return sigmoid_cross_entropy_with_logits(labels=numbers, logits=logits), numbers
+    def numbers(self, logits: Tensor, labels: Any) -> Tensor:
+        return cast(super().numbers(logits, labels), dtypes.float32)
+
+    def losses_of(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        return sigmoid_cross_entropy_with_logits(labels=numbers, logits=logits)
 
     def outputs(self, found: Mapping[str, Tensor]) -> dict[str, Any]:
         return {**super().outputs(found), "regression": RegressionOutput(found["logistic"])}
@@ -240,10 +318,9 @@ class MultiClassHead(_ClassHead):
         probabilities = softmax(logits)
         return {"logits": logits, "probabilities": probabilities, **self._named(probabilities)}
 
-    def losses(self, logits: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        numbers = cast(self._numbers(labels), dtypes.int64)
-        flat = sparse_softmax_cross_entropy_with_logits(labels=reshape(numbers, [-1]), logits=logits)
-        return expand_dims(flat, -1), numbers
+    def losses_of(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        classes = cast(squeeze(numbers, -1), dtypes.int64)
+        return expand_dims(sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits), -1)
 
     def metrics(self, found: Mapping[str, Tensor], labels: Tensor, weights: TensorLike | None) -> dict[str, Any]:
         wide = weights * ones_like(cast(labels, dtypes.float32))

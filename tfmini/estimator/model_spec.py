@@ -12,6 +12,7 @@ from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array.shape import reshape
+from tfmini.ops.control import group
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing import saved_model
 from tfmini.train.session_run_hook import SessionRunHook
@@ -41,7 +42,8 @@ class EstimatorSpec(_EstimatorSpec):
       predictions: a tensor, or name -> tensor; needed to predict.
       loss: a scalar; needed to train and to evaluate.
       train_op: runs one training step; needed to train.
-      eval_metric_ops: name -> (value, update op), as the functions of ``tf.metrics`` return them.
+      eval_metric_ops: name -> (value, update op), as the functions of ``tf.metrics`` return them, or a metric of
+        ``tf.keras.metrics`` that has been updated.
       export_outputs: name of a signature -> `ExportOutput`; default: the predictions.
       training_chief_hooks, training_hooks: hooks of the chief's training, of everybody's.
       scaffold: the scaffold of the sessions; default: a new one.
@@ -138,7 +140,8 @@ def _checked_metrics(metrics: object) -> dict[str, Any]:
     metrics = {} if metrics is None else metrics
     if not isinstance(metrics, Mapping):
         raise TypeError(f"eval_metric_ops must be a dict, given: {metrics}")
-    for name, pair in metrics.items():
+    pairs = {name: _as_pair(metric) for name, metric in metrics.items()}
+    for name, pair in pairs.items():
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(
                 f"Values of eval_metric_ops must be (metric_value, update_op) tuples, given: {pair} for key: {name}"
@@ -147,7 +150,16 @@ def _checked_metrics(metrics: object) -> dict[str, Any]:
             if not isinstance(part, (Operation, Tensor, Variable)):
                 raise TypeError(f"The metric {name} must be made of ops and tensors, given: {part}")
             _check_graph(part, "eval_metric_ops")
-    return dict(metrics)
+    return pairs
+
+
+def _as_pair(metric: Any) -> Any:
+    """(value, update op) of a metric of ``tf.keras.metrics``; other things as they are."""
+    if not all(hasattr(metric, name) for name in ("update_state", "result", "updates")):
+        return metric
+    if not metric.updates:
+        raise ValueError(f'Please call update_state(...) on the "{metric.name}" metric')
+    return metric.result(), group(*metric.updates)
 
 
 def _checked_outputs(outputs: Any, predictions: TensorLike, mode: str) -> Any:

@@ -5,6 +5,7 @@ A classifier and its regressor are one class with two heads.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +98,45 @@ def _number_head(dimension: int, weight_column: str | Column | None, vocabulary:
     return RegressionHead(dimension, weight_column, loss_reduction)
 
 
+class _GivenHead:
+    """A `tf.estimator.Head` of the program, as the premade models use their own."""
+
+    def __init__(self, head: Any) -> None:
+        if not hasattr(head, "create_estimator_spec"):
+            raise ValueError(f"head must be a tf.estimator.Head. Given: {head}")
+        self._head, self.width = head, head.logits_dimension
+
+    def spec(
+        self, features: Mapping[str, Any], mode: str, logits: Tensor, labels: TensorLike, train: Callable[..., Any]
+    ) -> EstimatorSpec:
+        """What the model function returns."""
+        return self._head.create_estimator_spec(  # type: ignore[no-any-return]
+            features=features, mode=mode, labels=labels, logits=logits, train_op_fn=train
+        )
+
+
+def _of_head(classifier: Callable[..., None], *more: str) -> Any:
+    """The constructor of a model with a head of that of a classifier: the head knows labels, weights and losses.
+
+    Args:
+      more: other arguments that it does not have.
+    """
+    made = classifier
+    for name in ("n_classes", "weight_column", "label_vocabulary", "loss_reduction", *more):
+        made = without(made, name)
+
+    @functools.wraps(made)
+    def with_head(self: Any, head: Any, *args: Any, **kwargs: Any) -> None:
+        given = _GivenHead(head)
+        self._head = lambda *_: given
+        made(self, *args, **kwargs)
+
+    names = [*inspect.signature(made).parameters.values()]
+    first = inspect.Parameter("head", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Head")
+    with_head.__signature__ = inspect.Signature([names[0], first, *names[1:]])  # type: ignore[attr-defined]
+    return with_head
+
+
 class _Linear(Estimator):
     _head: Callable[..., Head]
 
@@ -114,7 +154,7 @@ class _Linear(Estimator):
         loss_reduction: str = Reduction.SUM,
         sparse_combiner: str = "sum",
     ) -> None:
-        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = self._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             _check_features(features)
@@ -157,6 +197,18 @@ class LinearRegressor(_Linear):
 
     _head = staticmethod(_number_head)
     __init__ = _regressor(_Linear.__init__)
+
+
+@export("tf.estimator.LinearEstimator")
+class LinearEstimator(_Linear):
+    """A linear model with any head (``tf.estimator.LinearEstimator``).
+
+    Args:
+      head: a `tf.estimator.Head`.
+      The others are those of `LinearClassifier`, but for what the head knows.
+    """
+
+    __init__ = _of_head(_Linear.__init__, "warm_start_from")
 
 
 class _Network:
@@ -222,7 +274,7 @@ class _DNN(Estimator):
         batch_norm: bool = False,
     ) -> None:
         network = _Network(feature_columns, hidden_units, activation_fn, dropout, input_layer_partitioner, batch_norm)
-        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = self._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             with network.scope(features, config):  # as in a linear model
@@ -261,6 +313,13 @@ class DNNRegressor(_DNN):
 
     _head = staticmethod(_number_head)
     __init__ = _regressor(_DNN.__init__)
+
+
+@export("tf.estimator.DNNEstimator")
+class DNNEstimator(_DNN):
+    """A network of dense layers with any head (``tf.estimator.DNNEstimator``); see `LinearEstimator`."""
+
+    __init__ = _of_head(_DNN.__init__)
 
 
 @dataclass(frozen=True)
@@ -354,7 +413,7 @@ class _DNNLinearCombined(Estimator):
             linear_feature_columns, linear_optimizer, network, dnn_optimizer, input_layer_partitioner,
             linear_sparse_combiner,
         )  # fmt: skip
-        head = type(self)._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = self._head(n_classes, weight_column, label_vocabulary, loss_reduction)
         super().__init__(_combined_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)
 
 
@@ -391,3 +450,10 @@ class DNNLinearCombinedRegressor(_DNNLinearCombined):
 
     _head = staticmethod(_number_head)
     __init__ = _regressor(_DNNLinearCombined.__init__)
+
+
+@export("tf.estimator.DNNLinearCombinedEstimator")
+class DNNLinearCombinedEstimator(_DNNLinearCombined):
+    """A linear model and a network, with any head (``tf.estimator.DNNLinearCombinedEstimator``)."""
+
+    __init__ = _of_head(_DNNLinearCombined.__init__, "warm_start_from", "batch_norm")

@@ -33,7 +33,7 @@ from tfmini.shapes import Dimension, TensorShape
 
 def same_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Two matrices, each repeated to the batch that they have together."""
-    if a.shape[:-2].is_fully_defined() and a.shape[:-2].as_list() == b.shape[:-2].as_list():
+    if a.shape[:-2].is_fully_defined() and b.shape[:-2].is_fully_defined() and a.shape[:-2] == b.shape[:-2]:
         return a, b
     batch = broadcast_dynamic_shape(shape_of(a)[:-2], shape_of(b)[:-2])
     return in_batch(a, batch), in_batch(b, batch)

@@ -6,6 +6,7 @@ step must run the op; `all_summary_ops` lists all of them. `initialize` opens th
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import TensorLike
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
@@ -34,6 +35,8 @@ from tfmini.train.global_steps import get_global_step, get_or_create_global_step
 
 _INITIALIZERS = "_SUMMARY_WRITER_V2"
 _SUMMARIES = "_SUMMARY_V2"
+export_names("tensorflow.python.ops.summary_ops_v2", "_INVALID_SCOPE_CHARACTERS")
+_INVALID_SCOPE_CHARACTERS = re.compile(r"[^-_/.A-Za-z0-9]")
 
 
 class _State(threading.local):

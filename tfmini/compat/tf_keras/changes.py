@@ -454,17 +454,17 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
 
 def _submodules(self: Any) -> tuple[Any, ...]:
     """All layers below a layer, its attributes and theirs (``tf.Module.submodules``)."""
+    layer_type = state.library_root().engine.base_layer.Layer
     found: dict[int, Any] = {}
-    waiting = [self]
+    waiting, seen = list(vars(self).values()), set()
     while waiting:
-        for value in nest.flatten(list(vars(waiting.pop()).values())):
-            if (
-                isinstance(value, state.library_root().engine.base_layer.Layer)
-                and id(value) not in found
-                and value is not self
-            ):
-                found[id(value)] = value
-                waiting.append(value)
+        value = waiting.pop(0)
+        if isinstance(value, layer_type) and value is not self and id(value) not in found:
+            found[id(value)] = value
+            waiting += vars(value).values()
+        elif isinstance(value, (dict, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))  # the keys of a dictionary have no order here: they may be of several types
+            waiting += value.values() if isinstance(value, dict) else value
     return tuple(found.values())
 
 

@@ -45,6 +45,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("    sys.stderr.write('Using TensorFlow backend.\\n')\n", ""),
     ],
     "backend.tensorflow_backend": [
+        (  # an update is one op
+            "    return tf.control_dependencies(control_inputs)\n",
+            "    several = isinstance(control_inputs, (list, tuple))\n"
+            "    return tf.control_dependencies(control_inputs if several else [control_inputs])\n",
+        ),
         ("device.device_type.lower() == device_type", "_device_type(device) == device_type"),
         (
             "        v1_variable_initialization()\n",
@@ -55,6 +60,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "engine.saving": [("n.decode('utf8') for n in", "_as_text(n) for n in")],
     "engine.base_layer": [
+        (  # an error must not leave all later layers of the thread without their weights
+            "        prev_value = _DISABLE_TRACKING.value\n        _DISABLE_TRACKING.value = True\n"
+            "        out = func(*args, **kwargs)\n        _DISABLE_TRACKING.value = prev_value\n        return out\n",
+            "        prev_value = getattr(_DISABLE_TRACKING, 'value', False)\n        _DISABLE_TRACKING.value = True\n"
+            "        try:\n            return func(*args, **kwargs)\n"
+            "        finally:\n            _DISABLE_TRACKING.value = prev_value\n",
+        ),
         (
             "name = _to_snake_case(prefix) + '_' + str(K.get_uid(prefix))",
             "name = _unique_name(_to_snake_case(prefix))",
@@ -325,13 +337,35 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "if cache_key in self._output_tensor_cache and not _in_scope():",
         ),
     ],
-    "utils.losses_utils": [("'Incompatible shapes: ", "'weights can not be broadcast to values: ")],
+    "utils.losses_utils": [
+        ("'Incompatible shapes: ", "'weights can not be broadcast to values: "),
+        (  # Keras broadcasts no scalar
+            "    # Broadcast weights if possible.\n    weights_shape = K.int_shape(sample_weight)\n",
+            "    if K.ndim(sample_weight) == 0:\n        return K.ones_like(values) * sample_weight\n"
+            "    weights_shape = K.int_shape(sample_weight)\n",
+        ),
+    ],
     "layers.normalization": [
         (
             "        super(BatchNormalization, self).__init__(**kwargs)\n",
             "        self.fused = _fused(kwargs)\n        super(BatchNormalization, self).__init__(**kwargs)\n",
         ),
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
+        # After `build` the axis is a list.
+        ("        self.built = True\n", "        self.built, self.axis = True, [self.axis]\n"),
+        ("        self.axis = axis\n", "        self.axis, self.renorm, self.virtual_batch_size = axis, False, None\n"),
+        ("reduction_axes[self.axis]", "reduction_axes[self.axis[0]]"),
+        (
+            "broadcast_shape[self.axis] = input_shape[self.axis]",
+            "broadcast_shape[self.axis[0]] = input_shape[self.axis[0]]",
+        ),
+        ("axis=self.axis,", "axis=self.axis[0],"),
+        ("            'axis': self.axis,\n", "            'axis': self.axis[:] if self.built else self.axis,\n"),
+        (
+            "        dim = input_shape[self.axis]\n",
+            "        self.axis = self.axis[0] if isinstance(self.axis, list) else self.axis\n"
+            "        dim = input_shape[self.axis]\n",
+        ),
     ],
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts

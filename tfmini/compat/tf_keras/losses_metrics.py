@@ -94,13 +94,15 @@ def squeeze_or_expand_dimensions(y_pred: Any, y_true: Any = None, sample_weight:
 
 
 def update_of(update: Callable[..., Any]) -> Callable[..., Any]:
-    """An ``update_state`` that returns an op also if the program's returns none: the assignments that it has made."""
+    """An ``update_state`` that returns one op: of a list its group, of nothing the assignments that it has made."""
 
     @functools.wraps(update)
     def update_state(*args: Any, **kwargs: Any) -> Any:
         graph = get_default_graph()
         before = len(graph.get_operations())
         made = update(*args, **kwargs)
+        if isinstance(made, (list, tuple)):
+            return group(*made)
         if made is not None:
             return made
         return group(*(op for op in graph.get_operations()[before:] if trait_of(op.type, "writes")))

@@ -19,7 +19,7 @@ from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
-from tfmini.ops.math.comparison import greater_equal, less, where
+from tfmini.ops.math.comparison import greater_equal, less, less_equal, logical_and, where
 from tfmini.ops.math.elementwise import add, multiply, negative, subtract
 from tfmini.ops.math.unary import abs_op, exp, log, log1p
 from tfmini.ops.nn.activation import log_softmax_op, relu, softmax_op, softmax_xent_op, sparse_xent_op
@@ -295,8 +295,8 @@ def log_poisson_loss(
             return result
         half_log = multiply(log(multiply(targets, 2 * math.pi)), 0.5)
         stirling = add(subtract(multiply(targets, log(targets)), targets), half_log)
-        large = greater_equal(targets, _ones(targets))
-        return add(result, where(large, stirling, zeros_like(targets)))
+        small = logical_and(greater_equal(targets, zeros_like(targets)), less_equal(targets, _ones(targets)))
+        return add(result, where(small, zeros_like(targets), stirling))
 
 
 def _ones(like: Tensor) -> Tensor:

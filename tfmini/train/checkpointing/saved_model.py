@@ -206,7 +206,7 @@ def load(
       OpError: when the variables cannot be restored.
     """
     directory = os.fsdecode(export_dir)
-    definition = _with_tags(parse_saved_model(directory), set(tags))
+    definition = with_tags(parse_saved_model(directory), set(tags))
     main_op = _main_op_name(definition)
     what = f"The SavedModel in {directory} is not valid"
     with errors.reading(what, ValueError), sess.graph.as_default():
@@ -219,7 +219,8 @@ def load(
     return definition
 
 
-def _with_tags(model: Any, tags: set[str]) -> Any:
+def with_tags(model: Any, tags: set[str]) -> Any:
+    """The graph of a SavedModel message with exactly these tags; RuntimeError without one."""
     for definition in model.meta_graphs:
         if set(definition.meta_info_def.tags) == tags:
             return definition
