@@ -107,7 +107,7 @@ def test_an_interrupt_leaves_the_old_or_the_new_values(
         up = tf.group(*(tf.assign_add(v, [1.0, 1.0, 1.0]) for v in made))
         session.run(tf.global_variables_initializer())
         session.run(up)
-        dispatch = CompiledStretch._dispatch
+        dispatch = CompiledStretch.dispatch
 
         def late(self: Any, *args: Any) -> None:
             dispatch(self, *args)
@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_the_old_or_the_new_values(
 
         for broken, expected in ((late, 2), (early, 2)):
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                patch.setattr(CompiledStretch, "_dispatch", broken)
+                patch.setattr(CompiledStretch, "dispatch", broken)
                 session.run(up)
             assert not any(state.lock.locked() for state in states)
             assert [value.tolist() for value in session.run(made)] == [[expected] * 3] * count

@@ -15,7 +15,13 @@ from tfmini.estimator.contrib_column_layers import (
 )
 from tfmini.estimator.contrib_columns import ContribColumn
 from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps
-from tfmini.estimator.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead, Train
+from tfmini.estimator.heads import (
+    PremadeBinaryClassHead,
+    PremadeHead,
+    PremadeMultiClassHead,
+    PremadeRegressionHead,
+    Train,
+)
 from tfmini.estimator.model_spec import ModeKeys
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
@@ -55,7 +61,7 @@ ModelFn = Callable[..., ModelFnOps]
 # ---- what models predict -------------------------------------------------------------------------------------------
 
 
-class _LearnHead(Head):
+class _LearnHead(PremadeHead):
     """A head of this kind also makes `ModelFnOps`; the loss is the mean over the batch."""
 
     _scope: str
@@ -77,7 +83,7 @@ class _LearnHead(Head):
                 return ModelFnOps(mode, found, loss, train(loss))
 
 
-class _NumberHead(_LearnHead, RegressionHead):
+class _NumberHead(_LearnHead, PremadeRegressionHead):
     _scope = "regression_head"
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
@@ -87,7 +93,7 @@ class _NumberHead(_LearnHead, RegressionHead):
         return {}
 
 
-class _TwoClassesHead(_LearnHead, BinaryClassHead):
+class _TwoClassesHead(_LearnHead, PremadeBinaryClassHead):
     _scope = "binary_logistic_head"
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
@@ -111,7 +117,7 @@ class _TwoClassesHead(_LearnHead, BinaryClassHead):
         }  # fmt: skip
 
 
-class _ManyClassesHead(_LearnHead, MultiClassHead):
+class _ManyClassesHead(_LearnHead, PremadeMultiClassHead):
     _scope = "multi_class_head"
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ class MetricKeys:
     AUC_PR_AT_CLASS, AUC_PR_AT_NAME = "auc_precision_recall/class%d", "auc_precision_recall/%s"
 
 
-class Head(abc.ABC):
+class PremadeHead(abc.ABC):
     """Base class of heads.
 
     Args:
@@ -198,7 +198,7 @@ def _for_each(scores: Tensor, row: Tensor) -> Tensor:
     return tile(row, concat([shape(scores)[:1], [1]], 0))
 
 
-class RegressionHead(Head):
+class PremadeRegressionHead(PremadeHead):
     """Predicts numbers; the loss is the squared error."""
 
     def __init__(self, width: int, weight_column: str | Column | None, loss_reduction: str) -> None:
@@ -225,7 +225,7 @@ class RegressionHead(Head):
         return {"serving_default": output, "regression": output, "predict": PredictOutput(found)}
 
 
-class _ClassHead(Head):
+class _ClassHead(PremadeHead):
     vocabulary_argument = "label_vocabulary"  # what users call the labels' names
     fractions = False  # whether a label may lie between two classes
 
@@ -268,7 +268,7 @@ class _ClassHead(Head):
         return {"serving_default": output, "classification": output, "predict": PredictOutput(found)}
 
 
-class BinaryClassHead(_ClassHead):
+class PremadeBinaryClassHead(_ClassHead):
     """Predicts one of two classes from one logit; the loss is the sigmoid's cross entropy."""
 
     width, fractions = 1, True
@@ -306,7 +306,7 @@ class BinaryClassHead(_ClassHead):
         }
 
 
-class MultiClassHead(_ClassHead):
+class PremadeMultiClassHead(_ClassHead):
     """Predicts one of several classes; the loss is the softmax's cross entropy."""
 
     @property
@@ -329,9 +329,9 @@ class MultiClassHead(_ClassHead):
 
 def class_head(
     classes: int, weight_column: str | Column | None, vocabulary: Sequence[Any] | None, loss_reduction: str
-) -> Head:
+) -> PremadeHead:
     """The head for a number of classes; ValueError for fewer than two."""
     if classes < 2:
         raise ValueError(f"n_classes must be at least 2, given: {classes}")
-    made = BinaryClassHead if classes == 2 else MultiClassHead
+    made = PremadeBinaryClassHead if classes == 2 else PremadeMultiClassHead
     return made(classes, weight_column, vocabulary, loss_reduction)

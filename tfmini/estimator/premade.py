@@ -16,7 +16,7 @@ from tfmini.core_types import TensorLike
 from tfmini.estimator.column_layers import input_layer, linear_model, sorted_columns
 from tfmini.estimator.columns import Column
 from tfmini.estimator.estimator import Estimator
-from tfmini.estimator.heads import Head, RegressionHead, class_head
+from tfmini.estimator.heads import PremadeHead, PremadeRegressionHead, class_head
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
@@ -94,8 +94,10 @@ def _regressor(classifier: Callable[..., None]) -> Any:
     return without(classifier, "label_vocabulary", n_classes=dimension)
 
 
-def _number_head(dimension: int, weight_column: str | Column | None, vocabulary: None, loss_reduction: str) -> Head:
-    return RegressionHead(dimension, weight_column, loss_reduction)
+def _number_head(
+    dimension: int, weight_column: str | Column | None, vocabulary: None, loss_reduction: str
+) -> PremadeHead:
+    return PremadeRegressionHead(dimension, weight_column, loss_reduction)
 
 
 class _GivenHead:
@@ -138,7 +140,7 @@ def _of_head(classifier: Callable[..., None], *more: str) -> Any:
 
 
 class _Linear(Estimator):
-    _head: Callable[..., Head]
+    _head: Callable[..., PremadeHead]
 
     def __init__(
         self,
@@ -254,7 +256,7 @@ def _summarize(value: Tensor, tag: str) -> None:
 
 
 class _DNN(Estimator):
-    _head: Callable[..., Head]
+    _head: Callable[..., PremadeHead]
 
     def __init__(
         self,
@@ -360,7 +362,7 @@ def _variables(scope: str) -> list[Any]:
     return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope=scope)
 
 
-def _combined_fn(head: Head, parts: _Parts) -> Callable[..., Any]:
+def _combined_fn(head: PremadeHead, parts: _Parts) -> Callable[..., Any]:
     def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
         _check_features(features)
         logits = None
@@ -377,7 +379,7 @@ def _combined_fn(head: Head, parts: _Parts) -> Callable[..., Any]:
 
 
 class _DNNLinearCombined(Estimator):
-    _head: Callable[..., Head]
+    _head: Callable[..., PremadeHead]
 
     def __init__(
         self,

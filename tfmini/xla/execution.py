@@ -112,7 +112,7 @@ class CompiledStretch:
             read = [self._value(i, states[i]) for i in self._read]  # without a lock: it may wait for an update
 
             def call(written: list[Any], box: list[Any]) -> None:
-                self._dispatch(program, written, read, states, statics, args, box)
+                self.dispatch(program, written, read, states, statics, args, box)
 
             results = exchange([states[i] for i in self._written], call)
         for i in self._leaving:
@@ -121,7 +121,7 @@ class CompiledStretch:
                 result.copy_to_host_async()
         return tuple(results)
 
-    def _dispatch(
+    def dispatch(
         self, program: Callable[..., Any], written: list[Any], read: list[Any], states: Sequence[Any],
         statics: Sequence[Any], args: Sequence[Any], box: list[Any],
     ) -> None:  # fmt: skip

@@ -238,7 +238,7 @@ class OneHead(Head):
       name: of the head.
     """
 
-    def __init__(self, core: heads.Head, loss_reduction: str, loss_fn: LossFn | None, name: str | None) -> None:
+    def __init__(self, core: heads.PremadeHead, loss_reduction: str, loss_fn: LossFn | None, name: str | None) -> None:
         if loss_reduction not in _REDUCTIONS:
             raise ValueError(
                 f"Invalid loss_reduction: {loss_reduction}. See `tf.keras.losses.Reduction`: 'sum' and"
@@ -386,7 +386,7 @@ class RegressionHead(OneHead):
     ) -> None:  # fmt: skip
         if label_dimension < 1:
             raise ValueError(f"Invalid label_dimension {label_dimension}.")
-        core = heads.RegressionHead(label_dimension, weight_column, Reduction.SUM)
+        core = heads.PremadeRegressionHead(label_dimension, weight_column, Reduction.SUM)
         super().__init__(core, loss_reduction, loss_fn, name)
         self._inverse_link_fn = inverse_link_fn
 
@@ -470,7 +470,7 @@ class BinaryClassHead(OneHead):
     ) -> None:  # fmt: skip
         _check_vocabulary(label_vocabulary, 2)
         self._thresholds = _checked_thresholds(thresholds)
-        core = heads.BinaryClassHead(2, weight_column, label_vocabulary, Reduction.SUM)
+        core = heads.PremadeBinaryClassHead(2, weight_column, label_vocabulary, Reduction.SUM)
         super().__init__(core, loss_reduction, loss_fn, name)
 
     def _kinds(self) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -519,7 +519,7 @@ class MultiClassHead(OneHead):
         _check_vocabulary(label_vocabulary, n_classes)
         if n_classes <= 2:
             raise ValueError(f"n_classes must be > 2: {n_classes}. For two classes there is BinaryClassHead.")
-        core = heads.MultiClassHead(n_classes, weight_column, label_vocabulary, Reduction.SUM)
+        core = heads.PremadeMultiClassHead(n_classes, weight_column, label_vocabulary, Reduction.SUM)
         super().__init__(core, loss_reduction, loss_fn, name)
 
     def _kinds(self) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -529,7 +529,7 @@ class MultiClassHead(OneHead):
         return {"accuracy": (numbers, found["class_ids"])}
 
 
-class _LabelsCore(heads.Head):
+class _LabelsCore(heads.PremadeHead):
     """Any number of classes at once: the mean of their sigmoids' cross entropies."""
 
     def __init__(self, width: int, weight_column: str | Column | None, vocabulary: Sequence[str] | None) -> None:

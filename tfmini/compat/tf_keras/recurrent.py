@@ -433,7 +433,7 @@ def _peephole_cell(root: ModuleType) -> type:
     base: Any = root.layers.LSTMCell
 
     class PeepholeLSTMCell(base):
-        """An LSTM cell whose gates see its state (``tf.keras.experimental.PeepholeLSTMCell``)."""
+        """An LSTM cell whose gates see its state."""
 
         def build(self, input_shape: Any) -> None:
             super().build(input_shape)
@@ -558,7 +558,7 @@ def _bidirectional_from_config(cls: Any, config: dict[str, Any], custom_objects:
     return made
 
 
-# ---- The second version (``tf.compat.v2.keras.layers``) --------------------------------------------------------------
+# ---- The second version, of `tensorflow.python.keras.layers.recurrent_v2` -------------------------------------------
 
 
 def _second_version(root: ModuleType) -> ModuleType:
