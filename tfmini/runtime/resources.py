@@ -30,7 +30,8 @@ class ResourceManager:
     them up again when it has changed. ``session`` is part of the names of state that is not shared.
 
     Attributes:
-      moved: (container, name) of variables that live on other tasks now -> where; `runtime.worker.departures` fills it.
+      moved: (container, name) of variables that live on other tasks now -> where, a `NewPlace`; `runtime.moving` fills
+        it.
       origins: of variables that have come from other tasks: those tasks, with their incarnations, the first one first.
     """
 

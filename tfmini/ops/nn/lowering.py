@@ -16,7 +16,9 @@ from tfmini.ops.nn.windows import Windows
 
 _HALVES = ("float16", "bfloat16")
 
-lower_as_kernel("Relu Relu6 LeakyRelu LeakyReluGrad")
+lower_as_kernel(
+    "Relu Relu6 LeakyRelu LeakyReluGrad Elu Selu Softplus Softsign EluGrad SeluGrad SoftplusGrad SoftsignGrad"
+)
 lower("ReluGrad")(lambda gradients, features: jnp.where(features > 0, gradients, jnp.zeros((), gradients.dtype)))
 
 
