@@ -163,7 +163,8 @@ class MapCalls:
     ) -> None:  # fmt: skip
         self._function, self._reading, self._most = function, reading, helpers
         self._waiting: collections.deque[MapCall] = collections.deque()  # those that nobody has begun, the oldest first
-        lock = threading.Lock()
+        # Reentrant: the collector may end the calls of a dropped stage (`close`) in one of its threads, at any bytecode.
+        lock = threading.RLock()
         self._added, self._finished = threading.Condition(lock), threading.Condition(lock)
         self._threads = self._idle = 0
         self._is_woken = False  # a thread is on its way to the waiting calls
@@ -263,9 +264,10 @@ class MapCalls:
                 self._idle += 1
                 self._added.wait()
                 self._is_woken = False
-            if self._closed:
+            try:
+                call = None if self._closed else self._waiting.popleft()
+            except IndexError:  # closed in between
                 return None
-            call = self._waiting.popleft()
             if self._waiting:
                 self._wake()
             return call

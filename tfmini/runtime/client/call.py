@@ -67,7 +67,8 @@ class Call:
         """
         if self._from_feeds is not None:
             rest = iter(found)
-            values = self._with_texts(values, feed_dict)
+            if any(tensor.dtype is dtypes.string for tensor in self._feeds):
+                values = self._with_texts(values, feed_dict)
             found = [next(rest) if i is None else own_copy(values[i]) for i in self._from_feeds]
         return self._build([v[()] if isinstance(v, np.ndarray) and v.ndim == 0 else v for v in found])
 
