@@ -268,18 +268,20 @@ def test_threads_end_with_the_session() -> None:
 
 def test_a_parallel_map_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no thread can be started, as when the process ends, the reader makes the calls."""
-    start = threading.Thread.start
+    start, refused = threading.Thread.start, list[str]()
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name.startswith("tfmini-map"):
+            refused.append(thread.name)
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    iterator = Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2).make_one_shot_iterator()
-    element = iterator.get_next()
+    data = Dataset.range(3).map(lambda x: tf.py_func(lambda n: n + 1, [x], tf.int64), num_parallel_calls=2)
+    element = data.make_one_shot_iterator().get_next()
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with tf.Session() as session:
         assert drain(session, element) == [1, 2, 3]
+    assert refused
 
 
 # ---- elsewhere ------------------------------------------------------------------------------

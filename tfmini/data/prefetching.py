@@ -163,7 +163,7 @@ class MapCalls:
     ) -> None:  # fmt: skip
         self._function, self._reading, self._most = function, reading, helpers
         self._waiting: collections.deque[MapCall] = collections.deque()  # those that nobody has begun, the oldest first
-        # Reentrant: the collector may end the calls of a dropped stage (`close`) in one of its threads, at any bytecode.
+        # Reentrant: the collector may `close` the calls of a dropped stage in one of its threads, at any bytecode.
         lock = threading.RLock()
         self._added, self._finished = threading.Condition(lock), threading.Condition(lock)
         self._threads = self._idle = 0
