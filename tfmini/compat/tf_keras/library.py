@@ -3,7 +3,8 @@
 A program may use ``keras`` and ``tf.keras`` beside each other, as with TensorFlow, and may have another Keras than 2.3
 as ``keras`` in the process; so the files of the installed library are run again, as `tfmini.compat.tf_keras.keras`.
 On the way to Python, their text is changed in places (`_EVERYWHERE`, `_IN`, `training.CHANGES`): where it names
-TensorFlow or what Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwise. `changes` does what needs more code.
+TensorFlow or what Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwise. `changes` does what
+needs more code.
 """
 
 from __future__ import annotations
