@@ -129,3 +129,9 @@ def test_the_schedules_of_cosines_begin_at_the_rate(name: str) -> None:
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
     model.compile(keras.optimizers.SGD(again), "mse")
     assert len(model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0).history["loss"]) == 1
+
+
+def test_the_reduction_may_be_chosen_by_itself() -> None:
+    ours = [keras.losses.MeanSquaredError(reduction=each) for each in ("auto", "sum_over_batch_size", "sum")]
+    found = [value_of(loss(np.array([[1.0], [2.0]]), np.array([[4.0], [4.0]]))) for loss in ours]
+    assert found == pytest.approx([6.5, 6.5, 13.0])

@@ -165,3 +165,17 @@ def test_the_second_version_has_the_defaults_of_cudnn() -> None:
     assert not recurrent_v2.LSTM(2, recurrent_dropout=0.1).could_use_cudnn
     assert recurrent_v2.GRUCell(2).recurrent_activation.__name__ == "sigmoid"
     assert keras.layers.LSTM(2).recurrent_activation.__name__ == "hard_sigmoid"
+
+
+def test_dropout_of_a_peephole_cell_drops_in_training_only() -> None:
+    x = tf.ones([4, 3, 8])
+    layer = keras.layers.RNN(keras.experimental.PeepholeLSTMCell(4, dropout=0.5, recurrent_dropout=0.5))
+    trained, used = layer(x, training=True), layer(x, training=False)
+    session = keras.backend.get_session()
+    session.run(tf.global_variables_initializer())
+    assert np.ptp(session.run(used), 0).max() == 0 < np.ptp(session.run(trained), 0).max()
+
+
+def test_what_is_experimental_in_1_15() -> None:
+    names = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay", "PeepholeLSTMCell"]
+    assert [name for name in names if not hasattr(keras.experimental, name)] == []

@@ -353,3 +353,55 @@ def test_other_arguments_of_a_checkpoint_are_refused() -> None:
         keras.callbacks.ModelCheckpoint("a.h5", save_freq="batch")
     with pytest.raises(TypeError, match="resume"):
         keras.callbacks.ModelCheckpoint("a.h5", resume=True)
+
+
+def _line() -> Any:
+    """A model y = x, whose squared errors are those of the targets."""
+    model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,))])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    return model
+
+
+def test_the_loss_of_a_generator_is_the_mean_of_examples_that_of_a_data_set_of_steps() -> None:
+    x, y = np.zeros((10, 1), "float32"), np.array([[1.0]] * 8 + [[3.0]] * 2, "float32")
+
+    def batches() -> Any:
+        while True:
+            yield x[:8], y[:8]
+            yield x[8:], y[8:]
+
+    found = _line().fit_generator(batches(), steps_per_epoch=2, epochs=1, verbose=0).history["loss"]
+    assert found == pytest.approx([2.6])
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+    assert _line().fit(data.repeat(), epochs=1, steps_per_epoch=2, verbose=0).history["loss"] == pytest.approx([5.0])
+
+
+def test_a_validation_on_a_data_set_leaves_the_training_on_one_as_it_is() -> None:
+    model = keras.Sequential([keras.layers.Dense(3, input_shape=(1,))])
+    model.compile("sgd", "mse")  # targets are broadcast
+    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 1), "float32"), np.ones((4, 1), "float32"))).batch(2)
+    made = model.fit(data.repeat(), epochs=2, steps_per_epoch=2, validation_data=data, validation_steps=2, verbose=0)
+    assert len(made.history["val_loss"]) == 2
+
+
+def test_arguments_of_a_data_set_may_be_given_by_position() -> None:
+    data = tf.data.Dataset.from_tensors((np.zeros((1, 1), "float32"), np.ones((1, 1), "float32"))).repeat()
+    made = _line().fit_generator(data, 2, 1, 0, None, None, None, 1, {1: 100.0})
+    assert made.history["loss"] == pytest.approx([100.0])
+
+
+def test_no_data_are_named() -> None:
+    with pytest.raises(ValueError, match="The data have no batch"):
+        _line().evaluate_generator(iter([]), steps=2)
+
+
+def test_two_layers_of_columns_with_one_name_do_not_share_variables() -> None:
+    ids = tf.feature_column.categorical_column_with_identity("ids", 5)
+    column = tf.feature_column.embedding_column(ids, 2)
+    given = {"ids": tf.constant([[1], [2]])}
+    layer = keras.layers.DenseFeatures(column, name="columns")
+    layer(given)
+    layer(given)
+    assert len(layer.weights) == 1
+    with pytest.raises(ValueError, match="already exists"):
+        keras.layers.DenseFeatures(column, name="columns")(given)

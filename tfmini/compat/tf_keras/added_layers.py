@@ -13,7 +13,6 @@ from tfmini.graph.nest import flatten
 from tfmini.ops.math.reductions import reduce_mean
 from tfmini.ops.math.unary import rsqrt, square
 from tfmini.ops.variables.scope import variable_scope
-from tfmini.ops.variables.store import AUTO_REUSE
 
 
 def apply(root: ModuleType) -> None:
@@ -112,7 +111,9 @@ def _dense_features(root: ModuleType) -> list[type]:
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
             made: dict[Any, Any] = {}
-            with variable_scope(self.name, reuse=AUTO_REUSE):
+            with variable_scope(
+                self.name, reuse=bool(self._trainable_weights)
+            ):  # another layer of this name is an error
                 found = input_layer(features, self.feature_columns, trainable=self.trainable, cols_to_vars=made)
             known = [id(weight) for weight in self._trainable_weights]
             self._trainable_weights += [weight for weight in flatten(list(made.values())) if id(weight) not in known]

@@ -142,9 +142,10 @@ def _run_generator(root: ModuleType, run: Callable[..., Any]) -> Callable[..., A
     def run_generator(self: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
         if _is_data(generator):
             name = "steps_per_epoch" if run.__name__ == "fit_generator" else "steps"
-            steps = args[0] if args else kwargs.pop(name, None)
-            generator = Batches(root, generator, steps, name, "predict" not in run.__name__)
-            args, kwargs = (), {name: generator.steps, **dict(zip(_AFTER_STEPS[run.__name__], args[1:])), **kwargs}
+            given = inspect.signature(run).bind(self, generator, *args, **kwargs).arguments
+            generator = Batches(root, generator, given.get(name), name, "predict" not in run.__name__)
+            args, kwargs = (), {key: given[key] for key in given if key not in ("self", "generator")}
+            kwargs[name] = generator.steps
         if isinstance(generator, Batches):
             kwargs["workers"] = 0  # a data set reads ahead by itself
         if isinstance(generator, Batches) and run.__name__ == "evaluate_generator":
@@ -153,21 +154,13 @@ def _run_generator(root: ModuleType, run: Callable[..., Any]) -> Callable[..., A
         if _is_data(validation):
             batches = Batches(root, validation, kwargs.get("validation_steps"), "validation_steps")
             kwargs.update(validation_data=batches, validation_steps=batches.steps)
-        self._reads_data = isinstance(generator, Batches)
+        before, self._reads_data = getattr(self, "_reads_data", False), isinstance(generator, Batches)
         try:
             return run(self, _built_on(self, generator), *args, **kwargs)
         finally:
-            self._reads_data = False
+            self._reads_data = before  # of the training whose validation this is
 
     return run_generator
-
-
-# The arguments of the generator functions after the number of steps.
-_AFTER_STEPS = {
-    "fit_generator": ("epochs", "verbose", "callbacks", "validation_data", "validation_steps", "validation_freq"),
-    "evaluate_generator": ("callbacks",),
-    "predict_generator": ("callbacks",),
-}
 
 
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:

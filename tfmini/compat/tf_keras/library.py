@@ -3,8 +3,8 @@
 A program may use ``keras`` and ``tf.keras`` beside each other, as with TensorFlow, and may have another Keras than 2.3
 as ``keras`` in the process; so the files of the installed library are run again, as `tfmini.compat.tf_keras.keras`.
 On the way to Python, their text is changed in places (`_EVERYWHERE`, `_IN`, `training.CHANGES`): where it names
-TensorFlow or what Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwise. `changes` does what
-needs more code.
+TensorFlow or what Python and numpy have dropped, and where TensorFlow's ``tf.keras`` does otherwise. `changes` does
+what needs more code.
 """
 
 from __future__ import annotations
@@ -138,8 +138,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "averages = [float(outs_per_batch[-1][0])]",
             "averages = [float(np.mean([outs[0] for outs in outs_per_batch]))]",
         ),
-        # Losses are means of the steps, whatever their batches: only an array's number of examples is known before.
-        ("batch_logs = {'batch': batch_index, 'size': batch_size}", "batch_logs = {'batch': batch_index, 'size': 1}"),
+        (  # losses of a data set are means of the steps, whatever their batches; those of a generator, of the examples
+            "batch_logs = {'batch': batch_index, 'size': batch_size}",
+            "batch_logs = {'batch': batch_index, 'size': 1 if getattr(model, '_reads_data', False) else batch_size}",
+        ),
     ],
     "engine.input_layer": [
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
@@ -340,6 +342,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "utils.losses_utils": [
         ("'Incompatible shapes: ", "'weights can not be broadcast to values: "),
+        (
+            "        if reduction == Reduction.SUM_OVER_BATCH_SIZE:\n",
+            "        if reduction in (Reduction.AUTO, Reduction.SUM_OVER_BATCH_SIZE):\n",
+        ),
         (  # Keras broadcasts no scalar
             "    # Broadcast weights if possible.\n    weights_shape = K.int_shape(sample_weight)\n",
             "    if K.ndim(sample_weight) == 0:\n        return K.ones_like(values) * sample_weight\n"

@@ -30,18 +30,19 @@ class ReductionV2:
 
     SUM = "sum"
     NONE = "none"
-    AUTO = SUM_OVER_BATCH_SIZE = "sum_over_batch_size"  # no strategy of tf.distribute, which would choose another
+    SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
+    AUTO = "auto"  # SUM_OVER_BATCH_SIZE: there is no strategy of tf.distribute, which would choose another
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
         """All of them."""
-        return (cls.NONE, cls.SUM, cls.SUM_OVER_BATCH_SIZE)
+        return (cls.AUTO, cls.NONE, cls.SUM, cls.SUM_OVER_BATCH_SIZE)
 
     @classmethod
     def validate(cls, key: str) -> None:
         """Raises ValueError for what is none of them."""
         if key not in cls.all():
-            raise ValueError(f"Invalid Reduction Key {key}.")
+            raise ValueError(f"Invalid Reduction Key {key}. It is one of {', '.join(cls.all())}.")
 
 
 def apply(root: ModuleType) -> None:
@@ -115,7 +116,7 @@ def update_of(update: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cosine_similarity(losses: Any) -> type:
     class CosineSimilarity(losses.LossFunctionWrapper):
-        """The negated cosine of the angle between targets and predictions."""
+        """The cosine of the angle between targets and predictions."""
 
         def __init__(
             self, axis: int = -1, reduction: str = losses.Reduction.AUTO, name: str = "cosine_similarity"

@@ -61,6 +61,8 @@ class MultiHead(Head):
             if head.name is None:
                 raise ValueError(f"All given heads must have name specified. Given: {head}")
         self._heads = {str(head.name): head for head in heads}
+        if len(self._heads) < len(heads):
+            raise ValueError(f"All heads must have different names. Given: {[head.name for head in heads]}")
         self._factors = tuple(head_weights or ())
 
     @property
@@ -183,15 +185,18 @@ def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
     """The class of a head as a function whose loss reduction is one of ``tf.losses.Reduction``."""
     signature = inspect.signature(made)
     old = [p.replace(default=default) if p.name == "loss_reduction" else p for p in signature.parameters.values()]
+    if old[0].name == "label_dimension":  # it came after the weights
+        old[:2] = old[1::-1]
+    before = signature.replace(parameters=old)
 
     @functools.wraps(made, updated=())
     def head(*args: Any, **kwargs: Any) -> Head:
-        given = signature.bind(*args, **kwargs)
+        given = before.bind(*args, **kwargs)
         reduction = given.arguments.get("loss_reduction", default)
         given.arguments["loss_reduction"] = _NEW_NAMES.get(reduction, reduction)
-        return made(*given.args, **given.kwargs)
+        return made(**given.arguments)
 
-    head.__signature__ = signature.replace(parameters=old)  # type: ignore[attr-defined]
+    head.__signature__ = before  # type: ignore[attr-defined]
     return head
 
 

@@ -444,14 +444,31 @@ def _peephole_cell(root: ModuleType) -> type:
 
         def call(self, inputs: Any, states: Any, training: Any = None) -> Any:
             K, (h_before, c_before) = root.backend, states  # noqa: N806
-            sums = K.dot(inputs, self.kernel) + K.dot(h_before, self.recurrent_kernel)
-            sums = K.bias_add(sums, self.bias) if self.use_bias else sums
-            i, f, c, o = (sums[:, k * self.units : (k + 1) * self.units] for k in range(4))
+            left = zip(
+                "ifco", self._left(inputs, "dropout", training), self._left(h_before, "recurrent_dropout", training)
+            )
+            sums = [
+                K.dot(x, getattr(self, f"kernel_{gate}")) + K.dot(h, getattr(self, f"recurrent_kernel_{gate}"))
+                for gate, x, h in left
+            ]
+            if self.use_bias:
+                sums = [K.bias_add(x, getattr(self, f"bias_{gate}")) for gate, x in zip("ifco", sums)]
+            i, f, c, o = sums
             i = self.recurrent_activation(i + self.input_gate_peephole_weights * c_before)
             f = self.recurrent_activation(f + self.forget_gate_peephole_weights * c_before)
             c = f * c_before + i * self.activation(c)
             h = self.recurrent_activation(o + self.output_gate_peephole_weights * c) * self.activation(c)
             return h, [h, c]
+
+        def _left(self, x: Any, kind: str, training: Any) -> list[Any]:
+            """Inputs or a state after dropout, for each of the four gates."""
+            rate, kept = getattr(self, kind), f"_{kind}_mask"
+            if not 0 < rate < 1:
+                return [x] * 4
+            if getattr(self, kept) is None:  # a layer's call forgets those of the call before
+                ones, make = root.backend.ones_like(x), root.layers.recurrent._generate_dropout_mask
+                setattr(self, kept, make(ones, rate, training=training, count=4))
+            return [x * mask for mask in getattr(self, kept)]
 
     PeepholeLSTMCell.__module__ = root.layers.recurrent.__name__
     return PeepholeLSTMCell

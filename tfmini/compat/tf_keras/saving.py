@@ -14,6 +14,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat.old_python.behaviours import mend_attributes
+from tfmini.compat.tf_keras import schedules
 from tfmini.core_types import PathLike
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.checkpoint import Checkpoint
@@ -46,7 +47,12 @@ def apply(root: ModuleType) -> None:
     root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
         export_saved_model=functools.partial(export_saved_model, root),
         load_from_saved_model=functools.partial(load_saved_model, root),
+        PeepholeLSTMCell=root.layers.PeepholeLSTMCell,
+        **{name: getattr(schedules, name) for name in _EXPERIMENTAL_SCHEDULES},
     )
+
+
+_EXPERIMENTAL_SCHEDULES = ("CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay")
 
 
 def _plain(value: Any) -> Any:

@@ -82,7 +82,7 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "\n" + " " * 12 + _NEXT,
-            "\n" + _NEXT_OR_END.format(indent=" " * 12, counted="'steps', steps", ending="steps = steps_done"),
+            "\n" + _NEXT_OR_END.format(indent=" " * 12, counted="'steps', steps", ending="steps = _some(steps_done)"),
         ),
     ],
     "engine.network": [  # a model does not know which of its ops ask for the phase, so each step gets it
@@ -98,14 +98,6 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         (
             "        if not isinstance(layer, Layer):\n            raise",
             "        layer = _layer_behind(layer)\n        if not isinstance(layer, Layer):\n            raise",
-        ),
-    ],
-    "utils.losses_utils": [
-        (
-            "    if y_true is not None:\n",
-            "    if K.ndim(y_pred) is None or y_true is not None and K.ndim(y_true) is None:\n"
-            "        return (y_pred, y_true) if sample_weight is None else (y_pred, y_true, sample_weight)\n"
-            "    if y_true is not None:\n",
         ),
     ],
     "callbacks.callbacks": [("warnings.warn(", "_warn(")],
@@ -175,6 +167,13 @@ def _next_batch(batches: Any, name: str, count: int) -> Any:
     return found
 
 
+def _some(steps: int) -> int:
+    """The number of steps; raises ValueError if there were none."""
+    if not steps:
+        raise ValueError("The data have no batch. Expect x to be a non-empty array, generator or dataset.")
+    return steps
+
+
 def _check_batch(made: Any, examples: int) -> None:
     """Raises ValueError if an output has other examples than the batch that it is made of."""
     if made.shape[0] != examples:
@@ -220,7 +219,7 @@ def _layer_behind(layer: Any) -> Any:
 HELPERS: dict[str, Any] = {
     "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
-    "_as_arrays": _as_arrays,
+    "_as_arrays": _as_arrays, "_some": _some,
 }  # fmt: skip
 
 
