@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.rpc.task_processes import Call, until
-from tests.rpc.test_zmq_router_pending import NULL, READY, assert_serves, is_closed, raw, server
+from tests.rpc.test_zmq_router_pending import NULL, READY, assert_serves, is_answered, is_closed, raw, server
 from tfmini.rpc import messages as m
 from tfmini.rpc import zmq_router
 from tfmini.rpc.codec import encode
@@ -33,11 +33,14 @@ def test_a_message_of_endless_small_frames_ends_its_connection(
     server: Endpoint, says_hello: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 64 bytes in memory each, before the Hello and after it."""
+    closed: list[KernelSocket] = []
+    close = KernelSocket.close
+    monkeypatch.setattr(KernelSocket, "close", lambda kernel: (closed.append(kernel), close(kernel)))
     sock = raw(server)
-    start = NULL + READY
+    sock.send(NULL + READY)
+    until(lambda: is_answered(sock), "the answer to the handshake")
     if says_hello:
-        start += frame(encode(Hello(PROTOCOL_VERSION, "", 9, "", b"", False, "", 0, 0), 1)[0])
-    sock.send(start)
+        sock.send(frame(encode(Hello(PROTOCOL_VERSION, "", 9, "", b"", False, "", 0, 0), 1)[0]))
     sent, block = 0, MORE * (16 << 10)
 
     def is_cut() -> bool:
@@ -51,9 +54,6 @@ def test_a_message_of_endless_small_frames_ends_its_connection(
             return True
         return is_closed(sock)
 
-    closed: list[KernelSocket] = []
-    close = KernelSocket.close
-    monkeypatch.setattr(KernelSocket, "close", lambda kernel: (closed.append(kernel), close(kernel)))
     until(is_cut, "the end")
     sock.close()
     until(lambda: closed, "the end of the connection")
