@@ -276,8 +276,8 @@ def test_ops_between_layers_may_be_many_and_in_a_tf_cond_but_in_no_loop() -> Non
 
 def test_ops_that_follow_no_layer_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[Any] = []
-    walk = op_layers.reached
-    monkeypatch.setattr(op_layers, "reached", lambda *given: walked.append(walk(*given)) or walked[-1])
+    walk = op_layers.traverse
+    monkeypatch.setattr(op_layers, "traverse", lambda *given: walked.append(set(walk(*given))) or walked[-1])
     x = tf.placeholder(tf.float32, [None, 2])
     for _ in range(5):
         x = keras.layers.Dense(2)(x)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,7 @@ from tfmini.graph.importing import import_graph_def
 from tfmini.graph.nest import flatten, is_nested, map_structure, pack_sequence_as
 from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.prune import topological_order
+from tfmini.graph.prune import topological_order, traverse
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import placeholder
@@ -114,29 +114,17 @@ def _inputs_before(op: Operation) -> list[Operation]:
 
 def _ops_after_layers(tensors: Iterable[Tensor]) -> list[Operation]:
     """The ops between layers and tensors, each after those that it depends on."""
-    before = reached((x.op for x in tensors), _inputs_before)
+    before = set(traverse((x.op for x in tensors), _inputs_before))
     consumers: dict[Operation, list[Operation]] = {op: [] for op in before}
     for op in before:
         for source in _inputs_before(op):
             consumers[source].append(op)
-    after = reached((op for op in before if any(map(_is_of_a_layer, op.inputs))), consumers.__getitem__)
+    after = set(traverse((op for op in before if any(map(_is_of_a_layer, op.inputs))), consumers.__getitem__))
     by_name = {op.name: op for op in sorted(after)}
     order = topological_order({op.name: {x.name for x in _inputs_before(op) if x in after} for op in by_name.values()})
     if len(order) < len(after):
         raise ValueError(_in_layer(next(op for name, op in by_name.items() if name not in set(order)), "in a loop"))
     return [by_name[name] for name in order]
-
-
-def reached(start: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> set[Operation]:
-    """The ops that are reached from others, and these."""
-    found: set[Operation] = set()
-    waiting = list(start)
-    while waiting:
-        op = waiting.pop()
-        if op not in found:
-            found.add(op)
-            waiting.extend(following(op))
-    return found
 
 
 def _in_layer(op: Operation, reason: str) -> str:

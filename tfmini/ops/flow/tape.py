@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
+from tfmini.graph.prune import traverse
 from tfmini.graph.scoping import get_collection
 from tfmini.ops import gradients as derivatives
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import shape
 from tfmini.ops.flow import functional
 from tfmini.ops.gradients import UnconnectedGradients
 from tfmini.ops.variables.base import Variable
@@ -25,7 +29,8 @@ class GradientTape:
     """Gradients of what is computed from watched tensors (``tf.GradientTape``).
 
     A graph keeps all ops, so the tape records nothing itself: `gradient` is `tf.gradients` for the sources that are
-    watched. What a block has computed before the tape's is differentiated, too, which TensorFlow does not do.
+    watched. So it also differentiates what is computed before and after the tape's block, and what was computed from a
+    tensor before `watch`, which TensorFlow takes for constants.
 
     Args:
       persistent: whether gradients may be asked for more than once.
@@ -35,6 +40,7 @@ class GradientTape:
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._persistent, self._watches_variables = persistent, watch_accessed_variables
         self._watched: dict[Any, Any] = {}
+        self._unrecorded: list[Tensor] = []  # of blocks of `stop_recording`
         self._recording = self._used = False
         self._start: int | None = None
 
@@ -55,14 +61,15 @@ class GradientTape:
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """The block's ops are not recorded; ValueError when the tape does not record."""
+        """The results of the block's ops are constants; ValueError when the tape does not record."""
         if not self._recording:
             raise ValueError("Trying to stop recording a tape which is not recording.")
-        self._recording = False
+        self._recording, begin = False, len(get_default_graph().get_operations())
         try:
             yield
         finally:
             self._recording = True
+            self._unrecorded += [x for op in get_default_graph().get_operations()[begin:] for x in op.outputs]
 
     def reset(self) -> None:
         """Forgets what is watched."""
@@ -91,10 +98,10 @@ class GradientTape:
         self._use("gradient")
         flat = nest.flatten(sources)
         seeds = None if output_gradients is None else [*nest.flatten(output_gradients)]
-        targets = [_value(one) for one in nest.flatten(target)]
-        found = derivatives.gradients(targets, flat, seeds, unconnected_gradients=unconnected_gradients)
-        if unconnected_gradients in (UnconnectedGradients.NONE, UnconnectedGradients.NONE.value):
-            found = [grad if self._watches(one) else None for grad, one in zip(found, flat)]
+        found = derivatives.gradients(
+            nest.flatten(target), self._seen(flat), seeds, stop_gradients=self._unrecorded,
+            unconnected_gradients=unconnected_gradients,
+        )  # fmt: skip
         return nest.pack_sequence_as(sources, found)
 
     def jacobian(
@@ -103,7 +110,11 @@ class GradientTape:
     ) -> Any:  # fmt: skip
         """The derivatives of each element of ``target``; see `gradient`."""
         self._use("jacobian")
-        return functional.jacobian(target, sources, experimental_use_pfor, parallel_iterations)
+        flat = nest.flatten(sources)
+        found = functional.jacobian(target, self._seen(flat), experimental_use_pfor, parallel_iterations)
+        if UnconnectedGradients(unconnected_gradients) is UnconnectedGradients.ZERO:
+            found = [_zeros(shape(target), one) if made is None else made for made, one in zip(found, flat)]
+        return nest.pack_sequence_as(sources, found)
 
     def batch_jacobian(
         self, target: Tensor, source: Tensor, unconnected_gradients: Any = UnconnectedGradients.NONE,
@@ -111,7 +122,11 @@ class GradientTape:
     ) -> Any:  # fmt: skip
         """The derivatives of each row of ``target`` by the same row of ``source``."""
         self._use("batch_jacobian")
-        return functional.batch_jacobian(target, source, experimental_use_pfor, parallel_iterations)
+        (seen,) = self._seen([source])
+        found = functional.batch_jacobian(target, seen, experimental_use_pfor, parallel_iterations)
+        if found is None and UnconnectedGradients(unconnected_gradients) is UnconnectedGradients.ZERO:
+            return _zeros(shape(target), source[0])
+        return found
 
     def _use(self, method: str) -> None:
         if self._used and not self._persistent:
@@ -120,10 +135,20 @@ class GradientTape:
             )
         self._used = True
 
+    def _seen(self, sources: Sequence[Any]) -> list[Any]:
+        """The sources; in place of one that is not watched, nor computed from what is, one that nothing depends on."""
+        return [one if self._watches(one) else identity(one) for one in sources]
+
     def _watches(self, source: Any) -> bool:
-        if _key(source) in self._watched:
+        if isinstance(source, Variable) and self._watches_variables and source.trainable:
             return True
-        return self._watches_variables and isinstance(source, Variable) and bool(source.trainable)
+        every = get_collection(GraphKeys.TRAINABLE_VARIABLES) if self._watches_variables else []
+        watched = {*self._watched, *map(_key, every)}
+        if _key(source) in watched:
+            return True
+        if not isinstance(source, Tensor) or source in self._unrecorded:
+            return False
+        return any(x in watched for x in traverse([source], lambda x: x.op.inputs))
 
 
 def _key(value: Any) -> Any:
@@ -133,5 +158,6 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, Tensor) else id(value)
 
 
-def _value(target: Any) -> Any:
-    return target if isinstance(target, Tensor) else convert_to_tensor(target)
+def _zeros(sizes: Tensor, source: Any) -> Tensor:
+    """The derivatives of a target of that shape by a source on which it does not depend."""
+    return zeros(concat([sizes, shape(source)], 0), source.dtype)
