@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -108,6 +109,30 @@ def test_layers_take_arrays_arguments_by_place_and_the_dtype_of_their_input() ->
     assert dense.dtype is None
     assert dense(np.ones((1, 3))).dtype == tf.float64 == dense.kernel.dtype.base_dtype
     assert keras.layers.LSTM(4, dtype="float64")(keras.Input((3, 2), dtype="float64")).dtype == tf.float64
+
+
+def test_a_layer_takes_the_phase_that_its_call_does_not_name_and_no_surplus_argument() -> None:
+    flat = tf.keras.layers.Flatten()
+    assert flat(tf.ones([2, 3, 4]), training=True).shape == (2, 12)
+    with pytest.raises(TypeError, match="takes 1 arguments, but got 3"):
+        flat(tf.ones([2, 3, 4]), 1, 2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'phase'"):
+        flat(tf.ones([2, 3, 4]), phase=1)
+
+
+def test_a_copy_of_a_model_shares_its_layers() -> None:
+    class Scaled(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(2)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+    model = Scaled()
+    model(tf.ones([1, 3]))
+    shared = copy.copy(model)
+    assert shared is not model and shared.dense is model.dense
 
 
 def test_shapes_are_told_in_the_kind_in_which_they_are_asked_for() -> None:

@@ -132,11 +132,21 @@ def _inputs_of(layer: Any, inputs: Any) -> Any:
 
 
 def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, of which ``call`` gets those that have a place by their names."""
-    if not args:
+    """The arguments of a call, all by their names; without the phase if ``call`` does not take it.
+
+    Raises:
+      TypeError: when ``call`` takes fewer arguments.
+    """
+    if not args and "training" not in kwargs:
         return kwargs
-    names = list(inspect.signature(layer.call).parameters)[1:]
-    return {**dict(zip(names, args)), **kwargs}
+    parameters = inspect.signature(layer.call).parameters
+    names = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
+    if len(args) > len(names):
+        raise TypeError(f"call() of {layer.name} takes {len(names) + 1} arguments, but got {len(args) + 1}.")
+    given = {**dict(zip(names, args)), **kwargs}
+    if "training" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        given.pop("training", None)
+    return given
 
 
 def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
@@ -550,6 +560,7 @@ def _change_models(root: ModuleType) -> None:
             return original(self, inputs, *args, **kwargs)
 
     network.__call__ = call
+    del network.__getstate__, network.__setstate__  # of pickles of Keras; a copy shares the layers
     network.weights = property(_weights_by_layer)
     root.engine.training_utils.get_metric_name = functools.partial(_metric_name, root.metrics)
 
