@@ -40,6 +40,19 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         dir(module)
 
 
+def test_a_replaced_strategy_is_the_one_of_device_setters(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("tensorflow.python.training.device_setter")
+    monkeypatch.setattr(module, "_RoundRobinStrategy", lambda tasks: lambda op: tasks - 1)  # as AdaNet does
+    with tf.device(tf.train.replica_device_setter(ps_tasks=3)):
+        assert tf.Variable(1.0).device == "/job:ps/task:2"
+
+
+def test_devices_merge_by_the_private_function() -> None:
+    merge_device = importlib.import_module("tensorflow.python.framework.device").merge_device
+    with tf.device(merge_device("/job:x/cpu:1")), tf.device("/job:y"):
+        assert tf.constant(1).device == "/job:y/device:CPU:1"
+
+
 @pytest.mark.parametrize(("path", "name"), [("ops.rnn_cell", "GRUCell"), ("ops.math_ops", "tanh")])
 def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) -> None:
     found: dict[str, object] = {}

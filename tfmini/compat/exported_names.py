@@ -64,6 +64,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.device": {
         "compat.internal_names": "DeviceSpecV1",
+        "devices": "merge_device=merge_function",
     },
     "python.framework.device_spec": {
         "compat.internal_names": "DeviceSpecV1",
