@@ -165,6 +165,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "is_cuda_build is_rocm_build",
     },
     "python.pywrap_tensorflow": {
+        "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
         "ops.io.files": "EventsWriter",
     },
     "python.tf2": {
