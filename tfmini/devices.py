@@ -236,15 +236,17 @@ def merge_device(outer: str, inner: str) -> str:
     return _format(*_overlay(_read_request(outer), _read_request(inner)))
 
 
-def merge_function(spec: str | DeviceSpecV2 | None) -> Callable[[str], str]:
-    """A function from the device of the outer levels to the device, for one level of the `tf.device` stack.
+@export("tensorflow.python.framework.device.merge_device")
+def merge_function(spec: str | DeviceSpecV2 | None) -> Callable[[Any], str]:
+    """A device function for `tf.device` that completes the device of an op (or a NodeDef) by ``spec``.
 
     `spec` is checked and copied now, so a DeviceSpec may be changed afterwards.
 
     Raises:
       ValueError: `spec` does not parse.
     """
-    return functools.partial(merge_device, canonical_name(spec))
+    outer = canonical_name(spec)
+    return lambda op: merge_device(outer, op.device or "")
 
 
 # ---------------------------------------------------------------- the core grammar

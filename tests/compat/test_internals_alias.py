@@ -40,6 +40,28 @@ def test_every_private_path_imports_and_lists_its_names() -> None:
         dir(module)
 
 
+def test_a_replaced_strategy_is_the_one_of_device_setters(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("tensorflow.python.training.device_setter")
+    monkeypatch.setattr(module, "_RoundRobinStrategy", lambda tasks: lambda op: tasks - 1)  # as AdaNet does
+    with tf.device(tf.train.replica_device_setter(ps_tasks=3)):
+        assert tf.Variable(1.0).device == "/job:ps/task:2"
+
+
+def test_constants_are_evaluated_by_the_private_function() -> None:
+    evaluate = importlib.import_module("tensorflow.python.pywrap_tensorflow").TF_TryEvaluateConstant_wrapper
+    known = tf.reduce_any(tf.less(tf.constant([2.0, 5.0]) * 2.0, 5.0))
+    unknown = tf.reduce_any(tf.less(tf.random_uniform([2]), tf.placeholder(tf.float32)))
+    found = [evaluate(t.graph._c_graph, t._as_tf_output()) for t in (known, unknown)]
+    assert found[0] is not None and found[0].dtype == np.bool_ and bool(found[0]) and found[1] is None
+    assert known.graph.is_feedable(known)  # unlike after tf.get_static_value
+
+
+def test_devices_merge_by_the_private_function() -> None:
+    merge_device = importlib.import_module("tensorflow.python.framework.device").merge_device
+    with tf.device(merge_device("/job:x/cpu:1")), tf.device("/job:y"):
+        assert tf.constant(1).device == "/job:y/device:CPU:1"
+
+
 @pytest.mark.parametrize(("path", "name"), [("ops.rnn_cell", "GRUCell"), ("ops.math_ops", "tanh")])
 def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) -> None:
     found: dict[str, object] = {}

@@ -73,6 +73,38 @@ def test_sessions_are_cached_or_of_another_graph(case: tf.test.TestCase) -> None
         assert other is not first and tf.get_default_graph() is other.graph
 
 
+@pytest.mark.parametrize(
+    ("options", "device"),
+    [({}, "/device:CPU:0"), ({"use_gpu": True}, ""), ({"force_gpu": True}, "/device:GPU:0")],
+)
+def test_sessions_request_the_devices_that_a_test_asks_for(case: tf.test.TestCase, options, device: str) -> None:
+    for opened in (case.session, case.cached_session, case.test_session):
+        with opened(**options):
+            assert tf.constant(1).device == device
+    with pytest.raises(ValueError, match="another graph, config or force_gpu"), case.cached_session(tf.Graph()):
+        pass
+
+
+def test_decorated_tests_run_in_a_session_without_a_device(case: tf.test.TestCase) -> None:
+    seen = []
+    run = test_functions.run_in_graph_and_eager_modes
+    for decorate in (run, run(), run(use_gpu=True), run(use_gpu=False)):
+        decorate(lambda self: seen.append(tf.constant(len(seen)).device + str(self.evaluate(tf.constant(1)))))(case)
+    assert seen == ["1", "1", "1", "/device:CPU:01"]
+
+
+def test_a_test_session_places_ops_softly(case: tf.test.TestCase) -> None:
+    with case.session(tf.Graph()) as sess, tf.device("/device:GPU:7"):
+        assert sess.run(tf.constant(1)) == 1
+    soft = tf.ConfigProto(allow_soft_placement=True)
+    for config, force_gpu in ((tf.ConfigProto(), False), (soft, True), (None, True)):
+        session = case.session(tf.Graph(), config, force_gpu=force_gpu)
+        with session as sess, tf.device("/device:GPU:7"), pytest.raises(tf.errors.InvalidArgumentError, match="GPU:7"):
+            sess.run(tf.constant(1))
+    with test_functions.force_gpu(), test_functions.use_gpu():
+        assert tf.constant(1).device == "/device:CPU:0"
+
+
 def test_an_error_in_a_checked_thread_fails_its_join(case: tf.test.TestCase) -> None:
     def fail() -> None:
         raise ValueError("inside")

@@ -105,6 +105,16 @@ def test_the_gradient_of_a_solution_is_its_slope() -> None:
     check_gradient(lambda a, b: tf.matrix_solve_ls(a, b, 0.3), TALL.transpose(0, 2, 1).copy(), rhs)
 
 
+@pytest.mark.parametrize(("lower", "adjoint"), [(True, False), (True, True), (False, False), (False, True)])
+def test_a_triangular_system_keeps_exact_zeros(lower: bool, adjoint: bool) -> None:
+    matrix = np.array([[[1, 7], [2, 3]], [[4, 9], [5, -6]]], np.float32)
+    found = run(tf.matrix_triangular_solve(matrix, np.stack([np.eye(2, dtype=np.float32)] * 2), lower, adjoint))
+    triangle = np.tril(matrix) if lower else np.triu(matrix)
+    triangle = triangle.transpose(0, 2, 1) if adjoint else triangle
+    np.testing.assert_allclose(triangle @ found, [np.eye(2)] * 2, atol=1e-6)
+    assert (found[:, 0, 1] == 0).all() if lower != adjoint else (found[:, 1, 0] == 0).all()
+
+
 def test_singular_matrices_are_refused() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Input is not invertible"):
         run(tf.matrix_inverse(tf.zeros([2, 2])))

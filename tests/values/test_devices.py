@@ -25,6 +25,7 @@ from tfmini.devices import (
     merge_function,
     parse,
 )
+from tfmini.protos import NodeDef
 
 T = TypeVar("T")
 
@@ -131,14 +132,14 @@ def test_canonical_name_accepts_specs_and_none() -> None:
 )
 def test_requests_are_merged(outer: str, inner: str, result: str) -> None:
     assert merge_device(outer, inner) == result
-    assert merge_function(outer)(inner) == result
+    assert merge_function(outer)(NodeDef(device=inner)) == result
 
 
 def test_merge_function_takes_a_snapshot() -> None:
     spec = DeviceSpec(job="a")
     merge = merge_function(spec)
     spec.job = "b"
-    assert merge("/cpu:0") == "/job:a/device:CPU:0"
+    assert merge(NodeDef(device="/cpu:0")) == "/job:a/device:CPU:0"
     with pytest.raises(ValueError, match="Unknown attribute"):
         merge_function("/nonsense")
 

@@ -72,6 +72,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.device": {
         "compat.internal_names": "DeviceSpecV1",
+        "devices": "merge_device=merge_function",
     },
     "python.framework.device_spec": {
         "compat.internal_names": "DeviceSpecV1",
@@ -172,6 +173,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "is_cuda_build is_rocm_build",
     },
     "python.pywrap_tensorflow": {
+        "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
         "ops.io.files": "EventsWriter",
     },
     "python.tf2": {

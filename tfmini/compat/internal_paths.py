@@ -109,7 +109,7 @@ _TRAINING = {
         "server_lib session_manager session_run_hook supervisor sync_replicas_optimizer training warm_starting_util"
     ),
     ":train.evaluation": "evaluation",
-    "tf.train :placement.device_setter": "device_setter",
+    "=placement.device_setter": "device_setter",
     "tf.train :train.global_steps": "training_util",
     "tf.train :train.optimizers.moving_averages": "moving_averages",
     "tf.train :train.optimizers.optimizer": "optimizer",

@@ -6,7 +6,8 @@ places that `PATHS` lists for it, in order:
 
 - ``tf.math``: a public namespace (``tf`` is the root, the fallback of every path);
 - ``:train.slot_creator``: a module of tfmini;
-- ``raw``: the raw ops under TensorFlow's generated names (``gen_math_ops.mat_mul``).
+- ``raw``: the raw ops under TensorFlow's generated names (``gen_math_ops.mat_mul``);
+- ``=placement.device_setter``, alone: the module itself, so that a library may replace what it calls.
 
 A path whose row is ``-`` can be imported, since many scripts import it without using it; using one of
 its names raises an error with the alternative.
@@ -70,6 +71,8 @@ def _packages() -> frozenset[str]:
 
 
 def _build(dotted: str, sources: list[str]) -> ModuleType:
+    if sources and sources[0].startswith("="):
+        return import_module(f"{_ROOT}.{sources[0][1:]}")
     made = ModuleType(f"tensorflow.{dotted}", f"TensorFlow's ``tensorflow.{dotted}``, served by tfmini.")
     made.__path__ = []
     exported = dict(_exported(dotted))

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -36,6 +36,7 @@ class TestCase(Assertions):
     def __init__(self, methodName: str = "runTest") -> None:
         super().__init__(methodName)
         self._cached: Session | None = None
+        self._cached_for: tuple[object, ...] = ()
         self._temp_dir: str | None = None
 
     def setUp(self) -> None:
@@ -74,8 +75,11 @@ class TestCase(Assertions):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """A new session, default within the block and closed after it; its graph is the default one."""
-        with Session(graph=graph, config=config) as sess, _as_default(sess, use_gpu or force_gpu):
+        """A new session, default within the block and closed after it; its graph is the default one.
+
+        Ops request the CPU, with ``use_gpu`` no device, with ``force_gpu`` a GPU.
+        """
+        with _session(graph, config, force_gpu) as sess, _as_default(sess, use_gpu, force_gpu):
             yield sess
 
     @contextmanager
@@ -86,11 +90,18 @@ class TestCase(Assertions):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """The test's shared session, created by the first call and closed at the end of the test."""
-        if self._cached is None:
-            self._cached = Session(graph=graph, config=config)
-        with _as_default(self._cached, use_gpu or force_gpu):
-            yield self._cached
+        """The test's shared session, created by the first call and closed at the end of the test.
+
+        Raises:
+          ValueError: the first call had another graph, config or ``force_gpu``.
+        """
+        wanted = (graph, config, force_gpu)
+        if self._cached is not None and any(a is not b for a, b in zip(wanted, self._cached_for)):
+            raise ValueError(
+                "The cached session was made for another graph, config or force_gpu; self.session() makes a new one."
+            )
+        with self._cached_session(*wanted) as sess, _as_default(sess, use_gpu, force_gpu):
+            yield sess
 
     @contextmanager
     def test_session(
@@ -100,10 +111,17 @@ class TestCase(Assertions):
         use_gpu: bool = False,
         force_gpu: bool = False,
     ) -> Iterator[Session]:
-        """`cached_session`, or `session` when a graph is given (an older name)."""
-        opened = self.cached_session if graph is None else self.session
-        with opened(graph=graph, config=config, use_gpu=use_gpu, force_gpu=force_gpu) as sess:
+        """`session` when a graph is given, else `cached_session`, whatever that was made for (an older name)."""
+        opened = _session if graph is not None else self._cached_session
+        with opened(graph, config, force_gpu) as sess, _as_default(sess, use_gpu, force_gpu):
             yield sess
+
+    def _cached_session(
+        self, graph: Graph | None, config: ConfigProto | None, force_gpu: bool
+    ) -> AbstractContextManager[Session]:
+        if self._cached is None:
+            self._cached, self._cached_for = _session(graph, config, force_gpu), (graph, config, force_gpu)
+        return nullcontext(self._cached)
 
     def evaluate(self, tensors: TensorLike) -> Any:
         """The values of tensors, in the default session or in the test's own."""
@@ -135,14 +153,22 @@ class TestCase(Assertions):
                 os.close(original)
 
 
+def _session(graph: Graph | None, config: ConfigProto | None, force_gpu: bool) -> Session:
+    """A session that places ops where they can run, unless its ``config`` says so or they must be on a GPU."""
+    if config is None:
+        config = ConfigProto(allow_soft_placement=not force_gpu)
+    elif force_gpu and config.allow_soft_placement:
+        given, config = config, ConfigProto()
+        config.CopyFrom(given)
+        config.allow_soft_placement = False
+    return Session(graph=graph, config=config)
+
+
 @contextmanager
-def _as_default(sess: BaseSession, any_device: bool) -> Iterator[None]:
-    with sess.graph.as_default(), sess.as_default():
-        if any_device:
-            yield
-        else:
-            with sess.graph.device("/device:CPU:0"):
-                yield
+def _as_default(sess: BaseSession, use_gpu: bool, force_gpu: bool) -> Iterator[None]:
+    device = sess.graph.device("/device:GPU:0" if force_gpu else "/device:CPU:0")
+    with sess.graph.as_default(), sess.as_default(), nullcontext() if use_gpu and not force_gpu else device:
+        yield
 
 
 class CapturedWrites:

@@ -9,8 +9,8 @@ import os
 import sys
 import unittest
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from tfmini.compat.test_case import TestCase
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices
-from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.device_types import FAKE_ENV, DeviceWishes, LocalDevice, local_devices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
@@ -29,7 +28,7 @@ from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import identity
 from tfmini.ops.gradients import gradients
-from tfmini.protos import GraphDef
+from tfmini.protos import ConfigProto, GraphDef
 
 TensorFlowTestCase = TestCase
 
@@ -106,36 +105,37 @@ def assert_equal_graph_def(
             raise AssertionError(f"Node {name} differs:\n{found[name]}\nexpected:\n{node}")
 
 
-@contextmanager
-def device(use_gpu: bool) -> Iterator[None]:
-    """A device scope for the CPU, or without a device if a GPU may be used."""
-    with device_scope(None if use_gpu else "/device:CPU:0"):
-        yield
+def device(use_gpu: bool) -> AbstractContextManager[None]:
+    """A device scope for the first GPU if one may be used and is there, else for the CPU."""
+    return device_scope((use_gpu and gpu_device_name()) or "/device:CPU:0")
 
 
-def use_gpu() -> Any:
+def use_gpu() -> AbstractContextManager[None]:
     return device(use_gpu=True)
 
 
-force_gpu = use_gpu
+def force_gpu() -> AbstractContextManager[None]:
+    return device_scope("/device:GPU:0")
 
 
-def force_cpu() -> Any:
+def force_cpu() -> AbstractContextManager[None]:
     return device_scope("/device:CPU:0")
 
 
-def _in_graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def run(self: Any, *args: object, **kwargs: object) -> Any:
-        with self.test_session(graph=get_default_graph()):
-            return function(self, *args, **kwargs)
+def run_in_graph_and_eager_modes(
+    func: Callable[..., Any] | None = None, config: ConfigProto | None = None, use_gpu: bool = True, **_: object
+) -> Any:
+    """Runs a test in its cached session, whose ops request no device with ``use_gpu``; there is no eager mode."""
 
-    return run
+    def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def run(self: Any, *args: object, **kwargs: object) -> Any:
+            with self.test_session(use_gpu=use_gpu, config=config):
+                return function(self, *args, **kwargs)
 
+        return run
 
-def run_in_graph_and_eager_modes(func: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
-    """Runs a test in a session of the default graph; there is no eager mode."""
-    return _in_graph if func is None else _in_graph(func)
+    return decorator if func is None else decorator(func)
 
 
 def _undecorated(func: Callable[..., Any] | None = None, *_: object, **__: object) -> Any:
@@ -200,7 +200,7 @@ def run_all_in_graph_and_eager_modes(cls: type) -> Any:
     """Applies `run_in_graph_and_eager_modes` to every test of a class."""
     for name, value in list(vars(cls).items()):
         if callable(value) and name.startswith("test") and name != "test_session":
-            setattr(cls, name, _in_graph(value))
+            setattr(cls, name, run_in_graph_and_eager_modes(value))
     return cls
 
 

@@ -504,6 +504,8 @@ class Graph(GraphScopes):
     def _unsafe_unfinalize(self) -> None:
         self._finalized_at = None
 
+    _c_graph = property(lambda graph: graph, doc="What TensorFlow's functions in C take for a graph.")
+
     @property
     def building_function(self) -> bool:
         """Whether this is the graph of a function that is being traced; `tf.init_scope` leaves such graphs."""

@@ -385,8 +385,8 @@ class Tensor(Symbol):
         elif self._consumers[-1] is not op:
             self._consumers.append(op)
 
-    def _as_tf_output(self) -> tuple[str, int]:
-        return self.op.name, self.value_index
+    def _as_tf_output(self) -> Tensor:
+        return self  # what TensorFlow's functions in C take (`try_evaluate_constant`)
 
     def _shape_as_list(self) -> list[int | None] | None:
         return None if self.raw_shape is None else list(self.raw_shape)

@@ -49,6 +49,7 @@ class Layer:
 
     input_spec: InputSpec | None = None
     updates_collection: str | None = GraphKeys.UPDATE_OPS
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset[str]()  # a `tf.Module` finds the variables of its layers
 
     def __init__(
         self, trainable: bool = True, name: str | None = None, dtype: DTypeLike | None = None, **kwargs: Any

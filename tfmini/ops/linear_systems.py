@@ -191,6 +191,13 @@ def _triangular_solve_kernel(matrix: Array, rhs: Array, *, lower: bool, adjoint:
     _check_system(matrix, rhs)
     triangle = np.tril(matrix) if lower else np.triu(matrix)
     triangle = adjoint_of(triangle) if adjoint else triangle
+    if lower == adjoint:
+        return _solve_upper(triangle, rhs)
+    return _solve_upper(triangle[..., ::-1, ::-1], rhs[..., ::-1, :])[..., ::-1, :]
+
+
+def _solve_upper(triangle: Array, rhs: Array) -> Any:
+    """Solves by LAPACK's LU decomposition, which exchanges no rows of an upper triangle: zeros stay exact."""
     return lapack(np.linalg.solve, "Input matrix is not invertible.", triangle, rhs)
 
 

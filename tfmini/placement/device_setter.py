@@ -32,8 +32,8 @@ STANDARD_PS_OPS = ops_with("on_ps")
 """The op types that go to a parameter server by default. Queues are not among them."""
 
 
-class _RoundRobin:
-    """Tasks 0, 1, …, n-1, 0, … in the order of calls."""
+class _RoundRobinStrategy:
+    """Tasks 0, 1, …, n-1, 0, … in the order of calls. AdaNet replaces it, by TensorFlow's name and module."""
 
     def __init__(self, num_tasks: int) -> None:
         self._num_tasks = num_tasks
@@ -134,7 +134,7 @@ def replica_device_setter(
         return None
     if not merge_devices:
         _log.warning("DEPRECATION: It is recommended to set merge_devices=true in replica_device_setter")
-    strategy = _RoundRobin(ps_tasks) if ps_strategy is None else ps_strategy
+    strategy = _RoundRobinStrategy(ps_tasks) if ps_strategy is None else ps_strategy
     if not callable(strategy):
         raise TypeError("ps_strategy must be callable")
     if isinstance(strategy, PlacementPlan) and strategy.tasks > ps_tasks:

@@ -439,6 +439,53 @@ def test_normalisations_take_the_arguments_of_tensorflow() -> None:
             keras.layers.LayerNormalization(axis=axis)(keras.Input((3,)))
 
 
+@pytest.mark.parametrize("axis", [[-1], [1, 2], [0, -2]])
+def test_batch_normalisation_has_one_axis_or_several(axis: list[int]) -> None:
+    x = np.arange(40, dtype=np.float32).reshape(5, 2, 4)
+    layer = keras.layers.BatchNormalization(axis=axis, momentum=0.0, epsilon=0.0)
+    found = layer.apply(tf.placeholder_with_default(x, x.shape), training=True)
+    others = tuple(i for i in range(3) if i not in layer.axis)
+    assert layer.axis == [i % 3 for i in axis] == layer.get_config()["axis"]
+    with tf.control_dependencies(layer.updates):
+        kept = tf.identity(layer.moving_mean), tf.identity(layer.moving_variance)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        value, mean, variance = session.run([found, *kept])
+        again = session.run(layer(x, training=False))
+    np.testing.assert_allclose(value, (x - x.mean(others, keepdims=True)) / x.std(others, keepdims=True), atol=1e-5)
+    keepdims = len(axis) > 1
+    np.testing.assert_allclose(mean, x.mean(others, keepdims=keepdims), rtol=1e-6)
+    np.testing.assert_allclose(variance, x.var(others, keepdims=keepdims), rtol=1e-6)
+    np.testing.assert_allclose(again, value, atol=1e-5)
+
+
+def test_batch_normalisation_refuses_axes_that_are_not_there() -> None:
+    for axis, message in ((3, "Invalid axis"), ([1, -1], "Duplicate axis")):
+        with pytest.raises(ValueError, match=message):
+            keras.layers.BatchNormalization(axis=axis)(keras.Input((3,)))
+
+
+def test_a_module_finds_the_variables_of_its_layers() -> None:
+    module = tf.Module("outer")
+    module.layers = [keras.layers.BatchNormalization(), tf.layers.Dense(2)]  # type: ignore[attr-defined]
+    for layer in module.layers:  # type: ignore[attr-defined]
+        layer(tf.ones([2, 3]))
+    assert {v.op.name for v in module.variables} == {
+        *(f"batch_normalization/{name}" for name in ("gamma", "beta", "moving_mean", "moving_variance")),
+        "dense/kernel", "dense/bias",
+    }  # fmt: skip
+    assert len(module.trainable_variables) == 4 and len(module.submodules) == 2
+
+
+def test_with_a_number_of_steps_each_takes_the_whole_arrays() -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.compile("sgd", "mse")
+    x, y = np.ones((6, 2)), np.ones((6, 1))
+    assert len(model.fit(x, y, batch_size=2, steps_per_epoch=2, epochs=3, verbose=0).history["loss"]) == 3
+    assert model.predict(x, batch_size=2, steps=1).shape == (6, 1)
+    assert model.evaluate(x, y, batch_size=2, steps=1, verbose=0) >= 0
+
+
 def test_a_layer_with_kept_states_may_drop_some_of_them() -> None:
     layer = keras.layers.GRU(2, stateful=True, recurrent_dropout=0.5, batch_input_shape=(2, 3, 2))
     model = keras.Sequential([layer])

@@ -260,3 +260,13 @@ def test_powers_of_float32_are_right_to_the_last_bit_but_one(exponent: float) ->
         found = evaluate(tf.pow(tf.constant(values), tf.constant(exponent)))
     np.testing.assert_array_max_ulp(found, expected, 0 if exponent in (3, 5, 8) else 2)
     assert np.signbit(found[:2]).tolist() == np.signbit(expected[:2]).tolist()
+
+
+def test_inverse_hyperbolic_functions_are_exact_up_to_the_end_of_the_range() -> None:
+    greatest = np.finfo(np.float64).max
+    x = tf.asinh(tf.constant([greatest, -greatest, 1.0, np.inf], tf.float64))
+    with tf.Session() as session:
+        found = session.run([tf.cosh(x), tf.sinh(x)])
+        large = session.run([tf.asinh(tf.constant([-1e38, 1e30])), tf.acosh(tf.constant([1e38, -2e30]))])
+    np.testing.assert_allclose(found, [[greatest, greatest, 2**0.5, np.inf], [greatest, -greatest, 1, np.inf]], 1e-12)
+    np.testing.assert_allclose(large, [[-88.191376, 69.7707], [88.191376, np.nan]], 1e-7)

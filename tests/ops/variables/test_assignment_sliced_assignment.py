@@ -17,6 +17,11 @@ def test_a_part_of_a_variable_is_assigned() -> None:
             assert session.run(tf.assign(variable[:, 0], [0, 0])).tolist() == [[0, 2, 3], [0, 8, 9]]
     with pytest.raises(ValueError, match="only supported for variables"):
         tf.constant([1, 2])[:1].assign([3])
+    for resource in (False, True):  # a whole number for a part of floats
+        real = tf.get_variable(f"r{resource}", initializer=[1.5, 2.5], use_resource=resource)
+        with tf.Session() as session:
+            session.run(real.initializer)
+            assert session.run(real[1].assign(0)).tolist() == [1.5, 0.0]
     assert not hasattr(tf.constant(1), "assign")
 
 

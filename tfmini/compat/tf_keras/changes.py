@@ -27,6 +27,7 @@ from tfmini.ops.composites import TensorSpec
 from tfmini.ops.variables import initializers as ops_initializers
 from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
+from tfmini.train.checkpointing.module import Module
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
 
@@ -195,6 +196,25 @@ def _fused(arguments: dict[str, Any]) -> Any:
     return arguments.pop("fused", None)
 
 
+def _batch_axes(axis: Any, input_shape: Any) -> tuple[list[int], tuple[int, ...], dict[int, int] | None]:
+    """(The axes of batch normalisation from the front, the shape of its parameters, the sizes if all are known).
+
+    Raises:
+      ValueError: an axis that the input does not have, or has twice.
+    """
+    rank = len(input_shape)
+    given = list(axis) if isinstance(axis, (list, tuple)) else [axis]
+    axes = [x + rank if x < 0 else x for x in given]
+    for x in axes:
+        if not 0 <= x < rank:
+            raise ValueError(f"Invalid axis: {x} of an input of rank {rank}.")
+    if len({*axes}) < len(axes):
+        raise ValueError(f"Duplicate axis: {axes}.")
+    sizes = {x: input_shape[x] for x in axes}
+    shape = tuple(sizes.values()) if len(axes) == 1 else tuple(sizes.get(x, 1) for x in range(rank))
+    return axes, shape, None if None in shape else sizes
+
+
 def _with_batch(shape: Any, input_shape: Any) -> Any:
     """The shape, or shapes, that a `Lambda` got for its output, with the batch of its input."""
     first = input_shape[0] if isinstance(input_shape, list) else input_shape
@@ -244,6 +264,7 @@ HELPERS: dict[str, Any] = {
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,
+    "_batch_axes": _batch_axes,
     "_fused": _fused,
     "_device_type": _device_type,
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
@@ -293,6 +314,9 @@ def apply(root: ModuleType) -> None:
     layer.compute_output_signature = _output_signature
     layer.dynamic = property(lambda self: any(getattr(x, "_dynamic", False) for x in (self, *self.submodules)))
     layer.submodules = property(_submodules)
+    layer._TF_MODULE_IGNORED_PROPERTIES = frozenset({"_updates", "_per_input_updates", "_noted"})  # of assignments
+    layer._flatten = Module._flatten
+    layer.apply = lambda self, inputs, *args, **kwargs: self(inputs, *args, **kwargs)
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)

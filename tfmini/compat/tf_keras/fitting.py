@@ -178,7 +178,7 @@ def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
             if not is_read:
                 given.update(validation_data=_whole(batches), validation_steps=None)
         if not _is_data(x):
-            return fit(**given)
+            return fit(**_of_steps(given, "steps_per_epoch"))
         _refuse(given, "validation_split")
         batches = Batches(root, x, given.get("steps_per_epoch"), "steps_per_epoch")
         more = {name: value for name, value in given.items() if name not in ("self", "x", "y", *_REFUSED)}
@@ -187,6 +187,11 @@ def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
         return self.fit_generator(batches, **{**more, "steps_per_epoch": batches.steps})
 
     return fit_data
+
+
+def _of_steps(given: dict[str, Any], steps: str) -> dict[str, Any]:
+    """The arguments, without a batch size if there is a number of steps: each takes the whole arrays."""
+    return given if given.get(steps) is None else {**given, "batch_size": None}
 
 
 def _tell(batches: Batches, given: dict[str, Any]) -> None:
@@ -229,7 +234,7 @@ def _run(root: ModuleType, run: Callable[..., Any]) -> Callable[..., Any]:
             self.reset_metrics()  # a prediction does so too
         given = signature.bind(self, *args, **kwargs).arguments
         if not _is_data(given.get("x")):
-            return run(**given)
+            return run(**_of_steps(given, "steps"))
         _refuse(given)
         batches = Batches(root, given["x"], given.get("steps"), "steps", run.__name__ == "evaluate")
         more = {name: value for name, value in given.items() if name not in ("self", "x", "y", *_REFUSED)}

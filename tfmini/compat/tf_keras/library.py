@@ -355,21 +355,28 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        self.fused = _fused(kwargs)\n        super(BatchNormalization, self).__init__(**kwargs)\n",
         ),
         ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
-        # After `build` the axis is a list.
-        ("        self.built = True\n", "        self.built, self.axis = True, [self.axis]\n"),
+        # After `build` the axis is a list, of one or more.
         ("        self.axis = axis\n", "        self.axis, self.renorm, self.virtual_batch_size = axis, False, None\n"),
-        ("reduction_axes[self.axis]", "reduction_axes[self.axis[0]]"),
         (
-            "broadcast_shape[self.axis] = input_shape[self.axis]",
-            "broadcast_shape[self.axis[0]] = input_shape[self.axis[0]]",
+            "        dim = input_shape[self.axis]\n",
+            "        self.axis, shape, dim = _batch_axes(self.axis, input_shape)\n",
         ),
-        ("axis=self.axis,", "axis=self.axis[0],"),
+        ("axes={self.axis: dim})\n        shape = (dim,)\n", "axes=dim)\n"),
+        (
+            "        del reduction_axes[self.axis]\n",
+            "        reduction_axes = [axis for axis in reduction_axes if axis not in self.axis]\n",
+        ),
+        (
+            "        broadcast_shape[self.axis] = input_shape[self.axis]\n",
+            "        for axis in self.axis: broadcast_shape[axis] = input_shape[axis]\n",
+        ),
+        ("axis=self.axis,", "axis=self.axis[0] if len(self.axis) == 1 else None,"),
+        (
+            "        self.add_update([K.moving_average_update(",
+            "        mean, variance = (K.reshape(x, K.int_shape(self.moving_mean)) for x in (mean, variance))\n"
+            "        self.add_update([K.moving_average_update(",
+        ),
         ("            'axis': self.axis,\n", "            'axis': self.axis[:] if self.built else self.axis,\n"),
-        (
-            "        dim = input_shape[self.axis]\n",
-            "        self.axis = self.axis[0] if isinstance(self.axis, list) else self.axis\n"
-            "        dim = input_shape[self.axis]\n",
-        ),
     ],
     "optimizers": [
         ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts

@@ -43,6 +43,16 @@ def constant_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return value
 
 
+@export("tensorflow.python.pywrap_tensorflow.TF_TryEvaluateConstant_wrapper")
+def try_evaluate_constant(graph: object, output: Tensor) -> np.ndarray[Any, Any] | None:
+    """`constant_value` under the name of TensorFlow's function in C, which libraries call.
+
+    Args:
+      graph, output: ``tensor.graph._c_graph`` and ``tensor._as_tf_output()``.
+    """
+    return constant_value(output)
+
+
 # The ops through which TensorFlow follows values for programs; it computes no arithmetic for them.
 _FOLLOWED = frozenset({
     "Shape", "Size", "Rank", "Range", "Cast", "Concat", "ConcatV2", "Pack", "Unpack", "Split", "Fill", "Equal",

@@ -5,6 +5,7 @@ Below them stand the parts of complex numbers, ``tf.abs``, and functions of two 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -241,13 +242,31 @@ acos_op, acos = _row(
 atan_op, atan = _row("Atan", _ANALYTIC, np.arctan, _over(_one_plus_square), "atan", "The arc tangent")
 cosh_op, cosh = _row("Cosh", _ANALYTIC, np.cosh, _times(lambda x: sinh_op(x)), "cosh", "The hyperbolic cosine")
 sinh_op, sinh = _row("Sinh", _ANALYTIC, np.sinh, _times(cosh_op), "sinh", "The hyperbolic sine")
+
+
+def _like_a_logarithm(function: np.ufunc) -> Callable[[Node], Callable[..., Any]]:
+    """`np.arcsinh` or `np.arccosh`; of large numbers the logarithm of twice the number, as in libraries of C.
+
+    NumPy's own are an ulp too large there: of the greatest double, so that its cosine overflows.
+    """
+
+    def kernel(x: Array) -> Any:
+        size, found = np.abs(x), function(x)
+        is_large = (size > 2.0**28) & ~np.isnan(found)
+        return np.where(is_large, np.copysign(np.log(size) + math.log(2), found), found)
+
+    return lambda node: kernel if node.attrs["T"] in (dtypes.float32, dtypes.float64) else function
+
+
 asinh_op, asinh = _row(
-    "Asinh", _ANALYTIC, np.arcsinh, lambda node, grad: [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))],
-    "asinh", "The inverse hyperbolic sine",
+    "Asinh", _ANALYTIC, _like_a_logarithm(np.arcsinh),
+    lambda node, grad: [real_div_op(grad, cosh_op(conjugate(node.outputs[0])))], "asinh",
+    "The inverse hyperbolic sine", factory=True,
 )  # fmt: skip
 acosh_op, acosh = _row(
-    "Acosh", _ANALYTIC, np.arccosh, lambda node, grad: [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))],
-    "acosh", "The inverse hyperbolic cosine",
+    "Acosh", _ANALYTIC, _like_a_logarithm(np.arccosh),
+    lambda node, grad: [real_div_op(grad, sinh_op(conjugate(node.outputs[0])))], "acosh",
+    "The inverse hyperbolic cosine", factory=True,
 )  # fmt: skip
 atanh_op, atanh = _row(
     "Atanh", _ANALYTIC, np.arctanh, _over(_one_minus_square), "atanh", "The inverse hyperbolic tangent"

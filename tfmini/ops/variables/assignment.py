@@ -276,6 +276,7 @@ def sliced_assign(part: Tensor, value: TensorLike, name: str | None = None) -> T
     with name_scope(name, "strided_slice_assign", [part]) as scope:
         if source.op.type == "ReadVariableOp":
             handle = source.op.inputs[0]
+            value = convert_to_tensor(value, part.dtype)
             done = resource_strided_slice_assign_op(handle, *bounds, value, name=scope, **masks)
             with control_dependencies([done]):
                 return read_variable(handle, dtype=handle_data(handle)[0])

@@ -161,7 +161,8 @@ def _is_variable(leaf: object) -> bool:
 
 
 def _is_module(leaf: object) -> bool:
-    return isinstance(leaf, Module)
+    """Whether it is a module, or a layer of Keras, which is one in TensorFlow and has this attribute here as well."""
+    return hasattr(type(leaf), "_TF_MODULE_IGNORED_PROPERTIES")
 
 
 def _snake(name: str) -> str:
