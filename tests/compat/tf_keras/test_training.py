@@ -405,3 +405,76 @@ def test_two_layers_of_columns_with_one_name_do_not_share_variables() -> None:
     assert len(layer.weights) == 1
     with pytest.raises(ValueError, match="already exists"):
         keras.layers.DenseFeatures(column, name="columns")(given)
+
+
+class Sum(keras.layers.Layer):
+    """Adds its arguments, of which the last is a dictionary."""
+
+    def call(self, first: Any, second: Any, more: Any = None) -> Any:
+        """The sum."""
+        return first + second + sum((more or {}).values())
+
+
+def test_a_layer_takes_tensors_of_layers_in_any_argument() -> None:
+    x, y, z = (keras.Input((2,)) for _ in range(3))
+    model = keras.Model(
+        [x, y, z], Sum()(x, y, more={"z": keras.layers.Lambda(lambda v: 2 * v)(z), "c": tf.ones((1, 2))})
+    )
+    copy = keras.Model.from_config(model.get_config(), {"Sum": Sum})
+    for one in (model, copy):
+        assert one.predict([np.full((1, 2), v) for v in (1, 10, 100)]).tolist() == [[212, 212]]
+    assert [layer.name for layer in copy.layers] == [layer.name for layer in model.layers]
+
+
+class Both(keras.layers.Layer):
+    """Has a loss and an update of its variable, and of each input."""
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the variable."""
+        self.seen = self.add_weight("seen", (), initializer="zeros", trainable=False)
+        self.add_loss(tf.reduce_sum(self.seen))
+        self.add_update(tf.assign_add(self.seen, 1.0))
+
+    def call(self, inputs: Any) -> Any:
+        """The inputs."""
+        self.add_loss(tf.reduce_sum(inputs), inputs=True)
+        self.add_update(tf.assign_add(self.seen, tf.reduce_sum(inputs)))
+        return tf.identity(inputs)
+
+
+def test_losses_and_updates_are_those_of_the_inputs_that_they_are_computed_from() -> None:
+    layer, x, y = Both(), keras.Input((1,)), keras.Input((1,))
+    layer(x)
+    model = keras.Model(y, keras.layers.Dense(1)(layer(y)))
+    found = [(owner.get_losses_for(v), owner.get_updates_for(v)) for owner in (layer, model) for v in (x, y, None)]
+    assert [(len(losses), len(updates)) for losses, updates in found] == [(1, 1)] * 6
+    assert len(model.losses) == len(model.updates) == 3
+    model.compile("sgd", "mse")
+    model.train_on_batch(np.full((1, 1), 5.0), np.zeros((1, 1)))  # and x is not asked for
+    assert keras.backend.get_value(layer.seen) == 6.0
+
+
+def test_losses_and_metrics_that_a_functional_model_got_are_in_its_configuration() -> None:
+    x, unused = keras.Input((1,)), keras.Input((1,))
+    middle = keras.layers.Dense(1, kernel_initializer="ones")(x)
+    model = keras.Model([x, unused], keras.layers.Dense(1)(middle))
+    model.add_loss(tf.reduce_sum(middle * unused))
+    model.add_metric(middle * 2.0, name="double", aggregation="mean")
+    copy = keras.Model.from_config(model.get_config())
+    assert [type(layer).__name__ for layer in copy.layers].count("AddLoss") == 1
+    for one in (model, copy):
+        one.compile("sgd")
+        assert one.evaluate([np.full((2, 1), 3.0), np.ones((2, 1))], verbose=0) == [6.0, 6.0]
+
+
+def test_a_model_tells_shapes_names_and_masks_of_its_outputs() -> None:
+    x = keras.Input((4, 3))
+    masked = keras.layers.Masking()(x)
+    model = keras.Model({"x": x}, {"a": masked, "b": keras.layers.Lambda(lambda v: [v, v])(masked)[0]})
+    copy = keras.Model.from_config(model.get_config())
+    shapes = copy.compute_output_shape({"x": (None, 4, 3)})
+    assert {name: shape.as_list() for name, shape in shapes.items()} == {"a": [None, 4, 3], "b": [None, 4, 3]}
+    assert keras.Model(x, masked).output_mask.shape.as_list() == [None, 4]
+    two = keras.Model(x, keras.layers.Lambda(lambda v: [v, v], name="two")(x))
+    assert two.output_names == ["two", "two_1"]
+    assert keras.Sequential([keras.layers.Dense(5)]).compute_output_shape((None, 7)).as_list() == [None, 5]

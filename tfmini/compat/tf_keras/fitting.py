@@ -127,6 +127,10 @@ def _built_on(model: Any, data: Any) -> Any:
         return data
     batch = data[0] if is_sequence else next(data)
     parts = batch if isinstance(batch, tuple) else (batch,)
+    if len(parts) > 3:
+        raise ValueError(
+            f"Output of generator should be a tuple of 1 or 2 or 3 elements: x, y, weights. Found: {batch}"
+        )
     model._standardize_user_data(*(parts if getattr(model, "optimizer", None) else parts[:1]))
     return data if is_sequence else _with_first(batch, data)
 
