@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 from collections.abc import Iterator
@@ -478,3 +479,48 @@ def test_a_model_tells_shapes_names_and_masks_of_its_outputs() -> None:
     two = keras.Model(x, keras.layers.Lambda(lambda v: [v, v], name="two")(x))
     assert two.output_names == ["two", "two_1"]
     assert keras.Sequential([keras.layers.Dense(5)]).compute_output_shape((None, 7)).as_list() == [None, 5]
+
+
+def test_a_clone_has_the_input_of_its_model_and_the_layers_that_a_function_makes() -> None:
+    first = keras.layers.Dense(2)
+    model = keras.Sequential([keras.layers.InputLayer((3,)), first])
+    assert keras.models.clone_model(model).input_shape == (None, 3)
+    assert keras.models.clone_model(model, clone_function=lambda layer: layer).layers == [first]
+    x, y = keras.Input((2,)), keras.Input((2,))
+    two = keras.models.clone_model(keras.Model([x, y], Sum()(x, y)))
+    assert two.predict([np.ones((1, 2)), np.full((1, 2), 5.0)]).tolist() == [[6, 6]]
+
+
+def test_a_subclassed_model_weighs_steps_of_examples() -> None:
+    class Steps(keras.Model):
+        def call(self, inputs: Any) -> Any:
+            """The inputs."""
+            return inputs * 1.0
+
+    model = Steps()
+    model.compile("sgd", "mae", sample_weight_mode="temporal", metrics=["mae"])
+    found = model.test_on_batch(np.ones((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[4.0, 0.0]]))
+    assert found == [2.0, 1.0]
+
+
+def test_the_tensorboard_callback_writes_batches_epochs_and_gradients(tmp_path: Path) -> None:
+    model, ones = _line(), np.ones((2, 1))
+    callback = keras.callbacks.TensorBoard(str(tmp_path), histogram_freq=1, write_grads=True, update_freq="batch")
+    model.fit(ones, ones, verbose=0, validation_data=(ones, ones), callbacks=[callback])
+    (path,) = tmp_path.glob("events*")
+    tags = {value.tag for event in tf.train.summary_iterator(str(path)) for value in event.summary.value}
+    assert {"batch_loss", "epoch_loss", "epoch_val_loss"} <= tags
+    assert any(tag.endswith("_grad") for tag in tags)
+
+
+def test_data_sets_tell_whether_they_may_be_batched_or_shuffled() -> None:
+    helpers, data = (
+        importlib.import_module("tfmini.compat.tf_keras.keras.engine.training_utils"),
+        tf.data.Dataset.range(4),
+    )
+    helpers.assert_not_batched(data.shuffle(2).map(lambda x: x).prefetch(1))
+    helpers.assert_not_shuffled(tf.data.Dataset.zip((data, data.repeat(2))).batch(2))
+    with pytest.raises(ValueError, match="not batched"):
+        helpers.assert_not_batched(data.batch(2).take(1))
+    with pytest.raises(ValueError, match="not shuffled"):
+        helpers.assert_not_shuffled(data.shuffle(2).batch(2))

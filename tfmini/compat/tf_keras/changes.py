@@ -226,14 +226,14 @@ def _padded(layer: Any, inputs: Any) -> Any:
     return pad(inputs, sizes)
 
 
-def _cloned(layer: Any, clone: Callable[[Any], Any] | None) -> Any:
+def _copy_of(layer: Any, clone: Callable[[Any], Any] | None) -> Any:
     """A copy of a layer: what a function of the program makes of it, or one with the same configuration."""
     return type(layer).from_config(layer.get_config()) if clone is None else clone(layer)
 
 
 def _input_of(model: Any) -> list[Any]:
     """A new layer like the one that is the input of a sequence, if it has one."""
-    return [_cloned(layer, None) for layer in model._layers[:1] if layer not in model.layers]
+    return [_copy_of(layer, None) for layer in model._layers[:1] if layer not in model.layers]
 
 
 def _append_unique(names: list[str], name: str) -> None:
@@ -268,7 +268,7 @@ HELPERS: dict[str, Any] = {
     "_origins_in": op_layers.origins_in,
     "_shapes_of": _shapes_of,
     "_network": lambda: state.library_root().engine.network.Network,
-    "_cloned": _cloned,
+    "_copy_of": _copy_of,
     "_input_of": _input_of,
     "_append_unique": _append_unique,
     "_has_layers": _has_layers,

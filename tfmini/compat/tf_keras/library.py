@@ -178,7 +178,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "def clone_model(model, input_tensors=None, clone_function=None):",
         ),
         ("(model, input_tensors=input_tensors)", "(model, input_tensors=input_tensors, layer_fn=clone_function)"),
-        ("layer.__class__.from_config(layer.get_config())", "_cloned(layer, layer_fn)"),
+        ("layer.__class__.from_config(layer.get_config())", "_copy_of(layer, layer_fn)"),
         (
             "        return Sequential(layers=layers, name=model.name)\n",
             "        return Sequential(layers=_input_of(model) + layers, name=model.name)\n",
