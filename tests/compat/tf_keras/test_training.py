@@ -524,3 +524,15 @@ def test_data_sets_tell_whether_they_may_be_batched_or_shuffled() -> None:
         helpers.assert_not_batched(data.batch(2).take(1))
     with pytest.raises(ValueError, match="not shuffled"):
         helpers.assert_not_shuffled(data.shuffle(2).batch(2))
+
+
+def test_layers_that_were_frozen_when_a_model_was_compiled_keep_their_averages() -> None:
+    layer, x = keras.layers.BatchNormalization(), keras.Input((2,))
+    frozen, training = keras.Model(x, layer(x)), keras.Model(x, layer(x))
+    layer.trainable = False
+    frozen.compile("sgd", "mse")
+    layer.trainable = True
+    training.compile("sgd", "mse")
+    for model, moves in ((frozen, False), (training, True)):
+        model.train_on_batch(np.ones((3, 2)), np.ones((3, 2)))
+        assert bool(keras.backend.get_value(layer.moving_mean).any()) is moves

@@ -293,6 +293,7 @@ def _compile(compile: Callable[..., None]) -> Callable[..., None]:
         if self.dynamic:
             raise ValueError("You must enable eager execution for layers with dynamic=True, and tfmini has none.")
         kwargs.pop("experimental_run_tf_function", None)
+        vars(self)["_trained_at_compile"] = [(layer, layer.trainable) for layer in (self, *self.submodules)]
         compile(self, optimizer, *args, **kwargs)
 
     return compile_for_graphs

@@ -194,6 +194,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "callbacks.tensorboard_v1": [
+        ("def on_train_end(self, _):", "def on_train_end(self, _=None):"),
         (
             "        self.samples_seen_at_last_write = 0\n",
             "        self.samples_seen_at_last_write = self.batches_seen = 0\n",

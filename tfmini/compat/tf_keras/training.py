@@ -42,6 +42,12 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "feed_sample_weight_modes = [None for _ in self.outputs]",
             "feed_sample_weight_modes = self._feed_sample_weight_modes",
         ),
+        (
+            "loss_weights=self.loss_weights,\n                             target_tensors=target_tensors)",
+            "loss_weights=self.loss_weights, sample_weight_mode=self.sample_weight_mode,\n"
+            "                             target_tensors=target_tensors)",
+        ),
+        ("            warnings.warn(UserWarning(", "            _warn(str("),
         # A model that was called, or built, has no inputs yet.
         ("        if not self.built:\n", "        if not self.built or not self.inputs:\n"),
         (
@@ -79,6 +85,7 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
     "engine.training_generator": [
+        ("'a tuple `(x, y, sample_weight)` '", "'a tuple of 1 or 2 or 3 elements: `(x, y, sample_weight)` '"),
         ("Output of generator should be a tuple '", "Output of generator should be a tuple of 1 or 2 or 3 elements: '"),
         (
             " " * 16 + _NEXT,
@@ -364,7 +371,14 @@ def _added_for(kind: str, unconditional: str) -> Callable[..., list[Any]]:
 def _for_inputs(model: Any, kind: str) -> list[Any]:
     """The losses or updates of a model's steps: those that depend on its inputs, or on none."""
     find = getattr(model, f"get_{kind}_for")
-    return [*find(None), *find(model.inputs)]
+    now = [(layer, layer.trainable) for layer, _ in model._trained_at_compile]
+    try:
+        for layer, trains in model._trained_at_compile:
+            layer.trainable = trains
+        return [*find(None), *find(model.inputs)]
+    finally:
+        for layer, trains in now:
+            layer.trainable = trains
 
 
 def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[..., None]:
