@@ -116,6 +116,8 @@ def _prepare() -> None:
     importlib.import_module("tensorflow.python.platform.flags").FLAGS(["test"])
     test_util: Any = importlib.import_module("tensorflow.python.framework.test_util")
     test_util.run_in_graph_and_eager_modes, test_util.run_all_in_graph_and_eager_modes = _in_graph, _all_in_graph
+    for check in ("assert_no_new_tensors", "assert_no_garbage_created"):  # of Python's memory
+        setattr(test_util, check, lambda test: test)
     context: Any = importlib.import_module("tensorflow.python.eager.context")
     context.eager_mode = _skip
     for module in map(_helper, _HELPERS):

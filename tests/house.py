@@ -190,7 +190,7 @@ LIMITS: dict[str, float] = {
     # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function.
     "files": 625,
     "files under 100 lines": 101,
-    "lines without generated files": 190_000,  # (128,000)
+    "lines without generated files": 190_400,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -141,7 +141,10 @@ def _lookup(source: str) -> Callable[[str], Any]:
 
 def _namespace(source: str) -> ModuleType | None:
     """The module of a public namespace; None if it does not exist."""
-    return sys.modules.get(source.replace("tf", _ROOT, 1))
+    path = source.replace("tf", _ROOT, 1)
+    home, _, name = path.rpartition(".")
+    found: ModuleType | None = sys.modules.get(path) or getattr(sys.modules.get(home), name, None)  # tf.keras is loaded
+    return found
 
 
 def _names(sources: list[str]) -> Iterator[str]:

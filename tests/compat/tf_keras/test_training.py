@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 from collections.abc import Iterator
@@ -405,3 +406,133 @@ def test_two_layers_of_columns_with_one_name_do_not_share_variables() -> None:
     assert len(layer.weights) == 1
     with pytest.raises(ValueError, match="already exists"):
         keras.layers.DenseFeatures(column, name="columns")(given)
+
+
+class Sum(keras.layers.Layer):
+    """Adds its arguments, of which the last is a dictionary."""
+
+    def call(self, first: Any, second: Any, more: Any = None) -> Any:
+        """The sum."""
+        return first + second + sum((more or {}).values())
+
+
+def test_a_layer_takes_tensors_of_layers_in_any_argument() -> None:
+    x, y, z = (keras.Input((2,)) for _ in range(3))
+    model = keras.Model(
+        [x, y, z], Sum()(x, y, more={"z": keras.layers.Lambda(lambda v: 2 * v)(z), "c": tf.ones((1, 2))})
+    )
+    copy = keras.Model.from_config(model.get_config(), {"Sum": Sum})
+    for one in (model, copy):
+        assert one.predict([np.full((1, 2), v) for v in (1, 10, 100)]).tolist() == [[212, 212]]
+    assert [layer.name for layer in copy.layers] == [layer.name for layer in model.layers]
+
+
+class Both(keras.layers.Layer):
+    """Has a loss and an update of its variable, and of each input."""
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the variable."""
+        self.seen = self.add_weight("seen", (), initializer="zeros", trainable=False)
+        self.add_loss(tf.reduce_sum(self.seen))
+        self.add_update(tf.assign_add(self.seen, 1.0))
+
+    def call(self, inputs: Any) -> Any:
+        """The inputs."""
+        self.add_loss(tf.reduce_sum(inputs), inputs=True)
+        self.add_update(tf.assign_add(self.seen, tf.reduce_sum(inputs)))
+        return tf.identity(inputs)
+
+
+def test_losses_and_updates_are_those_of_the_inputs_that_they_are_computed_from() -> None:
+    layer, x, y = Both(), keras.Input((1,)), keras.Input((1,))
+    layer(x)
+    model = keras.Model(y, keras.layers.Dense(1)(layer(y)))
+    found = [(owner.get_losses_for(v), owner.get_updates_for(v)) for owner in (layer, model) for v in (x, y, None)]
+    assert [(len(losses), len(updates)) for losses, updates in found] == [(1, 1)] * 6
+    assert len(model.losses) == len(model.updates) == 3
+    model.compile("sgd", "mse")
+    model.train_on_batch(np.full((1, 1), 5.0), np.zeros((1, 1)))  # and x is not asked for
+    assert keras.backend.get_value(layer.seen) == 6.0
+
+
+def test_losses_and_metrics_that_a_functional_model_got_are_in_its_configuration() -> None:
+    x, unused = keras.Input((1,)), keras.Input((1,))
+    middle = keras.layers.Dense(1, kernel_initializer="ones")(x)
+    model = keras.Model([x, unused], keras.layers.Dense(1)(middle))
+    model.add_loss(tf.reduce_sum(middle * unused))
+    model.add_metric(middle * 2.0, name="double", aggregation="mean")
+    copy = keras.Model.from_config(model.get_config())
+    assert [type(layer).__name__ for layer in copy.layers].count("AddLoss") == 1
+    for one in (model, copy):
+        one.compile("sgd")
+        assert one.evaluate([np.full((2, 1), 3.0), np.ones((2, 1))], verbose=0) == [6.0, 6.0]
+
+
+def test_a_model_tells_shapes_names_and_masks_of_its_outputs() -> None:
+    x = keras.Input((4, 3))
+    masked = keras.layers.Masking()(x)
+    model = keras.Model({"x": x}, {"a": masked, "b": keras.layers.Lambda(lambda v: [v, v])(masked)[0]})
+    copy = keras.Model.from_config(model.get_config())
+    shapes = copy.compute_output_shape({"x": (None, 4, 3)})
+    assert {name: shape.as_list() for name, shape in shapes.items()} == {"a": [None, 4, 3], "b": [None, 4, 3]}
+    assert keras.Model(x, masked).output_mask.shape.as_list() == [None, 4]
+    two = keras.Model(x, keras.layers.Lambda(lambda v: [v, v], name="two")(x))
+    assert two.output_names == ["two", "two_1"]
+    assert keras.Sequential([keras.layers.Dense(5)]).compute_output_shape((None, 7)).as_list() == [None, 5]
+
+
+def test_a_clone_has_the_input_of_its_model_and_the_layers_that_a_function_makes() -> None:
+    first = keras.layers.Dense(2)
+    model = keras.Sequential([keras.layers.InputLayer((3,)), first])
+    assert keras.models.clone_model(model).input_shape == (None, 3)
+    assert keras.models.clone_model(model, clone_function=lambda layer: layer).layers == [first]
+    x, y = keras.Input((2,)), keras.Input((2,))
+    two = keras.models.clone_model(keras.Model([x, y], Sum()(x, y)))
+    assert two.predict([np.ones((1, 2)), np.full((1, 2), 5.0)]).tolist() == [[6, 6]]
+
+
+def test_a_subclassed_model_weighs_steps_of_examples() -> None:
+    class Steps(keras.Model):
+        def call(self, inputs: Any) -> Any:
+            """The inputs."""
+            return inputs * 1.0
+
+    model = Steps()
+    model.compile("sgd", "mae", sample_weight_mode="temporal", metrics=["mae"])
+    found = model.test_on_batch(np.ones((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[4.0, 0.0]]))
+    assert found == [2.0, 1.0]
+
+
+def test_the_tensorboard_callback_writes_batches_epochs_and_gradients(tmp_path: Path) -> None:
+    model, ones = _line(), np.ones((2, 1))
+    callback = keras.callbacks.TensorBoard(str(tmp_path), histogram_freq=1, write_grads=True, update_freq="batch")
+    model.fit(ones, ones, verbose=0, validation_data=(ones, ones), callbacks=[callback])
+    (path,) = tmp_path.glob("events*")
+    tags = {value.tag for event in tf.train.summary_iterator(str(path)) for value in event.summary.value}
+    assert {"batch_loss", "epoch_loss", "epoch_val_loss"} <= tags
+    assert any(tag.endswith("_grad") for tag in tags)
+
+
+def test_data_sets_tell_whether_they_may_be_batched_or_shuffled() -> None:
+    helpers, data = (
+        importlib.import_module("tfmini.compat.tf_keras.keras.engine.training_utils"),
+        tf.data.Dataset.range(4),
+    )
+    helpers.assert_not_batched(data.shuffle(2).map(lambda x: x).prefetch(1))
+    helpers.assert_not_shuffled(tf.data.Dataset.zip((data, data.repeat(2))).batch(2))
+    with pytest.raises(ValueError, match="not batched"):
+        helpers.assert_not_batched(data.batch(2).take(1))
+    with pytest.raises(ValueError, match="not shuffled"):
+        helpers.assert_not_shuffled(data.shuffle(2).batch(2))
+
+
+def test_layers_that_were_frozen_when_a_model_was_compiled_keep_their_averages() -> None:
+    layer, x = keras.layers.BatchNormalization(), keras.Input((2,))
+    frozen, training = keras.Model(x, layer(x)), keras.Model(x, layer(x))
+    layer.trainable = False
+    frozen.compile("sgd", "mse")
+    layer.trainable = True
+    training.compile("sgd", "mse")
+    for model, moves in ((frozen, False), (training, True)):
+        model.train_on_batch(np.ones((3, 2)), np.ones((3, 2)))
+        assert bool(keras.backend.get_value(layer.moving_mean).any()) is moves

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -256,7 +257,52 @@ def _padded(layer: Any, inputs: Any) -> Any:
     return pad(inputs, sizes)
 
 
+def _copy_of(layer: Any, clone: Callable[[Any], Any] | None) -> Any:
+    """A copy of a layer: what a function of the program makes of it, or one with the same configuration."""
+    return type(layer).from_config(layer.get_config()) if clone is None else clone(layer)
+
+
+def _input_of(model: Any) -> list[Any]:
+    """A new layer like the one that is the input of a sequence, if it has one."""
+    return [_copy_of(layer, None) for layer in model._layers[:1] if layer not in model.layers]
+
+
+def _append_unique(names: list[str], name: str) -> None:
+    """Appends a name, with a number if the list has it."""
+    count = itertools.count(1)
+    names.append(next(one for one in itertools.chain([name], (f"{name}_{i}" for i in count)) if one not in names))
+
+
+def _shapes_of(layer: Any, input_shapes: Any) -> list[Any]:
+    """The shapes of a layer's outputs as tuples; of a dictionary in the order of its keys."""
+    found = layer.compute_output_shape(input_shapes)
+    found = as_tuple([found[name] for name in sorted(found)] if isinstance(found, dict) else found)
+    return found if isinstance(found, list) else [found]
+
+
+def _has_layers(value: Any) -> bool:
+    layer = state.library_root().engine.base_layer.Layer
+    return isinstance(value, layer) or type(value) in (list, tuple, dict) and any(
+        isinstance(part, layer) for part in nest.flatten(value)
+    )  # fmt: skip
+
+
 HELPERS: dict[str, Any] = {
+    "_origins": op_layers.origins,
+    "_add_inputs": op_layers.add_inputs,
+    "_arguments_now": op_layers.arguments_now,
+    "_arguments_as_config": op_layers.arguments_as_config,
+    "_arguments_of_config": op_layers.arguments_of_config,
+    "_with_added": op_layers.with_added,
+    "_in_form": op_layers.in_form,
+    "_in_form_of": op_layers.in_form_of,
+    "_origins_in": op_layers.origins_in,
+    "_shapes_of": _shapes_of,
+    "_network": lambda: state.library_root().engine.network.Network,
+    "_copy_of": _copy_of,
+    "_input_of": _input_of,
+    "_append_unique": _append_unique,
+    "_has_layers": _has_layers,
     "_shape_of_input": _shape_of_input,
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
@@ -305,7 +351,7 @@ HELPERS: dict[str, Any] = {
 def apply(root: ModuleType) -> None:
     """Changes the classes of the copy."""
     layer = root.engine.base_layer.Layer
-    for cls in [layer, *_descendants(layer)]:
+    for cls in [layer, *training.descendants(layer)]:
         if "build" in vars(cls):
             cls.build = _takes_any_shape(cls.build)
         if "compute_output_shape" in vars(cls):
@@ -318,6 +364,7 @@ def apply(root: ModuleType) -> None:
     layer._flatten = Module._flatten
     layer.apply = lambda self, inputs, *args, **kwargs: self(inputs, *args, **kwargs)
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
+    root.layers.AddLoss, root.layers.AddMetric = op_layers.added_layers(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
     layer._batch_input_shape = property(lambda self: self.batch_input_shape)
@@ -332,6 +379,8 @@ def apply(root: ModuleType) -> None:
         cls.__init__ = _with_cell_dtype(cls.__init__)
     from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing, saving
 
+    root.engine.get_source_inputs = root.engine.network.get_source_inputs
+    root.models.share_weights = lambda layer: layer
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
@@ -406,12 +455,6 @@ def _name_initializers(initializers: Any) -> None:
         return given if inspect.isfunction(given) else get(identifier)
 
     initializers.get = get_initializer
-
-
-def _descendants(cls: Any) -> Iterator[Any]:
-    for below in cls.__subclasses__():
-        yield below
-        yield from _descendants(below)
 
 
 # ---- Shapes ----------------------------------------------------------------------------------------------------------
@@ -505,7 +548,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)
             weight = K.variable(value, dtype=dtype, name=name, constraint=constraint)
         if regularizer is not None:
-            with K.name_scope("weight_regularizer"):
+            with K.name_scope(f"{weight.op.name}/Regularizer/"):
                 self.add_loss(root.regularizers.get(regularizer)(weight))
         (self._trainable_weights if trains else self._non_trainable_weights).append(weight)
         weight._tracked = True
@@ -614,7 +657,25 @@ def _change_models(root: ModuleType) -> None:
     network.__call__ = call
     del network.__getstate__, network.__setstate__  # of pickles of Keras; a copy shares the layers
     network.weights = property(_weights_by_layer)
+    network.compute_output_shape = _shapes_of_models(network.compute_output_shape)
     root.engine.training_utils.get_metric_name = functools.partial(_metric_name, root.metrics)
+
+
+def _shapes_of_models(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A model's ``compute_output_shape``: TensorShapes, in the form of its outputs; of a sequence layer by layer."""
+
+    @functools.wraps(compute)
+    def compute_output_shape(self: Any, input_shape: Any) -> Any:
+        if isinstance(input_shape, dict):
+            input_shape = [input_shape[name] for name in sorted(input_shape)]
+        if not self._is_graph_network and isinstance(self, state.library_root().Sequential):
+            following = lambda shape, layer: as_tuple(layer.compute_output_shape(shape))  # noqa: E731
+            return _as_tensor_shape(functools.reduce(following, self.layers, as_tuple(input_shape)))
+        found = _as_tensor_shape(compute(self, as_tuple(input_shape)))
+        structured = getattr(self, "_structured_outputs", None) is not None
+        return op_layers.in_form(self, "outputs", nest.flatten(found)) if structured else found
+
+    return compute_output_shape
 
 
 def _weights_by_layer(self: Any) -> list[Any]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import errors
+from tfmini import dtypes, errors
 from tfmini.data.dataset import Dataset
 from tfmini.data.iterator import Iterator as DatasetIterator
 from tfmini.data.iterator import make_initializable_iterator
 from tfmini.data.pipeline import INFINITE, UNKNOWN
 from tfmini.data.transformations import cardinality
 from tfmini.graph import nest
+from tfmini.graph.prune import traverse
 
 
 def apply(root: ModuleType) -> None:
@@ -31,12 +32,35 @@ def apply(root: ModuleType) -> None:
     for name in ("fit_generator", "evaluate_generator", "predict_generator"):
         setattr(model, name, _run_generator(root, getattr(model, name)))
     model.compile = _compile(model.compile)
+    root.engine.training_utils.assert_not_batched = _asserts("batched", "Shuffle")
+    root.engine.training_utils.assert_not_shuffled = _asserts("shuffled", "Batch PaddedBatch Window")
     root.utils.data_utils.terminate_keras_multiprocessing_pools = _end_pools
 
 
 def _end_pools(grace_period: float = 0.1, use_sigkill: bool = False) -> set[Any]:
     """The pools that could not be ended: none, since those of generators end with the call that has begun them."""
     return set()
+
+
+# Stages of data sets that neither make batches nor change the order.
+_PLAIN = (
+    "Cache Concatenate Filter FixedLengthRecord Map ParallelMap Prefetch Range Repeat Skip TFRecord Take Tensor"
+    " TensorSlice TextLine Zip"
+)
+
+
+def _asserts(what: str, more: str) -> Callable[[Dataset], None]:
+    """A function that raises ValueError for a data set with other stages than plain ones and ``more``."""
+    plain = {*_PLAIN.split(), *more.split()}
+
+    def assert_not(dataset: Dataset) -> None:
+        inputs = lambda op: [x.op for x in op.inputs if x.dtype == dtypes.variant]  # noqa: E731
+        for op in traverse([dataset._variant_tensor.op], inputs):
+            stage, _, version = op.type.rpartition("Dataset")
+            if version in ("", "V2") and stage not in plain:
+                raise ValueError(f"Could not assert that dataset is not {what}.")
+
+    return assert_not
 
 
 class Batches:
@@ -127,6 +151,10 @@ def _built_on(model: Any, data: Any) -> Any:
         return data
     batch = data[0] if is_sequence else next(data)
     parts = batch if isinstance(batch, tuple) else (batch,)
+    if len(parts) > 3:
+        raise ValueError(
+            f"Output of generator should be a tuple of 1 or 2 or 3 elements: x, y, weights. Found: {batch}"
+        )
     model._standardize_user_data(*(parts if getattr(model, "optimizer", None) else parts[:1]))
     return data if is_sequence else _with_first(batch, data)
 
@@ -270,6 +298,7 @@ def _compile(compile: Callable[..., None]) -> Callable[..., None]:
         if self.dynamic:
             raise ValueError("You must enable eager execution for layers with dynamic=True, and tfmini has none.")
         kwargs.pop("experimental_run_tf_function", None)
+        vars(self)["_trained_at_compile"] = [(layer, layer.trainable) for layer in (self, *self.submodules)]
         compile(self, optimizer, *args, **kwargs)
 
     return compile_for_graphs

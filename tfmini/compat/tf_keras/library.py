@@ -79,6 +79,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            output_tensors[i]._keras_history = (self,\n",
         ),
         ("getattr(self, '_layers', [])", "_layers_of(self)"),
+        (
+            "            else:\n                raise RuntimeError('You tried to call `count_params`",
+            "            if not self.built:\n                raise ValueError('You tried to call `count_params`",
+        ),
         ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),
         ("self._non_trainable_weights[:]", "_own_weights(self, '_non_trainable_weights')"),
         (
@@ -161,6 +165,49 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         ("    if shape is not None and not batch_shape:\n", "    if False:\n"),
     ],
+    "models": [
+        *(
+            (
+                f"def _clone_{kind}_model(model, input_tensors=None):",
+                f"def _clone_{kind}_model(model, input_tensors=None, layer_fn=None):",
+            )
+            for kind in ("functional", "sequential")
+        ),
+        (
+            "def clone_model(model, input_tensors=None):",
+            "def clone_model(model, input_tensors=None, clone_function=None):",
+        ),
+        ("(model, input_tensors=input_tensors)", "(model, input_tensors=input_tensors, layer_fn=clone_function)"),
+        ("layer.__class__.from_config(layer.get_config())", "_copy_of(layer, layer_fn)"),
+        (
+            "        return Sequential(layers=layers, name=model.name)\n",
+            "        return Sequential(layers=_input_of(model) + layers, name=model.name)\n",
+        ),
+        (
+            "                if node.arguments:\n                    kwargs = node.arguments\n"
+            "                else:\n                    kwargs = {}\n",
+            "                kwargs = _arguments_now(node, {str(key): value for key, value in tensor_map.items()})\n",
+        ),
+        (
+            "    return Model(input_tensors, output_tensors, name=model.name)\n",
+            "    return _with_added(Model(input_tensors, output_tensors, name=model.name), layer_map)\n",
+        ),
+    ],
+    "callbacks.tensorboard_v1": [
+        ("def on_train_end(self, _):", "def on_train_end(self, _=None):"),
+        (
+            "        self.samples_seen_at_last_write = 0\n",
+            "        self.samples_seen_at_last_write = self.batches_seen = 0\n",
+        ),
+        (
+            "            self.samples_seen += logs['size']\n",
+            "            self.samples_seen += logs.get('size', 1)\n            self.batches_seen += 1\n",
+        ),
+        ("self._write_logs(logs, self.samples_seen)", "self._write_logs(logs, self.batches_seen - 1, 'batch_')"),
+        ("    def _write_logs(self, logs, index):\n", "    def _write_logs(self, logs, index, prefix='epoch_'):\n"),
+        ("            summary_value.tag = name\n", "            summary_value.tag = prefix + name\n"),
+    ],
+    "layers": [("globs['Model'] = models.Model", "globs['Model'], globs['Network'] = models.Model, _network()")],
     "layers.advanced_activations": [("of ReLU layer", "of Relu layer")],
     "layers.core": [
         (
@@ -300,11 +347,6 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        if False:\n            pass\n",
         ),
         ("        if (hasattr(self.layer, 'activity_regularizer') and\n", "        if (False and\n"),
-        (
-            "        return super(Wrapper, self).get_losses_for(inputs)\n",
-            "        inner = self._input_map.get(object_list_uid(inputs), inputs)\n"
-            "        return super(Wrapper, self).get_losses_for(inputs) + self.layer.get_losses_for(inner)\n",
-        ),
         ("            return init_tuple + int_shape\n", "            return init_tuple + tuple(int_shape)\n"),
         ("self._input_map[input_uid]\n", "self._input_map.get(input_uid, inputs)\n"),
     ],
@@ -326,6 +368,81 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        self._dynamic = dynamic\n",
         ),
         ("layer.activity_regularizer(x)", "_mean_activity(layer, x)"),
+        *(
+            (f"self.add_{kind}(layer.get_{kinds}_for({of}), {inputs})", "pass")  # layers keep them
+            for kind, kinds in (("update", "updates"), ("loss", "losses"))
+            for of, inputs in (("computed_tensors", "inputs"), ("None", "None"))
+        ),
+        (  # layers may get tensors of other layers in any argument
+            "        for i in range(len(node.inbound_layers)):\n            x = node.input_tensors[i]\n"
+            "            layer = node.inbound_layers[i]\n            node_index = node.node_indices[i]\n"
+            "            tensor_index = node.tensor_indices[i]\n",
+            "        for x, layer, node_index, tensor_index in _origins(node):\n",
+        ),
+        (
+            "        for i in range(len(node.inbound_layers)):\n            inbound_layer = node.inbound_layers[i]\n"
+            "            node_index = node.node_indices[i]\n            inbound_node",
+            "        for _, inbound_layer, node_index, _ in _origins(node):\n            inbound_node",
+        ),
+        (
+            "                for x in node.input_tensors:\n",
+            "                for x in [*node.input_tensors, *(x for x, *_ in _origins(node))]:\n",
+        ),
+        (
+            "                        if node.arguments:\n                            kwargs = node.arguments\n"
+            "                        else:\n                            kwargs = {}\n",
+            "                        kwargs = _arguments_now(node, tensor_map)\n",
+        ),
+        (
+            "                            json.dumps(node.arguments)\n"
+            "                            kwargs = node.arguments\n",
+            "                            kwargs = _arguments_as_config(self, node, node_conversion_map)\n"
+            "                            json.dumps(kwargs)\n",
+        ),
+        (
+            "layer(unpack_singleton(input_tensors), **kwargs)",
+            "layer(unpack_singleton(input_tensors), **_arguments_of_config(kwargs, created_layers))",
+        ),
+        (
+            "        return cls(inputs=input_tensors, outputs=output_tensors, name=name)\n",
+            "        inputs = _in_form_of(config['input_layers'], input_tensors)\n"
+            "        outputs = _in_form_of(config['output_layers'], output_tensors)\n"
+            "        made = cls(inputs=inputs, outputs=outputs, name=name)\n"
+            "        return _with_added(made, created_layers)\n",
+        ),
+        (
+            "            self.output_names.append(layer.name)\n",
+            "            _append_unique(self.output_names, layer.name)\n",
+        ),
+        (
+            "    # Build a dict {depth: list of nodes with this depth}\n",
+            "    _add_inputs(inputs, layers_depths, layer_indices, nodes_depths, network_nodes)\n",
+        ),
+        (
+            "output_masks=[None for _ in self.outputs]",
+            "output_masks=[getattr(x, '_keras_mask', None) for x in self.outputs]",
+        ),
+        ("shapes = to_list(layer.compute_output_shape(input_shapes))", "shapes = _shapes_of(layer, input_shapes)"),
+        (
+            "                        output_shape = layer.compute_output_shape(\n"
+            "                            unpack_singleton(input_shapes))\n\n"
+            "                        output_shapes = to_list(output_shape)\n",
+            "                        output_shapes = _shapes_of(layer, unpack_singleton(input_shapes))\n",
+        ),
+        ("config['input_layers'] = model_inputs", "config['input_layers'] = _in_form(self, 'inputs', model_inputs)"),
+        (
+            "config['output_layers'] = model_outputs",
+            "config['output_layers'] = _in_form(self, 'outputs', model_outputs)",
+        ),
+        *(
+            (f"in config['{kind}_layers']:", f"in _origins_in(config['{kind}_layers']):")
+            for kind in ("input", "output")
+        ),
+        ("input_shapes = [x._keras_shape for x in inputs]", "input_shapes = [K.int_shape(x) for x in inputs]"),
+        (
+            "        if isinstance(value, Layer):\n            try:\n",
+            "        if _has_layers(value):\n            try:\n",
+        ),
         ("prefix = self.__class__.__name__.lower()", "prefix = _to_snake_case(self.__class__.__name__)"),
         ("name = prefix + '_' + str(K.get_uid(prefix))", "name = _unique_name(prefix)"),
         (

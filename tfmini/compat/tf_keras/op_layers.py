@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.compat.tf_keras import state
 from tfmini.errors import OperatorNotAllowedInGraphError
 from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
@@ -32,13 +33,20 @@ PREFIX = "tf_op_layer_"
 
 
 @contextmanager
-def in_call() -> Iterator[None]:
-    """The ``call`` of a layer, whose ops belong to it."""
-    _calls.depth = getattr(_calls, "depth", 0) + 1
+def in_call(inputs: Any) -> Iterator[None]:
+    """The ``call`` of a layer on inputs, whose ops belong to it."""
+    before = calls_inputs()
+    _calls.inputs = [x for x in flatten(inputs) if isinstance(x, Tensor)]
     try:
         yield
     finally:
-        _calls.depth -= 1
+        _calls.inputs = before
+
+
+def calls_inputs() -> list[Tensor] | None:
+    """The inputs of the innermost ``call`` of a layer; None outside of all calls."""
+    found: list[Tensor] | None = getattr(_calls, "inputs", None)
+    return found
 
 
 def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -49,7 +57,7 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     if getattr(layer, "_dynamic", False) and not hasattr(layer, "_is_graph_network"):
         outputs = _promised(layer, inputs)
     else:
-        with in_call(), explained(layer):
+        with in_call(inputs), explained(layer):
             outputs = layer.call(inputs, **kwargs)
     outputs = list(outputs) if type(outputs) is tuple else outputs
     is_nested_in = is_nested(outputs) and (type(outputs) is not list or any(map(is_nested, outputs)))
@@ -91,7 +99,7 @@ def make_layers(root: ModuleType, tensors: Any) -> None:
     Raises:
       ValueError: an op between layers is part of a loop.
     """
-    if getattr(_calls, "depth", 0):
+    if calls_inputs() is not None:
         return
     found = [x for x in flatten(tensors) if isinstance(x, Tensor)]
     without = [x for x in found if not _is_of_a_layer(x)]
@@ -103,8 +111,8 @@ def make_layers(root: ModuleType, tensors: Any) -> None:
         vars(x)["_keras_checked"] = True
 
 
-def _is_of_a_layer(tensor: Tensor) -> bool:
-    return hasattr(tensor, "_keras_history")
+def _is_of_a_layer(tensor: object) -> bool:
+    return isinstance(tensor, Tensor) and hasattr(tensor, "_keras_history")
 
 
 def _inputs_before(op: Operation) -> list[Operation]:
@@ -153,13 +161,159 @@ def _value_if_known(tensor: Tensor) -> Any:
     return tensor if known is None else known
 
 
-def _value(root: ModuleType, layer: Any, given: Any) -> Any:
+# ---- Arguments of layers beside the first, which may have tensors of other layers ----------------------------------
+
+
+def origins(node: Any) -> list[tuple[Any, Any, int, int]]:
+    """The tensors of layers that the call of a node got, also in other arguments: each with its coordinates."""
+    firsts = zip(node.input_tensors, node.inbound_layers, node.node_indices, node.tensor_indices)
+    more = [x for x in flatten(node.arguments or {}) if _is_of_a_layer(x)]
+    return [*firsts, *((x, *x._keras_history) for x in more)]
+
+
+def add_inputs(
+    inputs: list[Any], layers: dict[Any, int], order: dict[Any, int], nodes: dict[Any, int], keys: set[str]
+) -> None:
+    """Adds the inputs of a functional model that lead to no output to its layers, their order and its nodes."""
+    for layer in [x._keras_history[0] for x in inputs if x._keras_history[0] not in layers]:
+        layers[layer], order[layer], nodes[layer._inbound_nodes[0]] = 0, -1, 0
+        keys.add(layer._node_key(layer, 0))
+
+
+def arguments_now(node: Any, tensor_map: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a node's call when its model is called on other inputs: id of a tensor -> that of now, mask."""
+    here = lambda x: tensor_map[str(id(x))][0] if str(id(x)) in tensor_map else x  # noqa: E731
+    return {name: map_structure(here, value) for name, value in (node.arguments or {}).items()}
+
+
+def arguments_as_config(model: Any, node: Any, new_indices: dict[str, int]) -> dict[str, Any]:
+    """The arguments of a node's call for a configuration: coordinates of tensors of layers, values of others."""
+
+    def write(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return x.tolist()
+        if not isinstance(x, Tensor):
+            return x
+        if not _is_of_a_layer(x):
+            return _value(node.outbound_layer, x).tolist()
+        layer, node_index, tensor_index = x._keras_history  # type: ignore[attr-defined]
+        return [layer.name, new_indices.get(model._node_key(layer, node_index), 0), tensor_index]
+
+    return {name: map_structure(write, value) for name, value in (node.arguments or {}).items()}
+
+
+def arguments_of_config(value: Any, layers: dict[str, Any]) -> Any:
+    """The arguments that a configuration has, with the tensors of layers.
+
+    Raises:
+      LookupError: a layer was not called so often yet.
+    """
+    if isinstance(value, dict):
+        return {name: arguments_of_config(part, layers) for name, part in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    if [type(part) for part in value] == [str, int, int] and value[0] in layers:
+        return layers[value[0]]._inbound_nodes[value[1]].output_tensors[value[2]]
+    return [arguments_of_config(part, layers) for part in value]
+
+
+def in_form(model: Any, kind: str, listed: list[Any]) -> Any:
+    """A list of what belongs to the inputs or outputs of a model, by their keys if they were in a dictionary."""
+    structure = getattr(model, f"_structured_{kind}", None)
+    return listed if structure is None else pack_sequence_as(structure, listed)
+
+
+def in_form_of(config: Any, listed: list[Any]) -> Any:
+    """A list of the inputs or outputs of a configured model, by their keys if the configuration has keys."""
+    return dict(zip(sorted(config), listed)) if isinstance(config, dict) else listed
+
+
+def origins_in(config: Any) -> list[Any]:
+    """The coordinates of the inputs or outputs of a configured model: of one, a list of them, or a dictionary."""
+    if isinstance(config, dict):
+        return [config[name] for name in sorted(config)]
+    return [config] if config and isinstance(config[0], str) else config
+
+
+# ---- Losses and metrics that a functional model got, which become layers of it --------------------------------------
+
+
+def added_layers(root: ModuleType) -> tuple[type, type]:
+    """The classes of layers that pass their input on and add it to the losses, or to a metric."""
+    base: Any = root.engine.base_layer.Layer
+
+    class AddLoss(base):
+        """Adds its input to the losses."""
+
+        def __init__(self, unconditional: bool, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.unconditional = unconditional
+
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(inputs, inputs=not self.unconditional or None)
+            return inputs
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "unconditional": self.unconditional}
+
+    class AddMetric(base):
+        """Adds its input to a metric."""
+
+        def __init__(self, aggregation: str | None = None, metric_name: str | None = None, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.aggregation, self.metric_name = aggregation, metric_name
+
+        def call(self, inputs: Any) -> Any:
+            self.add_metric(inputs, self.aggregation, self.metric_name)
+            return inputs
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), "aggregation": self.aggregation, "metric_name": self.metric_name}
+
+    return AddLoss, AddMetric
+
+
+def add_layer(root: ModuleType, model: Any, layer: Any, tensor: Any) -> bool:
+    """Lets a layer take a tensor of a functional model, and be a layer of it.
+
+    Returns whether it is: not in the ``call`` of a layer, nor for a tensor that comes of no layer or from a loop.
+    """
+    is_functional = getattr(model, "_is_graph_network", False) and not isinstance(model, root.Sequential)
+    if calls_inputs() is not None or not is_functional:
+        return False
+    try:
+        make_layers(root, tensor)
+    except ValueError:
+        return False
+    if not _is_of_a_layer(tensor):
+        return False
+    insert(root, model, [layer(tensor)])
+    return True
+
+
+def insert(root: ModuleType, model: Any, tensors: list[Any]) -> None:
+    """Makes the layers that lead to tensors layers of a model, whose outputs stay."""
+    model._added_outputs = [*getattr(model, "_added_outputs", ()), *tensors]
+    made = root.engine.network._map_graph_network(model.inputs, [*model.outputs, *model._added_outputs])
+    model._network_nodes, model._nodes_by_depth, model._layers, model._layers_by_depth = made
+
+
+def with_added(model: Any, layers: dict[str, Any]) -> Any:
+    """A model of a configuration, with those of its layers that lead to none of the outputs."""
+    known = set(map(id, model.layers))
+    nodes = [layer._inbound_nodes[-1] for layer in layers.values() if id(layer) not in known]
+    if nodes:
+        insert(state.library_root(), model, [x for node in nodes for x in node.output_tensors])
+    return model
+
+
+def _value(layer: Any, given: Any) -> Any:
     """The value that the configuration of a layer has for a tensor."""
     if not isinstance(given, Tensor):
         return given
     if given.dtype.base_dtype in (dtypes.resource, dtypes.variant) or not given.graph.is_fetchable(given):
         raise ValueError(_in_layer(given.op, f"no constant, which the configuration of {layer.name!r} needs"))
-    return root.backend.get_session().run(given)
+    return state.library_root().backend.get_session().run(given)
 
 
 def _as_message(node_def: Any) -> Any:
@@ -211,7 +365,7 @@ def op_layer(root: ModuleType) -> type:
             return made
 
         def get_config(self) -> dict[str, Any]:
-            values = {i: _value(root, self, given) for i, given in self.constants.items()}
+            values = {i: _value(self, given) for i, given in self.constants.items()}
             own = {
                 "node_def": self.node_def.SerializeToString().decode("latin-1"),
                 "constants": {str(index): np.asarray(value).tolist() for index, value in values.items()},

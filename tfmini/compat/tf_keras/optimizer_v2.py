@@ -18,6 +18,7 @@ from tfmini import dtypes
 from tfmini.compat.tf_keras import state as keras_state
 from tfmini.compat.tf_keras.schedules import LearningRateSchedule, deserialize, serialize
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
+from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.raw_ops import named
@@ -85,6 +86,7 @@ class Optimizer:
         Raises:
           ValueError: the loss does not depend on one of ``params``, or not by ops that have gradients.
         """
+        params = nest.flatten(params)
         with name_scope(f"{self._name}/gradients"):
             grads = gradients(loss, params, colocate_gradients_with_ops=True)
         missing = [param.name for grad, param in zip(grads, params) if grad is None]

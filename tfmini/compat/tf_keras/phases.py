@@ -12,7 +12,6 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops.flow.cond import cond
 
 _ADDED = ("_losses", "_updates", "_metrics")
-_ADDED_BY_INPUTS = ("_per_input_losses", "_per_input_updates")
 
 
 def by_phase(layer: Any, call: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
@@ -41,25 +40,16 @@ def _parts(layer: Any) -> list[Any]:
 
 def _added(layer: Any) -> dict[int, Any]:
     """What calls have added to a layer and those below it."""
-    return {
-        id(part): (
-            {name: list(getattr(part, name, ())) for name in _ADDED},
-            {name: {key: list(value) for key, value in getattr(part, name, {}).items()} for name in _ADDED_BY_INPUTS},
-        )
-        for part in _parts(layer)
-    }
+    return {id(part): {name: list(getattr(part, name, ())) for name in _ADDED} for part in _parts(layer)}
 
 
 def _restore(layer: Any, before: dict[int, Any]) -> None:
     """Forgets what calls have added since, also to layers that did not exist."""
     for part in _parts(layer):
-        lists, tables = before.get(id(part), ({}, {}))
+        lists = before.get(id(part), {})
         for name in _ADDED:
             if hasattr(part, name):
                 getattr(part, name)[:] = lists.get(name, ())
-        for name in _ADDED_BY_INPUTS:
-            if hasattr(part, name):
-                setattr(part, name, tables.get(name, {}))
 
 
 @contextmanager

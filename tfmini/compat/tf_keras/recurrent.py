@@ -337,11 +337,6 @@ class _RNN:
             dict.fromkeys([*_inherited(self).updates, *(u for cell in _cells(self.cell) for u in cell.updates)])
         )
 
-    def get_updates_for(self: Any, inputs: Any = None) -> list[Any]:
-        """Those of the updates that depend on the inputs, or on none."""
-        own = _inherited(self).get_updates_for(inputs)
-        return list(dict.fromkeys([*own, *(u for cell in _cells(self.cell) for u in cell.get_updates_for(inputs))]))
-
 
 def _cells(cell: Any) -> list[Any]:
     """The cells of a stack that are layers."""

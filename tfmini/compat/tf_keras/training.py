@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tfmini.compat import tf_logging
-from tfmini.compat.tf_keras import state, tracking
+from tfmini.compat.tf_keras import op_layers, state, tracking
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
+from tfmini.graph.prune import traverse
 from tfmini.layers.base import Layer as TfLayer
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.identity import placeholder_with_default
@@ -35,6 +36,18 @@ _NEXT_OR_END = """\
 # Module of Keras -> what of its text is changed, as in `library`.
 CHANGES: dict[str, list[tuple[str, str]]] = {
     "engine.training": [
+        ("updates = self.updates + training_updates", "updates = _for_inputs(self, 'updates') + training_updates"),
+        ("for loss_tensor in self.losses:", "for loss_tensor in _for_inputs(self, 'losses'):"),
+        (
+            "feed_sample_weight_modes = [None for _ in self.outputs]",
+            "feed_sample_weight_modes = self._feed_sample_weight_modes",
+        ),
+        (
+            "loss_weights=self.loss_weights,\n                             target_tensors=target_tensors)",
+            "loss_weights=self.loss_weights, sample_weight_mode=self.sample_weight_mode,\n"
+            "                             target_tensors=target_tensors)",
+        ),
+        ("            warnings.warn(UserWarning(", "            _warn(str("),
         # A model that was called, or built, has no inputs yet.
         ("        if not self.built:\n", "        if not self.built or not self.inputs:\n"),
         (
@@ -72,6 +85,8 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
     "engine.training_generator": [
+        ("'a tuple `(x, y, sample_weight)` '", "'a tuple of 1 or 2 or 3 elements: `(x, y, sample_weight)` '"),
+        ("Output of generator should be a tuple '", "Output of generator should be a tuple of 1 or 2 or 3 elements: '"),
         (
             " " * 16 + _NEXT,
             _NEXT_OR_END.format(
@@ -219,7 +234,7 @@ def _layer_behind(layer: Any) -> Any:
 HELPERS: dict[str, Any] = {
     "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
-    "_as_arrays": _as_arrays, "_some": _some,
+    "_as_arrays": _as_arrays, "_some": _some, "_for_inputs": lambda model, kind: _for_inputs(model, kind),
 }  # fmt: skip
 
 
@@ -229,8 +244,16 @@ HELPERS: dict[str, Any] = {
 def apply(root: ModuleType) -> None:
     """Changes the layers' ``add_loss`` and ``add_metric``, and what models are made of when data come first."""
     layer, model = root.engine.base_layer.Layer, root.engine.training.Model
-    layer.add_metric = _add_metric(layer.add_metric)
-    layer.add_loss = _add_loss(root, layer.add_loss)
+    layer.add_metric = _add_metric(root, layer.add_metric)
+    layer.add_loss, layer.add_update = _add_loss(root), _add_update(root)
+    for kind in ("losses", "updates"):
+        setattr(
+            layer, f"get_{kind}_for", _added_for(kind, f"_unconditional_{'loss' if kind == 'losses' else 'update'}")
+        )
+    for cls in descendants(layer):  # all find them as `Layer` does
+        kept = () if cls is root.engine.network.Network else ("losses", "updates")
+        for name in {"losses", "updates", "get_losses_for", "get_updates_for"}.difference(kept).intersection(vars(cls)):
+            delattr(cls, name)
     model._set_inputs = _set_inputs(root, model._set_inputs)
     network = root.engine.network.Network
     network._init_graph_network = _takes_structures(network._init_graph_network)
@@ -241,7 +264,14 @@ def apply(root: ModuleType) -> None:
     model._loss_weights_list = property(lambda self: self.loss_weights_list)
 
 
-def _add_metric(add: Callable[..., None]) -> Callable[..., None]:
+def descendants(cls: Any) -> Iterator[Any]:
+    """All classes below a class."""
+    for below in cls.__subclasses__():
+        yield below
+        yield from descendants(below)
+
+
+def _add_metric(root: ModuleType, add: Callable[..., None]) -> Callable[..., None]:
     def add_metric(self: Any, value: Any, aggregation: str | None = None, name: str | None = None) -> None:
         """Adds a metric: the result of a `Metric`, or a tensor whose mean over the batches is the metric.
 
@@ -264,19 +294,91 @@ def _add_metric(add: Callable[..., None]) -> Callable[..., None]:
                 "Using the result of calling a `Metric` object when calling `add_metric` on a functional model is not"
                 " supported: pass the tensor, with aggregation='mean'."
             )
-        add(self, value, name if metric is None else metric.name)
+        if metric is not None or not op_layers.add_layer(root, self, root.layers.AddMetric(aggregation, name), value):
+            add(self, value, name if metric is None else metric.name)
 
     return add_metric
 
 
-def _add_loss(root: ModuleType, add: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(add)
+def _add_loss(root: ModuleType) -> Callable[..., None]:
     def add_loss(self: Any, losses: Any, inputs: Any = None) -> None:
-        listed = losses if isinstance(losses, (list, tuple)) else [losses]
-        made = [loss() if callable(loss) else loss for loss in listed if loss is not None]
-        add(self, [loss if isinstance(loss, Tensor) else root.backend.constant(loss) for loss in made], inputs)
+        """Adds losses: tensors, numbers, or functions that make them.
+
+        Args:
+          inputs: whether they depend on the inputs of the layer, which may be called on several: None if not.
+        """
+        for loss in nest.flatten(losses):
+            loss = loss() if callable(loss) else loss
+            if loss is None:
+                continue
+            loss = loss if isinstance(loss, Tensor) else root.backend.constant(loss)
+            if not op_layers.add_layer(root, self, root.layers.AddLoss(unconditional=False), loss):
+                loss._unconditional_loss = inputs is None
+                self._losses.append(loss)
 
     return add_loss
+
+
+def _add_update(root: ModuleType) -> Callable[..., None]:
+    def add_update(self: Any, updates: Any, inputs: object = None) -> None:
+        """Adds updates that a step of training runs: ops, tensors, or functions that make them.
+
+        Args:
+          inputs: not used; an update depends on the layer's inputs if it is computed from them.
+        """
+        calls = op_layers.calls_inputs()
+        relevant = [node.input_tensors for node in self._inbound_nodes] if calls is None else calls
+        for update in updates if isinstance(updates, list) else [updates]:
+            update = update() if callable(update) else update
+            if update is not None:
+                op = root.backend.update(*update).op if isinstance(update, tuple) else _op(update)
+                op._unconditional_update = not _depending(relevant, [op])
+                self._updates.append(op)
+
+    return add_update
+
+
+def _op(x: Any) -> Any:
+    return getattr(x, "op", x)
+
+
+def _needed(op: Any) -> list[Any]:
+    return [*(x.op for x in op.inputs), *op.control_inputs]
+
+
+def _depending(inputs: Any, targets: list[Any]) -> list[Any]:
+    """Those of the targets, tensors or ops, that depend on inputs."""
+    sources = {_op(x) for x in nest.flatten(inputs)}
+    before = list(traverse(map(_op, targets), lambda op: () if op in sources else _needed(op)))
+    consumers: dict[Any, list[Any]] = {}
+    for op in before:
+        for source in _needed(op):
+            consumers.setdefault(source, []).append(op)
+    found = set(traverse((op for op in before if op in sources), lambda op: consumers.get(op, ())))
+    return [x for x in targets if _op(x) in found]
+
+
+def _added_for(kind: str, unconditional: str) -> Callable[..., list[Any]]:
+    def added_for(self: Any, inputs: Any = None) -> list[Any]:
+        """Those of the losses or updates that depend on inputs, or for None those that depend on none."""
+        if inputs is None:
+            return [x for x in getattr(self, kind) if getattr(x, unconditional)]
+        return _depending(inputs, [x for x in getattr(self, kind) if not getattr(x, unconditional)])
+
+    return added_for
+
+
+def _for_inputs(model: Any, kind: str) -> list[Any]:
+    """The losses or updates of a model's steps: those that depend on its inputs, or on none."""
+    find = getattr(model, f"get_{kind}_for")
+    now = [(layer, layer.trainable) for layer, _ in model._trained_at_compile]
+    try:
+        for layer, trains in model._trained_at_compile:
+            layer.trainable = trains
+        return [*find(None), *find(model.inputs)]
+    finally:
+        for layer, trains in now:
+            layer.trainable = trains
 
 
 def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[..., None]:
@@ -360,6 +462,7 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
                 "The specified batch sizes of the Input Layers are incompatible. Found batch sizes:"
                 f" {sorted(sizes, key=str)}"
             )
+        self._structured_inputs = inputs if isinstance(inputs, dict) else None
         self._structured_outputs = outputs if isinstance(outputs, dict) else None
         flat = [nest.flatten(x) if isinstance(x, dict) else x for x in (inputs, outputs)]
         init(self, *flat, *args, **kwargs)
