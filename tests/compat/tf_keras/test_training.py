@@ -405,3 +405,22 @@ def test_two_layers_of_columns_with_one_name_do_not_share_variables() -> None:
     assert len(layer.weights) == 1
     with pytest.raises(ValueError, match="already exists"):
         keras.layers.DenseFeatures(column, name="columns")(given)
+
+
+def test_class_numbers_need_no_axis_of_their_own() -> None:
+    model = keras.Sequential([keras.layers.Embedding(5, 3, input_length=4), keras.layers.Dense(5)])
+    sparse = lambda y, logits: keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)  # noqa: E731
+    x = np.arange(8).reshape(2, 4) % 5
+    for loss in ("sparse_categorical_crossentropy", sparse):
+        model.compile("sgd", loss)
+        losses = [model.evaluate(x, y, verbose=0) for y in (x, x[..., None])]
+        assert losses[0] == losses[1]
+
+
+def test_a_frozen_model_trains_nothing_with_an_optimizer_of_tf_train() -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.trainable = False
+    model.compile(tf.train.GradientDescentOptimizer(0.1), "mse")
+    before = model.get_weights()
+    model.train_on_batch(np.ones((2, 2)), np.ones((2, 1)))
+    np.testing.assert_array_equal(model.get_weights()[0], before[0])

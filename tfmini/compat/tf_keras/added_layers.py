@@ -43,7 +43,7 @@ def _layer_normalization(root: ModuleType) -> list[type]:
             super().__init__(**kwargs)
             self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
             if not all(isinstance(one, int) for one in (axis if isinstance(axis, (list, tuple)) else [axis])):
-                raise TypeError(
+                raise ValueError(
                     f"Expected an int or a list/tuple of ints for the argument 'axis', but received: {axis}"
                 )
             kinds = (root.initializers, root.regularizers, root.constraints)

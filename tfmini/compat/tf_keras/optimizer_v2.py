@@ -190,11 +190,11 @@ class Optimizer:
 
     def _resource_scatter_add(self, x: Any, i: Any, v: Any) -> Any:
         with control_dependencies([x.scatter_add(IndexedSlices(v, i))]):
-            return x.value()
+            return x.read_value()
 
     def _resource_scatter_update(self, x: Any, i: Any, v: Any) -> Any:
         with control_dependencies([x.scatter_update(IndexedSlices(v, i))]):
-            return x.value()
+            return x.read_value()
 
     def _apply_op(self, op: str, var: Any, slots: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         """The fused op of an update: of resources (``ResourceApplyAdam``), or of variables that are none."""
