@@ -194,6 +194,7 @@ def _skipped(reason: str) -> Callable[..., Any]:
 
 run_v2_only = _skipped("tfmini follows TensorFlow 1.x")
 run_gpu_only = run_cuda_only = _skipped("there is no GPU")
+assert_no_new_pyobjects_executing_eagerly = _skipped("tfmini follows TensorFlow 1.x")
 
 
 def run_all_in_graph_and_eager_modes(cls: type) -> Any:

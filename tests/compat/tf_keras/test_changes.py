@@ -167,7 +167,7 @@ def test_private_modules_are_where_tensorflow_has_them() -> None:
 
         assert test_util.disable_xla("why")(len) is test_util.disable_cudnn_autotune(len) is len
         named = test_util.generate_combinations_with_testcase_name(mode=["graph"], n=[1, 2])
-        assert [case["testcase_name"] for case in named] == ["_mode_graph_n_1", "_mode_graph_n_2"]
+        assert [case["testcase_name"] for case in named] == ["_test_mode_graph_n_1", "_test_mode_graph_n_2"]
         assert collections_abc.Iterable.__name__ == "Iterable"
         assert Model is tf.keras.Model is private.Model
         assert adam.Adam is tf.keras.optimizers.Adam
@@ -353,7 +353,7 @@ def test_normalisations_take_the_arguments_of_tensorflow() -> None:
     layer(keras.Input((3,)))
     assert len(layer.losses) == 2
     assert keras.layers.LayerNormalization.from_config(layer.get_config()).get_config() == layer.get_config()
-    with pytest.raises(TypeError, match="list/tuple of ints"):
+    with pytest.raises(ValueError, match="list/tuple of ints"):
         keras.layers.LayerNormalization(axis={"axis": 1})
     for axis, message in ((3, "Invalid axis"), ([1, -1], "Duplicate axis")):
         with pytest.raises(ValueError, match=message):
@@ -417,3 +417,29 @@ def test_functions_of_the_program_stand_for_regularizers_by_name() -> None:
     model = keras.Model(x, keras.layers.Dense(1, kernel_regularizer=mine, kernel_constraint=mine)(x))
     again = keras.Model.from_config(model.get_config(), custom_objects={"mine": mine})
     assert again.layers[1].kernel_regularizer is again.layers[1].kernel_constraint is mine
+
+
+@pytest.mark.parametrize(("kernel", "scale"), [("gaussian", 3.0), ("laplacian", 5.0)])
+def test_products_of_random_fourier_features_are_near_the_kernel(kernel: str, scale: float) -> None:
+    utils = keras.utils.kernelized_utils
+    x, y = (np.random.RandomState(i).rand(4, 3).astype("float32") for i in range(2))
+    np.random.seed(0)
+    tf.set_random_seed(0)
+    layer = keras.layers.RandomFourierFeatures(4000, kernel, scale, trainable=True)
+    near = utils.inner_product(layer(x), layer(y)) / 2000.0
+    exact = {"gaussian": utils.exact_gaussian_kernel, "laplacian": utils.exact_laplacian_kernel}[kernel](x, y, scale)
+    found, wanted = keras.backend.get_session().run([near, exact])
+    np.testing.assert_allclose(found, wanted, atol=0.1)
+    assert [w.name for w in layer.trainable_weights] == ["random_fourier_features/random_features_scale:0"]
+    assert layer.compute_output_shape((None, 3)).as_list() == [None, 4000]
+    again = keras.layers.RandomFourierFeatures.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((-3,), "positive integer"), ((3, "other"), "Unsupported kernel"), ((3, "gaussian", 0.0), "positive float")],
+)
+def test_random_fourier_features_refuse_other_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        keras.layers.RandomFourierFeatures(*arguments)

@@ -337,6 +337,7 @@ MOVED: dict[str, str] = {
     "engine.base_layer_v1": "engine.base_layer",
     "layers.normalization_v2": "layers.normalization",
     "layers.dense_attention": "layers",
+    "layers.kernelized": "layers",
     "callbacks_v1": "callbacks.tensorboard_v1",
     "optimizer_v2.learning_rate_schedule": "optimizers.schedules",
 }
@@ -387,7 +388,7 @@ def _radial_constraint(root: ModuleType) -> type:
             size = w.shape.as_list()[0]
             away = np.floor(np.abs(np.arange(size) - (size - 1) / 2)).astype(np.int64)
             ring = np.maximum(away[:, None], away)
-            # Each ring gets one value of the diagonal, as in TensorFlow; of an even size the middle's neighbour has none.
+            # Each ring gets one value of the diagonal; of an even size the middle's neighbour has none (as in 1.15).
             source = size // 2 - 1 + ring + np.where(ring > 0, 1 - size % 2, 0)
             return gather_nd(w, np.stack([source, source], -1))
 
@@ -488,7 +489,10 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         sizes = tuple(int(size) for size in as_tuple(TensorShape(shape or ()).as_list()))
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
             weight = K.variable(
-                initializers.get(initializer)(sizes, dtype=dtype), dtype=dtype, name=name, constraint=constraint
+                initializers.get(initializer)(sizes, dtype=dtype),
+                dtype=dtype,
+                name=name,
+                constraint=root.constraints.get(constraint),
             )
         if regularizer is not None:
             with K.name_scope("weight_regularizer"):

@@ -415,6 +415,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "losses": [
         *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
         ("    return - K.sum(y_true * y_pred, axis=axis)\n", "    return K.sum(y_true * y_pred, axis=axis)\n"),
+        ("reduction=losses_utils.Reduction.SUM_OVER_BATCH_SIZE", "reduction='auto'"),
         (
             "        self.reduction = reduction\n",
             "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n",

@@ -18,6 +18,7 @@ from tfmini import dtypes
 from tfmini.compat.tf_keras import state as keras_state
 from tfmini.compat.tf_keras.schedules import LearningRateSchedule, deserialize, serialize
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
+from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.raw_ops import named
@@ -74,10 +75,16 @@ class Optimizer:
         self, loss: Any, var_list: Any, grad_loss: TensorLike | None = None, name: str | None = None
     ) -> Operation:
         """An op that makes a loss smaller: a tensor, or a function of nothing that returns one."""
+        return self.apply_gradients(self._compute_gradients(loss, var_list, grad_loss), name)
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: TensorLike | None = None
+    ) -> list[tuple[Any, Any]]:
+        """The gradients that `minimize` applies, and what they are of."""
         loss = loss() if callable(loss) else loss
-        variables = var_list() if callable(var_list) else var_list
+        variables = nest.flatten(var_list() if callable(var_list) else var_list)
         grads = gradients(loss, variables, None if grad_loss is None else [grad_loss])
-        return self.apply_gradients(zip(self._clipped(grads), variables), name)
+        return list(zip(self._clipped(grads), variables))
 
     def get_gradients(self, loss: TensorLike, params: Sequence[Any]) -> list[Any]:
         """The gradients of a loss, clipped.
