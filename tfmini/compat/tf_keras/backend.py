@@ -19,6 +19,7 @@ from tfmini.compat.tf_keras.state import (  # noqa: F401 - names of this module 
     get_session,
     get_uid,
     image_data_format,
+    initialize_variables,
     learning_phase,
     learning_phase_scope,
     manual_variable_initialization,
@@ -66,7 +67,7 @@ from tfmini.ops.sparse.functions import sparse_placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.base import Variable
 
-dtypes_module = dtypes  # its name in this module of TensorFlow
+dtypes_module, _initialize_variables = dtypes, initialize_variables  # their names in this module of TensorFlow
 VariableV1: Any = Variable  # takes the arguments of all kinds of variables
 
 # ---- Variables and other tensors -------------------------------------------------------------------------------------

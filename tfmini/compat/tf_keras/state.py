@@ -138,7 +138,7 @@ def get_session(op_input_list: Any = ()) -> Any:
             session = _session.value = Session(graph=graph)
     if _initializes[0]:
         with session.graph.as_default():
-            _initialize_variables(session)
+            initialize_variables(session)
     return session
 
 
@@ -184,7 +184,8 @@ def track_variable(variable: Any) -> None:
     _variables.setdefault(variable.graph, weakref.WeakSet()).add(variable)
 
 
-def _initialize_variables(session: Any) -> None:
+def initialize_variables(session: Any) -> None:
+    """Initializes the variables of Keras in a session's graph that have no values yet."""
     candidates = [
         v for v in sorted(_variables.get(session.graph, ()), key=lambda v: str(v.name))
         if not getattr(v, "_keras_initialized", False)
