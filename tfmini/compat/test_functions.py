@@ -168,10 +168,10 @@ def generate_combinations_with_testcase_name(**lists: Any) -> list[Any]:
     """All combinations of values, each a dictionary with a ``testcase_name``, for absl's named parameters."""
     axes = [
         [(name, value) for value in (values if isinstance(values, list) else [values])]
-        for name, values in lists.items()
+        for name, values in sorted(lists.items())
     ]
     return [
-        OrderedDict([*chosen, ("testcase_name", "".join(f"_{_letters(k)}_{_letters(v)}" for k, v in chosen))])
+        OrderedDict([*chosen, ("testcase_name", "_test" + "".join(f"_{_letters(k)}_{_letters(v)}" for k, v in chosen))])
         for chosen in itertools.product(*axes)
     ]
 
@@ -194,6 +194,7 @@ def _skipped(reason: str) -> Callable[..., Any]:
 
 run_v2_only = _skipped("tfmini follows TensorFlow 1.x")
 run_gpu_only = run_cuda_only = _skipped("there is no GPU")
+assert_no_new_pyobjects_executing_eagerly = _skipped("tfmini follows TensorFlow 1.x")
 
 
 def run_all_in_graph_and_eager_modes(cls: type) -> Any:

@@ -246,7 +246,7 @@ def test_private_modules_are_where_tensorflow_has_them() -> None:
 
         assert test_util.disable_xla("why")(len) is test_util.disable_cudnn_autotune(len) is len
         named = test_util.generate_combinations_with_testcase_name(mode=["graph"], n=[1, 2])
-        assert [case["testcase_name"] for case in named] == ["_mode_graph_n_1", "_mode_graph_n_2"]
+        assert [case["testcase_name"] for case in named] == ["_test_mode_graph_n_1", "_test_mode_graph_n_2"]
         assert collections_abc.Iterable.__name__ == "Iterable"
         assert Model is tf.keras.Model is private.Model
         assert adam.Adam is tf.keras.optimizers.Adam
@@ -432,7 +432,7 @@ def test_normalisations_take_the_arguments_of_tensorflow() -> None:
     layer(keras.Input((3,)))
     assert len(layer.losses) == 2
     assert keras.layers.LayerNormalization.from_config(layer.get_config()).get_config() == layer.get_config()
-    with pytest.raises(TypeError, match="list/tuple of ints"):
+    with pytest.raises(ValueError, match="list/tuple of ints"):
         keras.layers.LayerNormalization(axis={"axis": 1})
     for axis, message in ((3, "Invalid axis"), ([1, -1], "Duplicate axis")):
         with pytest.raises(ValueError, match=message):
@@ -491,3 +491,81 @@ def test_a_layer_with_kept_states_may_drop_some_of_them() -> None:
     model = keras.Sequential([layer])
     model.compile("sgd", "mse")
     assert model.fit(np.ones((2, 3, 2)), np.ones((2, 2)), verbose=0).history["loss"]
+
+
+def test_backend_functions_take_structures_and_the_session_that_of_a_tensors_graph() -> None:
+    K = keras.backend  # noqa: N806 - as everybody calls it
+    x, y = K.placeholder(shape=()), K.placeholder(shape=())
+    assert K.function(x, x * x)(3.0) == 9.0
+    assert K.function({"x": x, "y": y}, [x - y])({"x": 5.0, "y": 3.0}) == [2.0]
+    session = K.get_session()
+    with tf.Graph().as_default():
+        assert K.get_session((x,)) is session
+    with pytest.raises(ValueError, match="0 or 1"), state.learning_phase_scope(None):
+        pass
+    with pytest.raises(ValueError, match="2 integers"):
+        K.separable_conv2d(tf.ones([1, 4, 4, 2]), tf.ones([3, 3, 2, 1]), tf.ones([1, 1, 2, 3]), (2, 2, 2))
+    mean = tf.constant([0.0, 1.0])
+    found = K.batch_normalization(tf.ones([1, 2, 3, 3]), mean, tf.ones([2]), None, None, 1, 0.0)
+    assert session.run(found)[0, :, 0, 0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_locally_connected_layers_compute_with_channels_first(rank: int) -> None:
+    layer = (keras.layers.LocallyConnected1D, keras.layers.LocallyConnected2D)[rank - 1]
+    sizes, x = [4, 5][:rank], np.random.RandomState(0).rand(2, *[4, 5][:rank], 3).astype("float32")
+    last = keras.Sequential([layer(2, 2, input_shape=(*sizes, 3))])
+    first = keras.Sequential([layer(2, 2, input_shape=(3, *sizes), data_format="channels_first")])
+    kernel, _ = last.get_weights()
+    places = kernel.shape[0]
+    swapped = kernel.reshape(places, 2**rank, 3, 2).transpose(0, 2, 1, 3).reshape(kernel.shape)
+    first.set_weights([swapped, first.get_weights()[1]])
+    wanted = last.predict(x)
+    np.testing.assert_allclose(np.moveaxis(first.predict(np.moveaxis(x, -1, 1)), 1, -1), wanted, rtol=1e-5)
+    assert first.output_shape == (None, 2, *[size - 1 for size in sizes])
+    assert first.layers[0].get_config()["data_format"] == "channels_first"
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(3, [0, 1]), (4, [1, 3]), (5, [1, 2, 3]), (6, [2, 4, 5])])
+def test_a_radial_constraint_takes_values_of_the_diagonal(size: int, wanted: list[int]) -> None:
+    kernel = np.zeros((size, size, 1, 2), "float32")
+    kernel[..., 0] = (np.arange(size)[:, None] * np.ones(size))[..., None]
+    made = keras.backend.eval(keras.constraints.radial_constraint()(keras.backend.variable(kernel)))
+    assert made[size // 2, size // 2 :, 0, 0].tolist() == wanted
+    assert (made == made[::-1]).all() and (made == made.transpose(1, 0, 2, 3)).all()
+
+
+def test_functions_of_the_program_stand_for_regularizers_by_name() -> None:
+    def mine(weights: Any) -> Any:
+        return tf.reduce_sum(weights)
+
+    x = keras.Input((2,))
+    model = keras.Model(x, keras.layers.Dense(1, kernel_regularizer=mine, kernel_constraint=mine)(x))
+    again = keras.Model.from_config(model.get_config(), custom_objects={"mine": mine})
+    assert again.layers[1].kernel_regularizer is again.layers[1].kernel_constraint is mine
+
+
+@pytest.mark.parametrize(("kernel", "scale"), [("gaussian", 3.0), ("laplacian", 5.0)])
+def test_products_of_random_fourier_features_are_near_the_kernel(kernel: str, scale: float) -> None:
+    utils = keras.utils.kernelized_utils
+    x, y = (np.random.RandomState(i).rand(4, 3).astype("float32") for i in range(2))
+    np.random.seed(0)
+    tf.set_random_seed(0)
+    layer = keras.layers.RandomFourierFeatures(4000, kernel, scale, trainable=True)
+    near = utils.inner_product(layer(x), layer(y)) / 2000.0
+    exact = {"gaussian": utils.exact_gaussian_kernel, "laplacian": utils.exact_laplacian_kernel}[kernel](x, y, scale)
+    found, wanted = keras.backend.get_session().run([near, exact])
+    np.testing.assert_allclose(found, wanted, atol=0.1)
+    assert [w.name for w in layer.trainable_weights] == ["random_fourier_features/random_features_scale:0"]
+    assert layer.compute_output_shape((None, 3)).as_list() == [None, 4000]
+    again = keras.layers.RandomFourierFeatures.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((-3,), "positive integer"), ((3, "other"), "Unsupported kernel"), ((3, "gaussian", 0.0), "positive float")],
+)
+def test_random_fourier_features_refuse_other_arguments(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        keras.layers.RandomFourierFeatures(*arguments)

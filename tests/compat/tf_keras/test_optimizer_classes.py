@@ -216,3 +216,15 @@ def test_an_optimizer_of_another_library_is_refused_with_the_remedy() -> None:
         tf.keras.optimizers.get(Mine())
     with pytest.raises(ValueError, match=r"Could not interpret optimizer identifier: 3$"):
         tf.keras.optimizers.get(3)
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_rows_of_any_variable_are_updated(use_resource: bool) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = tf.Variable([[1.0], [2.0]], use_resource=use_resource)
+        step = tf.keras.optimizers.SGD(3.0).apply_gradients(
+            [(tf.IndexedSlices(tf.constant([[0.1]]), tf.constant([0]), tf.constant([2, 1])), table)]
+        )
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        np.testing.assert_allclose(session.run(table), [[0.7], [2.0]], rtol=1e-6)

@@ -218,3 +218,43 @@ def test_what_is_kept_in_lists_trains_is_saved_and_stays_a_list(tmp_path: Path) 
     assert type(model.parts) is list
     copied = copy.copy(model.parts)
     assert copied == model.parts
+
+
+class Late(keras.Model):  # type: ignore[name-defined]
+    """A subclassed model, whose weights are made by its first call."""
+
+    def __init__(self, more: bool = False) -> None:
+        super().__init__()
+        self.first = keras.layers.Dense(3)
+        self.more = keras.layers.Dense(3, kernel_initializer="identity") if more else None
+        self.last = keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        x = self.first(x)
+        return self.last(x if self.more is None else self.more(x))
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_weights_of_a_checkpoint_come_to_layers_that_are_made_later(more: bool, tmp_path: Path) -> None:
+    model, path, x = Late(), str(tmp_path / "weights"), np.ones((2, 2), np.float32)
+    wanted = model.predict(x)
+    model.save_weights(path)
+    ops = len(tf.get_default_graph().get_operations())
+    model.save_weights(path)
+    assert len(tf.get_default_graph().get_operations()) == ops
+    other = Late(more)
+    other.load_weights(path)
+    np.testing.assert_allclose(other.predict(x), wanted, rtol=1e-6)
+    model.set_weights([np.zeros(w.shape) for w in model.weights])
+    model.load_weights(path)
+    np.testing.assert_allclose(model.predict(x), wanted, rtol=1e-6)
+
+
+def test_a_checkpoint_without_any_weight_of_the_model_is_an_error(tmp_path: Path) -> None:
+    with tf.Session() as session:
+        other = tf.Variable(1.0, name="other")
+        session.run(other.initializer)
+        tf.train.Checkpoint(other=other).write(str(tmp_path / "other"), session)
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    with pytest.raises(AssertionError, match="Nothing except the root object matched"):
+        model.load_weights(str(tmp_path / "other"))

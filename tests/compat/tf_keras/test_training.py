@@ -536,3 +536,22 @@ def test_layers_that_were_frozen_when_a_model_was_compiled_keep_their_averages()
     for model, moves in ((frozen, False), (training, True)):
         model.train_on_batch(np.ones((3, 2)), np.ones((3, 2)))
         assert bool(keras.backend.get_value(layer.moving_mean).any()) is moves
+
+
+def test_class_numbers_need_no_axis_of_their_own() -> None:
+    model = keras.Sequential([keras.layers.Embedding(5, 3, input_length=4), keras.layers.Dense(5)])
+    sparse = lambda y, logits: keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True)  # noqa: E731
+    x = np.arange(8).reshape(2, 4) % 5
+    for loss in ("sparse_categorical_crossentropy", sparse):
+        model.compile("sgd", loss)
+        losses = [model.evaluate(x, y, verbose=0) for y in (x, x[..., None])]
+        assert losses[0] == losses[1]
+
+
+def test_a_frozen_model_trains_nothing_with_an_optimizer_of_tf_train() -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.trainable = False
+    model.compile(tf.train.GradientDescentOptimizer(0.1), "mse")
+    before = model.get_weights()
+    model.train_on_batch(np.ones((2, 2)), np.ones((2, 1)))
+    np.testing.assert_array_equal(model.get_weights()[0], before[0])

@@ -9,10 +9,15 @@ import numpy as np
 
 from tfmini.compat.tf_keras import attention
 from tfmini.estimator.column_layers import input_layer
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.nest import flatten
-from tfmini.ops.math.reductions import reduce_mean
-from tfmini.ops.math.unary import rsqrt, square
+from tfmini.ops.array.identity import cast
+from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_mean, reduce_sum
+from tfmini.ops.math.unary import cos, exp, rsqrt, square
 from tfmini.ops.variables.scope import variable_scope
+from tfmini.shapes import TensorShape
 
 
 def apply(root: ModuleType) -> None:
@@ -22,7 +27,10 @@ def apply(root: ModuleType) -> None:
         setattr(root.utils.conv_utils, function.__name__, function)
     root.utils.conv_utils.normalize_data_format = root.backend.normalize_data_format
     layers._lower_triangular_mask = attention.lower_triangular_mask
-    for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell):
+    kernels = root.utils.kernelized_utils = ModuleType(f"{root.utils.__name__}.kernelized_utils")
+    for function in (exact_gaussian_kernel, exact_laplacian_kernel, inner_product):
+        setattr(kernels, function.__name__, function)
+    for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell, _random_features):
         for cls in make(root):
             cls.__module__ = layers.__name__
             setattr(layers, cls.__name__, cls)
@@ -43,7 +51,7 @@ def _layer_normalization(root: ModuleType) -> list[type]:
             super().__init__(**kwargs)
             self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
             if not all(isinstance(one, int) for one in (axis if isinstance(axis, (list, tuple)) else [axis])):
-                raise TypeError(
+                raise ValueError(
                     f"Expected an int or a list/tuple of ints for the argument 'axis', but received: {axis}"
                 )
             kinds = (root.initializers, root.regularizers, root.constraints)
@@ -152,6 +160,111 @@ def _abstract_cell(root: ModuleType) -> list[type]:
             return made if isinstance(self.state_size, (list, tuple)) else made[0]
 
     return [AbstractRNNCell]
+
+
+# ---- Kernels of vectors, and random features whose products are near them (``kernelized``) ---------------------------
+
+
+def _random_features(root: ModuleType) -> list[type]:
+    base: Any = root.layers.Layer
+
+    class RandomFourierFeatures(base):
+        """Cosines of random projections, whose inner products are near a Gaussian or Laplacian kernel.
+
+        Raises:
+          ValueError: a size or scale that is not positive, or another kernel.
+        """
+
+        def __init__(
+            self, output_dim: int, kernel_initializer: Any = "gaussian", scale: float | None = None,
+            trainable: bool = False, name: str | None = None, **kwargs: Any,
+        ) -> None:  # fmt: skip
+            if output_dim <= 0:
+                raise ValueError(f"`output_dim` should be a positive integer. Given: {output_dim}.")
+            if isinstance(kernel_initializer, str) and kernel_initializer.lower() not in ("gaussian", "laplacian"):
+                raise ValueError(
+                    f"Unsupported kernel type: '{kernel_initializer}'. Supported kernel types: gaussian, laplacian."
+                )
+            if scale is not None and scale <= 0.0:
+                raise ValueError(f"When provided, `scale` should be a positive float. Given: {scale}.")
+            super().__init__(trainable=trainable, name=name, **kwargs)
+            self.output_dim, self.kernel_initializer, self.scale = output_dim, kernel_initializer, scale
+
+        def build(self, input_shape: Any) -> None:
+            sizes = TensorShape(input_shape)
+            if sizes.ndims != 2:
+                raise ValueError(f"The rank of the input tensor should be 2. Got {sizes.ndims} instead.")
+            width = sizes.as_list()[1]
+            if width is None:
+                raise ValueError(
+                    "The last dimension of the inputs to `RandomFourierFeatures` should be defined. Found `None`."
+                )
+            self.unscaled_kernel = self.add_weight(
+                "unscaled_random_features", (width, self.output_dim), "float32", self._distribution(), trainable=False
+            )
+            self.bias = self.add_weight(
+                "random_features_bias", (self.output_dim,), "float32",
+                root.initializers.RandomUniform(0.0, 2 * np.pi), trainable=False,
+            )  # fmt: skip
+            usual = np.sqrt(width / 2) if self._is("gaussian") else 1.0
+            self.kernel_scale = self.add_weight(
+                "random_features_scale", (1,), "float32",
+                root.initializers.Constant(usual if self.scale is None else self.scale), constraint="NonNeg",
+            )  # fmt: skip
+            super().build(input_shape)
+
+        def _is(self, kind: str) -> bool:
+            return isinstance(self.kernel_initializer, str) and self.kernel_initializer.lower() == kind
+
+        def _distribution(self) -> Any:
+            if self._is("gaussian"):
+                return root.initializers.RandomNormal(stddev=1.0)
+            if self._is("laplacian"):  # whose transform is Cauchy's distribution
+                return lambda shape, dtype=None: np.tan(np.pi * (np.random.uniform(size=shape) - 0.5)).astype(dtype)
+            given = self.kernel_initializer
+            return given() if isinstance(given, type) else given
+
+        def call(self, inputs: Any) -> Any:
+            kernel = self.unscaled_kernel / self.kernel_scale
+            return cos(matmul(cast(convert_to_tensor(inputs), "float32"), kernel) + self.bias)
+
+        def compute_output_shape(self, input_shape: Any) -> TensorShape:
+            sizes = TensorShape(input_shape).with_rank(2)
+            if sizes.as_list()[1] is None:
+                raise ValueError(f"The innermost dimension of input shape must be defined. Given: {input_shape}")
+            return TensorShape([sizes.as_list()[0], self.output_dim])
+
+        def get_config(self) -> dict[str, Any]:
+            given = self.kernel_initializer
+            kernel = given if isinstance(given, (str, type)) else root.initializers.serialize(given)
+            own = {"output_dim": self.output_dim, "kernel_initializer": kernel, "scale": self.scale}
+            return {**super().get_config(), **own}
+
+    return [RandomFourierFeatures]
+
+
+def _rows(vectors: Any) -> Any:
+    """Vectors as the rows of a matrix; raises ValueError for more than two dimensions."""
+    vectors = convert_to_tensor(vectors)
+    if (vectors.shape.ndims or 0) not in (1, 2):
+        raise ValueError(f"Vectors have one or two dimensions, not those of {vectors.shape}.")
+    return vectors if vectors.shape.ndims == 2 else expand_dims(vectors, 0)
+
+
+def exact_gaussian_kernel(x: Any, y: Any, stddev: float) -> Any:
+    """exp(-|x - y|² / (2 stddev²)) for all rows of two matrices: ``[rows of x, rows of y]``."""
+    apart = expand_dims(_rows(x), 1) - expand_dims(_rows(y), 0)
+    return exp(-reduce_sum(square(apart), 2) / (2 * stddev * stddev))
+
+
+def exact_laplacian_kernel(x: Any, y: Any, stddev: float) -> Any:
+    """exp(-|x - y|₁ / stddev) for all rows of two matrices: ``[rows of x, rows of y]``."""
+    return exp(-reduce_sum(abs(expand_dims(_rows(x), 1) - expand_dims(_rows(y), 0)), 2) / stddev)
+
+
+def inner_product(u: Any, v: Any) -> Any:
+    """The inner products of all rows of two matrices: ``[rows of u, rows of v]``."""
+    return matmul(_rows(u), _rows(v), transpose_b=True)
 
 
 # ---- Convolutions (``tensorflow.python.keras.utils.conv_utils``) -----------------------------------------------------

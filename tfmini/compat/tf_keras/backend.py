@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from tfmini.compat.tf_keras.state import (  # noqa: F401 - names of this module 
     get_session,
     get_uid,
     image_data_format,
+    initialize_variables,
     learning_phase,
     learning_phase_scope,
     manual_variable_initialization,
@@ -50,6 +52,7 @@ from tfmini.ops.control import group
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
 from tfmini.ops.math import comparison, unary
+from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.nn.cross_entropy import (
@@ -64,6 +67,7 @@ from tfmini.ops.sparse.functions import sparse_placeholder
 from tfmini.ops.variables.assignment import assign
 from tfmini.ops.variables.base import Variable
 
+dtypes_module, _initialize_variables = dtypes, initialize_variables  # their names in this module of TensorFlow
 VariableV1: Any = Variable  # takes the arguments of all kinds of variables
 
 # ---- Variables and other tensors -------------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ class BackendFunction:
     """A step of the graph as a function of arrays: feeds its inputs, fetches its outputs, makes updates.
 
     Args:
-      inputs: placeholders, in the order of the arguments.
+      inputs: a structure of placeholders, which the arguments have, too.
       outputs: a structure of tensors.
       updates: assignments, or (variable, new value); they come after the first output.
       session_kwargs: ``feed_dict``, ``fetches``, ``options`` and ``run_metadata`` of its runs.
@@ -208,14 +212,12 @@ class BackendFunction:
         """Runs the step.
 
         Args:
-          inputs: arrays; a tensor stands for its value, None for what is not fed.
+          inputs: a structure of arrays; a tensor stands for its value, None for what is not fed.
         """
-        if not isinstance(inputs, (list, tuple)):
-            raise TypeError("`inputs` should be a list or tuple.")
         session = get_session()
         feeds = dict(self.feed_dict)
         symbolic = {}
-        for tensor, value in zip(self.inputs, inputs):
+        for tensor, value in zip(self.inputs, nest.flatten(inputs)):
             if isinstance(value, (Tensor, Variable)):
                 symbolic[tensor] = value
             elif value is not None:
@@ -374,6 +376,50 @@ def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return where(whole, new, old)
 
 
+# ---- Convolutions of weights of their own for each place ------------------------------------------------------------
+
+
+def local_conv(
+    inputs: Tensor, kernel: Any, kernel_size: Sequence[int], strides: Sequence[int], output_shape: Sequence[int],
+    data_format: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A convolution whose weights differ from place to place.
+
+    Args:
+      inputs: ``[batch, *sizes, channels]``, or ``[batch, channels, *sizes]`` with "channels_first".
+      kernel: ``[places, product of kernel_size and channels, filters]``.
+      output_shape: the sizes of the output; their product is the number of places.
+
+    Returns:
+      ``[batch, *output_shape, filters]``, or with the filters before the sizes.
+
+    Raises:
+      ValueError: another data format.
+    """
+    data_format = data_format or image_data_format()
+    if data_format not in ("channels_first", "channels_last"):
+        raise ValueError(f"Unknown data_format: {data_format}")
+    before = [slice(None)] * (2 if data_format == "channels_first" else 1)
+    width, rank = kernel.shape.as_list()[1], len(output_shape)
+    windows = []
+    for place in itertools.product(*map(range, output_shape)):
+        window = [slice(i * stride, i * stride + size) for i, stride, size in zip(place, strides, kernel_size)]
+        windows.append(shapes.reshape(inputs[(*before, *window)], [-1, width]))
+    made = shapes.reshape(matmul(joining.stack(windows), kernel), [*output_shape, -1, kernel.shape.as_list()[2]])
+    sizes = range(rank)
+    return layout.transpose(made, [rank, rank + 1, *sizes] if len(before) == 2 else [rank, *sizes, rank + 1])
+
+
+def local_conv1d(
+    inputs: Tensor, kernel: Any, kernel_size: Sequence[int], strides: Sequence[int], data_format: str | None = None
+) -> Tensor:
+    """`local_conv` of one size, whose output is as long as the kernel says."""
+    return local_conv(inputs, kernel, kernel_size, strides, kernel.shape.as_list()[:1], data_format)
+
+
+local_conv2d = local_conv
+
+
 # ---- Losses ----------------------------------------------------------------------------------------------------------
 # As TensorFlow does, they take the logits of an output that is a softmax or a sigmoid: the logarithm of a rounded
 # probability would lose what the logits say.
@@ -438,6 +484,10 @@ def register_symbolic_tensor_type(cls: type) -> None:
 def is_symbolic_tensor(tensor: object) -> bool:
     """Whether Keras takes an object as a tensor of the graph."""
     return isinstance(tensor, (Tensor, SparseTensor, Variable, *_tensor_types))
+
+
+def track_tf_optimizer(tf_optimizer: object) -> None:
+    """Nothing: `function` lets `get_session` initialize the variables of all optimizers."""
 
 
 def __getattr__(name: str) -> Any:

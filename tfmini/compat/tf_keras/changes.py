@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, state, tracking, training
+from tfmini.compat.tf_keras import backend, losses_metrics, op_layers, recurrent, saving, state, tracking, training
 from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
+from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
+from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.variables import initializers as ops_initializers
@@ -61,7 +63,9 @@ def _known(shape: Any, told: Any) -> Any:
 def _call_in_scope(model: Any, inputs: Any, **kwargs: Any) -> Any:
     """The first call of a subclassed model, in whose scope its layers make their variables."""
     with name_scope(model.name), op_layers.explained(model):
-        return model.call(inputs, **kwargs)
+        outputs = model.call(inputs, **kwargs)
+    saving.restore_made(model)
+    return outputs
 
 
 def _mean_activity(layer: Any, output: Any) -> Any:
@@ -287,6 +291,20 @@ def _has_layers(value: Any) -> bool:
     )  # fmt: skip
 
 
+def _pair(strides: Any) -> tuple[int, ...]:
+    """The strides of a convolution of images."""
+    if len(strides) != 2:
+        raise ValueError(f"`strides` must be a tuple of 2 integers, not {strides!r}.")
+    return tuple(strides)
+
+
+def _along(vector: Any, axis: int, rank: int | None) -> Any:
+    """A vector as values along an axis of a tensor; along the last one, and other values, as they are."""
+    if vector is None or rank is None or len(vector.shape) != 1 or axis % rank == rank - 1:
+        return vector
+    return reshape(vector, [-1 if i == axis % rank else 1 for i in range(rank)])
+
+
 HELPERS: dict[str, Any] = {
     "_origins": op_layers.origins,
     "_add_inputs": op_layers.add_inputs,
@@ -303,6 +321,8 @@ HELPERS: dict[str, Any] = {
     "_input_of": _input_of,
     "_append_unique": _append_unique,
     "_has_layers": _has_layers,
+    "_pair": _pair,
+    "_along": _along,
     "_shape_of_input": _shape_of_input,
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
@@ -351,6 +371,9 @@ HELPERS: dict[str, Any] = {
 def apply(root: ModuleType) -> None:
     """Changes the classes of the copy."""
     layer = root.engine.base_layer.Layer
+    for function in (state.get_session, backend.local_conv, backend.local_conv1d):
+        setattr(root.backend, function.__name__, function)
+    root.backend.local_conv2d = backend.local_conv
     for cls in [layer, *training.descendants(layer)]:
         if "build" in vars(cls):
             cls.build = _takes_any_shape(cls.build)
@@ -377,7 +400,7 @@ def apply(root: ModuleType) -> None:
     losses_metrics.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing, saving
+    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing
 
     root.engine.get_source_inputs = root.engine.network.get_source_inputs
     root.models.share_weights = lambda layer: layer
@@ -385,6 +408,10 @@ def apply(root: ModuleType) -> None:
     for part in (optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
     _name_initializers(root.initializers)
+    for kinds in (root.initializers, root.regularizers, root.constraints):
+        kinds.get = _takes_functions(kinds.get)
+    root.constraints.RadialConstraint = root.constraints.radial_constraint = _radial_constraint(root)
+    root.layers.BatchNormalizationV1 = root.layers.BatchNormalizationV2 = root.layers.BatchNormalization
     _compute_as_ops(root.initializers)
     _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
@@ -395,6 +422,7 @@ MOVED: dict[str, str] = {
     "engine.base_layer_v1": "engine.base_layer",
     "layers.normalization_v2": "layers.normalization",
     "layers.dense_attention": "layers",
+    "layers.kernelized": "layers",
     "callbacks_v1": "callbacks.tensorboard_v1",
     "optimizer_v2.learning_rate_schedule": "optimizers.schedules",
 }
@@ -446,15 +474,36 @@ def _name_initializers(initializers: Any) -> None:
     classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
     functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
     own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
-    get = initializers.get
 
-    def get_initializer(identifier: Any) -> Any:
-        given = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS.get(identifier) if isinstance(
-            identifier, str
-        ) else None  # fmt: skip
+
+def _takes_functions(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Lets a name stand for a function of the program (``custom_objects``), which Keras would call."""
+
+    @functools.wraps(get)
+    def get_one(identifier: Any) -> Any:
+        known = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS
+        given = known.get(identifier) if isinstance(identifier, str) else None
         return given if inspect.isfunction(given) else get(identifier)
 
-    initializers.get = get_initializer
+    return get_one
+
+
+def _radial_constraint(root: ModuleType) -> type:
+    class RadialConstraint(root.constraints.Constraint):  # type: ignore[name-defined]
+        """Makes each kernel of a convolution ``[size, size, inputs, filters]`` the same around its middle."""
+
+        def __call__(self, w: Any) -> Any:
+            rank = w.shape.ndims
+            if rank is None or rank != 4:
+                raise ValueError(f"The weight tensor must be of rank 4, but is of shape: {w.shape}")
+            size = w.shape.as_list()[0]
+            away = np.floor(np.abs(np.arange(size) - (size - 1) / 2)).astype(np.int64)
+            ring = np.maximum(away[:, None], away)
+            # Each ring gets one value of the diagonal; of an even size the middle's neighbour has none (as in 1.15).
+            source = size // 2 - 1 + ring + np.where(ring > 0, 1 - size % 2, 0)
+            return gather_nd(w, np.stack([source, source], -1))
+
+    return RadialConstraint
 
 
 # ---- Shapes ----------------------------------------------------------------------------------------------------------
@@ -546,7 +595,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
             # A function: the value of a variable that is made in a cond or a loop is computed outside.
             value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)
-            weight = K.variable(value, dtype=dtype, name=name, constraint=constraint)
+            weight = K.variable(value, dtype=dtype, name=name, constraint=root.constraints.get(constraint))
         if regularizer is not None:
             with K.name_scope(f"{weight.op.name}/Regularizer/"):
                 self.add_loss(root.regularizers.get(regularizer)(weight))

@@ -51,6 +51,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    several = isinstance(control_inputs, (list, tuple))\n"
             "    return tf.control_dependencies(control_inputs if several else [control_inputs])\n",
         ),
+        ("        strides = (1,) + strides + (1,)\n", "        strides = (1,) + _pair(strides) + (1,)\n"),
+        ("        strides = (1, 1) + strides\n", "        strides = (1, 1) + _pair(strides)\n"),
+        (
+            "    return tf.nn.batch_normalization(x, mean, var, beta, gamma, epsilon)\n",
+            "    mean, var, beta, gamma = [_along(part, axis, ndim(x)) for part in (mean, var, beta, gamma)]\n"
+            "    return tf.nn.batch_normalization(x, mean, var, beta, gamma, epsilon)\n",
+        ),
         ("device.device_type.lower() == device_type", "_device_type(device) == device_type"),
         (
             "        v1_variable_initialization()\n",
@@ -289,11 +296,31 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        super(LocallyConnected2D, self).__init__(**kwargs)\n",
         ),
         ("        if self.padding != 'valid':\n", "        if self.padding != 'valid' and self.implementation == 1:\n"),
-        ("K.local_conv1d(inputs,", "K.local_conv1d(_padded(self, inputs),"),
+        (
+            "K.local_conv1d(inputs, self.kernel, self.kernel_size, self.strides)",
+            "K.local_conv1d(_padded(self, inputs), self.kernel, self.kernel_size, self.strides, self.data_format)",
+        ),
+        # channels first, which Keras leaves out in one dimension
+        (
+            "input_dim = input_shape[2]",
+            "first = self.data_format == 'channels_first'; input_dim = input_shape[2 - first]",
+        ),
+        ("axes={2: input_dim}", "axes={2 - first: input_dim}"),
+        (
+            "output_length(input_shape[1],",
+            "output_length(input_shape[2 if self.data_format == 'channels_first' else 1],",
+        ),
+        (
+            "        return (input_shape[0], length, self.filters)\n",
+            "        sizes = (length, self.filters)\n"
+            "        return (input_shape[0],) + (sizes[::-1] if self.data_format == 'channels_first' else sizes)\n",
+        ),
+        ("K.bias_add(output, self.bias)", "K.bias_add(output, self.bias, self.data_format)"),
         ("K.local_conv2d(inputs,", "K.local_conv2d(_padded(self, inputs),"),
         (
             "            'padding': self.padding,\n",
-            "            'padding': self.padding,\n            'implementation': self.implementation,\n",
+            "            'padding': self.padding,\n            'data_format': self.data_format,\n"
+            "            'implementation': self.implementation,\n",
         ),
     ],
     "layers.recurrent": [
@@ -496,11 +523,20 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("            'axis': self.axis,\n", "            'axis': self.axis[:] if self.built else self.axis,\n"),
     ],
     "optimizers": [
-        ("[K.update_add(self.iterations, 1)]", "[]"),  # what applies the gradients counts
+        (  # what applies the gradients counts
+            "        self.updates = [K.update_add(self.iterations, 1)]\n        opt_update = self.optimizer",
+            "        self.updates = []\n        opt_update = self.optimizer",
+        ),
+        (
+            "        else:\n            grads = self.optimizer.compute_gradients(loss, var_list=params)\n",
+            "        if not params:  # nothing is trained\n            return [K.update_add(self.iterations, 1)]\n"
+            "        grads = self.optimizer.compute_gradients(loss, var_list=params)\n",
+        ),
     ],
     "losses": [
         *((f"\ndef {name}(y_true,", f"\n@_casts_targets\ndef {name}(y_true,") for name in _CASTING),
         ("    return - K.sum(y_true * y_pred, axis=axis)\n", "    return K.sum(y_true * y_pred, axis=axis)\n"),
+        ("reduction=losses_utils.Reduction.SUM_OVER_BATCH_SIZE", "reduction='auto'"),
         (
             "        self.reduction = reduction\n",
             "        losses_utils.Reduction.validate(reduction)\n        self.reduction = reduction\n",
@@ -512,6 +548,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
         (
             "sample_weight = losses_utils.broadcast_weights(values, sample_weight)",
             "values, sample_weight = _reduced_to_weights(self, values, sample_weight)",
+        ),
+        (  # an unknown rank is not the same as another
+            "    if K.ndim(y_true) == K.ndim(y_pred):\n        y_true = K.squeeze",
+            "    if K.ndim(y_true) is not None and K.ndim(y_true) == K.ndim(y_pred):\n        y_true = K.squeeze",
         ),
         ("            return self.total / self.count\n", "            return _div_no_nan(self.total, self.count)\n"),
     ],

@@ -75,10 +75,16 @@ class Optimizer:
         self, loss: Any, var_list: Any, grad_loss: TensorLike | None = None, name: str | None = None
     ) -> Operation:
         """An op that makes a loss smaller: a tensor, or a function of nothing that returns one."""
+        return self.apply_gradients(self._compute_gradients(loss, var_list, grad_loss), name)
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: TensorLike | None = None
+    ) -> list[tuple[Any, Any]]:
+        """The gradients that `minimize` applies, and what they are of."""
         loss = loss() if callable(loss) else loss
-        variables = var_list() if callable(var_list) else var_list
+        variables = nest.flatten(var_list() if callable(var_list) else var_list)
         grads = gradients(loss, variables, None if grad_loss is None else [grad_loss])
-        return self.apply_gradients(zip(self._clipped(grads), variables), name)
+        return list(zip(self._clipped(grads), variables))
 
     def get_gradients(self, loss: TensorLike, params: Sequence[Any]) -> list[Any]:
         """The gradients of a loss, clipped.
@@ -192,11 +198,11 @@ class Optimizer:
 
     def _resource_scatter_add(self, x: Any, i: Any, v: Any) -> Any:
         with control_dependencies([x.scatter_add(IndexedSlices(v, i))]):
-            return x.value()
+            return x.read_value()
 
     def _resource_scatter_update(self, x: Any, i: Any, v: Any) -> Any:
         with control_dependencies([x.scatter_update(IndexedSlices(v, i))]):
-            return x.value()
+            return x.read_value()
 
     def _apply_op(self, op: str, var: Any, slots: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         """The fused op of an update: of resources (``ResourceApplyAdam``), or of variables that are none."""

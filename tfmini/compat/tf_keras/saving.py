@@ -14,12 +14,17 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat.old_python.behaviours import mend_attributes
-from tfmini.compat.tf_keras import schedules
+from tfmini.compat.tf_keras import schedules, state
 from tfmini.core_types import PathLike
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.checkpoint import Checkpoint
-from tfmini.train.checkpointing.graph_files import NewCheckpointReader, checkpoint_exists, update_checkpoint_state
-from tfmini.train.checkpointing.load_status import status_of
+from tfmini.train.checkpointing.graph_files import (
+    CheckpointReader,
+    NewCheckpointReader,
+    checkpoint_exists,
+    update_checkpoint_state,
+)
+from tfmini.train.checkpointing.object_graph import match, object_graph_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
 
@@ -169,9 +174,32 @@ def _restore(root: ModuleType, model: Any, path: str, names: list[str] | None) -
     session = root.backend.get_session()
     with session.graph.as_default():
         if names is None:
-            status_of(tree_of(root, model), path).assert_consumed().run_restore_ops(session)
+            vars(model)["_restores_from"] = path, set()
+            restore_made(model)
         else:
             Saver(dict(zip(names, model.weights))).restore(session, path)
+
+
+def restore_made(model: Any) -> None:
+    """Restores those weights from the checkpoint of `load_weights` that were made since.
+
+    Raises:
+      AssertionError: the checkpoint has none of the weights.
+    """
+    path, done = vars(model).get("_restores_from", ("", set()))
+    if not path:
+        return
+    root = state.library_root()
+    tree = tree_of(root, model)
+    variables = match(tree, object_graph_of(CheckpointReader(path))).variables
+    if vars(model)["_tree"][0] and not variables:
+        raise AssertionError(
+            f"Nothing except the root object matched a checkpointed value: {path} has no weight of {model.name}."
+        )
+    new = {key: variable for key, variable in variables.items() if id(variable) not in done}
+    done.update(map(id, new.values()))
+    if new:
+        tree._saver_of(new).restore(root.backend.get_session(), path)
 
 
 # ---- Weights ---------------------------------------------------------------------------------------------------------
@@ -179,10 +207,20 @@ def _restore(root: ModuleType, model: Any, path: str, names: list[str] | None) -
 
 def tree_of(root: ModuleType, model: Any) -> Checkpoint:
     """A model's weights under the names that TensorFlow 1.15's checkpoints of models have for them."""
-    return Checkpoint(**_children(root, model, set()))
+    members = _children(root, model, set())
+    known, tree = vars(model).get("_tree", (None, None))
+    if known != members:  # else its ops are in the graph
+        tree = _tree(members)
+        vars(model)["_tree"] = members, tree
+    return tree
+
+
+def _tree(members: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(**{name: _tree(part) if isinstance(part, dict) else part for name, part in members.items()})
 
 
 def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
+    """The variables and layers with weights of a layer, by name; those of a layer as a dictionary again."""
     base = root.engine.base_layer.Layer
     seen.add(id(layer))
     members: Mapping[str, Any] = vars(layer)
@@ -196,7 +234,7 @@ def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
         if isinstance(member, Variable):
             found[name] = member
         elif isinstance(member, base) and member.weights:
-            found[name] = Checkpoint(**_children(root, member, seen))
+            found[name] = _children(root, member, seen)
     known = set(map(id, found.values()))
     for weight in [*vars(layer).get("_trainable_weights", ()), *vars(layer).get("_non_trainable_weights", ())]:
         if id(weight) not in known:  # of add_weight, whose result is no attribute

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
@@ -123,16 +124,21 @@ def get_graph() -> Graph:
     return get_default_graph()
 
 
-def get_session(op_input_list: object = ()) -> Any:
-    """The default session, or one of Keras for the default graph, in which Keras's variables have values."""
+def get_session(op_input_list: Any = ()) -> Any:
+    """The default session, or one of Keras in which its variables have values.
+
+    Args:
+      op_input_list: tensors whose graph the session has, instead of the default graph.
+    """
     session = get_default_session()
     if session is None:
+        graph = next((x.graph for x in nest.flatten(op_input_list) if hasattr(x, "graph")), get_default_graph())
         session = getattr(_session, "value", None)
-        if session is None or session.graph is not get_default_graph():
-            session = _session.value = Session()
+        if session is None or session.graph is not graph:
+            session = _session.value = Session(graph=graph)
     if _initializes[0]:
         with session.graph.as_default():
-            _initialize_variables(session)
+            initialize_variables(session)
     return session
 
 
@@ -178,7 +184,8 @@ def track_variable(variable: Any) -> None:
     _variables.setdefault(variable.graph, weakref.WeakSet()).add(variable)
 
 
-def _initialize_variables(session: Any) -> None:
+def initialize_variables(session: Any) -> None:
+    """Initializes the variables of Keras in a session's graph that have no values yet."""
     candidates = [
         v for v in sorted(_variables.get(session.graph, ()), key=lambda v: str(v.name))
         if not getattr(v, "_keras_initialized", False)
@@ -235,8 +242,10 @@ def is_in_phase_scope() -> bool:
 
 @contextmanager
 def learning_phase_scope(value: Any) -> Iterator[None]:
-    """Fixes the phase in the default graph for a ``with`` block: 0, 1, or a tensor that says it."""
+    """Fixes the phase in the default graph for a ``with`` block: 0, 1, or a tensor that says it; else ValueError."""
     graph = get_default_graph()
+    if not hasattr(value, "graph") and value not in {0, 1}:
+        raise ValueError("Expected learning phase to be 0 or 1.")
     before = _phases.get(graph)
     _phases[graph] = int(value) if isinstance(value, (bool, int, np.bool_, np.integer)) else value
     _in_scope.depth = getattr(_in_scope, "depth", 0) + 1

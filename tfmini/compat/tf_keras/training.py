@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.compat import tf_logging
-from tfmini.compat.tf_keras import op_layers, state, tracking
+from tfmini.compat.tf_keras import op_layers, saving, state, tracking
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.graph.prune import traverse
@@ -64,6 +64,11 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         (  # targets may have another shape than the output, with which a loss computes as it likes
             "                y,\n                feed_output_names,\n                feed_output_shapes,\n",
             "                y,\n                feed_output_names,\n                None,\n",
+        ),
+        (
+            "                exception_prefix='target')\n\n            # Generate sample-wise",
+            "                exception_prefix='target')\n            y = _with_last_axis(y, self._feed_targets)\n\n"
+            "            # Generate sample-wise",
         ),
         (
             "            if self._is_graph_network:\n                # Additional checks",
@@ -231,8 +236,18 @@ def _layer_behind(layer: Any) -> Any:
     return layer if history is None else history[0]
 
 
+def _with_last_axis(arrays: list[Any], targets: list[Any]) -> list[Any]:
+    """Targets as the placeholders are shaped: class numbers may come without an axis for the class."""
+    return [
+        x[..., None]
+        if isinstance(x, np.ndarray) and isinstance(target, Tensor) and x.ndim + 1 == target.shape.ndims
+        else x
+        for x, target in zip(arrays, targets)
+    ]
+
+
 HELPERS: dict[str, Any] = {
-    "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
+    "_with_last_axis": _with_last_axis, "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
     "_as_arrays": _as_arrays, "_some": _some, "_for_inputs": lambda model, kind: _for_inputs(model, kind),
 }  # fmt: skip
@@ -475,7 +490,9 @@ def _called_on_structures(call: Callable[..., Any], build: Callable[..., None]) 
     def call_on_structures(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._is_graph_network:
             self.built = self.built or type(self).build is build  # the call itself makes the variables
-            return call(self, inputs, *args, **kwargs)
+            made = call(self, inputs, *args, **kwargs)
+            saving.restore_made(self)
+            return made
         made = call(self, nest.flatten(inputs) if isinstance(inputs, dict) else inputs, *args, **kwargs)
         structure = getattr(self, "_structured_outputs", None)
         return made if structure is None else nest.pack_sequence_as(structure, nest.flatten(made))
@@ -505,6 +522,7 @@ def _build(root: ModuleType) -> Callable[..., None]:
         else:
             inputs = [hold(shape) for shape in input_shape] if is_nested else hold(input_shape)
         _called(root, self, inputs, None)
+        saving.restore_made(self)
         self.built = True
 
     return build
