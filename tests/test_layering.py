@@ -25,6 +25,8 @@ ROOMS = {
             "variables",
             "flow.functional",
             "flow.tape",
+            "flow.effects",
+            "flow.function",
             "custom_gradient",
             "training",
         ),

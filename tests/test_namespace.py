@@ -115,7 +115,7 @@ def test_versions() -> None:
     ("read", "told"),
     [
         (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
-        (lambda: tf.function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
+        (lambda: tf.wrap_function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
         (lambda: tf.contrib.distribute, "use tf.estimator.train_and_evaluate"),
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),
         (lambda: tf.nn.reluu, "Did you mean relu"),
@@ -127,7 +127,6 @@ def test_versions() -> None:
         (lambda: tf.contrib.slim.metrics.streaming_dynamic_auc, "out of tfmini's scope; use tf.metrics"),
         (lambda: tf.contrib.layers.legacy_linear, "use tf.layers.dense"),
         (lambda: tf.optimizers, "use the optimizers of tf.train"),
-        (lambda: tf.compat.v2.function, "use a graph of ops and a tf.Session"),
         (lambda: tf.data.AUTOTUNE, "in TensorFlow 1 use tf.data.experimental.AUTOTUNE.$"),
         (lambda: tf.random.set_seed, "in TensorFlow 1 use tf.set_random_seed.$"),
         (lambda: tf.losses.SparseCategoricalCrossentropy, "use tf.losses.sparse_softmax_cross_entropy.$"),

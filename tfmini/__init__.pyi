@@ -344,6 +344,9 @@ from tfmini.ops.decompositions import (
 from tfmini.ops.flow.cond import (
     cond as cond,
 )
+from tfmini.ops.flow.function import (
+    function as function,
+)
 from tfmini.ops.flow.functional import (
     case as case,
     foldl as foldl,
@@ -1084,6 +1087,7 @@ __all__ = [
     "floormod",
     "foldl",
     "foldr",
+    "function",
     "gather",
     "gather_nd",
     "get_collection",

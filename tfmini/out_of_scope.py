@@ -44,7 +44,6 @@ _NAMES = {
     "profiler": "tf.profiler.profile, or tf.StepTrace of a RunMetadata",
     "contrib.tfprof": "tf.profiler.profile, or tf.StepTrace of a RunMetadata",
     "xla": _GRAPH_WAY,
-    "function": _GRAPH_WAY,
     "autograph": _LOOP_WAY,
     "wrap_function": _GRAPH_WAY,
     "nondifferentiable_batch_function": _GRAPH_WAY,

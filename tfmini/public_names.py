@@ -44,6 +44,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.debugging": "Assert Print add_check_numerics_ops print=print_v2 verify_tensor_all_finite",
         "ops.decompositions": "cholesky cholesky_solve qr self_adjoint_eig self_adjoint_eigvals svd",
         "ops.flow.cond": "cond",
+        "ops.flow.function": "function",
         "ops.flow.functional": "case foldl foldr map_fn scan switch_case vectorized_map",
         "ops.flow.tape": "GradientTape",
         "ops.flow.tensor_array": "TensorArray",

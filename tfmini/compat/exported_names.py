@@ -7,9 +7,11 @@ The form is that of `tfmini.public_names`.
 NAMES: dict[str, dict[str, str]] = {
     "contrib.eager": {
         "compat.internal_names": "in_eager_mode list_devices",
+        "ops.flow.function": "defun=function function",
     },
     "contrib.eager.python.tfe": {
         "compat.internal_names": "in_eager_mode list_devices",
+        "ops.flow.function": "defun=function function",
     },
     "contrib.opt.python.training.sign_decay": {
         "train.optimizers.research_optimizers": "get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn",
@@ -27,7 +29,13 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.flow.tape": "GradientTape",
     },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
+        "compat.internal_names": "eager_mode executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
+    },
+    "python.eager.def_function": {
+        "ops.flow.function": "function",
+    },
+    "python.eager.function": {
+        "ops.flow.function": "defun=function",
     },
     "python.eager.monitoring": {
         "compat.monitoring": "BoolGauge Counter ExponentialBuckets IntGauge Sampler StringGauge",

@@ -1,7 +1,7 @@
 """``tf.compat.v2``: the names of TensorFlow 2 that exist in a graph of version 1, for libraries that serve both.
 
 `SAME` has the names that mean the same in both versions, as in TensorFlow 1.15. Those whose arguments have another
-order or other names are made by `adapted` from `CHANGED`. What needs eager execution, tf.function or Keras is absent.
+order or other names are made by `adapted` from `CHANGED`. What needs eager execution is absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = "tfmini"
 # Namespace below ``tf.compat.v2`` -> the names that it shares with the same namespace of version 1.
 SAME = {
     "": (
-        "compat GradientTape keras losses metrics optimizers "
+        "compat function GradientTape keras losses metrics optimizers "
         "abs acos acosh add add_n AggregationMethod argsort as_dtype as_string asin asinh Assert atan atan2 atanh "
         "bfloat16 bitcast bool broadcast_dynamic_shape broadcast_static_shape broadcast_to case cast "
         "clip_by_global_norm clip_by_norm clip_by_value complex complex128 complex64 concat constant_initializer "

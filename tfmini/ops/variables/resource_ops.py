@@ -92,7 +92,7 @@ for _handle in (var_handle, assign_variable, assign_add_variable, assign_sub_var
                 variable_shape, destroy_resource, resource_count_up_to):  # fmt: skip
     _handle.not_differentiable()
 
-_PASSES_HANDLE_ON = frozenset({"Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit", "StopGradient"})
+PASSES_HANDLE_ON = frozenset({"Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit", "StopGradient"})
 
 
 def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
@@ -104,7 +104,7 @@ def handle_data(handle: Tensor) -> tuple[DType | None, RawShape]:
             return handle.handle_data
         if handle.op.type == "VarHandleOp":
             return handle.op.attrs["dtype"], handle.op.attrs["shape"]
-        if handle.op.type not in _PASSES_HANDLE_ON:
+        if handle.op.type not in PASSES_HANDLE_ON:
             break
         handle = handle.op.inputs[0]
     return None, None

@@ -1,0 +1,261 @@
+"""`tf.function`; the figures are those of TensorFlow 1.15.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+from tests.ops.session_run import run
+
+
+def variable(value: Any) -> Any:
+    return tf.Variable(value, use_resource=True)
+
+
+def test_reads_and_writes_run_in_the_order_of_the_program() -> None:
+    v = variable(1.0)
+
+    @tf.function
+    def call(x: Any) -> Any:
+        before = v + 0.0
+        v.assign_add(x)
+        between = v + 0.0
+        v.assign(between * 2)
+        return before, between, v.read_value(), v
+
+    assert run(call(2.0)) == (1, 3, 6, 6)
+
+
+def test_all_effects_come_before_each_result() -> None:
+    v, told = variable(1.0), []
+
+    @tf.function
+    def call(x: Any) -> Any:
+        for i in range(5):
+            tf.py_func(lambda i=i: told.append(i), [], [])
+        v.assign_add(x)
+        return x, None, {"three": 3}
+
+    x, nothing, rest = call(tf.constant(2.0))
+    assert nothing is None and rest["three"].dtype is tf.int32
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(x) == 2 and session.run(v) == 3 and told == [0, 1, 2, 3, 4]
+
+
+def test_a_function_of_nothing_is_an_operation_that_runs_its_effects() -> None:
+    v = variable(1.0)
+
+    @tf.function
+    def call() -> None:
+        v.assign_add(2.0)
+
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(call()) is None and session.run(v) == 3
+
+
+@pytest.mark.parametrize(("n", "expected"), [(5, (5, 1, 11, 111)), (1, (1, -1, 1, 101))])
+def test_the_effects_of_a_branch(n: int, expected: Any) -> None:
+    """They run although no result of the branch depends on them, between those before the cond and those after it."""
+    v = variable(1.0)
+
+    @tf.function
+    def call(n: Any) -> Any:
+        def large() -> Any:
+            old = v + 0.0
+            v.assign(old + 10.0)
+            return n, old
+
+        same, old = tf.cond(n > 3, large, lambda: (n, -1.0))
+        after = v.read_value()
+        v.assign_add(100.0)
+        return same, old, after, v
+
+    assert run(call(tf.constant(n))) == expected
+
+
+def count_up(v: Any, u: Any) -> Any:
+    @tf.function
+    def call(n: Any) -> Any:
+        def body(i: Any) -> Any:
+            def odd() -> Any:
+                v.assign(v * 2.0 + 1.0)
+                return i + 1
+
+            def even() -> Any:
+                v.assign(v * 3.0)
+                return i + 1
+
+            following = tf.cond(tf.equal(i % 2, 1), odd, even)
+            u.assign_add(following)
+            return following
+
+        return tf.while_loop(lambda i: tf.logical_and(i < n, u < 100), body, [0]), v, u
+
+    return call(tf.constant(6))
+
+
+def test_each_iteration_waits_for_the_effects_of_that_before() -> None:
+    assert run(count_up(variable(1.0), variable(0))) == (6, 259, 21)
+
+
+def test_the_order_holds_between_tasks() -> None:
+    with tf.LocalCluster(ps=2, workers=1) as cluster:
+        with tf.device("/job:ps/task:0"):
+            v = variable(1.0)
+        with tf.device("/job:ps/task:1"):
+            u = variable(0)
+        with tf.device("/job:worker/task:0"):
+            counted = count_up(v, u)
+        with tf.Session(cluster.target) as session:
+            session.run(tf.global_variables_initializer())
+            assert session.run(counted) == (6, 259, 21)
+
+
+def test_loops_in_loops() -> None:
+    v = variable(1.0)
+
+    @tf.function
+    def call(n: Any) -> Any:
+        def inner(j: Any) -> Any:
+            v.assign(v * 2.0 - tf.cast(j, tf.float32))
+            return j + 1
+
+        def body(i: Any, total: Any) -> Any:
+            tf.while_loop(lambda j: j < i, inner, [0])
+            x = v.read_value()
+            v.assign(x + 1.0)
+            return i + 1, total + x
+
+        return tf.while_loop(lambda i, total: i < n, body, [0, 0.0])[1], v
+
+    assert run(call(tf.constant(5))) == (2681, 2502)
+
+
+def test_the_effects_of_a_predicate() -> None:
+    v = variable(0)
+
+    @tf.function
+    def call() -> Any:
+        return tf.while_loop(lambda i: v.assign_add(1) < 5, lambda i: i + 1, [0]), v
+
+    assert run(call()) == (4, 5)
+
+
+def test_a_function_in_a_function_and_in_a_loop() -> None:
+    v = variable(1.0)
+
+    @tf.function
+    def add(x: Any) -> Any:
+        v.assign_add(x)
+        return v.read_value()
+
+    @tf.function
+    def twice(x: Any) -> Any:
+        add(x)
+        add(x)
+        return v + 0.0
+
+    assert run(twice(5.0)) == 11
+    assert run(tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, add(1.0)), [0, 0.0])) == (3, 4)
+
+
+def test_a_training_step_with_gradients_inside_and_outside() -> None:
+    v, optimizer = variable(2.0), tf.train.GradientDescentOptimizer(0.1)
+
+    @tf.function
+    def train(x: Any) -> Any:
+        loss = v * v * x
+        optimizer.minimize(loss, var_list=[v])
+        return loss, v
+
+    assert run(train(3.0)) == pytest.approx((12, 0.8))
+
+    @tf.function
+    def power(x: Any) -> Any:
+        return tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * v * x), [0, 1.0])[1]
+
+    x = tf.constant(3.0)
+    y = power(x)
+    assert run([y, *tf.gradients(y, [x, v])]) == [216, 216, 324]
+
+
+def test_ops_from_outside_that_a_function_groups_run() -> None:
+    v = variable(5.0)
+
+    @tf.function
+    def initialize() -> None:
+        tf.variables_initializer([v])
+
+    with tf.Session() as session:
+        session.run(initialize())
+        assert session.run(v) == 5
+
+
+class Scaled:
+    weight: Any = None
+
+    @tf.function
+    def __call__(self, x: Any) -> Any:
+        with tf.name_scope("inner"):
+            if self.weight is None:
+                self.weight = tf.Variable(3.0)
+        return self.weight * x
+
+
+def test_the_first_call_may_create_variables() -> None:
+    first, second = Scaled(), Scaled()
+    with tf.name_scope("outside"):
+        results = [first(2.0), first(4.0), second(5.0)]
+    assert run(results) == [6, 12, 15]
+    assert [v.name for v in tf.global_variables()] == ["inner/Variable:0", "inner/Variable_1:0"]
+    always = tf.function(lambda: tf.Variable(1.0) + 0.0)
+    always()
+    with pytest.raises(ValueError, match="create variables on non-first call"):
+        always()
+
+
+def test_a_reference_variable_is_refused_where_it_changes() -> None:
+    v = tf.Variable(1.0, name="v", use_resource=False)
+    assert run(tf.function(lambda: v + v.read_value())()) == 2
+    with pytest.raises(TypeError, match="uses v by reference: make the variable with use_resource=True"):
+        tf.function(lambda: v.assign_add(1.0))()
+
+
+def test_arguments_fit_the_signature() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32), [tf.TensorSpec([], tf.int32)]])
+    def call(x: Any, scales: Any) -> Any:
+        return x * tf.cast(scales[0], tf.float32)
+
+    assert run(call([1, 2], scales=[np.int32(3)])).tolist() == [3, 6]
+    with pytest.raises(ValueError, match="Python inputs incompatible with input_signature"):
+        call(tf.constant(1.0), [3])
+    with pytest.raises(ValueError, match="Python inputs incompatible with input_signature"):
+        call(tf.constant([1]), [3])
+    with pytest.raises(TypeError, match="only pass arguments covered by it"):
+        call([1.0], [3], 4)
+
+
+def test_what_cannot_be_returned() -> None:
+    v = variable(1.0)
+    for value in (object(), tf.no_op()):
+        with pytest.raises(TypeError, match="must return zero or more Tensors"):
+            tf.function(lambda value=value: value)()
+    with pytest.raises(NotImplementedError, match="a call adds its ops to the graph"):
+        tf.function(lambda: v + 1.0).get_concrete_function()
+
+
+def test_composites_and_arrays() -> None:
+    sparse = tf.function(lambda s: tf.SparseTensor(s.indices, s.values * 2, s.dense_shape))
+    assert run(sparse(tf.SparseTensor([[0]], [1.0], [2]))).values.tolist() == [2]
+
+    @tf.function
+    def stacked() -> Any:
+        return tf.TensorArray(tf.float32, 2).write(0, 1.0).write(1, 2.0)
+
+    assert run(stacked().stack()).tolist() == [1, 2]
+    assert run(tf.data.Dataset.range(2).map(tf.function(lambda x: x + 5)).make_one_shot_iterator().get_next()) == 5

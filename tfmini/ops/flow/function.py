@@ -1,0 +1,195 @@
+"""``tf.function``: a function of tensors, whose ops with effects run in the order of the program.
+
+A function has no body of its own in the graph: each call calls the Python function, which adds its ops to the caller's
+graph under a name scope, as with `Defun`. So the placer sees every op, and gradients pass as through any other ops.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfmini.core_types import TensorLike
+from tfmini.export import export
+from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.families import control_dependencies
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import init_scope, name_scope
+from tfmini.ops.array.identity import identity
+from tfmini.ops.composites import TensorSpec, TypeSpec
+from tfmini.ops.control import group
+from tfmini.ops.flow.effects import Order
+from tfmini.ops.flow.tensor_array import TensorArray
+from tfmini.ops.variables.base import variable_creator_scope
+
+_FEW_ARGUMENTS = "When input_signature is provided, only pass arguments covered by it. Received {} argument(s)."
+
+
+class PolymorphicFunction:
+    """What `function` returns.
+
+    Attributes:
+      python_function: what each call calls.
+      input_signature: a `TensorSpec` per argument; None if these may have any shapes and types.
+    """
+
+    def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[Any] | None = None) -> None:
+        functools.update_wrapper(self, python_function)
+        self.python_function = python_function
+        self.input_signature = None if input_signature is None else tuple(input_signature)
+        self._is_called = False
+        self._lifted: set[Operation] = set()  # those that make variables: they run when their initializer is run
+        self._methods: weakref.WeakKeyDictionary[Any, PolymorphicFunction] = weakref.WeakKeyDictionary()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> PolymorphicFunction:
+        """The function as a method; each instance has its own, whose first call may create variables."""
+        if instance is None:
+            return self
+        if instance not in self._methods:
+            unbound, this = self.python_function, weakref.ref(instance)  # the table must not keep the instance alive
+            method = functools.wraps(unbound)(lambda *args, **kwargs: unbound(this(), *args, **kwargs))
+            self._methods[instance] = PolymorphicFunction(method, self.input_signature)
+        return self._methods[instance]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds the function's ops to the default graph.
+
+        Args:
+          *args, **kwargs: those of the Python function. Arrays become tensors; other Python values stay what they are.
+
+        Returns:
+          What the function returns, with tensors for numbers and arrays. Each of them comes after all effects of the
+          call. An operation that runs these if the function returns None.
+
+        Raises:
+          ValueError: when arguments do not fit the input signature, and when a later call creates variables.
+          TypeError: when the function returns something else, or changes a variable made without ``use_resource``.
+        """
+        if self.input_signature is not None:
+            args, kwargs = self._by_signature(args, kwargs), {}
+        args, kwargs = nest.map_structure(_argument, (args, kwargs))
+        graph = get_default_graph()
+        with graph.building(), name_scope(self._name()) as scope:
+            context, begin = graph._get_control_flow_context(), len(graph._order)
+            with variable_creator_scope(functools.partial(self._make_variable, scope)):
+                found = self.python_function(*args, **kwargs)
+            self._is_called = True
+            ops = self._checked([op for op in graph._order[begin:] if op not in self._lifted])
+            ends = [*Order(context, ops).ends, *_outside(ops, context)]
+            if found is None:
+                return group(*ends)
+            with control_dependencies(ends):
+                return nest.map_structure(self._result, found, expand_composites=True)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """NotImplementedError: there is no graph of the function alone."""
+        raise NotImplementedError(
+            f"tfmini makes no concrete function of {self._name()}: a call adds its ops to the graph. Call it with"
+            " tensors (tf.placeholder where there are none yet), and export the graph around it."
+        )
+
+    def _name(self) -> str:
+        return str(getattr(self.python_function, "__name__", type(self.python_function).__name__)).strip("<_>")
+
+    def _by_signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        assert self.input_signature is not None
+        given = inspect.signature(self.python_function).bind(*args, **kwargs).args if kwargs else args
+        if len(given) > len(self.input_signature):
+            raise TypeError(_FEW_ARGUMENTS.format(len(given)))
+        return tuple(map(_fitting, self.input_signature, given))
+
+    def _make_variable(self, scope: str, following: Callable[..., Any], **kwargs: Any) -> Any:
+        """Makes a variable as it would be made outside of the call, whose name scope is ``scope``."""
+        if self._is_called:
+            raise ValueError(
+                f"tf.function-decorated function tried to create variables on non-first call ({self._name()}). Create"
+                " them outside of it, or keep those of its first call."
+            )
+        graph = get_default_graph()
+        begin, inner = len(graph._order), f"{graph.get_name_scope()}/".removeprefix(scope)
+        with init_scope(), graph.name_scope(None if inner in ("", "/") else inner):
+            variable = following(**{**kwargs, "use_resource": True})
+        self._lifted.update(graph._order[begin:])
+        return variable
+
+    def _checked(self, ops: list[Operation]) -> list[Operation]:
+        """TypeError if one of them changes a reference variable, whose reads outside have no place in the order."""
+        for op in ops:
+            if op.type != "Identity" and any(t.dtype is not t.dtype.base_dtype for t in op.inputs):
+                raise TypeError(
+                    f"{op.name} ({op.type}) of the tf.function {self._name()} uses {op.inputs[0].op.name} by reference:"
+                    " make the variable with use_resource=True, or call tf.enable_resource_variables() first."
+                )
+        return ops
+
+    def _result(self, value: TensorLike | None) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, TensorArray):
+            return value.identity()
+        try:
+            return identity(convert_to_tensor(value))
+        except (TypeError, ValueError):
+            raise TypeError(
+                "To be compatible with tf.contrib.eager.defun, Python functions must return zero or more Tensors; in"
+                f" compilation of {self.python_function}, found return value of type {type(value)}, which is not a"
+                " Tensor."
+            ) from None
+
+
+def _outside(ops: list[Operation], context: Any) -> list[Operation]:
+    """The ops from outside that some of ``ops`` wait for: a function may group what initializes its variables."""
+    made = set(ops)
+    controls = [control for op in ops if op._control_flow_context is context for control in op.control_inputs]
+    return [*dict.fromkeys(control for control in controls if control not in made)]
+
+
+def _argument(value: Any) -> Any:
+    return convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def _fitting(spec: Any, value: Any) -> Any:
+    """The argument with tensors of the spec's types; ValueError if one has another type or shape."""
+    if not isinstance(spec, TypeSpec):
+        return nest.map_structure(_fitting, spec, value)
+    if isinstance(spec, TensorSpec) and not isinstance(value, Tensor):
+        value = convert_to_tensor(value, spec.dtype)
+    if not spec.is_compatible_with(value):
+        raise ValueError(
+            f"Python inputs incompatible with input_signature:\n  inputs: ({value})\n  input_signature: ({spec})"
+        )
+    return value
+
+
+@export(
+    "tf.function", "tensorflow.python.eager.def_function.function", "tensorflow.python.eager.function.defun",
+    "tensorflow.contrib.eager.defun", "tensorflow.contrib.eager.function", "tensorflow.contrib.eager.python.tfe.defun",
+    "tensorflow.contrib.eager.python.tfe.function",
+)  # fmt: skip
+def function(
+    func: Callable[..., Any] | None = None, input_signature: Sequence[Any] | None = None, autograph: bool = True,
+    experimental_autograph_options: object = None, experimental_relax_shapes: bool = False,
+    experimental_compile: bool | None = None,
+) -> Any:  # fmt: skip
+    """Makes a function whose ops with effects run in the order of the program (``tf.function``).
+
+    Each call calls ``func`` anew and adds its ops to the graph. TensorFlow calls it once for each combination of types
+    and shapes, and makes one op of it. Python's own effects (``print``, lists that grow) differ in this, and so do the
+    numbers of random ops without a seed of their own.
+
+    Args:
+      func: of tensors, variables and Python values; None: returns a decorator.
+      input_signature: a `TensorSpec` per argument, nested like these.
+      autograph: without effect: ``if`` and ``while`` on tensors are an error that names `cond` and `while_loop`.
+      experimental_autograph_options, experimental_relax_shapes, experimental_compile: without effect.
+    """
+    if func is None:
+        return functools.partial(function, input_signature=input_signature)
+    return PolymorphicFunction(func, input_signature)
