@@ -225,8 +225,8 @@ class GetStatus(Message):
 
 @message(kind=50, direction=WORKER, reply=Acknowledged, retry=Retry.NEVER)
 class CreateWorkerSession(Message):
-    """Creates a worker session. ``tasks``: the cluster's addresses as the master knows them. ``task``: the receiver's
-    task name in that cluster; empty: the name that it reports."""
+    """Creates a worker session, or tells it more. ``tasks``: the addresses of those to which the receiver will send.
+    ``task``: the receiver's task name in the session's cluster; empty: the name that it reports."""
 
     session_handle: str
     isolate: bool

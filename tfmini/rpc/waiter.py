@@ -26,17 +26,13 @@ def guarded(call: Callable[..., Any], args: tuple[Any, ...]) -> None:
 class Timer:
     """A scheduled call. `cancel` prevents it if it has not been made."""
 
-    __slots__ = ("_heap", "_serial", "args", "call", "when")
+    __slots__ = ("_heap", "args", "call", "when")
 
-    def __init__(self, when: float, serial: int, call: Callable[..., Any], args: tuple[Any, ...], heap: TimerHeap):
+    def __init__(self, when: float, call: Callable[..., Any], args: tuple[Any, ...], heap: TimerHeap):
         self.when = when
         self.call: Callable[..., Any] | None = call
         self.args = args
-        self._serial = serial
         self._heap: TimerHeap | None = heap  # None: removed from it
-
-    def __lt__(self, other: Timer) -> bool:
-        return (self.when, self._serial) < (other.when, other._serial)
 
     def cancel(self) -> None:
         """Cancels the call. Does nothing if it has been made."""
@@ -57,7 +53,7 @@ class TimerHeap:
     """Timers by due time. Thread-safe; ties go in order of creation."""
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []
+        self._heap: list[tuple[float, int, Timer]] = []  # tuples, which compare without a call of Python
         self.lock = threading.RLock()  # reentrant: a garbage collection while it is held may cancel a timer
         self._serial = itertools.count()
         self.cancelled = 0  # cancelled timers that are still in the heap
@@ -65,28 +61,28 @@ class TimerHeap:
 
     def add(self, when: float, call: Callable[..., Any], args: tuple[Any, ...]) -> Timer:
         """Adds a call due at ``when`` (seconds on the owner's clock)."""
-        timer = Timer(when, next(self._serial), call, args, self)
+        timer = Timer(when, call, args, self)
         with self.lock:
             if self.cancelled > 64 and self.cancelled * 2 > len(self._heap):
-                self._heap = [t for t in self._heap if t.call is not None]
+                self._heap = [entry for entry in self._heap if entry[2].call is not None]
                 heapq.heapify(self._heap)
                 self.cancelled = 0
-            heapq.heappush(self._heap, timer)
-            self.due = self._heap[0].when
+            heapq.heappush(self._heap, (when, next(self._serial), timer))
+            self.due = self._heap[0][0]
         return timer
 
     def pop_due(self, now: float) -> Timer | None:
         """Removes and returns the earliest timer that is due and not cancelled; None if there is none."""
         with self.lock:
             found = None
-            while found is None and self._heap and (self._heap[0].call is None or self._heap[0].when <= now):
-                timer = heapq.heappop(self._heap)
+            while found is None and self._heap and (self._heap[0][2].call is None or self._heap[0][0] <= now):
+                timer = heapq.heappop(self._heap)[2]
                 timer._heap = None
                 if timer.call is not None:
                     found = timer
                 else:
                     self.cancelled -= 1
-            self.due = self._heap[0].when if self._heap else float("inf")
+            self.due = self._heap[0][0] if self._heap else float("inf")
         return found
 
 

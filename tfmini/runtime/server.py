@@ -97,7 +97,8 @@ class Server:
     def _build(self, own: HostPort, start: bool) -> None:
         reactor, process = self._reactor, self._process
         incarnation = process.randbits(62) | 1
-        tasks = {f"/job:{t.job}/replica:0/task:{t.task}": t.address for t in self._cluster.tasks()}
+        # Interned, for a process with many servers, as a simulation has them.
+        tasks = {sys.intern(f"/job:{t.job}/replica:0/task:{t.task}"): t.address for t in self._cluster.tasks()}
         self.endpoint = process.endpoint(self._task, incarnation, tasks)
         count = self._config.device_count.get("CPU", 1) if self._config is not None else 1
         wishes = DeviceWishes.of(self._config).of_task(self._job, tasks_on(self._cluster, own.host))

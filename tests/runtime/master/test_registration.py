@@ -42,14 +42,14 @@ class World:
             now=lambda: 0.0, incarnation=1, register_graph=self._register,
             deregister_graph=lambda handle: self.log.append(f"forget {handle} here"),
         )  # fmt: skip
-        cluster = types.SimpleNamespace(task=HERE, worker=worker, reactor=None, peer=lambda task: peer)
+        cluster = types.SimpleNamespace(task=HERE, worker=worker, reactor=None, peer=lambda task: peer, addresses=dict)
         options = types.SimpleNamespace(fold_constants=True, operation_timeout_s=None)
         session: Any = types.SimpleNamespace(
             cluster=cluster,
             handle="s",
             options=options,
             in_process=True,
-            is_open_on=lambda peer, task: task == THERE,
+            is_open_on=lambda peer, task, needed: task == THERE,
             open_here=lambda: None,
         )
         self.parts = [self._part(HERE), self._part(THERE)]
@@ -59,7 +59,7 @@ class World:
     @staticmethod
     def _part(task: str) -> Any:
         return types.SimpleNamespace(
-            task=task, task_graph=TaskGraph({}), graph=None, peer=None, graph_handle=0, incarnation=0
+            task=task, task_graph=TaskGraph({}), receivers=(), graph=None, peer=None, graph_handle=0, incarnation=0
         )
 
     def _register(self, *_: Any) -> Any:
@@ -257,3 +257,27 @@ def test_a_plan_that_is_halted_while_it_is_registered_is_not_the_clients_thread_
     assert plan.local is None
     plan.halt(False)
     assert plan.local is graph
+
+
+def test_a_task_is_told_the_addresses_of_those_to_which_it_sends() -> None:
+    """Those of all tasks would be workers * ps * tasks in a job. What it knows it is not told again."""
+    slow = Slow(is_sent=True)
+    addresses = {f"/job:worker/replica:0/task:{i}": f"host{i}:1" for i in range(9)}
+    slow.session.cluster.addresses = lambda: addresses
+    told: list[list[str]] = []
+    call = slow.peer.call
+
+    def answered(request: Any, *args: Any, **options: Any) -> Any:
+        handle = call(request, *args, **options)
+        if isinstance(request, CreateWorkerSession):
+            told.append(list(request.tasks))
+            slow.calls.pop(len(slow.sent)).finish(Acknowledged())
+        return handle
+
+    slow.peer.call = answered
+    for receivers in ([1], [1], [1, 2], [2]):
+        part = World._part(THERE)
+        part.receivers = {f"/job:worker/replica:0/task:{i}" for i in receivers}
+        plan: Any = types.SimpleNamespace(parts=[part], traced=False, local=None)
+        Registration(slow.session, plan, slow.outcomes.append).start()
+    assert told == [list(addresses)[1:2], list(addresses)[1:3]]

@@ -666,6 +666,86 @@ def test_a_known_call_does_not_wait_for_a_declaration_that_lasts() -> None:
         assert store.pull("new").tolist() == [0, 0]
 
 
+_STEPS: dict[str, Callable[[tf.ParameterStore, Path], Any]] = {
+    "declare": lambda store, path: store.declare("held", [2]),
+    "table": lambda store, path: tf.EmbeddingTable(store, "held", 2),
+    "restore": lambda store, path: store.restore(str(path)),
+}
+
+
+@pytest.mark.parametrize("step", _STEPS)
+def test_nobody_waits_for_the_steps_of_a_declaration_or_restore(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        run = store.session.run
+
+        def held(*args: Any, **options: Any) -> Any:
+            if threading.current_thread() is first:
+                began.set()
+                assert go_on.wait(LATE_S)
+            return run(*args, **options)
+
+        def others() -> None:
+            store.declare("new", [3], init=2.0)
+            assert store.push_pull({"known": 0.0}, ["new"])["new"].tolist() == [2.0] * 3
+            table = tf.EmbeddingTable(store, "other", 2)
+            assert table.pull([1]).shape == (1, 2)
+            store.assign({"new": np.ones(3)})
+            store.save(str(tmp_path / "meanwhile"))
+            table.restore(str(tmp_path / "meanwhile"))
+            if step != "restore":  # the name is taken before it can be used
+                with pytest.raises(ValueError, match="something else by the name of 'held'"):
+                    store.shards("held", 10)
+                with pytest.raises(tf.errors.NotFoundError):
+                    store.pull("held")
+            passed.set()
+
+        store.declare("known", (), init=1.0)
+        path = Path(store.save(str(tmp_path / "before")))
+        passed = threading.Event()
+        first = threading.Thread(target=_STEPS[step], args=(store, path))
+        second = threading.Thread(target=others, daemon=True)
+        monkeypatch.setattr(store.session, "run", held)
+        first.start()
+        assert began.wait(LATE_S)
+        second.start()
+        second.join(LATE_S)
+        assert passed.is_set()
+        go_on.set()
+        first.join(LATE_S)
+        assert store.pull("new").tolist() == [1.0] * 3
+        if step == "declare":
+            assert store.pull("held").tolist() == [0.0] * 2
+
+
+def test_two_threads_declare_an_array_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is in a step before the other has ended one; the first value counts."""
+    together = threading.Barrier(2, timeout=LATE_S)
+    seen: list[Any] = []
+    with tf.ParameterStore() as store:
+        run, met = store.session.run, threading.local()
+
+        def meets(*args: Any, **options: Any) -> Any:
+            if not hasattr(met, "other"):
+                met.other = together.wait()
+            return run(*args, **options)
+
+        def declares() -> None:
+            store.declare("w", [4], init=tf.random_normal_initializer())
+            seen.append(store.pull("w"))
+
+        threads = [threading.Thread(target=declares, daemon=True) for _ in range(2)]
+        with monkeypatch.context() as patched:
+            patched.setattr(store.session, "run", meets)
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(LATE_S)
+        np.testing.assert_array_equal(*seen)
+
+
 @pytest.mark.cluster
 def test_a_killed_worker_loses_nothing_that_was_pushed() -> None:
     """A worker is killed while it pushes; each push adds to two arrays on two tasks or, if it was cut, at most once."""

@@ -72,6 +72,11 @@ class Part:
     graph_handle: int = 0
     incarnation: int = 0
 
+    @property
+    def receivers(self) -> Set[str]:
+        """The tasks to which it sends."""
+        return {end.peer.task for end in self.task_graph.sends.values()}
+
 
 @dataclass
 class Plan:
@@ -197,33 +202,35 @@ class SessionPlaces:
     """Where a session is open, or asked to be, until it is closed. Pure.
 
     Attributes:
-      asked: the tasks that were asked to open it, also if they have not answered -> how many addresses they were told.
-      opened: those that have opened it -> their incarnation.
+      asked: the tasks that were asked to open it, also if they have not answered.
+      opened: those that have opened it -> their incarnation, and the addresses of other tasks that they know.
       ends: functions that are called at the end, such as those that stop reconnecting to those tasks.
       closing_error: makes the error of whatever the end of the session ends; None while it is open.
     """
 
     def __init__(self) -> None:
-        self.asked: dict[str, int] = {}  # ordered: a seed repeats a simulated run exactly
-        self.opened: dict[str, int] = {}
+        self.asked: dict[str, None] = {}  # ordered: a seed repeats a simulated run exactly
+        self.opened: dict[str, tuple[int, Mapping[str, str]]] = {}
         self.ends: list[Callable[[], None]] = []
         self.closing_error: MakeClosingError | None = None
 
-    def ask(self, task: str, told: int) -> bool:
+    def ask(self, task: str) -> bool:
         """A task is about to be asked; False if it must not be: the session is closed."""
         if self.closing_error is None:
-            self.asked[task] = told
+            self.asked[task] = None
         return self.closing_error is None
 
-    def open_on(self, task: str, incarnation: int) -> tuple[int | None, bool]:
-        """A task has opened it: returns the incarnation that did so first, and whether it is this one.
+    def open_on(self, task: str, incarnation: int, told: Mapping[str, str]) -> tuple[int | None, bool]:
+        """A task has opened it: returns the incarnation that did so first, and whether this was the first time.
 
         The incarnation is None if the session has been closed.
         """
         if self.closing_error is not None:
             return None, False
+        first, known = self.opened.get(task, (incarnation, {}))
         is_first = task not in self.opened
-        return self.opened.setdefault(task, incarnation), is_first
+        self.opened[task] = first, {**known, **told}
+        return first, is_first
 
     def at_end(self, end: Callable[[], None]) -> bool:
         """Notes what is to be done at the end; False if that has come."""
@@ -256,13 +263,12 @@ class SessionOnTasks:
 
     def incarnation_on(self, task: str) -> int | None:
         """The incarnation of a task that has opened the session; None: no one has."""
-        return self._places.state.opened.get(task)
+        return self._places.state.opened.get(task, (None,))[0]
 
-    def is_open_on(self, peer: Peer, task: str) -> bool:
-        """Whether this incarnation of a task has it open, and knows the addresses of all tasks."""
-        told = self._places.state.asked.get(task)
-        is_same = self.incarnation_on(task) == peer.incarnation and bool(peer.incarnation)
-        return is_same and told == len(self.cluster.addresses())
+    def is_open_on(self, peer: Peer, task: str, needed: Mapping[str, str]) -> bool:
+        """Whether this incarnation of a task has it open, and knows the addresses that it needs."""
+        incarnation, known = self._places.state.opened.get(task, (0, {}))
+        return incarnation != 0 and incarnation == peer.incarnation and needed.items() <= known.items()
 
     def ask(self, task: str) -> None:
         """Notes that a task is about to be asked to open the session.
@@ -270,16 +276,16 @@ class SessionOnTasks:
         Raises:
           OpError: the session has been closed.
         """
-        if not self._places(SessionPlaces.ask, task, len(self.cluster.addresses())):
+        if not self._places(SessionPlaces.ask, task):
             assert self.closing_error is not None
             raise self.closing_error()
 
-    def open_on(self, peer: Peer, task: str) -> int | None:
+    def open_on(self, peer: Peer, task: str, told: Mapping[str, str]) -> int | None:
         """A task has opened the session: keeps the connection, and returns the incarnation that did so first.
 
         A session that has been closed is deleted there; the incarnation is None.
         """
-        known, is_first = self._places(SessionPlaces.open_on, task, peer.incarnation)
+        known, is_first = self._places(SessionPlaces.open_on, task, peer.incarnation, told)
         if known is None:
             self.delete(task)
         elif is_first:
@@ -375,19 +381,25 @@ class Registration:
         """Opens the session on the task unless the current incarnation of the task has it, and registers the part."""
         cluster, session = self.session.cluster, self.session
         part.peer = cluster.peer(part.task)
-        if session.is_open_on(part.peer, part.task):
+        needed = self._addresses_for(part)
+        if session.is_open_on(part.peer, part.task, needed):
             self._register(part, part.peer.incarnation, answered)
             return
         session.ask(part.task)
         isolate, name = session.options.isolate_session_state, cluster.worker_name(part.task)
-        request = CreateWorkerSession(session.handle, isolate, cluster.addresses(), name)
+        request = CreateWorkerSession(session.handle, isolate, needed, name)
         # Without a deadline of its own: a task that opens the session too late must be heard, to delete it there.
-        call = part.peer.call(request, partial(self._session_opened, part, answered), wait_for_ready=True)
+        call = part.peer.call(request, partial(self._session_opened, part, needed, answered), wait_for_ready=True)
         limit_s = session.options.operation_timeout_s or session.options.connect_timeout_s
         timer = cluster.reactor.call_later(limit_s, self._open_late, part, call, limit_s, answered)
         self._openings[part.task] = call, timer
         if self.is_over:  # perhaps since before there was a call to withdraw
             self._end_openings()
+
+    def _addresses_for(self, part: Part) -> dict[str, str]:
+        """Of the tasks to which a part sends. Those of all would be workers * ps * tasks in a job."""
+        addresses = self.session.cluster.addresses()
+        return {task: addresses[task] for task in sorted(part.receivers) if task in addresses}
 
     def _open_late(self, part: Part, call: CallHandle, limit_s: float, answered: Answered) -> None:
         if call.is_open:
@@ -403,11 +415,11 @@ class Registration:
             timer.cancel()
             call.withdraw()
 
-    def _session_opened(self, part: Part, answered: Answered, answer: Any) -> None:
+    def _session_opened(self, part: Part, told: Mapping[str, str], answered: Answered, answer: Any) -> None:
         if isinstance(answer, errors.OpError):
             answered(answer)
             return
-        known = self.session.open_on(part.peer, part.task)
+        known = self.session.open_on(part.peer, part.task, told)
         if known is None:
             assert self.session.closing_error is not None
             answered(self.session.closing_error())

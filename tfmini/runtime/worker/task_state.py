@@ -370,7 +370,6 @@ class TaskState:
 
     def __init__(self, task: str) -> None:
         self.sessions: dict[str, WorkerSession] = {}
-        self._addresses: Mapping[str, str] = {}  # those of the latest session
         self.graphs: dict[int, RegisteredGraph] = {}
         self.runs: dict[int, PartitionRun] = {}
         self.early, self.ended = EarlyTensors(task), EndedSteps()
@@ -380,14 +379,10 @@ class TaskState:
     # ---- sessions and graphs ----------------------------------------------------------------
 
     def open_session(self, session: WorkerSession) -> None:
-        """A master opens a session, perhaps again: it may know more addresses by now.
-
-        Sessions with equal addresses share one table: a ps has as many sessions as there are workers, and each table
-        names all of them.
-        """
-        if session.addresses != self._addresses:
-            self._addresses = session.addresses
-        self.sessions.setdefault(session.handle, session).addresses = self._addresses
+        """A master opens a session, or tells an open one more addresses."""
+        known = self.sessions.setdefault(session.handle, session)
+        if known is not session:  # a new table, since others may read the old one
+            known.addresses = {**known.addresses, **session.addresses}
 
     def close_session(self, handle: str) -> tuple[WorkerSession | None, list[PartitionRun]]:
         """Forgets a session, its graphs and its traces; returns it with its runs."""

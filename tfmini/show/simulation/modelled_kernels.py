@@ -11,8 +11,8 @@ import copy
 import math
 import mmap
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -482,6 +482,17 @@ _NAME, _PART, _CLIENT = "a part of the first worker's plan", "_part", "_client"
 Namespace = dict[str, Any]
 
 
+@dataclass
+class _Replica(Part):
+    """A part whose graph only names the program that it shares."""
+
+    to: Set[str] = frozenset()
+
+    @property
+    def receivers(self) -> Set[str]:
+        return self.to
+
+
 class SharedPrograms:
     """The plan of the first worker, and the programs of its parts.
 
@@ -505,11 +516,12 @@ class SharedPrograms:
         """The plan of another worker, to be registered."""
         plan = self.plan
         assert plan is not None
-        parts = []
+        parts: list[Part] = []
         for part in plan.parts:
             named = Node(_NAME, "NoOp", attrs={_PART: part.task.encode(), _CLIENT: client.encode()})
             task = client if part.task == self._first else part.task
-            parts.append(Part(task, TaskGraph({_NAME: named}), part.feed_indices, part.fetch_indices))
+            receivers = {client if each == self._first else each for each in part.receivers}
+            parts.append(_Replica(task, TaskGraph({_NAME: named}), part.feed_indices, part.fetch_indices, to=receivers))
         return Plan(plan.feeds, plan.fetches, plan.partitions, parts, targets=plan.targets)
 
     def program(self, graph: TaskGraph) -> Program | None:

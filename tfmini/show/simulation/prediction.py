@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -88,7 +88,7 @@ class Nics:
     received: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     carried: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     _free: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    _under_way: dict[tuple[str, str], deque[_UnderWay]] = field(default_factory=lambda: defaultdict(deque))
+    _under_way: dict[tuple[str, str], list[_UnderWay]] = field(default_factory=lambda: defaultdict(list))
 
     def busy_s(self, host: str) -> tuple[float, float]:
         """For how long the NIC of a host has sent, and received, until now."""
@@ -132,7 +132,7 @@ class Nics:
         message.is_complete = True
         waiting = self._under_way[source, target]
         while waiting and waiting[0].is_complete:
-            waiting.popleft().arrived()
+            waiting.pop(0).arrived()
 
     def reserve(self, usage: Usage, direction: tuple[str, str], nbytes: int, messages: int, seconds: float) -> float:
         """Takes the next free time of a direction; returns how long it is until then."""

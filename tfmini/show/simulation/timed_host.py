@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -314,7 +314,7 @@ class TimedConnection(SimulatedConnection):
 
     def __init__(self, host: TimedHost, address: str) -> None:
         super().__init__(host, address)
-        self._unsent: deque[_Message] = deque()
+        self._unsent: list[_Message] = []
 
     @property
     def activity(self) -> int:
@@ -351,7 +351,7 @@ class TimedConnection(SimulatedConnection):
         """The work before a message has been done: it leaves, and those behind it whose work has been done."""
         message.cause, message.is_ready = cause, True
         while self._unsent and self._unsent[0].is_ready:
-            first = self._unsent.popleft()
+            first = self._unsent.pop(0)
             first.leave(first.cause)
 
     def _leave(

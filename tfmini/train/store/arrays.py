@@ -25,6 +25,7 @@ from tfmini.ops.variables.assignment import assign, assign_add
 from tfmini.ops.variables.functions import Variable
 from tfmini.ops.variables.initializers import Initializer
 from tfmini.ops.variables.store import PartitionInfo
+from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.compression import GradientCompression
 from tfmini.train.optimizers.optimizer import Optimizer
@@ -195,6 +196,21 @@ class DeclaredArray:
         self.parts: list[ArrayPart] = []
         self.text = str(self)
 
+    def borders(self, partition: int | Callable[..., list[int]]) -> list[int]:
+        """The first row of each part, and the number of rows.
+
+        Raises:
+          ValueError: the partitioner cuts along another axis than 0.
+        """
+        rows = self.shape[0] if self.shape else 1
+        if callable(partition):
+            counts = partition(shape=TensorShape(self.shape), dtype=self.dtype) if self.shape else [1]
+            if any(count != 1 for count in counts[1:]):
+                raise ValueError(f"A ParameterStore cuts arrays along axis 0 only; the partitioner asks for {counts}.")
+            partition = counts[0]
+        parts = max(1, min(partition, rows))
+        return [rows * i // parts for i in range(parts + 1)]
+
     def split(self, form: str, value: Any) -> list[Array]:
         """The values of `ArrayPart.inputs` of all parts."""
         if form == COMPRESSED:
@@ -330,16 +346,6 @@ def initial_value(
     if not value.ndim:
         return fill(constant(shape, dtypes.int64), value), None  # int32 would wrap around
     return placeholder(array.dtype, shape, "initial"), value
-
-
-def check_free(name: str, *taken: Mapping[str, Any]) -> None:
-    """Refuses a name that something of another kind has: a checkpoint would hold one of them.
-
-    Raises:
-      ValueError: it is taken.
-    """
-    if any(name in names for names in taken):
-        raise ValueError(f"This store has something else by the name of '{name}'.")
 
 
 def check_named(values: Any) -> None:

@@ -13,7 +13,7 @@ parameter server and one back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from tfmini.ops.growing.variable import EmbeddingVariable, get_embedding_variabl
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.store.arrays import alone, check_free, fitted
+from tfmini.train.store.arrays import alone, fitted
 from tfmini.train.store.parameter_store import ParameterStore
 
 
@@ -89,8 +89,7 @@ class EmbeddingTable:
         self.name, self.dim, self._dtype, self._store = name, dim, dtypes.as_dtype(dtype), store
         if option is not None and option.settings(name, dim, init).steps_to_live:
             raise ValueError(f"The rows of table '{name}' can have no age: a ParameterStore has no global step.")
-        with store._building():
-            check_free(name, store._added, store._shards)
+        with store._adding(name, "table"):
             with device(_Spread(store.tasks)):
                 table = get_embedding_variable(
                     name, dim, value_dtype=self._dtype, initializer=init, trainable=False, ev_option=option,
@@ -100,9 +99,10 @@ class EmbeddingTable:
             self._table = {name: table}
             self._saver = Saver({**self._table, **self.scalars()}, max_to_keep=None)
             kept = [v for part in self._parts if part.optimizer is not None for v in part.optimizer.variables()]
-            store.session.run([part.first for part in self._parts])
-            if kept:
-                store._initialize(kept, {})
+        store.session.run([part.first for part in self._parts])
+        if kept:
+            store._initialize(kept, {})
+        with store._lock:
             store._tables[name], store._saver = self, None
         feeds = [part.ids for part in self._parts]
         self._finds = {
@@ -190,14 +190,20 @@ class EmbeddingTable:
         Raises:
           NotFoundError: there is none, or it lacks the table.
         """
+        stored = load_checkpoint(path).get_variable_to_shape_map()
         with self._store._building():
-            Saver(self._table, max_to_keep=None).restore(self._store.session, path)
-            stored = load_checkpoint(path).get_variable_to_shape_map()
-            for part in self._parts:
-                for name, variable in part.scalars().items():
-                    own = self._scalar_name(name)  # before those of other tables and arrays
-                    if found := own if own in stored else name if name in stored else "":
-                        Saver({found: variable}, max_to_keep=None).restore(self._store.session, path)
+            savers = [Saver(each, max_to_keep=None) for each in self._restored(stored)]
+        for saver in savers:
+            saver.restore(self._store.session, path)
+
+    def _restored(self, stored: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The table, and what a checkpoint with these names has of what the optimizers of the parts keep."""
+        yield self._table
+        for part in self._parts:
+            for name, variable in part.scalars().items():
+                own = self._scalar_name(name)  # before those of other tables and arrays
+                if found := own if own in stored else name if name in stored else "":
+                    yield {found: variable}
 
     def __repr__(self) -> str:
         return f"table '{self.name}' ({self._dtype.name}, rows of {self.dim})"

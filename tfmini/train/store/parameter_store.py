@@ -48,7 +48,6 @@ from tfmini.ops.variables.base import SaveSliceInfo
 from tfmini.ops.variables.functions import Variable
 from tfmini.runtime.client.session import Session
 from tfmini.runtime.process import address_of_target, server_at
-from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.graph_files import load_checkpoint
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.optimizers.compression import compression_of
@@ -67,7 +66,6 @@ from tfmini.train.store.arrays import (
     Pulled,
     Pushed,
     alone,
-    check_free,
     check_named,
     init_text,
     initial_value,
@@ -141,7 +139,8 @@ class ParameterStore:
         self._compression = compression_of(compression)
         self._residuals: dict[str, Array] = {}  # what compressed gradients have not sent; by `_in_turn`
         self._in_turn = threading.Lock() if compression else nullcontext()  # a push has the residual of the one before
-        self._lock = threading.RLock()  # held while ops are added
+        self._lock = threading.RLock()  # of the names, and of the graph's scopes; no step runs under it
+        self._kinds: dict[str, str] = {}  # what has a name, also where no step has made it yet
         self._arrays: dict[str, DeclaredArray] = {}
         self._added: dict[str, tuple[DeclaredArray, dict[Tensor, Array]]] = {}  # also those that could not be declared
         self._calls: dict[Any, Callable[..., Any]] = {}
@@ -224,6 +223,15 @@ class ParameterStore:
         with self._lock, self.graph.as_default():
             yield
 
+    @contextmanager
+    def _adding(self, name: str, kind: str) -> Iterator[None]:
+        """A block that adds ops of that kind of thing, which then has the name: a checkpoint would hold one of two."""
+        with self._building():
+            if self._kinds.get(name, kind) != kind:
+                raise ValueError(f"This store has something else by the name of '{name}'.")
+            yield
+            self._kinds[name] = kind
+
     # What asks the cluster. The inspector has its own answers, for it runs nothing.
 
     def _cluster_spec(self, cluster: Any, target: str) -> ClusterSpec | None:
@@ -266,25 +274,26 @@ class ParameterStore:
             initial value, with another optimizer, or with another staleness.
         """
         array = DeclaredArray.of(name, shape, dtype, self._optimizer)
-        with self._building():
-            check_free(name, self._shards, self._tables)
+        with self._adding(name, "array"):
             added, feeds = self._added.get(name, (array, {}))
             if (added.shape, added.dtype) != (array.shape, array.dtype):
                 raise errors.InvalidArgumentError.of(f"{array} is declared already, as {added}.")
             if added.parts and (text := self._text(array, len(added.parts), init)) != added.text:
                 raise errors.InvalidArgumentError.of(f"{text}: this store has declared {added.text}.")
-            if name in self._arrays:
-                return
             if not added.parts:
                 feeds = self._add_parts(array, init)
                 self._added[name] = array, feeds  # for another try, since the graph has its variables from now on
-            self._agree(added)
-            self._initialize([v for part in added.parts for v in part.variables()], feeds)
+            variables = [v for part in added.parts for v in part.variables()]  # of this graph
+        if name in self._arrays:
+            return
+        self._agree(added)  # the same by two threads at once does no harm
+        self._initialize(variables, feeds)
+        with self._lock:
             self._arrays[name], self._saver = added, None
 
     def _add_parts(self, array: DeclaredArray, init: Init) -> dict[Tensor, Array]:
         """Adds the variables and updates of an array; returns what must be fed for their initial values."""
-        borders = self._borders(array)
+        borders = array.borders(self._partition)
         first = zlib.crc32(array.name.encode())
         feeds: dict[Tensor, Array] = {}
         for number, (begin, end) in enumerate(zip(borders, borders[1:])):
@@ -304,19 +313,6 @@ class ParameterStore:
             f"{array} in {parts} parts, with initial value {init_text(init)} and"
             f" {pace if self._staleness != 0 else 'synchronous'} updates by {optimizer_text(self._optimizer)}"
         )
-
-    def _borders(self, array: DeclaredArray) -> list[int]:
-        """The first row of each part, and the number of rows."""
-        rows = array.shape[0] if array.shape else 1
-        if callable(self._partition):
-            counts = self._partition(shape=TensorShape(array.shape), dtype=array.dtype) if array.shape else [1]
-            if any(count != 1 for count in counts[1:]):
-                raise ValueError(f"A ParameterStore cuts arrays along axis 0 only; the partitioner asks for {counts}.")
-            parts = counts[0]
-        else:
-            parts = self._partition
-        parts = max(1, min(parts, rows))
-        return [rows * i // parts for i in range(parts + 1)]
 
     def _part(
         self, array: DeclaredArray, name: str, begin: int, end: int, init: Init, feeds: dict[Tensor, Array]
@@ -341,15 +337,17 @@ class ParameterStore:
 
     def _initialize(self, variables: Sequence[Variable], feeds: dict[Tensor, Array]) -> None:
         """Gives variables their initial values, unless they have some. Of several stores one does so at a time."""
-        if all(self._set_up([is_variable_initialized(variable) for variable in variables])):
+        with self._building():
+            known = [is_variable_initialized(variable) for variable in variables]
+        if all(self._set_up(known)):
             return
 
         def initialize() -> list[Tensor]:
             return [cond(is_variable_initialized(v), no_op, partial(set_initial, v)) for v in variables]
 
-        with device(self.tasks[0]):
-            section = CriticalSection(shared_name="parameter_store/declare")
-            self._set_up(section.execute(initialize), feeds)
+        with self._building(), device(self.tasks[0]):
+            done = CriticalSection(shared_name="parameter_store/declare").execute(initialize)
+        self._set_up(done, feeds)
 
     def _agree(self, array: DeclaredArray) -> None:
         """Compares an array with what another store has declared, before anything of it is made on the tasks.
@@ -571,12 +569,11 @@ class ParameterStore:
           ValueError: as `tf.WorkQueue`; or this store has something else of that name.
           InvalidArgumentError: another store has made them with other settings; the first use tells.
         """
-        with self._building():
-            check_free(name, self._shards, self._added, self._tables)
+        with self._adding(name, "shards"):
             with device(self.tasks[zlib.crc32(name.encode()) % len(self.tasks)]):
-                self._shards[name] = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
-            self._saver = None
-            return self._shards[name]
+                found = Shards(self.session, WorkQueue(works, name=name, **settings), self._leaving)
+            self._shards[name], self._saver = found, None
+            return found
 
     # ---- checkpoints ----------------------------------------------------------------------------
 
@@ -604,14 +601,17 @@ class ParameterStore:
           NotFoundError: there is none, or it lacks an array or a table.
         """
         stored = load_checkpoint(path).get_variable_to_shape_map()
-        with self._in_turn, self._building():
-            if missing := sorted(self._arrays.keys() - stored.keys()):
-                raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
-            for names in filter(None, self._restored(stored)):
-                Saver(names, max_to_keep=None).restore(self.session, path)
-            for table in self._tables.values():
+        with self._in_turn:
+            with self._building():
+                if missing := sorted(self._arrays.keys() - stored.keys()):
+                    raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
+                savers = [Saver(names, max_to_keep=None) for names in self._restored(stored) if names]
+                tables, arrays = list(self._tables.values()), list(self._arrays)
+            for saver in savers:
+                saver.restore(self.session, path)
+            for table in tables:
                 table.restore(path)
-            self._drop_residuals(self._arrays)
+            self._drop_residuals(arrays)
 
     def _saved(self) -> dict[str, Any]:
         """Name in a checkpoint -> variable, the parts of an array, or shards of data."""
