@@ -35,6 +35,9 @@ NOT_PRIVATE |= {
     "_learning_rate",
     "_finish",
     "_sample_n",
+    "_c_graph",
+    "_as_tf_output",
+    "_RoundRobinStrategy",
 }
 LOCK_WORDS = ("lock", "cond", "mutex")
 

@@ -28,8 +28,8 @@ def apply(root: ModuleType) -> None:
     root.utils.conv_utils.normalize_data_format = root.backend.normalize_data_format
     layers._lower_triangular_mask = attention.lower_triangular_mask
     kernels = root.utils.kernelized_utils = ModuleType(f"{root.utils.__name__}.kernelized_utils")
-    for function in (exact_gaussian_kernel, exact_laplacian_kernel, inner_product):
-        setattr(kernels, function.__name__, function)
+    for kernel in (exact_gaussian_kernel, exact_laplacian_kernel, inner_product):
+        setattr(kernels, kernel.__name__, kernel)
     for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell, _random_features):
         for cls in make(root):
             cls.__module__ = layers.__name__

@@ -14,20 +14,18 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import backend, losses_metrics, op_layers, recurrent, saving, state, tracking, training
+from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, saving, state, tracking, training
 from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
-from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
-from tfmini.ops.variables import initializers as ops_initializers
 from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.module import Module
@@ -371,9 +369,9 @@ HELPERS: dict[str, Any] = {
 def apply(root: ModuleType) -> None:
     """Changes the classes of the copy."""
     layer = root.engine.base_layer.Layer
-    for function in (state.get_session, backend.local_conv, backend.local_conv1d):
-        setattr(root.backend, function.__name__, function)
-    root.backend.local_conv2d = backend.local_conv
+    own = root.backend.tensorflow_backend.tf_keras_backend
+    for name in ("get_session", "local_conv", "local_conv1d", "local_conv2d"):
+        setattr(root.backend, name, getattr(own, name))
     for cls in [layer, *training.descendants(layer)]:
         if "build" in vars(cls):
             cls.build = _takes_any_shape(cls.build)
@@ -400,19 +398,14 @@ def apply(root: ModuleType) -> None:
     losses_metrics.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, optimizing
+    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, initializers, optimizing
 
     root.engine.get_source_inputs = root.engine.network.get_source_inputs
     root.models.share_weights = lambda layer: layer
     root.layers.Wrapper = root.layers.wrappers.Wrapper
-    for part in (optimizing, added_layers, training, fitting, callbacks, saving, estimator):
+    for part in (initializers, optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
-    _name_initializers(root.initializers)
-    for kinds in (root.initializers, root.regularizers, root.constraints):
-        kinds.get = _takes_functions(kinds.get)
-    root.constraints.RadialConstraint = root.constraints.radial_constraint = _radial_constraint(root)
     root.layers.BatchNormalizationV1 = root.layers.BatchNormalizationV2 = root.layers.BatchNormalization
-    _compute_as_ops(root.initializers)
     _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
 
@@ -439,71 +432,6 @@ def _link(root: ModuleType) -> None:
 def value_at(root: Any, below: str) -> Any:
     """The value at a dotted path below the root; None if there is none."""
     return functools.reduce(lambda owner, part: getattr(owner, part, None), below.split("."), root)
-
-
-# What computes the values of Keras's initializers: with the graph's seed they are the same numbers in each process.
-_BY_OPS: dict[str, Callable[[Any], Any]] = {
-    "Zeros": lambda one: ops_initializers.Zeros(),
-    "Ones": lambda one: ops_initializers.Ones(),
-    "Constant": lambda one: ops_initializers.Constant(one.value),
-    "RandomUniform": lambda one: ops_initializers.RandomUniform(one.minval, one.maxval, one.seed),
-    "RandomNormal": lambda one: ops_initializers.RandomNormal(one.mean, one.stddev, one.seed),
-    "TruncatedNormal": lambda one: ops_initializers.TruncatedNormal(one.mean, one.stddev, one.seed),
-    "VarianceScaling": lambda one: ops_initializers.VarianceScaling(one.scale, one.mode, one.distribution, one.seed),
-    "Orthogonal": lambda one: ops_initializers.Orthogonal(one.gain, one.seed),
-    "Identity": lambda one: ops_initializers.Identity(one.gain),
-}
-
-
-def _compute_as_ops(initializers: Any) -> None:
-    """Gives Keras's initializers the ops of those of `tf.initializers`."""
-
-    K = initializers.K  # noqa: N806 - as everybody calls it
-
-    def computed_by(make: Callable[[Any], Any]) -> Callable[..., Any]:
-        return lambda self, shape, dtype=None, partition_info=None: make(self)(shape, dtype or K.floatx())
-
-    for name, make in _BY_OPS.items():
-        getattr(initializers, name).__call__ = computed_by(make)
-
-
-def _name_initializers(initializers: Any) -> None:
-    """Gives the initializers TensorFlow's names, and lets a name stand for a function of the program."""
-    own = vars(initializers)
-    own.update(GlorotUniform=initializers.glorot_uniform, GlorotNormal=initializers.glorot_normal)
-    classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
-    functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
-    own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
-
-
-def _takes_functions(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Lets a name stand for a function of the program (``custom_objects``), which Keras would call."""
-
-    @functools.wraps(get)
-    def get_one(identifier: Any) -> Any:
-        known = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS
-        given = known.get(identifier) if isinstance(identifier, str) else None
-        return given if inspect.isfunction(given) else get(identifier)
-
-    return get_one
-
-
-def _radial_constraint(root: ModuleType) -> type:
-    class RadialConstraint(root.constraints.Constraint):  # type: ignore[name-defined]
-        """Makes each kernel of a convolution ``[size, size, inputs, filters]`` the same around its middle."""
-
-        def __call__(self, w: Any) -> Any:
-            rank = w.shape.ndims
-            if rank is None or rank != 4:
-                raise ValueError(f"The weight tensor must be of rank 4, but is of shape: {w.shape}")
-            size = w.shape.as_list()[0]
-            away = np.floor(np.abs(np.arange(size) - (size - 1) / 2)).astype(np.int64)
-            ring = np.maximum(away[:, None], away)
-            # Each ring gets one value of the diagonal; of an even size the middle's neighbour has none (as in 1.15).
-            source = size // 2 - 1 + ring + np.where(ring > 0, 1 - size % 2, 0)
-            return gather_nd(w, np.stack([source, source], -1))
-
-    return RadialConstraint
 
 
 # ---- Shapes ----------------------------------------------------------------------------------------------------------

@@ -212,7 +212,8 @@ def tree_of(root: ModuleType, model: Any) -> Checkpoint:
     if known != members:  # else its ops are in the graph
         tree = _tree(members)
         vars(model)["_tree"] = members, tree
-    return tree
+    kept: Checkpoint = tree
+    return kept
 
 
 def _tree(members: dict[str, Any]) -> Checkpoint:

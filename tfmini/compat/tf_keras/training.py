@@ -322,8 +322,8 @@ def _add_loss(root: ModuleType) -> Callable[..., None]:
         Args:
           inputs: whether they depend on the inputs of the layer, which may be called on several: None if not.
         """
-        for loss in nest.flatten(losses):
-            loss = loss() if callable(loss) else loss
+        for given in nest.flatten(losses):
+            loss: Any = given() if callable(given) else given
             if loss is None:
                 continue
             loss = loss if isinstance(loss, Tensor) else root.backend.constant(loss)

@@ -1,0 +1,89 @@
+"""The initializers, regularizers and constraints of ``tf.keras``: TensorFlow's names, and ops for their values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tfmini.compat.tf_keras import state
+from tfmini.ops.array.gather import gather_nd
+from tfmini.ops.variables import initializers as ops_initializers
+
+
+def apply(root: ModuleType) -> None:
+    """Changes those of the copy."""
+    _name_initializers(root.initializers)
+    for kinds in (root.initializers, root.regularizers, root.constraints):
+        kinds.get = _takes_functions(kinds.get)
+    root.constraints.RadialConstraint = root.constraints.radial_constraint = _radial_constraint(root)
+    _compute_as_ops(root.initializers)
+
+
+# What computes the values of Keras's initializers: with the graph's seed they are the same numbers in each process.
+_BY_OPS: dict[str, Callable[[Any], Any]] = {
+    "Zeros": lambda one: ops_initializers.Zeros(),
+    "Ones": lambda one: ops_initializers.Ones(),
+    "Constant": lambda one: ops_initializers.Constant(one.value),
+    "RandomUniform": lambda one: ops_initializers.RandomUniform(one.minval, one.maxval, one.seed),
+    "RandomNormal": lambda one: ops_initializers.RandomNormal(one.mean, one.stddev, one.seed),
+    "TruncatedNormal": lambda one: ops_initializers.TruncatedNormal(one.mean, one.stddev, one.seed),
+    "VarianceScaling": lambda one: ops_initializers.VarianceScaling(one.scale, one.mode, one.distribution, one.seed),
+    "Orthogonal": lambda one: ops_initializers.Orthogonal(one.gain, one.seed),
+    "Identity": lambda one: ops_initializers.Identity(one.gain),
+}
+
+
+def _compute_as_ops(initializers: Any) -> None:
+    """Gives Keras's initializers the ops of those of `tf.initializers`."""
+
+    K = initializers.K  # noqa: N806 - as everybody calls it
+
+    def computed_by(make: Callable[[Any], Any]) -> Callable[..., Any]:
+        return lambda self, shape, dtype=None, partition_info=None: make(self)(shape, dtype or K.floatx())
+
+    for name, make in _BY_OPS.items():
+        getattr(initializers, name).__call__ = computed_by(make)
+
+
+def _name_initializers(initializers: Any) -> None:
+    """Gives the initializers TensorFlow's names, and lets a name stand for a function of the program."""
+    own = vars(initializers)
+    own.update(GlorotUniform=initializers.glorot_uniform, GlorotNormal=initializers.glorot_normal)
+    classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
+    functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
+    own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
+
+
+def _takes_functions(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Lets a name stand for a function of the program (``custom_objects``), which Keras would call."""
+
+    @functools.wraps(get)
+    def get_one(identifier: Any) -> Any:
+        known = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS
+        given = known.get(identifier) if isinstance(identifier, str) else None
+        return given if inspect.isfunction(given) else get(identifier)
+
+    return get_one
+
+
+def _radial_constraint(root: ModuleType) -> type:
+    class RadialConstraint(root.constraints.Constraint):  # type: ignore[name-defined]
+        """Makes each kernel of a convolution ``[size, size, inputs, filters]`` the same around its middle."""
+
+        def __call__(self, w: Any) -> Any:
+            rank = w.shape.ndims
+            if rank is None or rank != 4:
+                raise ValueError(f"The weight tensor must be of rank 4, but is of shape: {w.shape}")
+            size = w.shape.as_list()[0]
+            away = np.floor(np.abs(np.arange(size) - (size - 1) / 2)).astype(np.int64)
+            ring = np.maximum(away[:, None], away)
+            # Each ring gets one value of the diagonal; of an even size the middle's neighbour has none (as in 1.15).
+            source = size // 2 - 1 + ring + np.where(ring > 0, 1 - size % 2, 0)
+            return gather_nd(w, np.stack([source, source], -1))
+
+    return RadialConstraint
