@@ -1,13 +1,13 @@
-"""AutoGraph: in a converted function, ``if``, ``while``, ``for`` and their kin on tensors are conds and loops of the graph.
+"""AutoGraph: in a converted function, ``if``, ``while`` and ``for`` on tensors are conds and loops of the graph.
 
-The package diastatic-malt, which is TensorFlow's AutoGraph without TensorFlow's operators, converts the source. Here are
-the operators, by the names that converted code calls, and `call`, which converts a function and calls it. Where no
-tensor decides, each operator does what Python does.
+The package diastatic-malt, which is TensorFlow's AutoGraph without TensorFlow's operators, converts the source. Here
+are the operators, by the names that converted code calls, and `call`, which converts a function and calls it. Where
+no tensor decides, each operator does what Python does.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import functools
 import inspect
@@ -55,8 +55,11 @@ Function = Callable[..., Any]
 # ---- calls ---------------------------------------------------------------------------------------------------------
 
 
-def call(function: Function, args: Sequence[Any], kwargs: dict[str, Any], requested: bool = False) -> Any:
-    """What the converted function returns; the functions of the user that it calls are converted as well.
+def call(
+    function: Function, args: Sequence[Any], kwargs: dict[str, Any], requested: bool = False, recursive: bool = True,
+    features: Any = None,
+) -> Any:  # fmt: skip
+    """What the converted function returns; if ``recursive``, the user's functions that it calls are converted as well.
 
     Inside of ``switched(False)`` the function is called as it is, unless its conversion is ``requested``.
 
@@ -66,12 +69,12 @@ def call(function: Function, args: Sequence[Any], kwargs: dict[str, Any], reques
     if not requested and not _is_on.get():
         return function(*args, **kwargs)
     try:
-        options = _options(requested)
+        options = _options(requested, recursive, _names(features))
     except ImportError:
         try:
             return function(*args, **kwargs)
         except OperatorNotAllowedInGraphError as error:
-            raise OperatorNotAllowedInGraphError(f"{error} AutoGraph, which makes one, needs {REMEDY}.") from error
+            raise OperatorNotAllowedInGraphError(f"{error} AutoGraph makes it a cond or loop: {REMEDY}") from error
     with switched(True):
         return converted_call(function, tuple(args), kwargs, options=options)
 
@@ -100,7 +103,7 @@ def converted(function: Function, recursive: bool = True, features: Any = None) 
       ValueError: the function has no source, or it has statements that cannot be converted.
     """
     try:
-        options = _options(True, recursive, frozenset(feature.name for feature in nest.flatten(features) if feature))
+        options = _options(True, recursive, _names(features))
     except ImportError as error:
         raise ImportError(f"AutoGraph needs diastatic-malt: {REMEDY}.") from error
     if not hasattr(function, "__code__"):
@@ -141,7 +144,7 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
 def _converted(function: Any, options: Any) -> Function | None:
     """The function converted; None if it is to be called as it is."""
     is_plain = inspect.isfunction(function) or inspect.ismethod(function)
-    found = function if is_plain else getattr(type(function), "__call__", None)
+    found = function if is_plain else getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(found, "__code__", None)
     if code is None or code in _failed or code.co_filename == "<string>" or hasattr(function, "autograph_info__"):
         return None
@@ -162,12 +165,20 @@ _failed: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
 # ---- conversion ----------------------------------------------------------------------------------------------------
 
 
+def _names(features: Any) -> frozenset[str]:
+    return frozenset(feature.name for feature in nest.flatten(features) if feature)
+
+
 @functools.cache
-def _options(requested: bool, recursive: bool = True, features: frozenset[str] = frozenset()) -> Any:
+def _options(requested: bool, recursive: bool, features: frozenset[str]) -> Any:
     from malt.core.converter import ConversionOptions, Feature
 
-    names = {"EQUALITY_OPERATORS", "LISTS"} if "ALL" in features else features & {"EQUALITY_OPERATORS", "LISTS"}
-    wanted = [Feature[name] for name in ("ASSERT_STATEMENTS", *names)]
+    known = {
+        "BUILTIN_FUNCTIONS",
+        "EQUALITY_OPERATORS",
+        "LISTS",
+    }  # of an assertion, Python can make nothing but an error
+    wanted = [Feature[name] for name in ("ASSERT_STATEMENTS", *(known if "ALL" in features else known & features))]
     return ConversionOptions(recursive=recursive, user_requested=requested, optional_features=wanted)
 
 
@@ -177,15 +188,16 @@ def _transpiler() -> Any:
     from malt.impl import api
     from malt.pyct import cache, transpiler
 
-    class Transpiler(api.PyToPy):  # type: ignore[misc]
-        """Converts each function once; the parts of the code that it makes have the file and the lines of the user's."""
+    class Transpiler(api.PyToPy):
+        """Converts each function once; the code that it makes has the file and the lines of the user's."""
 
         def __init__(self) -> None:
             super().__init__()
             self._made, self._lock = cache.CodeObjectCache(), threading.RLock()
 
         def get_transformed_name(self, node: ast.AST) -> str:
-            return "tf__" + super().get_transformed_name(node).removeprefix("ag__")
+            name: str = super().get_transformed_name(node)
+            return f"tf__{name.removeprefix('ag__')}"
 
         def transform_function(self, function: Any, options: Any) -> Any:
             with self._lock:
@@ -240,7 +252,7 @@ def _operators() -> Any:
     from malt.core import converter
     from malt.impl.api import autograph_artifact
 
-    class FunctionScope(malt.operators.FunctionScope):  # type: ignore[misc]
+    class FunctionScope(malt.operators.FunctionScope):
         def ret(self, value: Any, did_return: Any) -> Any:
             """A loop returned the value if the flag is set; it is an error of the step if it is not."""
             value = super().ret(value, did_return)
@@ -249,7 +261,7 @@ def _operators() -> Any:
             with control_dependencies([Assert(did_return, [f"{self.name}: no return statement was reached."])]):
                 return nest.map_structure(identity, value, expand_composites=True)
 
-    ours = {operator.__name__: operator for operator in _STATEMENTS}
+    ours: dict[str, Any] = {operator.__name__: operator for operator in _STATEMENTS}
     ours |= {"FunctionScope": FunctionScope, "converted_call": converted_call, "autograph_artifact": autograph_artifact}
     ours |= {"ConversionOptions": converter.ConversionOptions, "Feature": converter.Feature}
     return types.SimpleNamespace(**{**vars(malt.operators), **ours})
@@ -262,7 +274,7 @@ _BRANCHES = ("in the TRUE branch", "in the FALSE branch")
 _ROUNDS = ("before the loop", "after one iteration")
 
 
-class _State:
+class State:
     """The symbols that a statement changes, by their positions.
 
     Attributes:
@@ -270,12 +282,26 @@ class _State:
     """
 
     def __init__(self, get_state: Function, set_state: Function, names: Sequence[str]) -> None:
-        self.get, self._set, self.names = get_state, set_state, names
+        self.get, self.set, self.names = get_state, set_state, names
         self.begin: tuple[Any, ...] = get_state()
 
     def put(self, values: dict[int, Any]) -> None:
         """Gives symbols values, and all others those of before."""
-        self._set(tuple(values.get(index, value) for index, value in enumerate(self.begin)))
+        self.set(tuple(values.get(index, value) for index, value in enumerate(self.begin)))
+
+    def staged(self) -> dict[int, Any]:
+        """The values of before, as tensors, of symbols that a loop can change; ValueError if one has no value."""
+        undefined = [name for name, value in zip(self.names, self.begin) if _is_a(value, "Undefined")]
+        if undefined:
+            raise ValueError(f"A tensor decides how often a loop runs, before which these have no value: {undefined}.")
+        found = {index: _staged(value) for index, value in enumerate(self.begin)}
+        return {index: value for index, value in found.items() if value is not _NOT_STAGED}
+
+    def after_round(self, begin: dict[int, Any]) -> list[Any]:
+        """The values now of the symbols of ``begin``; TypeError and ValueError if they do not fit these, see `like`."""
+        first = [begin.get(index, value) for index, value in enumerate(self.begin)]
+        ends = [self.like(index, one, value, _ROUNDS) for index, (one, value) in enumerate(zip(first, self.get()))]
+        return [ends[index] for index in begin]
 
     def like(self, index: int, first: Any, value: Any, when: tuple[str, str]) -> Any:
         """``value`` as tensors of the structure and types of ``first``; TypeError if it has others."""
@@ -346,7 +372,7 @@ def if_stmt(
     if not is_tensor(test):
         (body if test else orelse)()
         return
-    state = _State(get_state, set_state, names)
+    state = State(get_state, set_state, names)
     if isinstance(get_default_graph(), _Sketch):
         _sketch_if(body, orelse, state)
         return
@@ -373,7 +399,7 @@ class _Sketch(FunctionGraph):
     """Where the body of a loop is built to see what it returns; there, an ``if`` runs both branches."""
 
 
-def _sketch_if(body: Function, orelse: Function, state: _State) -> None:
+def _sketch_if(body: Function, orelse: Function, state: State) -> None:
     ends = []
     for run in (orelse, body):
         state.put({})
@@ -392,6 +418,10 @@ def if_exp(test: Any, if_true: Function, if_false: Function, expression: str) ->
 # ---- loops ---------------------------------------------------------------------------------------------------------
 
 
+# How to loop over other things than tensors: class -> function(thing, extra test or None, body, state).
+LOOPS_OVER: dict[type, Function] = {}
+
+
 def while_stmt(
     test: Function, body: Function, get_state: Function, set_state: Function, names: Sequence[str], options: Any
 ) -> None:
@@ -399,7 +429,7 @@ def while_stmt(
     with FunctionGraph(get_default_graph()).as_default():
         goes_on = test()
     if is_tensor(goes_on):
-        _loop(test, lambda: (body(), ())[1], [], _State(get_state, set_state, names))
+        _loop(test, lambda: (body(), ())[1], [], State(get_state, set_state, names))
     elif goes_on:
         body()
         while test():
@@ -411,8 +441,13 @@ def for_stmt(
     names: Sequence[str], options: Any,
 ) -> None:  # fmt: skip
     """``for element in iterated: body``, while ``extra_test`` holds: no ``break`` or ``return`` was reached."""
+    state = State(get_state, set_state, names)
+    for kind, loop in LOOPS_OVER.items():
+        if isinstance(iterated, kind):
+            loop(iterated, extra_test, body, state)
+            return
     if not is_tensor(iterated):
-        _unrolled(iterated, extra_test, body, get_state, set_state, names)
+        _unrolled(iterated, extra_test, body, state)
         return
     head, is_left, element, following = _walk(convert_to_tensor(iterated))
 
@@ -423,24 +458,22 @@ def for_stmt(
         body(element(at))
         return [following(at)]
 
-    _loop(test, step, [head], _State(get_state, set_state, names))
+    _loop(test, step, [head], state)
 
 
-def _unrolled(
-    iterated: Any, extra_test: Function | None, body: Function, get_state: Function, set_state: Function, names: Any
-) -> None:
+def _unrolled(iterated: Any, extra_test: Function | None, body: Function, state: State) -> None:
     """A loop of Python, each round of which is a conditional once a tensor decides whether there was a ``break``."""
     goes_on: Any = True
     for element in iterated:
         run = functools.partial(body, element)
-        if_stmt(goes_on, run, lambda: None, get_state, set_state, names, len(names))
+        if_stmt(goes_on, run, lambda: None, state.get, state.set, state.names, len(state.names))
         goes_on = extra_test is None or extra_test()
         if not is_tensor(goes_on) and not goes_on:
             break
 
 
 def _walk(elements: Tensor) -> tuple[Tensor, Function, Function, Function]:
-    """Where a loop over a tensor begins; by a position: whether there is one more, which, and where that after it is."""
+    """Where a loop over a tensor begins; by a position: whether there is an element, which, and the next position."""
     if elements.op.type == "Range":  # needs no memory
         begin, limit, step = elements.op.inputs
         sign = constant_value(step)
@@ -452,7 +485,7 @@ def _walk(elements: Tensor) -> tuple[Tensor, Function, Function, Function]:
     return constant(0), lambda at: at < size, array.read, lambda at: at + 1
 
 
-def _loop(test: Function, step: Function, head: list[Tensor], state: _State) -> None:
+def _loop(test: Function, step: Function, head: list[Tensor], state: State) -> None:
     """Repeats ``step(*head)``, which returns the next ``head``, while ``test(*head)``.
 
     A symbol whose value cannot be a tensor must keep it.
@@ -461,11 +494,7 @@ def _loop(test: Function, step: Function, head: list[Tensor], state: _State) -> 
       TypeError: a symbol has another structure or type after a round.
       ValueError: one has another shape, or no value before the loop.
     """
-    undefined = [name for name, value in zip(state.names, state.begin) if _is_a(value, "Undefined")]
-    if undefined:
-        raise ValueError(f"A tensor decides how often a loop runs, before which these have no value: {undefined}.")
-    begin = {index: _staged(value) for index, value in enumerate(state.begin)}
-    begin = {index: value for index, value in begin.items() if value is not _NOT_STAGED}
+    begin = state.staged()
     begin.update(_returned(step, head, state, begin))
     spare = [] if head or begin else [constant(0)]
 
@@ -475,15 +504,13 @@ def _loop(test: Function, step: Function, head: list[Tensor], state: _State) -> 
 
     def loop_step(*variables: Any) -> list[Any]:
         following = step(*enter(variables))
-        first = [begin.get(index, value) for index, value in enumerate(state.begin)]
-        ends = [state.like(index, one, value, _ROUNDS) for index, (one, value) in enumerate(zip(first, state.get()))]
-        return [*following, *(ends[index] for index in begin), *variables[len(head) + len(begin) :]]
+        return [*following, *state.after_round(begin), *variables[len(head) + len(begin) :]]
 
     variables = [*head, *begin.values(), *spare]
     enter(while_loop(lambda *v: test(*enter(v)), loop_step, variables, return_same_structure=True))
 
 
-def _returned(step: Function, head: list[Tensor], state: _State, begin: dict[int, Any]) -> dict[int, Any]:
+def _returned(step: Function, head: list[Tensor], state: State, begin: dict[int, Any]) -> dict[int, Any]:
     """Zeros in the place of what the loop may return: a flag tells whether it has."""
     wanted = [index for index, value in enumerate(state.begin) if _is_a(value, "UndefinedReturnValue")]
     if not wanted:

@@ -43,12 +43,12 @@ class PolymorphicFunction:
 
     def __init__(
         self, python_function: Callable[..., Any], input_signature: Sequence[Any] | None = None,
-        autograph: bool = True, instance: weakref.ref[Any] | None = None,
+        autograph: bool = True, features: object = None, instance: weakref.ref[Any] | None = None,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, python_function)
         self.python_function = python_function
         self.input_signature = None if input_signature is None else tuple(input_signature)
-        self._autograph, self._instance = autograph, instance
+        self._autograph, self._features, self._instance = autograph, features, instance
         self._is_called = False
         self._lifted: set[Operation] = set()  # those that make variables: they run when their initializer is run
         self._methods: weakref.WeakKeyDictionary[Any, PolymorphicFunction] = weakref.WeakKeyDictionary()
@@ -59,8 +59,9 @@ class PolymorphicFunction:
             return self
         if instance not in self._methods:
             this = weakref.ref(instance)  # the table must not keep the instance alive
-            method = PolymorphicFunction(self.python_function, self.input_signature, self._autograph, this)
-            self._methods[instance] = method
+            self._methods[instance] = PolymorphicFunction(
+                self.python_function, self.input_signature, self._autograph, self._features, this
+            )
         return self._methods[instance]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +103,7 @@ class PolymorphicFunction:
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         args = args if self._instance is None else (self._instance(), *args)
         if self._autograph:
-            return autograph.call(self.python_function, args, kwargs, requested=True)
+            return autograph.call(self.python_function, args, kwargs, requested=True, features=self._features)
         with autograph.switched(False):
             return self.python_function(*args, **kwargs)
 
@@ -196,8 +197,9 @@ def function(
       input_signature: a `TensorSpec` per argument, nested like these.
       autograph: whether ``if``, ``while``, ``for`` and their kin on tensors become conds and loops of the graph, which
         needs diastatic-malt (the extra ``autograph``).
-      experimental_autograph_options, experimental_relax_shapes, experimental_compile: without effect.
+      experimental_autograph_options: one or several `tf.autograph.experimental.Feature`.
+      experimental_relax_shapes, experimental_compile: without effect.
     """
     if func is None:
-        return functools.partial(function, input_signature=input_signature, autograph=autograph)
-    return PolymorphicFunction(func, input_signature, autograph)
+        return lambda func: PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)
+    return PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)
