@@ -57,3 +57,8 @@ def test_no_number_of_shards_is_known_outside_of_its_context() -> None:
         with pytest.raises(NotImplementedError, match="nested"), names.tpu_shard_context(2):
             pass
     assert names.get_tpu_context().number_of_shards is None
+
+
+def test_eager_mode_can_be_named_and_not_entered() -> None:
+    with pytest.raises(NotImplementedError, match="no eager mode"):
+        names.eager_mode()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.rpc.task_processes import Call, until
-from tests.rpc.test_zmq_router_pending import NULL, READY, assert_serves, is_answered, is_closed, raw, server
+from tests.rpc.test_zmq_router_pending import assert_serves, is_closed, raw, server, shake_hands
 from tfmini.rpc import messages as m
 from tfmini.rpc import zmq_router
 from tfmini.rpc.codec import encode
@@ -37,8 +37,7 @@ def test_a_message_of_endless_small_frames_ends_its_connection(
     close = KernelSocket.close
     monkeypatch.setattr(KernelSocket, "close", lambda kernel: (closed.append(kernel), close(kernel)))
     sock = raw(server)
-    sock.send(NULL + READY)
-    until(lambda: is_answered(sock), "the answer to the handshake")
+    shake_hands(sock)
     if says_hello:
         sock.send(frame(encode(Hello(PROTOCOL_VERSION, "", 9, "", b"", False, "", 0, 0), 1)[0]))
     sent, block = 0, MORE * (16 << 10)

@@ -29,7 +29,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.flow.tape": "GradientTape",
     },
     "python.eager.context": {
-        "compat.internal_names": "executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
+        "compat.internal_names": "eager_mode executing_eagerly_outside_functions graph_mode in_eager_mode list_devices",
     },
     "python.eager.def_function": {
         "ops.flow.function": "function",

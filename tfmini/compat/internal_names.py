@@ -52,6 +52,16 @@ export_names(
 export_names("tensorflow.python.eager.context", "executing_eagerly_outside_functions")
 
 
+@export("tensorflow.python.eager.context.eager_mode")
+def eager_mode() -> Any:
+    """A block of eager mode, which is refused: libraries' own tests name it for those that run in both modes.
+
+    Raises:
+      NotImplementedError: when it is called.
+    """
+    raise NotImplementedError("tfmini has no eager mode: build a graph of ops, and run it in a tf.Session.")
+
+
 def convert_n_to_tensor(values: Iterable[Any], dtype: DTypeLike | None = None, name: str | None = None) -> list[Any]:
     """Converts each of ``values`` to a tensor."""
     return [convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}") for i, v in enumerate(values)]

@@ -20,10 +20,13 @@ from typing import Any
 from tfmini import errors
 from tfmini.core_types import TensorLike
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Operation
+from tfmini.graph.scoping import colocate_with
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops import control
+from tfmini.ops.array.identity import identity
 from tfmini.ops.math import reductions
 
 
@@ -134,6 +137,64 @@ class Strategy:
     def group(self, value: TensorLike, name: str | None = None) -> Operation:
         """An operation that runs ``value`` (a tensor or operation)."""
         return control.group(value, name=name)
+
+    def experimental_distribute_dataset(self, dataset: Any) -> Any:
+        """The data set itself, since one replica takes all of it."""
+        return dataset
+
+    # ---- of TensorFlow's ``StrategyExtended`` -------------------------------------------------------------------
+
+    def update(
+        self, var: Any, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None,
+        group: bool = True,
+    ) -> Any:  # fmt: skip
+        """Calls ``fn(var, *args, **kwargs)`` beside the variable, in the cross-replica context.
+
+        Args:
+          var: a variable.
+          fn: it returns a structure of tensors and operations.
+          args, kwargs: further arguments.
+          group: whether a result stands for those of all replicas; else it is a tuple of theirs, of length one.
+        """
+        with colocate_with(var):
+            return self.update_non_slot(None, fn, (var, *args), kwargs, group)
+
+    def update_non_slot(
+        self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None, group: bool = True,
+    ) -> Any:  # fmt: skip
+        """Calls ``fn(*args, **kwargs)``, which updates what is no slot of a variable; see `update`.
+
+        Args:
+          colocate_with: without effect here; TensorFlow takes what `non_slot_devices` returns.
+        """
+        with _entered(self, None), device_scope(self._device or None):
+            result = fn(*args, **(kwargs or {}))
+        return result if group else nest.map_structure(self.experimental_local_results, result)
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+        """What `update_non_slot` takes: this strategy's device, else the first variable by name."""
+        return self.worker_devices or min(var_list, key=lambda variable: str(variable.name))
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> contextlib.AbstractContextManager[Any]:
+        """A block whose variables are made beside the given one."""
+        return colocate_with(colocate_with_variable)
+
+    def reduce_to(self, reduce_op: Any, value: TensorLike, destinations: Any) -> Any:
+        """The value: one replica's reduction."""
+        return value
+
+    def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The values of the pairs."""
+        return [value for value, _ in value_destination_pairs]
+
+    def read_var(self, replica_local_var: Any) -> Any:
+        """The variable's value."""
+        return identity(replica_local_var)
+
+    def value_container(self, value: Any) -> Any:
+        """The value itself."""
+        return value
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._device or 'the current devices'}>"

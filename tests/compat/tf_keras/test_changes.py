@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -108,6 +109,84 @@ def test_layers_take_arrays_arguments_by_place_and_the_dtype_of_their_input() ->
     assert dense.dtype is None
     assert dense(np.ones((1, 3))).dtype == tf.float64 == dense.kernel.dtype.base_dtype
     assert keras.layers.LSTM(4, dtype="float64")(keras.Input((3, 2), dtype="float64")).dtype == tf.float64
+
+
+def test_a_layer_takes_the_phase_that_its_call_does_not_name_and_no_surplus_argument() -> None:
+    flat = tf.keras.layers.Flatten()
+    assert flat(tf.ones([2, 3, 4]), training=True).shape == (2, 12)
+    with pytest.raises(TypeError, match="takes 1 arguments, but got 3"):
+        flat(tf.ones([2, 3, 4]), 1, 2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'phase'"):
+        flat(tf.ones([2, 3, 4]), phase=1)
+
+
+def test_a_copy_of_a_model_shares_its_layers() -> None:
+    class Scaled(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(2)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+    model = Scaled()
+    model(tf.ones([1, 3]))
+    shared = copy.copy(model)
+    assert shared is not model and shared.dense is model.dense
+
+
+def test_the_seed_of_the_graph_gives_the_values_of_tensorflow() -> None:
+    tf.set_random_seed(3)
+    inputs = keras.Input((3,))
+    dense = keras.layers.Dense(2)
+    dense(inputs)
+    model = keras.Sequential(
+        [keras.layers.Dense(2, input_shape=(3,)), keras.layers.Dense(1, "relu", True, "he_normal")]
+    )
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first, second = session.run([dense.kernel, model.layers[1].kernel])
+    expected = [[0.9283607, -0.2838726], [0.9819536, 0.6919478], [0.08668041, 1.0058174]]
+    assert first == pytest.approx(np.array(expected)) and second.ravel() == pytest.approx([-0.05716334, -0.832816])
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "expected"),
+    [
+        (lambda: keras.layers.Conv2D(3, 3, 2), (9, 9, 2), (4, 4, 3)),
+        (lambda: keras.layers.Conv2D(3, (3, 2), (2, 1), "same", None, (1, 1), "relu"), (9, 9, 2), (5, 9, 3)),
+        (lambda: keras.layers.LocallyConnected2D(3, 3, 2), (9, 9, 2), (4, 4, 3)),
+        (lambda: keras.layers.Conv2DTranspose(3, 3, 2, "same"), (9, 9, 2), (18, 18, 3)),
+        (lambda: keras.layers.ConvLSTM2D(3, 3, 2, "same"), (4, 9, 9, 2), (5, 5, 3)),
+        (lambda: keras.layers.LSTM(3, "relu", "sigmoid", False), (4, 2), (3,)),
+        (lambda: keras.layers.BatchNormalization(-1, 0.9), (4,), (4,)),
+    ],
+)
+def test_arguments_by_place_are_those_of_tensorflow(layer: Any, shape: Any, expected: Any) -> None:
+    """Not those of Keras 1, which Keras 2 takes a third and fourth number for."""
+    assert layer()(keras.Input(shape)).shape.as_list()[1:] == list(expected)
+    with pytest.raises(TypeError):
+        keras.layers.Dense(output_dim=3)
+
+
+def test_an_orthogonal_start_is_drawn_by_ops() -> None:
+    tf.set_random_seed(3)
+    drawn = [keras.initializers.Orthogonal(2.0)((2, 2)) for _ in range(2)]
+    with tf.Session() as session:
+        first, second = session.run(drawn)
+        assert session.run(drawn[0] - first).any() and not np.allclose(first, second)  # a draw per run
+        assert first @ first.T == pytest.approx(4 * np.eye(2), abs=1e-5)
+
+
+def test_a_layer_in_a_conditional_makes_its_weights_outside() -> None:
+    dense = keras.layers.Dense(2, kernel_initializer="ones")
+    x, taken = tf.ones([1, 3]), tf.placeholder(tf.bool, [])
+    y = tf.cond(taken, lambda: dense(x), lambda: x[:, :2])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(y, {taken: True}).tolist() == [[3, 3]] and session.run(y, {taken: False}).tolist() == [
+            [1, 1]
+        ]
 
 
 def test_shapes_are_told_in_the_kind_in_which_they_are_asked_for() -> None:

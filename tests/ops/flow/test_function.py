@@ -184,6 +184,18 @@ def test_a_training_step_with_gradients_inside_and_outside() -> None:
     assert run([y, *tf.gradients(y, [x, v])]) == [216, 216, 324]
 
 
+def test_ops_from_outside_that_a_function_groups_run() -> None:
+    v = variable(5.0)
+
+    @tf.function
+    def initialize() -> None:
+        tf.variables_initializer([v])
+
+    with tf.Session() as session:
+        session.run(initialize())
+        assert session.run(v) == 5
+
+
 class Scaled:
     weight: Any = None
 

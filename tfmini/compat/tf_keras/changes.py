@@ -24,6 +24,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
+from tfmini.ops.variables import initializers as ops_initializers
 from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 
@@ -132,11 +133,21 @@ def _inputs_of(layer: Any, inputs: Any) -> Any:
 
 
 def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, of which ``call`` gets those that have a place by their names."""
-    if not args:
+    """The arguments of a call, all by their names; without the phase if ``call`` does not take it.
+
+    Raises:
+      TypeError: when ``call`` takes fewer arguments.
+    """
+    if not args and "training" not in kwargs:
         return kwargs
-    names = list(inspect.signature(layer.call).parameters)[1:]
-    return {**dict(zip(names, args)), **kwargs}
+    parameters = inspect.signature(layer.call).parameters
+    names = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
+    if len(args) > len(names):
+        raise TypeError(f"call() of {layer.name} takes {len(names) + 1} arguments, but got {len(args) + 1}.")
+    given = {**dict(zip(names, args)), **kwargs}
+    if "training" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        given.pop("training", None)
+    return given
 
 
 def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
@@ -301,6 +312,7 @@ def apply(root: ModuleType) -> None:
     for part in (optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
     _name_initializers(root.initializers)
+    _compute_as_ops(root.initializers)
     _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
 
@@ -326,6 +338,32 @@ def _link(root: ModuleType) -> None:
 def value_at(root: Any, below: str) -> Any:
     """The value at a dotted path below the root; None if there is none."""
     return functools.reduce(lambda owner, part: getattr(owner, part, None), below.split("."), root)
+
+
+# What computes the values of Keras's initializers: with the graph's seed they are the same numbers in each process.
+_BY_OPS: dict[str, Callable[[Any], Any]] = {
+    "Zeros": lambda one: ops_initializers.Zeros(),
+    "Ones": lambda one: ops_initializers.Ones(),
+    "Constant": lambda one: ops_initializers.Constant(one.value),
+    "RandomUniform": lambda one: ops_initializers.RandomUniform(one.minval, one.maxval, one.seed),
+    "RandomNormal": lambda one: ops_initializers.RandomNormal(one.mean, one.stddev, one.seed),
+    "TruncatedNormal": lambda one: ops_initializers.TruncatedNormal(one.mean, one.stddev, one.seed),
+    "VarianceScaling": lambda one: ops_initializers.VarianceScaling(one.scale, one.mode, one.distribution, one.seed),
+    "Orthogonal": lambda one: ops_initializers.Orthogonal(one.gain, one.seed),
+    "Identity": lambda one: ops_initializers.Identity(one.gain),
+}
+
+
+def _compute_as_ops(initializers: Any) -> None:
+    """Gives Keras's initializers the ops of those of `tf.initializers`."""
+
+    K = initializers.K  # noqa: N806 - as everybody calls it
+
+    def computed_by(make: Callable[[Any], Any]) -> Callable[..., Any]:
+        return lambda self, shape, dtype=None, partition_info=None: make(self)(shape, dtype or K.floatx())
+
+    for name, make in _BY_OPS.items():
+        getattr(initializers, name).__call__ = computed_by(make)
 
 
 def _name_initializers(initializers: Any) -> None:
@@ -439,9 +477,9 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         trains = trainable is not False
         sizes = tuple(int(size) for size in as_tuple(TensorShape(shape or ()).as_list()))
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
-            weight = K.variable(
-                initializers.get(initializer)(sizes, dtype=dtype), dtype=dtype, name=name, constraint=constraint
-            )
+            # A function: the value of a variable that is made in a cond or a loop is computed outside.
+            value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)
+            weight = K.variable(value, dtype=dtype, name=name, constraint=constraint)
         if regularizer is not None:
             with K.name_scope("weight_regularizer"):
                 self.add_loss(root.regularizers.get(regularizer)(weight))
@@ -550,6 +588,7 @@ def _change_models(root: ModuleType) -> None:
             return original(self, inputs, *args, **kwargs)
 
     network.__call__ = call
+    del network.__getstate__, network.__setstate__  # of pickles of Keras; a copy shares the layers
     network.weights = property(_weights_by_layer)
     root.engine.training_utils.get_metric_name = functools.partial(_metric_name, root.metrics)
 

@@ -87,7 +87,8 @@ class PolymorphicFunction:
             with variable_creator_scope(functools.partial(self._make_variable, scope)):
                 found = self._call(args, kwargs)
             self._is_called = True
-            ends = Order(context, self._checked([op for op in graph._order[begin:] if op not in self._lifted])).ends
+            ops = self._checked([op for op in graph._order[begin:] if op not in self._lifted])
+            ends = [*Order(context, ops).ends, *_outside(ops, context)]
             if found is None:
                 return group(*ends)
             with control_dependencies(ends):
@@ -157,6 +158,13 @@ class PolymorphicFunction:
                 f" compilation of {self.python_function}, found return value of type {type(value)}, which is not a"
                 " Tensor."
             ) from None
+
+
+def _outside(ops: list[Operation], context: Any) -> list[Operation]:
+    """The ops from outside that some of ``ops`` wait for: a function may group what initializes its variables."""
+    made = set(ops)
+    controls = [control for op in ops if op._control_flow_context is context for control in op.control_inputs]
+    return [*dict.fromkeys(control for control in controls if control not in made)]
 
 
 def _argument(value: Any) -> Any:
