@@ -9,6 +9,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dis
 import functools
 import inspect
 import logging
@@ -66,7 +67,7 @@ def call(
     Raises:
       OperatorNotAllowedInGraphError: a tensor decides, and diastatic-malt is absent.
     """
-    if not requested and not _is_on.get():
+    if not requested and not _is_on.get() or not _decides(getattr(function, "__code__", None)):
         return function(*args, **kwargs)
     try:
         options = _options(requested, recursive, _names(features))
@@ -146,7 +147,13 @@ def _converted(function: Any, options: Any) -> Function | None:
     is_plain = inspect.isfunction(function) or inspect.ismethod(function)
     found = function if is_plain else getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(found, "__code__", None)
-    if code is None or code in _failed or code.co_filename == "<string>" or hasattr(function, "autograph_info__"):
+    if (
+        code is None
+        or not _decides(code)
+        or code in _failed
+        or code.co_filename == "<string>"
+        or hasattr(function, "autograph_info__")
+    ):
         return None
     if (found.__module__ or "").partition(".")[0] in _LIBRARIES or inspect.isgeneratorfunction(found):
         return None
@@ -160,6 +167,15 @@ def _converted(function: Any, options: Any) -> Function | None:
     return made if instance is None else functools.partial(made, instance)
 
 
+def _decides(code: types.CodeType | None) -> bool:
+    """Whether there is something in it that a conversion changes: a call, a jump or a negation."""
+    return code is None or any(
+        one.opcode in _JUMPS or one.opname.startswith(("CALL", "MAKE_FUNCTION", "UNARY_NOT"))
+        for one in dis.get_instructions(code)
+    )
+
+
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _failed: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
 
 # ---- conversion ----------------------------------------------------------------------------------------------------
