@@ -187,10 +187,10 @@ LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn, the optimizers
     # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts,
-    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function.
-    "files": 625,
+    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph.
+    "files": 626,
     "files under 100 lines": 101,
-    "lines without generated files": 190_000,  # (128,000)
+    "lines without generated files": 190_700,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

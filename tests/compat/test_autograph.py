@@ -12,7 +12,6 @@ import pytest
 import tfmini as tf
 from tests.compat import autograph_functions
 from tests.ops.session_run import run
-from tfmini.ops.flow import autograph
 
 pytest.importorskip("malt")
 ANSWERS: dict[str, list[Any]] = {
@@ -70,12 +69,7 @@ ANSWERS: dict[str, list[Any]] = {
     "try_and_with": [7.0],
     "map_and_filter": [[20.0, 3.0, 40.0, 5.0, 7.0]],
     "reduce_": [9.0],
-    "flat_map_and_interleave": [
-        [
-            [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0],
-            [0.0, 0.0, 1.0, 1.0, 2.0, 2.0],
-        ]
-    ],
+    "flat_map_and_interleave": [[[0.0, 1.0, 2.0] * 4 + [0.0, 1.0, 2.0, 3.0], [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]]],
     "dataset_in_for": [24.0],
     "dataset_in_for_with_break": [28.0],
     "items": [[15.0, 120.0]],  # InaccessibleTensorError in 1.15.5
@@ -227,7 +221,6 @@ def test_without_the_package_functions_run_as_they_are(monkeypatch: pytest.Monke
         return found(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    autograph._options.cache_clear()
     assert run(tf.function(lambda x: abs(x) + 1)(tf.constant(-1))) == 2
     with pytest.raises(tf.errors.OperatorNotAllowedInGraphError, match=r"tfmini-cluster\[autograph\]"):
         tf.function(lambda x: 1 if x > 0 else 2)(tf.constant(1))
@@ -277,9 +270,7 @@ def test_what_is_not_to_be_converted() -> None:
 
 
 def test_a_function_is_converted_once() -> None:
-    transpiler = autograph._transpiler()
-    options = autograph._options(True, True, frozenset())
-    first, second = (transpiler.transform_function(_clipped, options) for _ in range(2))
+    first, second = tf.autograph.to_graph(_clipped), tf.autograph.to_graph(_clipped)
     assert first.__code__ is second.__code__ and first.__globals__ is _clipped.__globals__
     assert first.__code__.co_filename == __file__ and first.__code__.co_firstlineno == _clipped.__code__.co_firstlineno
 

@@ -147,15 +147,11 @@ def _converted(function: Any, options: Any) -> Function | None:
     is_plain = inspect.isfunction(function) or inspect.ismethod(function)
     found = function if is_plain else getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(found, "__code__", None)
-    if (
-        code is None
-        or not _decides(code)
-        or code in _failed
-        or code.co_filename == "<string>"
-        or hasattr(function, "autograph_info__")
-    ):
+    if code is None or not _decides(code) or code in _failed or hasattr(function, "autograph_info__"):
         return None
-    if (found.__module__ or "").partition(".")[0] in _LIBRARIES or inspect.isgeneratorfunction(found):
+    if code.co_filename == "<string>" or inspect.isgeneratorfunction(found):
+        return None
+    if (found.__module__ or "").partition(".")[0] in _LIBRARIES:
         return None
     try:
         made = _transpiler().transform_function(found, options)
@@ -185,7 +181,6 @@ def _names(features: Any) -> frozenset[str]:
     return frozenset(feature.name for feature in nest.flatten(features) if feature)
 
 
-@functools.cache
 def _options(requested: bool, recursive: bool, features: frozenset[str]) -> Any:
     from malt.core.converter import ConversionOptions, Feature
 
