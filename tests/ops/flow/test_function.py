@@ -184,6 +184,23 @@ def test_a_training_step_with_gradients_inside_and_outside() -> None:
     assert run([y, *tf.gradients(y, [x, v])]) == [216, 216, 324]
 
 
+@pytest.mark.parametrize(("taken", "expected"), [(True, (12, 0.8)), (False, (0, 2))])
+def test_a_training_step_in_a_branch(taken: bool, expected: Any) -> None:
+    """The gradient is computed in the branch, where nothing waits for the branch that is not taken."""
+    v, optimizer = variable(2.0), tf.train.GradientDescentOptimizer(0.1)
+
+    @tf.function
+    def train(taken: Any) -> Any:
+        def step() -> Any:
+            loss = v * v * 3.0
+            optimizer.minimize(loss, var_list=[v])
+            return loss
+
+        return tf.cond(taken, step, lambda: 0.0), v
+
+    assert run(train(tf.constant(taken))) == pytest.approx(expected)
+
+
 def test_ops_from_outside_that_a_function_groups_run() -> None:
     v = variable(5.0)
 
