@@ -195,6 +195,10 @@ LIMITS: dict[str, float] = {
     "files": 625,
     "files under 100 lines": 101,
     "lines without generated files": 190_400,  # (128,000)
+    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph.
+    "files": 626,
+    "files under 100 lines": 101,
+    "lines without generated files": 190_700,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -26,6 +26,7 @@ ROOMS = {
             "flow.functional",
             "flow.tape",
             "flow.effects",
+            "flow.autograph",
             "flow.function",
             "custom_gradient",
             "training",

@@ -109,7 +109,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.flags": "run",
     },
     "autograph": {
-        "compat.autograph": "set_verbosity trace",
+        "compat.autograph": "set_verbosity to_code to_graph trace",
     },
     "autograph.experimental": {
         "compat.autograph": "Feature do_not_convert set_loop_options",
@@ -132,7 +132,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
     },
     "contrib.autograph": {
-        "compat.autograph": "do_not_convert",
+        "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
     },
     "contrib.checkpoint": {
         "train.checkpointing.checkpoint": "CheckpointManager",

@@ -4,11 +4,15 @@ from tfmini.autograph import (
 )
 from tfmini.compat.autograph import (
     set_verbosity as set_verbosity,
+    to_code as to_code,
+    to_graph as to_graph,
     trace as trace,
 )
 
 __all__ = [
     "experimental",
     "set_verbosity",
+    "to_code",
+    "to_graph",
     "trace",
 ]

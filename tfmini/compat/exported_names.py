@@ -20,7 +20,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
     "python.autograph.impl.api": {
-        "compat.autograph": "do_not_convert",
+        "compat.autograph": "convert do_not_convert to_code to_graph",
     },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",

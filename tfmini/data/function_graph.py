@@ -6,7 +6,7 @@ The function is called once, in a `FunctionGraph`. If it uses a tensor of an out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,60 +15,12 @@ from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.structure import Structure, normalize, structure_of
 from tfmini.graph.attr_checks import is_within
 from tfmini.graph.default_graph import get_default_graph
-from tfmini.graph.graph import Graph
 from tfmini.graph.node import DEFINED_AT, FunctionBody, Node
 from tfmini.graph.op_types import ENTER_OPS, MERGE_OPS, PLACEHOLDER_OPS, SWITCH_OPS, ops_with
 from tfmini.graph.operation import Operation, Tensor, node_of
-from tfmini.graph.scopes import ControlScope
-from tfmini.ops.array.constant import const
 from tfmini.ops.array.identity import identity, placeholder
-
-
-class FunctionGraph(Graph):
-    """The graph of a function under construction inside another graph.
-
-    Attributes:
-      captures: tensor of an outer graph -> the Placeholder that represents it here.
-    """
-
-    def __init__(self, outer: Graph) -> None:
-        super().__init__()
-        self.outer = outer
-        self.seed = outer.seed
-        self.attachments = outer.attachments  # variable stores and the functions of py_func ops
-        self.captures: dict[Tensor, Tensor] = {}
-        self._copies: dict[Tensor, Tensor] = {}
-
-    def capture(self, tensor: Tensor) -> Tensor:
-        """The tensor of this graph that represents a tensor of an outer graph.
-
-        Raises:
-          ValueError: when the tensor's graph is no outer graph of this one.
-        """
-        if not self.is_inside(tensor.op.graph):
-            raise ValueError(f"{tensor} must be from the same graph as the function that uses it.")
-        if tensor.op.type == "Const":
-            return self._copy(tensor)
-        if tensor not in self.captures:
-            with self.as_default(), self.control_dependencies(None):
-                made = placeholder(tensor.dtype.base_dtype, tensor.shape, name=f"captured_{tensor.op.name}")
-            made.handle_data = tensor.handle_data
-            self.captures[tensor] = made
-        return self.captures[tensor]
-
-    def _copy(self, tensor: Tensor) -> Tensor:
-        if tensor not in self._copies:
-            attrs = tensor.op.attrs
-            with self.as_default(), self.control_dependencies(None):
-                self._copies[tensor] = const(value=attrs["value"], dtype=attrs["dtype"], name=tensor.op.name)
-        return self._copies[tensor]
-
-    def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
-        """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""
-        if control_inputs is None:
-            return super().control_dependencies(None)
-        inside = [item for item in control_inputs if not self.is_inside(getattr(item, "graph", self))]
-        return super().control_dependencies(inside)
+from tfmini.ops.flow import autograph
+from tfmini.ops.flow.functional import FunctionGraph
 
 
 @dataclass(frozen=True)
@@ -102,7 +54,7 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
         arguments = [element_of(structure, islice(waiting, len(structure.leaves))) for structure in structures]
         if unpack and len(arguments) == 1 and type(arguments[0]) is tuple:
             arguments = list(arguments[0])
-        returned = function(*arguments)
+        returned = autograph.call(function, arguments, {})
         result = _normalized(returned, function)
         results = [identity(t if t.op.graph is graph else graph.capture(t)) for t in components_of(result)]
     return Traced(_body(graph, name, parameters, results), list(graph.captures), structure_of(result))

@@ -22,13 +22,17 @@ from tfmini.data.pipeline import TURN, Element, Function, FunctionSource, Readin
 from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.stages import Batch
 from tfmini.data.structure import Leaf, Nested, ShapesLike, Structure, int64, same_types, shape_leaves
+from tfmini.data.transformations import scan
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.checks import assert_less
 from tfmini.ops.composites import SparseTensor
+from tfmini.ops.flow import autograph
+from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import less_equal
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.unary import log
@@ -44,7 +48,7 @@ def _number(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     def converted(*args: object) -> Any:
         try:
-            result = convert_to_tensor(function(*args), dtype=dtypes.int64)
+            result = convert_to_tensor(autograph.call(function, args, {}), dtype=dtypes.int64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"`{name}` must return a single tf.int64 tensor. {error}") from error
         if result.shape.ndims not in (None, 0):
@@ -208,7 +212,7 @@ def bucket_by_sequence_length(
     sizes = np.array(bucket_batch_sizes, np.int64)
 
     def bucket_of(*element: object) -> Any:
-        length = convert_to_tensor(element_length_func(*element))
+        length = convert_to_tensor(autograph.call(element_length_func, element, {}))
         return reduce_sum(cast(less_equal(constant(bounds), cast(length, dtypes.int64)), dtypes.int64))
 
     def size_of(bucket: TensorLike) -> Any:
@@ -582,3 +586,37 @@ def dense_to_sparse_batch(batch_size: TensorLike, row_shape: ShapeLike) -> Trans
         )
 
     return transform
+
+
+def _loop_over(
+    dataset: Dataset, extra_test: Callable[[], Any] | None, body: Callable[[Any], Any], state: autograph.State
+) -> None:
+    """``for element in dataset`` in a function that AutoGraph has converted: a reduction to the symbols it changes."""
+    begin = state.staged()
+    spare = () if begin else (constant(0),)
+
+    def enter(values: Sequence[Any]) -> None:
+        whole = nest.pack_sequence_as([*begin.values()], values[: len(values) - len(spare)], expand_composites=True)
+        state.put(dict(zip(begin, whole)))
+
+    def step(values: Sequence[Any], element: Any) -> tuple[Any, ...]:
+        enter(values)
+        body(element)
+        return (*nest.flatten(state.after_round(begin), expand_composites=True), *spare)
+
+    def step_if(values: Sequence[Any], element: Any) -> Any:
+        assert extra_test is not None
+        enter(values)
+        goes_on = convert_to_tensor(extra_test())
+        following = cond(goes_on, lambda: [*step(values, element)], lambda: [*values], strict=True)
+        return tuple(following), (tuple(following), goes_on)
+
+    initial = (*nest.flatten([*begin.values()], expand_composites=True), *spare)
+    if extra_test is None:
+        enter(dataset.reduce(initial, step))
+        return
+    rounds = dataset.apply(scan(initial, step_if)).apply(take_while(lambda _, goes_on: goes_on))
+    enter(rounds.reduce(initial, lambda _, following: following[0]))
+
+
+autograph.LOOPS_OVER[Dataset] = _loop_over

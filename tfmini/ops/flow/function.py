@@ -25,6 +25,7 @@ from tfmini.graph.scoping import init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.composites import TensorSpec, TypeSpec
 from tfmini.ops.control import group
+from tfmini.ops.flow import autograph
 from tfmini.ops.flow.effects import Order
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.variables.base import variable_creator_scope
@@ -40,10 +41,14 @@ class PolymorphicFunction:
       input_signature: a `TensorSpec` per argument; None if these may have any shapes and types.
     """
 
-    def __init__(self, python_function: Callable[..., Any], input_signature: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, python_function: Callable[..., Any], input_signature: Sequence[Any] | None = None,
+        autograph: bool = True, features: object = None, instance: weakref.ref[Any] | None = None,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, python_function)
         self.python_function = python_function
         self.input_signature = None if input_signature is None else tuple(input_signature)
+        self._autograph, self._features, self._instance = autograph, features, instance
         self._is_called = False
         self._lifted: set[Operation] = set()  # those that make variables: they run when their initializer is run
         self._methods: weakref.WeakKeyDictionary[Any, PolymorphicFunction] = weakref.WeakKeyDictionary()
@@ -53,9 +58,10 @@ class PolymorphicFunction:
         if instance is None:
             return self
         if instance not in self._methods:
-            unbound, this = self.python_function, weakref.ref(instance)  # the table must not keep the instance alive
-            method = functools.wraps(unbound)(lambda *args, **kwargs: unbound(this(), *args, **kwargs))
-            self._methods[instance] = PolymorphicFunction(method, self.input_signature)
+            this = weakref.ref(instance)  # the table must not keep the instance alive
+            self._methods[instance] = PolymorphicFunction(
+                self.python_function, self.input_signature, self._autograph, self._features, this
+            )
         return self._methods[instance]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +85,7 @@ class PolymorphicFunction:
         with graph.building(), name_scope(self._name()) as scope:
             context, begin = graph._get_control_flow_context(), len(graph._order)
             with variable_creator_scope(functools.partial(self._make_variable, scope)):
-                found = self.python_function(*args, **kwargs)
+                found = self._call(args, kwargs)
             self._is_called = True
             ops = self._checked([op for op in graph._order[begin:] if op not in self._lifted])
             ends = [*Order(context, ops).ends, *_outside(ops, context)]
@@ -95,12 +101,22 @@ class PolymorphicFunction:
             " tensors (tf.placeholder where there are none yet), and export the graph around it."
         )
 
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        args = args if self._instance is None else (self._instance(), *args)
+        if self._autograph:
+            return autograph.call(self.python_function, args, kwargs, requested=True, features=self._features)
+        with autograph.switched(False):
+            return self.python_function(*args, **kwargs)
+
     def _name(self) -> str:
         return str(getattr(self.python_function, "__name__", type(self.python_function).__name__)).strip("<_>")
 
     def _by_signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         assert self.input_signature is not None
-        given = inspect.signature(self.python_function).bind(*args, **kwargs).args if kwargs else args
+        if kwargs:
+            instance = () if self._instance is None else (self._instance(),)
+            args = inspect.signature(self.python_function).bind(*instance, *args, **kwargs).args[len(instance) :]
+        given = args
         if len(given) > len(self.input_signature):
             raise TypeError(_FEW_ARGUMENTS.format(len(given)))
         return tuple(map(_fitting, self.input_signature, given))
@@ -187,9 +203,11 @@ def function(
     Args:
       func: of tensors, variables and Python values; None: returns a decorator.
       input_signature: a `TensorSpec` per argument, nested like these.
-      autograph: without effect: ``if`` and ``while`` on tensors are an error that names `cond` and `while_loop`.
-      experimental_autograph_options, experimental_relax_shapes, experimental_compile: without effect.
+      autograph: whether ``if``, ``while``, ``for`` and their kin on tensors become conds and loops of the graph, which
+        needs diastatic-malt (the extra ``autograph``).
+      experimental_autograph_options: one or several `tf.autograph.experimental.Feature`.
+      experimental_relax_shapes, experimental_compile: without effect.
     """
     if func is None:
-        return functools.partial(function, input_signature=input_signature)
-    return PolymorphicFunction(func, input_signature)
+        return lambda func: PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)
+    return PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)

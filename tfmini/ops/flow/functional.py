@@ -1,10 +1,10 @@
-"""``tf.map_fn``, ``tf.foldl``, ``tf.foldr`` and ``tf.scan``: loops over the first axis of tensors."""
+"""``tf.map_fn``, ``tf.foldl``, ``tf.foldr`` and ``tf.scan``: loops over the first axis of tensors; `FunctionGraph`."""
 
 from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,12 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
-from tfmini.ops.array.constant import constant
+from tfmini.graph.graph import Graph
+from tfmini.graph.scopes import ControlScope
+from tfmini.ops.array.constant import const, constant
 from tfmini.ops.array.filling import range as math_range
 from tfmini.ops.array.gather import gather
-from tfmini.ops.array.identity import cast
+from tfmini.ops.array.identity import cast, placeholder
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import rank, reshape, shape
@@ -511,3 +513,53 @@ def _checked_functions(
             f" {{{','.join(map(str, keys))}}}"
         )
     return [function for _, function in sorted(pairs, key=lambda pair: pair[0])]
+
+
+# ---- `FunctionGraph`: where a function is traced whose ops do not join the graph ------------------------------------
+
+
+class FunctionGraph(Graph):
+    """The graph of a function under construction inside another graph.
+
+    Attributes:
+      captures: tensor of an outer graph -> the Placeholder that represents it here.
+    """
+
+    def __init__(self, outer: Graph) -> None:
+        super().__init__()
+        self.outer = outer
+        self.seed = outer.seed
+        self.attachments = outer.attachments  # variable stores and the functions of py_func ops
+        self.captures: dict[Tensor, Tensor] = {}
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """The tensor of this graph that represents a tensor of an outer graph.
+
+        Raises:
+          ValueError: when the tensor's graph is no outer graph of this one.
+        """
+        if not self.is_inside(tensor.op.graph):
+            raise ValueError(f"{tensor} must be from the same graph as the function that uses it.")
+        if tensor.op.type == "Const":
+            return self._copy(tensor)
+        if tensor not in self.captures:
+            with self.as_default(), self.control_dependencies(None):
+                made = placeholder(tensor.dtype.base_dtype, tensor.shape, name=f"captured_{tensor.op.name}")
+            made.handle_data = tensor.handle_data
+            self.captures[tensor] = made
+        return self.captures[tensor]
+
+    def _copy(self, tensor: Tensor) -> Tensor:
+        if tensor not in self._copies:
+            attrs = tensor.op.attrs
+            with self.as_default(), self.control_dependencies(None):
+                self._copies[tensor] = const(value=attrs["value"], dtype=attrs["dtype"], name=tensor.op.name)
+        return self._copies[tensor]
+
+    def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
+        """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""
+        if control_inputs is None:
+            return super().control_dependencies(None)
+        inside = [item for item in control_inputs if not self.is_inside(getattr(item, "graph", self))]
+        return super().control_dependencies(inside)
