@@ -190,22 +190,18 @@ LIMITS: dict[str, float] = {
     # 480 of issue 32, and what came since: devices that compile, tf.keras, the rest of the era, the parameter store,
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn, the optimizers
     # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts,
-    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function,
-    # random features.
-    "files": 625,
+    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph,
+    # initializers of tf.keras.
+    "files": 627,
     "files under 100 lines": 101,
-    "lines without generated files": 190_400,  # (128,000)
-    # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph.
-    "files": 626,
-    "files under 100 lines": 101,
-    "lines without generated files": 190_700,  # (128,000)
+    "lines without generated files": 191_500,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 10.0,  # (12)
+    "parameters annotated as Any, %": 10.2,  # (12); what a program's functions return is known to nobody
     "lock blocks in runtime and rpc": 104,  # (110)
     "private members reached from tests": 100,
 }

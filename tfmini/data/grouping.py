@@ -589,7 +589,7 @@ def dense_to_sparse_batch(batch_size: TensorLike, row_shape: ShapeLike) -> Trans
 
 
 def _loop_over(
-    dataset: Dataset, extra_test: Callable[[], Any] | None, body: Callable[[Any], Any], state: autograph.State
+    dataset: Dataset, extra_test: Callable[[], Any] | None, body: Callable[[Any], Any], state: autograph.Symbols
 ) -> None:
     """``for element in dataset`` in a function that AutoGraph has converted: a reduction to the symbols it changes."""
     begin = state.staged()

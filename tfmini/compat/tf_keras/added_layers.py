@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any
 
@@ -165,6 +166,29 @@ def _abstract_cell(root: ModuleType) -> list[type]:
 # ---- Kernels of vectors, and random features whose products are near them (``kernelized``) ---------------------------
 
 
+def _check_features(output_dim: int, kernel: Any, scale: float | None) -> None:
+    """ValueError for the arguments of random features that TensorFlow refuses."""
+    if output_dim <= 0:
+        raise ValueError(f"`output_dim` should be a positive integer. Given: {output_dim}.")
+    if isinstance(kernel, str) and kernel.lower() not in ("gaussian", "laplacian"):
+        raise ValueError(f"Unsupported kernel type: '{kernel}'. Supported kernel types: gaussian, laplacian.")
+    if scale is not None and scale <= 0.0:
+        raise ValueError(f"When provided, `scale` should be a positive float. Given: {scale}.")
+
+
+def _is_kernel(kernel: Any, kind: str) -> bool:
+    return isinstance(kernel, str) and kernel.lower() == kind
+
+
+def _features(initializers: Any, kernel: Any) -> Any:
+    """What draws the projections whose inner products are near a kernel."""
+    if _is_kernel(kernel, "gaussian"):
+        return initializers.RandomNormal(stddev=1.0)
+    if _is_kernel(kernel, "laplacian"):  # whose transform is Cauchy's distribution
+        return lambda shape, dtype=None: np.tan(np.pi * (np.random.uniform(size=shape) - 0.5)).astype(dtype)
+    return kernel() if isinstance(kernel, type) else kernel
+
+
 def _random_features(root: ModuleType) -> list[type]:
     base: Any = root.layers.Layer
 
@@ -179,14 +203,7 @@ def _random_features(root: ModuleType) -> list[type]:
             self, output_dim: int, kernel_initializer: Any = "gaussian", scale: float | None = None,
             trainable: bool = False, name: str | None = None, **kwargs: Any,
         ) -> None:  # fmt: skip
-            if output_dim <= 0:
-                raise ValueError(f"`output_dim` should be a positive integer. Given: {output_dim}.")
-            if isinstance(kernel_initializer, str) and kernel_initializer.lower() not in ("gaussian", "laplacian"):
-                raise ValueError(
-                    f"Unsupported kernel type: '{kernel_initializer}'. Supported kernel types: gaussian, laplacian."
-                )
-            if scale is not None and scale <= 0.0:
-                raise ValueError(f"When provided, `scale` should be a positive float. Given: {scale}.")
+            _check_features(output_dim, kernel_initializer, scale)
             super().__init__(trainable=trainable, name=name, **kwargs)
             self.output_dim, self.kernel_initializer, self.scale = output_dim, kernel_initializer, scale
 
@@ -197,32 +214,20 @@ def _random_features(root: ModuleType) -> list[type]:
             width = sizes.as_list()[1]
             if width is None:
                 raise ValueError(
-                    "The last dimension of the inputs to `RandomFourierFeatures` should be defined. Found `None`."
+                    "The last dimension of the inputs to RandomFourierFeatures should be defined. Found `None`."
                 )
-            self.unscaled_kernel = self.add_weight(
-                "unscaled_random_features", (width, self.output_dim), "float32", self._distribution(), trainable=False
+            drawn, phases = _features(root.initializers, self.kernel_initializer), (0.0, 2 * np.pi)
+            named = functools.partial(self.add_weight, dtype="float32")
+            sizes_of_kernel = (width, self.output_dim)
+            self.unscaled_kernel = named(
+                "unscaled_random_features", sizes_of_kernel, initializer=drawn, trainable=False
             )
-            self.bias = self.add_weight(
-                "random_features_bias", (self.output_dim,), "float32",
-                root.initializers.RandomUniform(0.0, 2 * np.pi), trainable=False,
-            )  # fmt: skip
-            usual = np.sqrt(width / 2) if self._is("gaussian") else 1.0
-            self.kernel_scale = self.add_weight(
-                "random_features_scale", (1,), "float32",
-                root.initializers.Constant(usual if self.scale is None else self.scale), constraint="NonNeg",
-            )  # fmt: skip
+            drawn = root.initializers.RandomUniform(*phases)
+            self.bias = named("random_features_bias", (self.output_dim,), initializer=drawn, trainable=False)
+            usual = np.sqrt(width / 2) if _is_kernel(self.kernel_initializer, "gaussian") else 1.0
+            scale = root.initializers.Constant(usual if self.scale is None else self.scale)
+            self.kernel_scale = named("random_features_scale", (1,), initializer=scale, constraint="NonNeg")
             super().build(input_shape)
-
-        def _is(self, kind: str) -> bool:
-            return isinstance(self.kernel_initializer, str) and self.kernel_initializer.lower() == kind
-
-        def _distribution(self) -> Any:
-            if self._is("gaussian"):
-                return root.initializers.RandomNormal(stddev=1.0)
-            if self._is("laplacian"):  # whose transform is Cauchy's distribution
-                return lambda shape, dtype=None: np.tan(np.pi * (np.random.uniform(size=shape) - 0.5)).astype(dtype)
-            given = self.kernel_initializer
-            return given() if isinstance(given, type) else given
 
         def call(self, inputs: Any) -> Any:
             kernel = self.unscaled_kernel / self.kernel_scale

@@ -285,7 +285,7 @@ _BRANCHES = ("in the TRUE branch", "in the FALSE branch")
 _ROUNDS = ("before the loop", "after one iteration")
 
 
-class State:
+class Symbols:
     """The symbols that a statement changes, by their positions.
 
     Attributes:
@@ -383,7 +383,7 @@ def if_stmt(
     if not is_tensor(test):
         (body if test else orelse)()
         return
-    state = State(get_state, set_state, names)
+    state = Symbols(get_state, set_state, names)
     if isinstance(get_default_graph(), _Sketch):
         _sketch_if(body, orelse, state)
         return
@@ -410,7 +410,7 @@ class _Sketch(FunctionGraph):
     """Where the body of a loop is built to see what it returns; there, an ``if`` runs both branches."""
 
 
-def _sketch_if(body: Function, orelse: Function, state: State) -> None:
+def _sketch_if(body: Function, orelse: Function, state: Symbols) -> None:
     ends = []
     for run in (orelse, body):
         state.put({})
@@ -440,7 +440,7 @@ def while_stmt(
     with FunctionGraph(get_default_graph()).as_default():
         goes_on = test()
     if is_tensor(goes_on):
-        _loop(test, lambda: (body(), ())[1], [], State(get_state, set_state, names))
+        _loop(test, lambda: (body(), ())[1], [], Symbols(get_state, set_state, names))
     elif goes_on:
         body()
         while test():
@@ -452,7 +452,7 @@ def for_stmt(
     names: Sequence[str], options: Any,
 ) -> None:  # fmt: skip
     """``for element in iterated: body``, while ``extra_test`` holds: no ``break`` or ``return`` was reached."""
-    state = State(get_state, set_state, names)
+    state = Symbols(get_state, set_state, names)
     for kind, loop in LOOPS_OVER.items():
         if isinstance(iterated, kind):
             loop(iterated, extra_test, body, state)
@@ -472,7 +472,7 @@ def for_stmt(
     _loop(test, step, [head], state)
 
 
-def _unrolled(iterated: Any, extra_test: Function | None, body: Function, state: State) -> None:
+def _unrolled(iterated: Any, extra_test: Function | None, body: Function, state: Symbols) -> None:
     """A loop of Python, each round of which is a conditional once a tensor decides whether there was a ``break``."""
     goes_on: Any = True
     for element in iterated:
@@ -496,7 +496,7 @@ def _walk(elements: Tensor) -> tuple[Tensor, Function, Function, Function]:
     return constant(0), lambda at: at < size, array.read, lambda at: at + 1
 
 
-def _loop(test: Function, step: Function, head: list[Tensor], state: State) -> None:
+def _loop(test: Function, step: Function, head: list[Tensor], state: Symbols) -> None:
     """Repeats ``step(*head)``, which returns the next ``head``, while ``test(*head)``.
 
     A symbol whose value cannot be a tensor must keep it.
@@ -521,7 +521,7 @@ def _loop(test: Function, step: Function, head: list[Tensor], state: State) -> N
     enter(while_loop(lambda *v: test(*enter(v)), loop_step, variables, return_same_structure=True))
 
 
-def _returned(step: Function, head: list[Tensor], state: State, begin: dict[int, Any]) -> dict[int, Any]:
+def _returned(step: Function, head: list[Tensor], state: Symbols, begin: dict[int, Any]) -> dict[int, Any]:
     """Zeros in the place of what the loop may return: a flag tells whether it has."""
     wanted = [index for index, value in enumerate(state.begin) if _is_a(value, "UndefinedReturnValue")]
     if not wanted:
