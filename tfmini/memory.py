@@ -15,6 +15,7 @@ from types import FrameType
 # ---- Pauses of Python's cycle collector while many objects that all stay are made ----------------------------------
 
 _lock = threading.RLock()  # a destructor may run a block inside another one
+_FROZEN_BY_PYTHON = 1_000  # at most: Python 3.12 starts with 375 of its own; a program freezes all that it has
 _MANY = 100_000  # objects made in a pause, from which on they are called old
 _pauses = 0
 _was_enabled = False
@@ -62,7 +63,7 @@ def call_old() -> None:
     Else a collection of all of them comes soon, which takes a second per million. Garbage among them lives until the
     next collection of everything, which this puts off. Frozen objects, which others do not want back, stay frozen.
     """
-    if not gc.get_freeze_count():
+    if gc.get_freeze_count() < _FROZEN_BY_PYTHON:
         gc.freeze()  # two moves of whole lists: there is no function that moves them directly
         gc.unfreeze()
 

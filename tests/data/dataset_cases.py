@@ -222,12 +222,21 @@ def run_all(tf, tmp):
     return found
 
 
+def told(structure):
+    """A structure as a text that is the same in all versions of Python, which write an OrderedDict in two ways."""
+    if isinstance(structure, dict):
+        return f"{type(structure).__name__}({[(key, told(part)) for key, part in structure.items()]})"
+    if isinstance(structure, tuple):
+        return f"({', '.join(map(told, structure))})"
+    return str(structure)
+
+
 def _elements(tf, np, text, tmp):
     with tf.Graph().as_default(), tf.Session() as session:
         outer = tf.placeholder_with_default(np.int64(7), []) + 1
         scope = {"tf": tf, "np": np, "D": tf.data.Dataset, "tmp": tmp, "OUTER": outer, "SIDE": tf.__name__}
         dataset = eval(text, scope)
-        facts = [str(tf.data.get_output_types(dataset)), str(tf.data.get_output_shapes(dataset))]
+        facts = [told(tf.data.get_output_types(dataset)), told(tf.data.get_output_shapes(dataset))]
         iterator = tf.data.make_initializable_iterator(dataset)
         element = iterator.get_next()
         rows = []

@@ -25,7 +25,7 @@ def told(source: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("tf.function()", "stops tensorflow 3 tf.function: tf.function is out of tfmini's scope"),
+        ("tf.wrap_function()", "stops tensorflow 3 tf.wrap_function: tf.wrap_function is out of tfmini's scope"),
         ("tf.mul(1, 2)", "stops tensorflow 3 tf.mul: tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is"),
         ("tf.nn.gelu(1)", "stops tensorflow 3 tf.nn.gelu: tf.nn.gelu is a name of TensorFlow 2"),
         ("tf.nn.relo(1)", "stops tensorflow 3 tf.nn.relo: TensorFlow 1.15 has no tf.nn.relo either. Did you mean relu"),

@@ -144,7 +144,7 @@ def _of_package(use: Use, root: str) -> Iterator[tuple[str, Obstacle]]:
         if use.is_import:
             yield root, Obstacle(use.line, f"package {root}", f"pip install {known.distribution(root)}", "package")
     elif isinstance(absent, Absent) or (to_go and "." in use.path):
-        path = absent.path if isinstance(absent, Absent) else use.path
+        path = absent.path if isinstance(absent, Absent) and not (to_go and absent.package) else use.path
         fixer = "urllib" if root == "urllib" else "imports" if root in ("itertools", "types") else ""
         yield path, Obstacle(use.line, path, _instead(path, root), "python", fixer=fixer)
 
