@@ -555,3 +555,15 @@ def test_a_frozen_model_trains_nothing_with_an_optimizer_of_tf_train() -> None:
     before = model.get_weights()
     model.train_on_batch(np.ones((2, 2)), np.ones((2, 1)))
     np.testing.assert_array_equal(model.get_weights()[0], before[0])
+
+
+@pytest.mark.parametrize("metrics", [[], ["mae"]])
+def test_losses_of_steps_on_arrays_are_their_mean_and_metrics_their_own(metrics: list[str]) -> None:
+    x = np.arange(8.0).reshape(4, 2)
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones", input_shape=(2,))])
+    model.compile(tf.keras.optimizers.SGD(0.0), "mse", metrics)
+    expected = [21.0, 4.0] if metrics else 21.0
+    assert [model.evaluate(x, x[:, :1], steps=steps, verbose=0) for steps in (1, 2, 4)] == [expected] * 3
+    steps = {"steps_per_epoch": 1, "validation_steps": 2}
+    told = model.fit(x, x[:, :1], verbose=0, validation_data=(x, x[:, :1]), **steps).history
+    assert told["val_loss"] == [21.0]

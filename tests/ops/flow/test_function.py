@@ -201,6 +201,26 @@ def test_a_training_step_in_a_branch(taken: bool, expected: Any) -> None:
     assert run(train(tf.constant(taken))) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize(("taken", "both", "expected"), [(True, True, 1.6), (False, True, 1.7), (False, False, 2.0)])
+def test_a_training_step_whose_loss_has_branches(taken: bool, both: bool, expected: float, returns: bool) -> None:
+    """The gradient is computed outside of the branches, where it also needs zeros for the one that is not taken."""
+    v, optimizer = variable(2.0), tf.train.GradientDescentOptimizer(0.1)
+    pred = tf.placeholder_with_default(taken, [])
+
+    @tf.function
+    def train(pred: Any) -> Any:
+        loss = tf.cond(pred, lambda: v * v, lambda: v * 3.0 if both else tf.constant(1.0))
+        optimizer.minimize(loss, var_list=[v])
+        return loss if returns else None
+
+    step = train(pred)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        assert session.run(v) == pytest.approx(expected)
+
+
 def test_ops_from_outside_that_a_function_groups_run() -> None:
     v = variable(5.0)
 

@@ -122,6 +122,12 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
     ],
     "callbacks.callbacks": [("warnings.warn(", "_warn(")],
     "engine.training_arrays": [
+        (  # losses of steps are added, metrics keep their own state
+            "                        outs[i] = float(batch_out)\n                    else:\n"
+            "                        outs[i] += float(batch_out)\n",
+            "                        outs[i] += float(batch_out)\n                    else:\n"
+            "                        outs[i] = float(batch_out)\n",
+        ),
         (
             "                outs[i][batch_start:batch_end] = batch_out\n",
             "                _check_batch(batch_out, batch_end - batch_start)\n"

@@ -14,7 +14,7 @@ from tfmini.ops.array.identity import identity
 from tfmini.ops.flow.control_flow_context import inside, is_op_in
 from tfmini.ops.variables.resource_ops import PASSES_HANDLE_ON
 
-_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"}
 _STEP_LOCAL = ("TensorArray", "Stack")  # their flows, and the gradients of loops, have ordered them already
 
 
@@ -118,7 +118,8 @@ def _flow_that_ends(context: Any, op: Operation) -> Any:
 
 def _touches(op: Operation) -> bool:
     """Whether an op has an effect, or uses a resource."""
-    if op.type in PASSES_HANDLE_ON or op.type.startswith(_STEP_LOCAL):
+    # A variable keeps its shape; gradients ask the handles of branches that are not taken for it, which never answer.
+    if op.type in PASSES_HANDLE_ON or op.type == "VariableShape" or op.type.startswith(_STEP_LOCAL):
         return False
     resources = [t for t in op.inputs if t.dtype is dtypes.resource]
     if resources:
