@@ -109,4 +109,4 @@ def test_a_master_trains_and_evaluates(tmp_path: Path) -> None:
     run_cluster({"ps": 1, "master": 1, "worker": 1}, tmp_path)
     made = models.estimator(tf, tmp_path / "model")
     found = tf.contrib.estimator.read_eval_metrics(made.eval_dir())
-    assert max(found) >= cluster_task.LAST and len(found) > 1
+    assert max(found) >= cluster_task.LAST  # an earlier one only if the worker leaves the master steps to save at

@@ -227,7 +227,7 @@ class ParameterStore:
     def _adding(self, name: str, kind: str) -> Iterator[None]:
         """A block that adds ops of that kind of thing, which then has the name: a checkpoint would hold one of two."""
         with self._building():
-            if self._kinds.get(name, kind) != kind:
+            if self._kinds.get(name, kind) != kind or name in self._shards:  # which are made once
                 raise ValueError(f"This store has something else by the name of '{name}'.")
             yield
             self._kinds[name] = kind
