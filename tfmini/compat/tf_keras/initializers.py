@@ -24,7 +24,7 @@ def apply(root: ModuleType) -> None:
     _compute_as_ops(root.initializers)
 
 
-# What computes the values of Keras's initializers: with the graph's seed they are the same numbers in each process.
+# These compute the values of Keras's initializers: the graph's seed then gives the same numbers in each process.
 _BY_OPS: dict[str, Callable[[Any], Any]] = {
     "Zeros": lambda one: ops_initializers.Zeros(),
     "Ones": lambda one: ops_initializers.Ones(),

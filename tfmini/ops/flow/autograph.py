@@ -184,11 +184,8 @@ def _names(features: Any) -> frozenset[str]:
 def _options(requested: bool, recursive: bool, features: frozenset[str]) -> Any:
     from malt.core.converter import ConversionOptions, Feature
 
-    known = {
-        "BUILTIN_FUNCTIONS",
-        "EQUALITY_OPERATORS",
-        "LISTS",
-    }  # of an assertion, Python can make nothing but an error
+    known = {"BUILTIN_FUNCTIONS", "EQUALITY_OPERATORS", "LISTS"}
+    # Assertions are always converted: of one on a tensor, Python can make nothing but an error.
     wanted = [Feature[name] for name in ("ASSERT_STATEMENTS", *(known if "ALL" in features else known & features))]
     return ConversionOptions(recursive=recursive, user_requested=requested, optional_features=wanted)
 

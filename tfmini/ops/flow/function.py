@@ -116,10 +116,9 @@ class PolymorphicFunction:
         if kwargs:
             instance = () if self._instance is None else (self._instance(),)
             args = inspect.signature(self.python_function).bind(*instance, *args, **kwargs).args[len(instance) :]
-        given = args
-        if len(given) > len(self.input_signature):
-            raise TypeError(_FEW_ARGUMENTS.format(len(given)))
-        return tuple(map(_fitting, self.input_signature, given))
+        if len(args) > len(self.input_signature):
+            raise TypeError(_FEW_ARGUMENTS.format(len(args)))
+        return tuple(map(_fitting, self.input_signature, args))
 
     def _make_variable(self, scope: str, following: Callable[..., Any], **kwargs: Any) -> Any:
         """Makes a variable as it would be made outside of the call, whose name scope is ``scope``."""

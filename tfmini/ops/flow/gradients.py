@@ -14,8 +14,7 @@ from tfmini import dtypes
 from tfmini.core_types import TensorLike
 from tfmini.dtypes import DType
 from tfmini.graph import nest, raw_ops
-from tfmini.graph.attr_checks import is_within, output_context, while_context_of
-from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.attr_checks import output_context, while_context_of
 from tfmini.graph.families import IndexedSlices, Operation, Tensor, all_of, colocate_with, control_dependencies
 from tfmini.graph.op_types import EXIT_OPS, FLOW_OPS, SWITCH_OPS
 from tfmini.graph.prune import traverse
@@ -465,7 +464,7 @@ class FlowGradients(gradients.ControlFlowGradients):
             return zeros(outer.add_accumulated_value(history, sizes), dtype)
 
     def zeros_like(self, op: Operation, index: int) -> Tensor | None:
-        if is_loop_switch(op) or _is_handle_inside(op):
+        if is_loop_switch(op):
             return None
         state = self._state_of(op)
         return zeros_outside_loops(op, index) if state is None else zeros_in_loop(state, op, index)
@@ -480,14 +479,6 @@ class FlowGradients(gradients.ControlFlowGradients):
                     for part in nest.flatten(merge, expand_composites=True):
                         keep = isinstance(merge, IndexedSlices) and part is merge.dense_shape
                         _close_with_zeros(state.grad_context, part, keep_value=keep)
-
-
-def _is_handle_inside(op: Operation) -> bool:
-    """Whether an op hands a variable's handle to the branch that the gradient is in; the other is not taken."""
-    here = get_default_graph()._get_control_flow_context()
-    if op.type not in SWITCH_OPS or not _is_handle(op.outputs[0]):
-        return False
-    return isinstance(op._control_flow_context, CondContext) and is_within(here, op._control_flow_context)
 
 
 def _first_behind(op: Operation, from_ops: set[Operation]) -> str:
