@@ -105,9 +105,7 @@ def _ones(y: Tensor, name: str) -> Tensor:
         shape = constant(np.array(y.raw_shape, np.int32), name="Shape")
     else:
         shape = raw_ops.Shape(y, name="Shape")
-    with name_scope(name) as scope:
-        one = constant(1, dtype=y.dtype.base_dtype, name="Const")
-        return raw_ops.Fill(shape, one, name=scope)
+    return raw_ops.Fill(shape, constant(1, dtype=y.dtype.base_dtype, name=name), name="Fill")
 
 
 def _check_type(grad: Any, y: Any) -> None:

@@ -90,11 +90,33 @@ def test_numbers_of_a_normalisation_take_the_type_of_the_tensor(moments: Any, wa
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_relu6_has_a_second_gradient() -> None:
-    grads, x = tf.constant([1.0, 2.0, 3.0]), tf.constant([-1.0, 2.0, 7.0])
-    first = tf.raw_ops.Relu6Grad(gradients=grads, features=x)
-    for_grads, for_x = tf.gradients(first, [grads, x])  # zeros in TensorFlow, not None
-    assert evaluate(for_grads).tolist() == [0, 1, 0] and evaluate(for_x).tolist() == [0, 0, 0]
+_POOL = ([1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (tf.nn.relu, [None, 3]),
+        (tf.nn.relu6, [None, 3]),
+        (tf.nn.leaky_relu, [2, 3]),
+        (tf.nn.crelu, [2, 3]),
+        (lambda x: tf.nn.max_pool(x, *_POOL), [None, 2, 2, 1]),
+        (lambda x: tf.nn.max_pool3d(x, [1, 2, 2, 2, 1], [1, 2, 2, 2, 1], "SAME"), [1, 2, 2, 2, 1]),
+    ],
+)
+def test_second_gradients_of_piecewise_linear_functions_are_zeros_and_not_none(function: Any, shape: Any) -> None:
+    x = tf.placeholder(tf.float32, shape)
+    (first,) = tf.gradients(function(x), x)
+    (second,) = tf.gradients(first, x)
+    fed = data(*(size or 2 for size in shape))
+    np.testing.assert_array_equal(evaluate(second, {x: fed}), np.zeros_like(fed))
+
+
+def test_a_gradient_of_max_pooling_has_one_for_the_incoming_gradient_too() -> None:
+    x, grad = tf.constant(data(1, 4, 4, 1)), tf.constant(data(1, 2, 2, 1))
+    (first,) = tf.gradients(tf.nn.max_pool(x, *_POOL), x, grad)
+    chosen = evaluate(tf.gradients(first, grad, tf.ones_like(x))[0])
+    assert chosen.ravel().tolist() == [1, 1, 1, 1]
 
 
 def test_volumes_are_pooled_as_images_are() -> None:

@@ -216,6 +216,11 @@ def zeros(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None 
     return _filled_with(zero if zero != "" else b"", shape, dtype, name, "zeros")
 
 
+def zeros_as(tensor: Tensor) -> Tensor:
+    """Make zeros of a tensor's shape and dtype by the ops that TensorFlow's gradients make: a shape, then a fill."""
+    return zeros(shape_internal(tensor), tensor.dtype)
+
+
 @export("tf.ones")
 def ones(shape: SizesLike, dtype: DTypeLike = dtypes.float32, name: str | None = None) -> Tensor:
     """A tensor of ones or True (``tf.ones``).

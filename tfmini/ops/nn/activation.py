@@ -25,7 +25,7 @@ from tfmini.graph.families import (
 )
 from tfmini.graph.node import Node
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.filling import zeros_as
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.kernel_arguments import refuse
@@ -55,12 +55,11 @@ all_of(relu_op, relu6_op, elu_op, selu_op, leaky_relu_op, softplus_op, softsign_
 
 relu_grad_op = op("ReluGrad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
 relu6_grad_op = op("Relu6Grad(gradients: T, features: T) -> backprops: T; T: realnumbertype")
-relu6_grad_op.gradient(lambda node, grad: [relu6_grad_op(grad, node.inputs[1]), zeros_like(node.inputs[1])])
 elu_grad_op = op("EluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 selu_grad_op = op("SeluGrad(gradients: T, outputs: T) -> backprops: T; " + _FLOATS)
 leaky_relu_grad_op: OpHandle = op("LeakyReluGrad(gradients: T, features: T) -> backprops: T; " + _ALPHA)
 leaky_relu_grad_op.gradient(
-    lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), None]
+    lambda node, grad: [leaky_relu_grad_op(grad, node.inputs[1], alpha=node.attrs["alpha"]), zeros_as(node.inputs[1])]
 )
 softplus_grad_op = op("SoftplusGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS)
 softsign_grad_op = op("SoftsignGrad(gradients: T, features: T) -> backprops: T; " + _FLOATS, differentiable=None)
@@ -197,10 +196,11 @@ softsign_op.gradient(_from_input(softsign_grad_op))
 
 def _rectifier_second(handle: OpHandle) -> Callable[[Operation, Tensor], list[Any]]:
     """The second gradient of a piecewise linear function depends only on the incoming gradient."""
-    return lambda node, grad: [handle(grad, node.inputs[1]), None]
+    return lambda node, grad: [handle(grad, node.inputs[1]), zeros_as(node.inputs[1])]
 
 
 relu_grad_op.gradient(_rectifier_second(relu_grad_op))
+relu6_grad_op.gradient(_rectifier_second(relu6_grad_op))
 
 
 def _below_zero(values: Tensor, where: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from tfmini.numerics.windows import (
     padded,
 )
 from tfmini.ops.array.constant_value import constant_value_as_shape
+from tfmini.ops.array.filling import zeros_as
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape
 from tfmini.ops.math.broadcast import HALVES
@@ -347,7 +348,7 @@ def _derive_from(handle: OpHandle, other: OpHandle) -> None:
 
     @handle.gradient
     def _gradient(node: Operation, grad: Tensor) -> list[Any]:
-        return [None, None, other(*node.inputs[:2], grad, **_attrs(node))]
+        return [zeros_as(node.inputs[0]), zeros_as(node.inputs[1]), other(*node.inputs[:2], grad, **_attrs(node))]
 
 
 _derive_from(max_pool_grad_op, max_pool_grad_grad_op)
