@@ -40,6 +40,7 @@ OTHER_PACKAGES = {
     "scipy",
     *("absl", "array", "compat", "horovod", "hvd", "learn", "ndarray", "np", "slim", "tensorflow", "ufunc"),
     *sys.stdlib_module_names,
+    "imp",  # of Python until 3.11
 }
 NO_ATTRIBUTES = {"x", "py", "md", "json", "txt", "html", "toml", "pbtxt", "typed", "admitted", "key_secret"}
 # What the documents name because it does not exist, or does so no longer.

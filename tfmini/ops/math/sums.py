@@ -24,15 +24,16 @@ from tfmini.graph.op_types import INTO_FROM
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.slicing import getitem
-from tfmini.ops.math.comparison import greater_op, select_op
-from tfmini.ops.math.elementwise import maximum_op, minimum_op, mul_op, real_div_op
+from tfmini.ops.math.comparison import select_op
+from tfmini.ops.math.elementwise import maximum_op, minimum_op
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.segments import unsorted_sum_op
-from tfmini.ops.math.unary import is_finite_op, sqrt_op, square_op
+from tfmini.ops.math.unary import is_finite_op, rsqrt_op, sqrt_op
 from tfmini.shapes import RawShape, TensorShape, as_raw, merge_raw
 
 add_n_op = op(
@@ -250,15 +251,14 @@ def clip_by_norm(t: TensorLike, clip_norm: TensorLike, axes: AxisLike | None = N
     """``t`` scaled down, if needed, so that its L2 norm over ``axes`` is at most ``clip_norm``."""
     with name_scope(name, "clip_by_norm", [_graph_value(t), clip_norm]) as scope:
         values = _values_of(t, "t")
-        square = reduce_sum(mul_op(values, values), axis=axes, keepdims=True)
+        square = reduce_sum(values * values, axis=axes, keepdims=True)
         # Avoids the square root of 0, whose gradient is infinite.
-        positive = greater_op(square, np.array(0, square.dtype.numpy))
+        positive = square > 0
         safe = select_op(positive, square, array_filling.ones_like(square))
         norm = select_op(positive, sqrt_op(safe), square)
-        clip_norm = convert_to_tensor(clip_norm, dtype=values.dtype.base_dtype, name="clip_norm")
-        scaled = mul_op(values, clip_norm)
+        scaled = values * clip_norm
         merge_raw(values.raw_shape, scaled.raw_shape)
-        clipped = array_identity.identity(real_div_op(scaled, maximum_op(norm, clip_norm)), name=scope)
+        clipped = array_identity.identity(scaled / maximum_op(norm, clip_norm), name=scope)
         return _like(t, clipped)
 
 
@@ -267,12 +267,14 @@ def clip_by_average_norm(t: TensorLike, clip_norm: TensorLike, name: str | None 
     """``t`` scaled down, if needed, so that its L2 norm per element is at most ``clip_norm``."""
     with name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
         t = convert_to_tensor(t, name="t")
-        clip_norm = convert_to_tensor(clip_norm, dtype=t.dtype.base_dtype, name="clip_norm")
-        one = np.array(1, t.dtype.numpy)
         count = cast(array_shape.size(t), t.dtype.base_dtype)
-        norm = sqrt_op(reduce_sum(mul_op(t, t), axis=array_filling.range(array_shape.rank(t))))
-        inverse = mul_op(clip_norm, minimum_op(mul_op(real_div_op(one, norm), count), real_div_op(one, clip_norm)))
-        return array_identity.identity(mul_op(t, inverse), name=scope)
+        inverse = rsqrt_op(reduce_sum(t * t, axis=array_filling.range(array_shape.rank(t))))
+        clipped = t * clip_norm * minimum_op(inverse * count, _one(t.dtype) / clip_norm)
+        return array_identity.identity(clipped, name=scope)
+
+
+def _one(dtype: dtypes.DType) -> Tensor:
+    return constant(1, dtype.base_dtype)
 
 
 @export("tf.global_norm", "tf.linalg.global_norm")
@@ -289,11 +291,11 @@ def global_norm(t_list: Iterable[Any], name: str | None = None) -> Tensor | None
         for i, t in enumerate(present):
             values = _values_of(t, f"t_{i}")
             with colocate_with(values):
-                halves.append(real_div_op(reduce_sum(square_op(values)), np.array(2, values.dtype.numpy)))
+                halves.append(raw_ops.L2Loss(values))
         if not halves:
             return None
         total = reduce_sum(stack(halves))
-        return sqrt_op(mul_op(total, np.array(2, total.dtype.numpy)), name="global_norm")
+        return sqrt_op(total * constant(2, total.dtype), name="global_norm")
 
 
 def _check_sequence(t_list: Iterable[Any]) -> None:
@@ -320,11 +322,8 @@ def clip_by_global_norm(
     present = [_graph_value(t) for t in t_list if t is not None]
     with name_scope(name, "clip_by_global_norm", [*present, clip_norm]) as scope:
         dtype = use_norm.dtype.base_dtype
-        one = np.array(1, dtype.numpy)
-        limit = convert_to_tensor(clip_norm, dtype=dtype if not isinstance(clip_norm, Tensor) else None)
-        factor = mul_op(limit, minimum_op(real_div_op(one, use_norm), real_div_op(one, limit)))
-        nan = convert_to_tensor(np.array(np.nan, dtype.numpy))
-        factor = select_op(is_finite_op(use_norm), factor, nan)
+        factor = clip_norm * minimum_op(1.0 / use_norm, _one(dtype) / clip_norm)
+        factor = select_op(is_finite_op(use_norm), factor, constant(np.nan, dtype))
         clipped = []
         for i, t in enumerate(t_list):
             clipped.append(None if t is None else _scaled(t, factor, f"{scope}_{i}"))
@@ -334,4 +333,4 @@ def clip_by_global_norm(
 def _scaled(t: Any, factor: Tensor, name: str) -> Any:
     values = _values_of(t, "t")
     with colocate_with(values):
-        return _like(t, array_identity.identity(mul_op(values, factor), name=name))
+        return _like(t, array_identity.identity(values * factor, name=name))

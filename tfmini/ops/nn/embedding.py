@@ -10,19 +10,21 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat, stack
-from tfmini.ops.array.partition import dynamic_partition, parallel_dynamic_stitch
-from tfmini.ops.array.shape import rank, reshape, size
+from tfmini.ops.array.layout import tile
+from tfmini.ops.array.partition import dynamic_partition, parallel_dynamic_stitch, unique
+from tfmini.ops.array.shape import expand_dims, rank, reshape, size
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice_
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.math.comparison import greater, greater_equal, less, logical_and, where
-from tfmini.ops.math.elementwise import add, div_no_nan, floordiv, floormod, maximum, multiply, subtract
+from tfmini.ops.math.elementwise import div_no_nan, maximum
 from tfmini.ops.math.reductions import reduce_prod, reduce_sum
-from tfmini.ops.math.segments import segment_sum_op
+from tfmini.ops.math.segments import segment_sum_op, sparse_segment_mean, sparse_segment_sqrt_n, sparse_segment_sum
 from tfmini.ops.math.sums import clip_by_norm
 from tfmini.ops.math.unary import pow as power
 from tfmini.ops.math.unary import sqrt
@@ -103,9 +105,9 @@ def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Ten
     flat = reshape(ids, [-1])
     positions = number_range(size(flat))
     if strategy == "ids":
-        assigned, local = floormod(flat, count), flat
+        assigned, local = flat % count, flat
     elif strategy == "mod":
-        assigned, local = floormod(flat, count), floordiv(flat, count)
+        assigned, local = flat % count, flat // count
     elif strategy == "div":
         assigned, local = _contiguous(tables, flat)
     else:
@@ -124,11 +126,9 @@ def _from_parts(tables: list[Any], ids: Tensor, strategy: str, name: str) -> Ten
 def _contiguous(tables: list[Any], flat: Tensor) -> tuple[Tensor, Tensor]:
     """The part of each id, for parts of equal size of which the first ``total % parts`` have one row more."""
     total = _total_rows(tables, flat.dtype)
-    per_part, extras = floordiv(total, len(tables)), floormod(total, len(tables))
-    larger = add(per_part, 1)
-    beyond = subtract(flat, extras)
-    assigned = maximum(floordiv(flat, larger), floordiv(beyond, per_part))
-    local = where(less(assigned, extras), floormod(flat, larger), floormod(beyond, per_part))
+    per_part, extras = total // len(tables), total % len(tables)
+    assigned = maximum(flat // (per_part + 1), (flat - extras) // per_part)
+    local = where(less(assigned, extras), flat % (per_part + 1), (flat - extras) % per_part)
     return assigned, local
 
 
@@ -193,22 +193,33 @@ def embedding_lookup_sparse(
     if sp_weights is not None and not isinstance(sp_weights, SparseTensor):
         raise TypeError("sp_weights must be either None or SparseTensor")
     with name_scope(name, "embedding_lookup_sparse", [sp_ids.values]) as scope:
-        lines = cast(reshape(slice_(sp_ids.indices, [0, 0], [-1, 1]), [-1]), dtypes.int32)
-        rows = embedding_lookup(params, sp_ids.values, partition_strategy, max_norm=max_norm)
+        lines = sp_ids.indices[:, 0]
+        if lines.dtype is not dtypes.int32:
+            lines = cast(lines, dtypes.int32)
+        # Each id crosses the wire once, and its gradient too, however often it occurs.
+        ids, places = unique(sp_ids.values)
+        rows = embedding_lookup(params, ids, partition_strategy, max_norm=max_norm)
         if sp_weights is None:
-            weights = reshape(raw_ops.OnesLike(cast(sp_ids.values, rows.dtype)), [-1])
-        else:
-            weights = cast(sp_weights.values, rows.dtype)
-        return _combined(rows, weights, lines, combiner, scope)
+            return _COMBINERS[combiner](rows, places, lines, name=scope)
+        weights = sp_weights.values
+        weights = weights if weights.dtype is rows.dtype else cast(weights, rows.dtype)
+        return _combined(gather(rows, places), weights, lines, combiner, scope)
+
+
+_COMBINERS = {"mean": sparse_segment_mean, "sqrtn": sparse_segment_sqrt_n, "sum": sparse_segment_sum}
 
 
 def _combined(rows: Tensor, weights: Tensor, lines: Tensor, combiner: str, name: str) -> Tensor:
-    # One weight per row, broadcast over the embedding axes.
-    ones = raw_ops.Fill(reshape(subtract(rank(rows), 1), [1]), 1)
+    # One weight per row, broadcast over the embedding axes. Where the weights of a row sum to 0 it is 0, as in later
+    # TensorFlow; NaN in 1.15.
+    ones = raw_ops.Fill(expand_dims(rank(rows) - 1, 0), 1)
     column = reshape(weights, concat([shape_of(weights), ones], 0))
-    total = segment_sum_op(multiply(rows, column), lines, name=name if combiner == "sum" else None)
+    if weights.raw_shape is not None and rows.raw_shape is not None:
+        column.set_shape(weights.raw_shape + (1,) * (len(rows.raw_shape) - 1))
+    rows = rows * column
     if combiner == "sum":
-        return total
+        return segment_sum_op(rows, lines, name=name)
+    total = segment_sum_op(rows, lines)
     if combiner == "mean":
         return div_no_nan(total, segment_sum_op(column, lines), name=name)
     return div_no_nan(total, sqrt(segment_sum_op(power(column, 2), lines)), name=name)
@@ -239,33 +250,44 @@ def safe_embedding_lookup_sparse(
         if sparse_weights is not None:
             wanted = sparse_weights.dtype
             tables = [t if t.dtype.base_dtype == wanted else convert_to_tensor(t, wanted) for t in tables]
-        outer = slice_(sparse_ids.dense_shape, [0], [rank(sparse_ids) - 1])
-        ids, weights = _matrices(sparse_ids, sparse_weights, outer, combiner)
+        ids, weights = _matrices(sparse_ids, sparse_weights, combiner)
         ids, empty = sparse_fill_empty_rows(ids, default_id or 0)
         if weights is not None:
             weights, _ = sparse_fill_empty_rows(weights, 1.0)
         rows = embedding_lookup_sparse(tables, ids, weights, partition_strategy, None, combiner, max_norm)
         if default_id is None:
-            rows = where(empty, raw_ops.ZerosLike(rows), rows)
-        result = reshape(rows, concat([cast(outer, dtypes.int32), slice_(shape_of(rows), [1], [-1])], 0), name=scope)
+            wide = tile(reshape(empty, [-1, 1]), stack([1, shape_of(rows)[1]]))
+            rows = where(wide, zeros_like(rows), rows, name=scope)
+        outer = slice_(cast(sparse_ids.dense_shape, dtypes.int32), [0], [_last_axis(sparse_ids)])
+        result = reshape(rows, concat([outer, slice_(shape_of(rows), [1], [-1])], 0))
         axes = sparse_ids.get_shape().ndims
         if axes is not None and rows.raw_shape is not None:
             result.set_shape((None,) * (axes - 1) + rows.raw_shape[1:])
         return result
 
 
+def _last_axis(ids: SparseTensor) -> Any:
+    """The number of the last axis: an int if it is known."""
+    axes = ids.get_shape().ndims
+    return rank(ids) - 1 if axes is None else axes - 1
+
+
 def _matrices(
-    ids: SparseTensor, weights: SparseTensor | None, outer: Tensor, combiner: str
+    ids: SparseTensor, weights: SparseTensor | None, combiner: str
 ) -> tuple[SparseTensor, SparseTensor | None]:
     """Ids and weights as matrices of the valid entries."""
-    last = slice_(ids.dense_shape, [rank(ids) - 1], [1])
-    ids = sparse_reshape(ids, concat([reshape(reduce_prod(outer), [1]), last], 0))
+    last = _last_axis(ids)
+    outer = reduce_prod(slice_(ids.dense_shape, [0], [last]))
+    ids = sparse_reshape(ids, [outer, gather(ids.dense_shape, last)])
     valid = greater_equal(ids.values, 0)
     if weights is None:
         return sparse_retain(ids, valid), None
     weights = SparseTensor(ids.indices, weights.values, ids.dense_shape)
-    if combiner != "sum":
-        valid = logical_and(valid, greater(weights.values, 0))
+    valid = logical_and(valid, ones_like(weights.values, dtype=dtypes.bool))
+    ids, weights = sparse_retain(ids, valid), sparse_retain(weights, valid)
+    if combiner == "sum":
+        return ids, weights
+    valid = greater(weights.values, 0)
     return sparse_retain(ids, valid), sparse_retain(weights, valid)
 
 

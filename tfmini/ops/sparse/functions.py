@@ -182,7 +182,7 @@ def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> Spars
 def sparse_reshape(sp_input: SparseTensorLike, shape: ShapeLike | TensorLike, name: str | None = None) -> SparseTensor:
     """The same elements in another dense shape, in which one size may be -1 (``tf.sparse_reshape``)."""
     sparse = as_sparse(sp_input)
-    shape = convert_to_tensor(shape, _INT64, name="shape") if not isinstance(shape, Tensor) else cast(shape, _INT64)
+    shape = cast(shape, _INT64)
     with name_scope(name, "SparseReshape", [sparse.values]) as scope:
         indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, shape, name=scope)
         known = _reshaped(sparse.shape, shape)
