@@ -156,3 +156,17 @@ def test_the_regularizer_of_a_layer_is_computed_where_the_layer_is() -> None:
         tf.layers.dense(tf.ones([2, 4]), 3, kernel_regularizer=lambda w: tf.nn.l2_loss(w, name="penalty"))
     op = tf.get_default_graph().get_operation_by_name("dense/kernel/Regularizer/penalty")
     assert op.device == "/job:worker/task:0"
+
+
+def test_the_seeds_of_a_models_ops_are_tensorflows() -> None:
+    tf.set_random_seed(1)
+    y = tf.layers.conv2d(tf.placeholder(tf.float32, [None, 8, 8, 1]), 4, 3, activation=tf.nn.relu)
+    y = tf.layers.conv3d(tf.expand_dims(tf.layers.separable_conv2d(y, 4, 3), -1), 2, 2)
+    (y,), _ = tf.clip_by_global_norm([tf.layers.dense(tf.layers.flatten(y), 5)], 1.0)
+    y = tf.nn.dropout(y, keep_prob=0.5)
+    ids = tf.SparseTensor([[0, 0]], tf.constant([1], tf.int64), tf.placeholder(tf.int64, [2]))
+    rows = tf.nn.safe_embedding_lookup_sparse(tf.get_variable("table", [4, 5]), ids)
+    tf.contrib.layers.fully_connected(y + rows, 5)
+    ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
+    # A graph's seed makes an op's by the number of the ops before it, so each layer must make as many as TensorFlow's.
+    assert [op.get_attr("seed2") for op in ops] == [4, 22, 32, 53, 78, 115, 133, 200]

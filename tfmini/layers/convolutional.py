@@ -157,6 +157,10 @@ class Conv(KernelLayer):
     def build(self, input_shape: TensorShape) -> None:
         self._build_kernels(self._channels(input_shape))
         self._build_bias(self.filters)
+        self._note_dilation()
+
+    def _note_dilation(self) -> None:
+        convolution.note_dilation(self.dilation_rate)
 
     def _channels(self, input_shape: TensorShape) -> int:
         """The number of channels, which is required of all further inputs."""
@@ -260,6 +264,9 @@ class SeparableConv(Conv):
         self.depthwise_regularizer, self.pointwise_regularizer = depthwise_regularizer, pointwise_regularizer
         self.depthwise_constraint, self.pointwise_constraint = depthwise_constraint, pointwise_constraint
 
+    def _note_dilation(self) -> None:
+        pass  # `separable_conv2d` does
+
     def _build_kernels(self, channels: int) -> None:
         self.depthwise_kernel = self.add_weight(
             "depthwise_kernel",
@@ -326,6 +333,9 @@ class ConvTranspose(Conv):
     deconvolve: Callable[..., Any]
 
     __init__ = without(Conv.__init__, "dilation_rate")
+
+    def _note_dilation(self) -> None:
+        pass  # it has none
 
     def kernel_shape(self, channels: int) -> list[int]:
         return [*self.kernel_size, self.filters, channels]

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tfmini import dtypes
 from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import documented_arguments, export, export_names, with_arguments
 from tfmini.graph.operation import Tensor
@@ -351,10 +350,8 @@ class Flatten(Layer):
         rank = inputs.shape.ndims
         if self.data_format == "channels_first" and rank is not None and rank > 2:
             inputs = transpose(inputs, [0, *range(2, rank), 1])  # to channels_last
-        sizes = inputs.shape.as_list()
-        if all(size is not None for size in sizes[1:]):
-            return reshape(inputs, [-1 if sizes[0] is None else sizes[0], math.prod(sizes[1:])])
-        outputs = reshape(inputs, [cast(shape_of(inputs)[0], dtypes.int32), -1])
+        batch = inputs.shape[0].value if inputs.shape.is_fully_defined() else shape_of(inputs)[0]
+        outputs = reshape(inputs, [batch, -1])
         outputs.set_shape(self.compute_output_shape(inputs.shape))
         return outputs
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.core_types import PaddingLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
+from tfmini.ops.array.constant import constant
 from tfmini.ops.array.shape import expand_dims, squeeze
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn import conv as nn_conv
 from tfmini.ops.nn.windows import padding_attrs, spatial_sequence
 
@@ -182,6 +185,16 @@ def depthwise_conv2d_backprop_filter(
     )  # fmt: skip
 
 
+def note_dilation(rate: Sequence[int], filter: Tensor | None = None) -> None:
+    """Make the constants in which TensorFlow notes a dilation rate and the shape of a filter.
+
+    Nothing reads them. But a graph's seed and the number of its ops make the seed of the next random op.
+    """
+    if filter is not None:
+        shape_of(filter)
+    constant(list(rate), dtypes.int32, name="dilation_rate")
+
+
 @export("tf.nn.depthwise_conv2d")
 def depthwise_conv2d(
     input: TensorLike, filter: TensorLike, strides: Sequence[int], padding: PaddingLike,
@@ -192,9 +205,11 @@ def depthwise_conv2d(
     rate = either("dilations", dilations, "rate", rate)
     channels = 1 if data_format == "NCHW" else 3
     with name_scope(name, "depthwise", [input, filter]) as scope:
+        filter = convert_to_tensor(filter, name="filter_in")
+        note_dilation(spatial_sequence(rate, 2, channels, "dilations"), filter)
         return depthwise_conv2d_native(
             convert_to_tensor(input, name="tensor_in"),
-            convert_to_tensor(filter, name="filter_in"),
+            filter,
             strides,
             padding,
             data_format or "NHWC",
@@ -224,7 +239,12 @@ def separable_conv2d(
         sizes = pointwise_filter.raw_shape
         if sizes is not None and (len(sizes) != 4 or any(d not in (1, None) for d in sizes[:2])):
             raise ValueError(f"The pointwise filter must be [1, 1, channels in, channels out], got {sizes}")
-        deep = depthwise_conv2d(input, depthwise_filter, strides, padding, rate, "depthwise", data_format)
+        rates = spatial_sequence(rate, 2, 1 if data_format == "NCHW" else 3, "dilations")
+        depthwise_filter = convert_to_tensor(depthwise_filter, name="depthwise_filter")
+        note_dilation(rates, depthwise_filter)
+        deep = depthwise_conv2d_native(
+            input, depthwise_filter, strides, padding, data_format or "NHWC", rates, "depthwise"
+        )
         return conv2d(deep, pointwise_filter, _ONES, "VALID", data_format=data_format or "NHWC", name=scope)
 
 

@@ -182,10 +182,10 @@ def sparse_reorder(sp_input: SparseTensorLike, name: str | None = None) -> Spars
 def sparse_reshape(sp_input: SparseTensorLike, shape: ShapeLike | TensorLike, name: str | None = None) -> SparseTensor:
     """The same elements in another dense shape, in which one size may be -1 (``tf.sparse_reshape``)."""
     sparse = as_sparse(sp_input)
-    shape = cast(shape, _INT64)
+    wanted: Tensor = cast(shape, _INT64)  # type: ignore[arg-type]
     with name_scope(name, "SparseReshape", [sparse.values]) as scope:
-        indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, shape, name=scope)
-        known = _reshaped(sparse.shape, shape)
+        indices, sizes = layout.reshape_op(sparse.indices, sparse.dense_shape, wanted, name=scope)
+        known = _reshaped(sparse.shape, wanted)
         if known is not None:
             sizes = convert_to_tensor(known, _INT64)
         return SparseTensor(indices, identity(sparse.values), sizes)
