@@ -23,3 +23,13 @@ def test_the_boxes_of_crops_have_a_gradient(method: str) -> None:
     with tf.Session() as session:
         found = session.run(tf.gradients(crops, boxes)[0])
     assert np.allclose(found, [[398.25, 159.0, 830.25, 159.0]], atol=0.01), found  # TensorFlow's, for both methods
+
+
+def test_an_overlap_over_the_threshold_drops_a_box_also_with_a_sigma() -> None:
+    """As in TensorFlow 1.15; it was kept with the score 0."""
+    boxes = np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3], [0, 0.4, 1, 1.4]], np.float32)
+    found = tf.image.non_max_suppression_with_scores(boxes, [0.9, 0.8, 0.3, 0.7], 4, 0.5, soft_nms_sigma=0.5)
+    with tf.Session() as session:
+        indices, scores = session.run(found)
+    assert indices.tolist() == [0, 3, 2]
+    np.testing.assert_allclose(scores, [0.9, 0.583, 0.3], atol=1e-3)

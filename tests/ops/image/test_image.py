@@ -47,3 +47,12 @@ def test_a_resize_takes_one_rule_for_coordinates(op: str) -> None:
         for fetch in (made, tf.gradients(made, images)):
             with pytest.raises(tf.errors.InvalidArgumentError, match="If half_pixel_centers is True, align_corners"):
                 session.run(fetch, {images: [[[[1.0]] * 2] * 2]})
+
+
+@pytest.mark.parametrize("times", [-1, 0, 1, 2, 3, 5])
+@pytest.mark.parametrize("shape", [(2, 3, 1), (2, 2, 3, 1)])
+def test_a_tensor_says_how_often_an_image_is_turned(times: int, shape: tuple[int, ...]) -> None:
+    image, k = np.arange(np.prod(shape)).reshape(shape), tf.placeholder(tf.int32, [])
+    with tf.Session() as session:
+        found = session.run(tf.image.rot90(image, k), {k: times})
+    np.testing.assert_array_equal(found, np.rot90(image, times, axes=(-3, -2)))

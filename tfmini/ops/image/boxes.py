@@ -108,7 +108,7 @@ def overlap_with(boxes: Array) -> Callable[[int], Array]:
 def _suppressed(
     overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
 ) -> tuple[list[int], list[float]]:
-    """The chosen boxes, best first; with ``sigma``, the scores of overlapping boxes are reduced instead of set to 0."""
+    """The chosen boxes, best first; with ``sigma``, overlaps up to the threshold reduce the scores of boxes."""
     if count < 0:
         refuse("max_output_size must be non-negative")
     if not 0 <= threshold <= 1:
@@ -124,10 +124,9 @@ def _suppressed(
         open_[best] = False
         shared = overlaps(best)
         if sigma > 0:
-            left = left * np.where(shared <= threshold, np.exp(-0.5 / sigma * shared * shared), 0).astype(np.float32)
+            left = left * np.exp(-0.5 / sigma * shared * shared).astype(np.float32)
             open_ &= left > least
-        else:
-            open_ &= shared <= threshold
+        open_ &= shared <= threshold
     return chosen, values
 
 

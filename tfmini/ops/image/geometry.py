@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics.windows import padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.array.identity import cast
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.layout import pad, reverse, transpose
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice as slice_of
 from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.flow.functional import switch_case
 from tfmini.ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from tfmini.ops.math.comparison import less
 from tfmini.ops.math.elementwise import maximum, minimum
@@ -281,12 +283,20 @@ def transpose_image(image: TensorLike, name: str | None = None) -> Any:
 
 
 @export("tf.image.rot90")
-def rot90(image: TensorLike, k: int = 1, name: str | None = None) -> Any:
+def rot90(image: TensorLike, k: int | Tensor = 1, name: str | None = None) -> Any:
     """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
-    with name_scope(name, "rot90", [image]):
-        for _ in range(k % 4):
-            image = flip_up_down(transpose_image(image))
-        return convert_to_tensor(image)
+    with name_scope(name, "rot90", [image, k]):
+        image = convert_to_tensor(image)
+        times = constant_value(k) if isinstance(k, Tensor) else k
+        if times is None:
+            return switch_case(k % 4, [partial(_turned, image, i) for i in range(4)])
+        return _turned(image, int(times) % 4)
+
+
+def _turned(image: Tensor, times: int) -> Tensor:
+    for _ in range(times):
+        image = flip_up_down(transpose_image(image))
+    return identity(image)
 
 
 # ---- ``tf.extract_image_patches``: each window of an image as a vector ---------------------------------------------
