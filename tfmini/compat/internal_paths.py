@@ -271,6 +271,7 @@ PACKAGES = (
 # Paths below ``tensorflow`` that are out of scope, and the nearest alternative.
 UNSUPPORTED: dict[str, str] = {
     "python.estimator": "tf.estimator.Estimator with a model function",
+    "contrib.learn.python.learn.utils": "tf.estimator.Estimator with tf.estimator.train_and_evaluate and its exporters",
     "python.debug": "tf.Print, tf.Assert or extra fetches",
     "python.compiler": "the graph as it is",
     "python.eager": "a graph that a tf.Session runs",

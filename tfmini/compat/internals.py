@@ -275,6 +275,8 @@ _HOROVOD = {
     },
 }
 
+_HOROVOD_KERAS = ("horovod.keras", "horovod.tensorflow.keras")
+
 
 class HorovodFinder(MetaPathFinder):
     """Finds ``horovod.tensorflow`` as `tfmini.compat.horovod`; ``horovod`` is a package around it."""
@@ -290,10 +292,16 @@ class HorovodFinder(MetaPathFinder):
             return ModuleSpec(fullname, _Present(package), is_package=True)
         if fullname in _HOROVOD:
             return ModuleSpec(fullname, _Present(import_module(_HOROVOD[fullname])), is_package=True)
+        if fullname in _HOROVOD_KERAS:
+            made = import_module("tfmini.compat.horovod.keras_interface").interface(fullname)
+            return ModuleSpec(fullname, _Present(made), is_package=True)
+        owner, _, last = fullname.rpartition(".")
+        if owner in _HOROVOD_KERAS and last == "callbacks":
+            return ModuleSpec(fullname, _Present(sys.modules[owner].callbacks))
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: tfmini has only horovod.tensorflow, with the interface for TensorFlow 1"
-            " graphs (init, DistributedOptimizer, BroadcastGlobalVariablesHook, allreduce…); Keras, Torch, MXNet and"
-            " Spark are out of its scope.",
+            f"No module named {fullname!r}: tfmini has horovod.tensorflow, with the interface for TensorFlow 1"
+            " graphs (init, DistributedOptimizer, BroadcastGlobalVariablesHook, allreduce…), horovod.keras and"
+            " horovod.tensorflow.keras; Torch, MXNet and Spark are out of its scope.",
             name="horovod",
         )
 

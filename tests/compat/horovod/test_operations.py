@@ -100,7 +100,7 @@ for wrong in (lambda: hvd.callbacks, lambda: hvd.allreduce(x, op=hvd.Adasum), la
     else:
         raise AssertionError(wrong)
 try:
-    import horovod.keras
+    import horovod.torch
 except ImportError as error:
     assert "out of its scope" in str(error)
 from horovod.tensorflow.compression import Compression

@@ -228,3 +228,15 @@ def test_rows_of_any_variable_are_updated(use_resource: bool) -> None:
         session.run(tf.global_variables_initializer())
         session.run(step)
         np.testing.assert_allclose(session.run(table), [[0.7], [2.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["SGD", "RMSprop"])
+def test_no_momentum_of_a_configuration_keeps_no_slots(name: str) -> None:
+    """A configuration's numbers are NumPy's once the optimizer has trained."""
+    made = getattr(tf.keras.optimizers, name).from_config({"momentum": np.float32(0.0)})
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(1,))])
+    model.compile(made, "mse")
+    model.fit(np.ones([1, 1]), np.ones([1, 1]), verbose=0)
+    assert not any("momentum" in weight.name for weight in made.weights)
+    with pytest.raises(ValueError, match="between"):
+        getattr(tf.keras.optimizers, name)(momentum=np.float32(2.0))

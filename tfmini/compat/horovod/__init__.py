@@ -40,11 +40,9 @@ __all__ = [
 ]  # fmt: skip
 __all__ += ["_cache", "_executing_eagerly", "_make_subgraph"]  # scripts use hvd._executing_eagerly
 
-_KERAS = "Keras is out of tfmini's scope; use {}"
 _ABSENT = {
-    "callbacks": _KERAS.format("hvd.BroadcastGlobalVariablesHook(0) in a MonitoredTrainingSession"),
-    "keras": _KERAS.format("hvd.DistributedOptimizer with tf.train's optimizers"),
-    "SyncBatchNormalization": _KERAS.format("tf.layers.batch_normalization, with hvd.allreduce of its moments"),
+    "callbacks": "import horovod.tensorflow.keras or horovod.keras for Keras",
+    "SyncBatchNormalization": "use tf.layers.batch_normalization, with hvd.allreduce of its moments",
     "DistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
     "PartialDistributedGradientTape": "eager mode is out of tfmini's scope; use hvd.DistributedOptimizer",
     "join": "every rank must run the same number of steps; use tf.train.StopAtStepHook",

@@ -95,10 +95,10 @@ class SGD(_Classic):
     def __init__(
         self, learning_rate: Rate = 0.01, momentum: Any = 0.0, nesterov: bool = False, name: str = "SGD", **kwargs: Any
     ) -> None:
-        if isinstance(momentum, (int, float)) and not 0 <= momentum <= 1:
+        if isinstance(momentum, (int, float, np.number)) and not 0 <= momentum <= 1:
             raise ValueError(f"`momentum` must be between [0, 1], not {momentum}")
         super().__init__(learning_rate, name, kwargs, momentum=momentum, nesterov=nesterov)
-        self._kept = ("momentum",) if not isinstance(momentum, (int, float)) or momentum > 0 else ()
+        self._kept = ("momentum",) if not isinstance(momentum, (int, float, np.number)) or momentum > 0 else ()
 
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
         if not self._kept:
@@ -334,11 +334,11 @@ class RMSprop(_Classic):
         self, learning_rate: Rate = 0.001, rho: Any = 0.9, momentum: Any = 0.0, epsilon: float | None = 1e-7,
         centered: bool = False, name: str = "RMSprop", **kwargs: Any,
     ) -> None:  # fmt: skip
-        if isinstance(momentum, (int, float)) and not 0 <= momentum <= 1:
+        if isinstance(momentum, (int, float, np.number)) and not 0 <= momentum <= 1:
             raise ValueError(f"`momentum` must be between [0, 1], not {momentum}")
         values = {"rho": rho, "momentum": momentum, "epsilon": epsilon, "centered": centered}
         super().__init__(learning_rate, name, kwargs, **values)
-        self._has_momentum = not isinstance(momentum, (int, float)) or momentum > 0
+        self._has_momentum = not isinstance(momentum, (int, float, np.number)) or momentum > 0
         self._kept = ("rms", *(["momentum"] if self._has_momentum else []), *(["mg"] if centered else []))
 
     def _numbers_of(self, c: dict[str, Tensor]) -> list[Tensor]:
