@@ -34,70 +34,36 @@ from tfmini.shapes import TensorShape
 _ZEROS, _ONES = Zeros(), Ones()
 
 
-@export("tf.layers.BatchNormalization")
-class BatchNormalization(Layer):
-    """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
+class BatchNormalizer:
+    """What batch normalization computes, for layers of any kind.
 
-    Training uses the batch's moments, and ops in UPDATE_OPS update the moving averages. Inference uses the
-    averages.
-
-    Args:
-      axis: the axis of the channels, or a list of axes.
-      momentum: the weight of the old value in the moving averages.
-      epsilon: added to the variance.
-      center, scale: whether to add ``beta`` and multiply by ``gamma``.
-      beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer,
-        beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: arguments of the variables.
-      renorm, renorm_clipping, renorm_momentum: batch renormalization (see `Renorm`).
-      fused: whether to use the fused op; None uses it for images with channels in axis 1 or 3, unless
-        another argument excludes it.
-      virtual_batch_size: normalize groups of that many examples separately.
-      adjustment: a function from the input's shape to a factor and an offset, which training applies.
-
-    Raises:
-      ValueError: when an axis is invalid or arguments contradict each other.
+    A layer has the attributes of `BatchNormalization`, and makes its weights with ``add_weight``.
     """
 
+    axis: Any
+    momentum: float
+    epsilon: float
+    center: bool
+    scale: bool
+    beta_initializer: Any
+    gamma_initializer: Any
+    moving_mean_initializer: Any
+    moving_variance_initializer: Any
+    beta_regularizer: Any
+    gamma_regularizer: Any
+    beta_constraint: Any
+    gamma_constraint: Any
+    fused: bool | None
+    virtual_batch_size: int | None
+    adjustment: Callable[..., Any] | None
+    renorm: bool
+    _renorm: Renorm | None
+    input_spec: Any
+    _dtype: Any
+    _scope: Any = None
+    add_weight: Callable[..., Any]
     # The fused op's variance has Bessel's correction, n / (n - 1). If False, the moving average is without it.
     _bessels_correction_test_only = True
-
-    def __init__(
-        self,
-        axis: Any = -1,
-        momentum: float = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Callable[..., Any] = _ZEROS,
-        gamma_initializer: Callable[..., Any] = _ONES,
-        moving_mean_initializer: Callable[..., Any] = _ZEROS,
-        moving_variance_initializer: Callable[..., Any] = _ONES,
-        beta_regularizer: Callable[..., Any] | None = None,
-        gamma_regularizer: Callable[..., Any] | None = None,
-        beta_constraint: Callable[..., Any] | None = None,
-        gamma_constraint: Callable[..., Any] | None = None,
-        renorm: bool = False,
-        renorm_clipping: Any = None,
-        renorm_momentum: float = 0.99,
-        fused: bool | None = None,
-        trainable: bool = True,
-        virtual_batch_size: int | None = None,
-        adjustment: Callable[..., Any] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(trainable, name, **kwargs)
-        self.axis = list(axis) if isinstance(axis, (list, tuple)) else [axis]
-        self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
-        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
-        self.moving_mean_initializer = moving_mean_initializer
-        self.moving_variance_initializer = moving_variance_initializer
-        self.beta_regularizer, self.gamma_regularizer = beta_regularizer, gamma_regularizer
-        self.beta_constraint, self.gamma_constraint = beta_constraint, gamma_constraint
-        self.fused = fused
-        self.virtual_batch_size, self.adjustment = virtual_batch_size, adjustment
-        self.renorm = renorm
-        self._renorm = Renorm(renorm_clipping, renorm_momentum, epsilon) if renorm else None
 
     def build(self, input_shape: TensorShape) -> None:
         if input_shape.ndims is None:
@@ -115,14 +81,17 @@ class BatchNormalization(Layer):
             raise ValueError(f"Input has undefined `axis` dimension. Input shape: {input_shape}")
         self.axis = axes
         self.input_spec = InputSpec(ndim=rank, axes=lengths)
-        special = self._renorm is not None or self.virtual_batch_size is not None or self.adjustment is not None
-        fits = rank == 4 and axes in ([1], [3]) and not special
-        self.fused = fits if self.fused is None else bool(self.fused) and fits
+        self.fused = self._fuses(rank, axes)
         several = [size if i in axes else 1 for i, size in enumerate(sizes)]
         if self.virtual_batch_size is not None:
             several.insert(1, 1)
             self.axis = [a + 1 for a in axes]  # axis 1 numbers the virtual batches
         self._build_weights(several if len(self.axis) > 1 or len(several) > rank else [lengths[axes[0]]])
+
+    def _fuses(self, rank: int, axes: list[int]) -> bool:
+        """Whether to use the fused op."""
+        special = self._renorm is not None or self.virtual_batch_size is not None or self.adjustment is not None
+        return self.fused is not False and rank == 4 and axes in ([1], [3]) and not special
 
     def _check_virtual_batches(self, axes: list[int]) -> None:
         if self.virtual_batch_size is None:
@@ -165,34 +134,34 @@ class BatchNormalization(Layer):
         if self._scope:
             self._scope.set_partitioner(partitioner)
 
-    def call(self, inputs: Tensor, training: TensorLike = False) -> Any:
-        """Normalizes with the batch's moments if ``training`` (a bool or bool tensor), else with the averages."""
-        if training is None:
-            training = False
+    def _in_batches(self, inputs: Tensor, training: TensorLike) -> tuple[Any, list[Any]]:
+        """(The outputs for a batch, or for virtual ones of it, and the updates of the averages)."""
         if self.virtual_batch_size is None:
             return self._normalized(inputs, training)
         sizes = [-1, *inputs.shape.as_list()[1:]]
         parts = reshape(inputs, [self.virtual_batch_size, -1, *sizes[1:]])
-        outputs = reshape(self._normalized(parts, training), sizes)
+        normalized, updates = self._normalized(parts, training)
+        outputs = reshape(normalized, sizes)
         outputs.set_shape(inputs.shape)
-        return outputs
+        return outputs, updates
 
-    def _normalized(self, inputs: Tensor, training: TensorLike) -> Any:
+    def _normalized(self, inputs: Tensor, training: TensorLike) -> tuple[Any, list[Any]]:
         outputs, mean, variance = (self._fused if self.fused else self._plain)(inputs, training)
         known = smart_constant_value(training)
-        if known is not False:
-            # If training is known only in the step, a momentum of 1 keeps the averages unchanged.
-            momentum = (
-                constant(self.momentum)
-                if known
-                else smart_cond(training, lambda: constant(self.momentum), lambda: constant(1.0))
-            )
-            self.add_update(moved(self.moving_mean, mean, momentum))
-            if self._renorm is not None:
-                self.add_update(self._renorm.variance_update(self.moving_variance, variance, self.momentum, training))
-            else:
-                self.add_update(moved(self.moving_variance, variance, momentum))
-        return outputs
+        if known is False:
+            return outputs, []
+        # If training is known only in the step, a momentum of 1 keeps the averages unchanged.
+        momentum = (
+            constant(self.momentum)
+            if known
+            else smart_cond(training, lambda: constant(self.momentum), lambda: constant(1.0))
+        )
+        moved_mean = moved(self.moving_mean, mean, momentum)
+        if self._renorm is None:
+            return outputs, [moved_mean, moved(self.moving_variance, variance, momentum)]
+        return outputs, [
+            moved_mean, self._renorm.variance_update(self.moving_variance, variance, self.momentum, training)
+        ]  # fmt: skip
 
     def _fused(self, inputs: Tensor, training: TensorLike) -> tuple[Any, Any, Any]:
         channels = inputs.shape.as_list()[self.axis[0]]
@@ -262,6 +231,78 @@ class BatchNormalization(Layer):
             return lambda value: value
         shape = [inputs.shape.as_list()[i] if i in self.axis else 1 for i in range(rank)]
         return lambda value: None if value is None else reshape(value, shape)
+
+
+@export("tf.layers.BatchNormalization")
+class BatchNormalization(BatchNormalizer, Layer):
+    """Subtracts the mean of each channel and divides by its standard deviation (``tf.layers.BatchNormalization``).
+
+    Training uses the batch's moments, and ops in UPDATE_OPS update the moving averages. Inference uses the
+    averages.
+
+    Args:
+      axis: the axis of the channels, or a list of axes.
+      momentum: the weight of the old value in the moving averages.
+      epsilon: added to the variance.
+      center, scale: whether to add ``beta`` and multiply by ``gamma``.
+      beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer,
+        beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: arguments of the variables.
+      renorm, renorm_clipping, renorm_momentum: batch renormalization (see `Renorm`).
+      fused: whether to use the fused op; None uses it for images with channels in axis 1 or 3, unless
+        another argument excludes it.
+      virtual_batch_size: normalize groups of that many examples separately.
+      adjustment: a function from the input's shape to a factor and an offset, which training applies.
+
+    Raises:
+      ValueError: when an axis is invalid or arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Callable[..., Any] = _ZEROS,
+        gamma_initializer: Callable[..., Any] = _ONES,
+        moving_mean_initializer: Callable[..., Any] = _ZEROS,
+        moving_variance_initializer: Callable[..., Any] = _ONES,
+        beta_regularizer: Callable[..., Any] | None = None,
+        gamma_regularizer: Callable[..., Any] | None = None,
+        beta_constraint: Callable[..., Any] | None = None,
+        gamma_constraint: Callable[..., Any] | None = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        fused: bool | None = None,
+        trainable: bool = True,
+        virtual_batch_size: int | None = None,
+        adjustment: Callable[..., Any] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, **kwargs)
+        self.axis = list(axis) if isinstance(axis, (list, tuple)) else [axis]
+        self.momentum, self.epsilon, self.center, self.scale = momentum, epsilon, center, scale
+        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.moving_mean_initializer = moving_mean_initializer
+        self.moving_variance_initializer = moving_variance_initializer
+        self.beta_regularizer, self.gamma_regularizer = beta_regularizer, gamma_regularizer
+        self.beta_constraint, self.gamma_constraint = beta_constraint, gamma_constraint
+        self.fused = fused
+        self.virtual_batch_size, self.adjustment = virtual_batch_size, adjustment
+        self.renorm = renorm
+        self._renorm = Renorm(renorm_clipping, renorm_momentum, epsilon) if renorm else None
+
+    def call(self, inputs: Tensor, training: TensorLike = False) -> Any:
+        """Normalizes with the batch's moments if ``training`` (a bool or bool tensor), else with the averages."""
+        if training is None:
+            training = False
+        outputs, updates = self._in_batches(inputs, training)
+        for update in updates:
+            self.add_update(update)
+        return outputs
 
     def compute_output_shape(self, input_shape: ShapeLike) -> TensorShape:
         return TensorShape(input_shape)

@@ -424,8 +424,10 @@ def test_the_mask_of_a_convolution_joins_inputs_and_outputs() -> None:
 
 def test_normalisations_take_the_arguments_of_tensorflow() -> None:
     assert keras.layers.BatchNormalization(fused=True)(keras.Input((4, 4, 3))).shape.as_list() == [None, 4, 4, 3]
-    with pytest.raises(ValueError, match="no renorm"):
-        keras.layers.BatchNormalization(renorm=True)
+    for fused, kept in (({}, True), ({"fused": False}, False), ({"virtual_batch_size": 2}, False)):
+        norm = keras.layers.BatchNormalization(**fused)
+        norm(keras.Input((4, 4, 4)))
+        assert norm.fused is kept
     layer = keras.layers.LayerNormalization(
         gamma_regularizer="l2", beta_regularizer={"class_name": "L1L2", "config": {}}
     )
@@ -457,6 +459,50 @@ def test_batch_normalisation_has_one_axis_or_several(axis: list[int]) -> None:
     np.testing.assert_allclose(mean, x.mean(others, keepdims=keepdims), rtol=1e-6)
     np.testing.assert_allclose(variance, x.var(others, keepdims=keepdims), rtol=1e-6)
     np.testing.assert_allclose(again, value, atol=1e-5)
+
+
+@pytest.mark.parametrize("arguments", [{"virtual_batch_size": 2}, {"renorm": True, "renorm_clipping": {"rmax": 2.0}}])
+def test_batch_normalisation_computes_what_that_of_tf_layers_does(arguments: dict[str, Any]) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    layers = [library.BatchNormalization(momentum=0.5, **arguments) for library in (keras.layers, tf.layers)]
+    found = [layer.apply(tf.constant(x), training=True) for layer in layers]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(2):
+            values, _ = session.run([found, [layer.updates for layer in layers]])
+        averages = session.run([[layer.moving_mean, layer.moving_variance] for layer in layers])
+    np.testing.assert_array_equal(*values)
+    np.testing.assert_array_equal(*averages)
+    config = layers[0].get_config()
+    assert config.items() >= arguments.items()
+    assert keras.layers.BatchNormalization.from_config(config).get_config() == config
+
+
+def test_the_second_batch_normalisation_uses_its_averages_while_it_is_frozen() -> None:
+    layer, x = keras.layers.BatchNormalizationV2(), keras.Input((2,))
+    model = keras.Model(x, layer(x))
+    model.compile("sgd", "mse")
+    data = np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)
+    with keras.backend.get_session().as_default():
+        train = keras.backend.function([x, keras.backend.learning_phase()], [model.output])
+        for trainable in (True, False, True):
+            layer.trainable = trainable
+            centred = np.abs(train([data, True])[0].mean(0)).max() < 0.01
+            assert bool(centred) is trainable
+    for arguments in ({"renorm": True}, {"axis": [1, 3]}, {"virtual_batch_size": 2}, {"adjustment": print}):
+        with pytest.raises(ValueError, match="fused"):
+            keras.layers.BatchNormalizationV2(fused=True, **arguments)
+    with pytest.raises(ValueError, match="4D"):
+        keras.layers.BatchNormalizationV2(fused=True)(x)
+
+
+def test_pooling_and_transposed_convolution_in_three_dimensions_take_three_strides() -> None:
+    x = tf.placeholder(tf.float32, [2, 4, 4, 4, 1])
+    assert keras.backend.pool3d(x, (2, 2, 2), strides=(2, 2, 2)).shape.as_list() == [2, 2, 2, 2, 1]
+    assert keras.layers.MaxPooling3D()(x).shape.as_list() == [2, 2, 2, 2, 1]
+    assert keras.layers.Conv3DTranspose(3, 2, strides=2)(x).shape.as_list() == [2, 8, 8, 8, 3]
+    with pytest.raises(ValueError, match="3 integers"):
+        keras.backend.pool3d(x, (2, 2, 2), strides=(2, 2))
 
 
 def test_batch_normalisation_refuses_axes_that_are_not_there() -> None:
@@ -570,3 +616,45 @@ def test_products_of_random_fourier_features_are_near_the_kernel(kernel: str, sc
 def test_random_fourier_features_refuse_other_arguments(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         keras.layers.RandomFourierFeatures(*arguments)
+
+
+def test_files_have_the_weights_that_are_trained_first_also_of_a_model_in_a_model(tmp_path: Any) -> None:
+    import h5py
+
+    def make() -> Any:
+        layers = [keras.layers.Dense(2, input_shape=(2,)), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+        x = keras.Input((2,))
+        return keras.Model(x, keras.Sequential(layers, name="inner")(x))
+
+    models, path = (make(), make()), str(tmp_path / "weights.h5")
+    models[0].set_weights([np.full(w.shape.as_list(), i, np.float32) for i, w in enumerate(models[0].weights)])
+    models[0].save_weights(path)
+    with h5py.File(path) as file:
+        names = [name.decode().split("/")[-1] for name in file["inner"].attrs["weight_names"]]
+    assert names[2:] == ["gamma:0", "beta:0", "kernel:0", "bias:0", "moving_mean:0", "moving_variance:0"]
+    models[1].load_weights(path)
+    for first, second in zip(*(model.get_weights() for model in models)):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_the_format_of_weights_is_what_is_asked_for(tmp_path: Any) -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    for name in ("hdf5", " H5 ", "keras"):
+        model.save_weights(str(tmp_path / "w"), save_format=name)
+        assert (tmp_path / "w").read_bytes()[:4] == b"\x89HDF"
+    model.save_weights(str(tmp_path / "c"), save_format="TensorFlow")
+    assert (tmp_path / "c.index").exists()
+    with pytest.raises(ValueError, match="Unknown format"):
+        model.save_weights(str(tmp_path / "w"), save_format="other")
+    with pytest.raises(ValueError, match="looks like an HDF5 file"):
+        model.save_weights(str(tmp_path / "w.h5"), save_format="tf")
+    model.save(str(tmp_path / "m.h5"), save_format="tf")
+    assert (tmp_path / "m.h5").read_bytes()[:4] == b"\x89HDF"
+
+
+def test_weights_of_cudnn_become_those_of_the_layers_that_compute() -> None:
+    with pytest.raises(NotImplementedError, match="use GRU"):
+        keras.layers.CuDNNGRU(2)(keras.Input((3, 2)))
+    layer = keras.layers.CuDNNGRU(2)
+    layer.build((None, 3, 2))
+    assert [w.shape.as_list() for w in layer.weights] == [[2, 6], [2, 6], [12]]

@@ -176,3 +176,15 @@ def test_numbers_of_numpy_that_meet_a_variable_are_told_how_to_be_cast() -> None
     told = r"for variable of type 'float32_ref'. The variable is 'w:0'; cast what it meets: .*x.astype\(np.float32\)"
     with pytest.raises(ValueError, match=told):
         tf.matmul(np.zeros((2, 2)), w)
+
+
+def test_the_identity_initializer_has_the_ops_of_tensorflow_and_the_parts_of_the_matrix() -> None:
+    with tf.Graph().as_default() as graph:
+        tf.initializers.identity(2.0)([3, 3])
+        assert [op.name for op in graph.get_operations()] == ["eye/ones", "eye/diag", "mul/x", "mul"]
+        whole = tf.get_variable(
+            "v", [3, 4], initializer=tf.initializers.identity(2.0), partitioner=tf.fixed_size_partitioner(2)
+        )
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            assert session.run(tf.convert_to_tensor(whole)).tolist() == (2 * np.eye(3, 4)).tolist()

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import attention
+from tfmini.compat.tf_keras import attention, normalization
 from tfmini.estimator.column_layers import input_layer
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.nest import flatten
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reductions import reduce_mean, reduce_sum
-from tfmini.ops.math.unary import cos, exp, rsqrt, square
+from tfmini.ops.math.reductions import reduce_sum
+from tfmini.ops.math.unary import cos, exp, square
 from tfmini.ops.variables.scope import variable_scope
 from tfmini.shapes import TensorShape
 
@@ -31,71 +31,18 @@ def apply(root: ModuleType) -> None:
     kernels = root.utils.kernelized_utils = ModuleType(f"{root.utils.__name__}.kernelized_utils")
     for kernel in (exact_gaussian_kernel, exact_laplacian_kernel, inner_product):
         setattr(kernels, kernel.__name__, kernel)
-    for make in (_layer_normalization, _dense_features, attention.classes, _abstract_cell, _random_features):
+    for make in (
+        normalization.layer_normalization,
+        normalization.batch_normalization,
+        _dense_features,
+        attention.classes,
+        _abstract_cell,
+        _random_features,
+    ):
         for cls in make(root):
             cls.__module__ = layers.__name__
             setattr(layers, cls.__name__, cls)
-    layers.normalization.LayerNormalization = layers.LayerNormalization
-
-
-def _layer_normalization(root: ModuleType) -> list[type]:
-    base: Any = root.layers.Layer
-
-    class LayerNormalization(base):
-        """Gives each example mean 0 and deviation 1 over some axes, and then learned ones."""
-
-        def __init__(
-            self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
-            beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", beta_regularizer: Any = None,
-            gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None, **kwargs: Any,
-        ) -> None:  # fmt: skip
-            super().__init__(**kwargs)
-            self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
-            if not all(isinstance(one, int) for one in (axis if isinstance(axis, (list, tuple)) else [axis])):
-                raise ValueError(
-                    f"Expected an int or a list/tuple of ints for the argument 'axis', but received: {axis}"
-                )
-            kinds = (root.initializers, root.regularizers, root.constraints)
-            beta, gamma = (
-                (beta_initializer, beta_regularizer, beta_constraint),
-                (gamma_initializer, gamma_regularizer, gamma_constraint),
-            )
-            self._beta, self._gamma = ([k.get(x) for k, x in zip(kinds, given)] for given in (beta, gamma))
-            self.supports_masking = True
-
-        def build(self, input_shape: Any) -> None:
-            rank = len(input_shape)
-            axes = self.axis if isinstance(self.axis, (list, tuple)) else [self.axis]
-            if any(not -rank <= axis < rank for axis in axes):
-                raise ValueError(f"Invalid axis: {self.axis} of inputs with {rank} dimensions")
-            if len({axis % rank for axis in axes}) < len(axes):
-                raise ValueError(f"Duplicate axis: {self.axis}")
-            self._axes = [axis % rank for axis in axes]
-            self._broadcast = [int(input_shape[i]) if i in self._axes else 1 for i in range(rank)]
-            shape = [int(input_shape[i]) for i in self._axes]
-            self.gamma, self.beta = (
-                self.add_weight(name, shape, initializer=i, regularizer=r, constraint=c) if wanted else None
-                for name, wanted, (i, r, c) in (("gamma", self.scale, self._gamma), ("beta", self.center, self._beta))
-            )
-            super().build(input_shape)
-
-        def call(self, inputs: Any) -> Any:
-            mean = reduce_mean(inputs, self._axes, True)
-            deviation = inputs - mean
-            made = deviation * rsqrt(reduce_mean(square(deviation), self._axes, True) + self.epsilon)
-            reshape = root.backend.reshape
-            made = made if self.gamma is None else made * reshape(self.gamma, self._broadcast)
-            return made if self.beta is None else made + reshape(self.beta, self._broadcast)
-
-        def get_config(self) -> dict[str, Any]:
-            own = {name: getattr(self, name) for name in ("axis", "epsilon", "center", "scale")}
-            for name, (initializer, regularizer, constraint) in (("beta", self._beta), ("gamma", self._gamma)):
-                own[f"{name}_initializer"] = root.initializers.serialize(initializer)
-                own[f"{name}_regularizer"] = root.regularizers.serialize(regularizer)
-                own[f"{name}_constraint"] = root.constraints.serialize(constraint)
-            return {**super().get_config(), **own}
-
-    return [LayerNormalization]
+    normalization.place(root)
 
 
 def _dense_features(root: ModuleType) -> list[type]:

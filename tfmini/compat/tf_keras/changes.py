@@ -186,38 +186,6 @@ def _device_type(device: Any) -> str:
     return (DeviceSpec.from_string(device if isinstance(device, str) else device.to_string()).device_type or "").lower()
 
 
-def _fused(arguments: dict[str, Any]) -> Any:
-    """Takes arguments of batch normalisation that Keras 2.3 does not have; returns ``fused``, which changes nothing.
-
-    Raises:
-      ValueError: one that asks for what tfmini does not compute.
-    """
-    for name in ("renorm", "virtual_batch_size", "adjustment", "renorm_clipping"):
-        if arguments.pop(name, None):
-            raise ValueError(f"BatchNormalization of tfmini has no {name}: leave it out, or use tf.layers.")
-    arguments.pop("renorm_momentum", None)
-    return arguments.pop("fused", None)
-
-
-def _batch_axes(axis: Any, input_shape: Any) -> tuple[list[int], tuple[int, ...], dict[int, int] | None]:
-    """(The axes of batch normalisation from the front, the shape of its parameters, the sizes if all are known).
-
-    Raises:
-      ValueError: an axis that the input does not have, or has twice.
-    """
-    rank = len(input_shape)
-    given = list(axis) if isinstance(axis, (list, tuple)) else [axis]
-    axes = [x + rank if x < 0 else x for x in given]
-    for x in axes:
-        if not 0 <= x < rank:
-            raise ValueError(f"Invalid axis: {x} of an input of rank {rank}.")
-    if len({*axes}) < len(axes):
-        raise ValueError(f"Duplicate axis: {axes}.")
-    sizes = {x: input_shape[x] for x in axes}
-    shape = tuple(sizes.values()) if len(axes) == 1 else tuple(sizes.get(x, 1) for x in range(rank))
-    return axes, shape, None if None in shape else sizes
-
-
 def _with_batch(shape: Any, input_shape: Any) -> Any:
     """The shape, or shapes, that a `Lambda` got for its output, with the batch of its input."""
     first = input_shape[0] if isinstance(input_shape, list) else input_shape
@@ -289,10 +257,26 @@ def _has_layers(value: Any) -> bool:
     )  # fmt: skip
 
 
-def _pair(strides: Any) -> tuple[int, ...]:
-    """The strides of a convolution of images."""
-    if len(strides) != 2:
-        raise ValueError(f"`strides` must be a tuple of 2 integers, not {strides!r}.")
+def _needs_a_gpu(layer: Any) -> Callable[..., Any]:
+    """What computes a layer of cuDNN, which tfmini does not have; the layer's weights can be read and converted."""
+
+    def compute(*_: object, **__: object) -> Any:
+        raise NotImplementedError(
+            f"{type(layer).__name__} needs a GPU and cuDNN: use {type(layer).__name__.removeprefix('CuDNN')}."
+        )
+
+    return compute
+
+
+def _strides_of(inputs: Any, strides: Any) -> tuple[int, ...]:
+    """The strides of a convolution or pooling, one for each dimension of a position.
+
+    Raises:
+      ValueError: for others than the inputs have.
+    """
+    positions = len(inputs.shape) - 2
+    if len(strides) != positions:
+        raise ValueError(f"`strides` must be a tuple of {positions} integers, not {strides!r}.")
     return tuple(strides)
 
 
@@ -319,7 +303,8 @@ HELPERS: dict[str, Any] = {
     "_input_of": _input_of,
     "_append_unique": _append_unique,
     "_has_layers": _has_layers,
-    "_pair": _pair,
+    "_strides_of": _strides_of,
+    "_needs_a_gpu": _needs_a_gpu,
     "_along": _along,
     "_shape_of_input": _shape_of_input,
     "_serialized_activation": _serialized_activation,
@@ -328,8 +313,6 @@ HELPERS: dict[str, Any] = {
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,
-    "_batch_axes": _batch_axes,
-    "_fused": _fused,
     "_device_type": _device_type,
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,
@@ -405,7 +388,6 @@ def apply(root: ModuleType) -> None:
     root.layers.Wrapper = root.layers.wrappers.Wrapper
     for part in (initializers, optimizing, added_layers, training, fitting, callbacks, saving, estimator):
         part.apply(root)
-    root.layers.BatchNormalizationV1 = root.layers.BatchNormalizationV2 = root.layers.BatchNormalization
     _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
 
@@ -413,7 +395,6 @@ def apply(root: ModuleType) -> None:
 # Modules that TensorFlow has in other places than Keras.
 MOVED: dict[str, str] = {
     "engine.base_layer_v1": "engine.base_layer",
-    "layers.normalization_v2": "layers.normalization",
     "layers.dense_attention": "layers",
     "layers.kernelized": "layers",
     "callbacks_v1": "callbacks.tensorboard_v1",

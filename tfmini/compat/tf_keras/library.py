@@ -51,8 +51,8 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    several = isinstance(control_inputs, (list, tuple))\n"
             "    return tf.control_dependencies(control_inputs if several else [control_inputs])\n",
         ),
-        ("        strides = (1,) + strides + (1,)\n", "        strides = (1,) + _pair(strides) + (1,)\n"),
-        ("        strides = (1, 1) + strides\n", "        strides = (1, 1) + _pair(strides)\n"),
+        ("        strides = (1,) + strides + (1,)\n", "        strides = (1,) + _strides_of(x, strides) + (1,)\n"),
+        ("        strides = (1, 1) + strides\n", "        strides = (1, 1) + _strides_of(x, strides)\n"),
         (
             "    return tf.nn.batch_normalization(x, mean, var, beta, gamma, epsilon)\n",
             "    mean, var, beta, gamma = [_along(part, axis, ndim(x)) for part in (mean, var, beta, gamma)]\n"
@@ -66,7 +66,23 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        dtype = floatx()\n    return tf.zeros_like(", "        pass\n    return tf.zeros_like("),
         ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
-    "engine.saving": [("n.decode('utf8') for n in", "_as_text(n) for n in")],
+    "engine.saving": [
+        ("n.decode('utf8') for n in", "_as_text(n) for n in"),
+        # In files those that are trained come first, also of a model in a model.
+        ("weights = layer.weights\n", "weights = layer.trainable_weights + layer.non_trainable_weights\n"),
+    ],
+    "layers.cudnn_recurrent": [
+        *(
+            (
+                "        from tfmini.contrib.cudnn_rnn.python.ops import cudnn_rnn_ops\n"
+                f"        self._cudnn_{kind.lower()} = cudnn_rnn_ops.Cudnn{kind}(\n"
+                "            num_layers=1,\n            num_units=self.units,\n            input_size=input_dim,\n"
+                "            input_mode='linear_input')\n",
+                f"        self._cudnn_{kind.lower()} = _needs_a_gpu(self)\n",
+            )
+            for kind in ("GRU", "LSTM")
+        )
+    ],
     "engine.base_layer": [
         (  # an error must not leave all later layers of the thread without their weights
             "        prev_value = _DISABLE_TRACKING.value\n        _DISABLE_TRACKING.value = True\n"
@@ -492,35 +508,6 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    if K.ndim(sample_weight) == 0:\n        return K.ones_like(values) * sample_weight\n"
             "    weights_shape = K.int_shape(sample_weight)\n",
         ),
-    ],
-    "layers.normalization": [
-        (
-            "        super(BatchNormalization, self).__init__(**kwargs)\n",
-            "        self.fused = _fused(kwargs)\n        super(BatchNormalization, self).__init__(**kwargs)\n",
-        ),
-        ("if K.backend() != 'cntk':", "if False:"),  # the fused op estimates the variance so already, the others do not
-        # After `build` the axis is a list, of one or more.
-        ("        self.axis = axis\n", "        self.axis, self.renorm, self.virtual_batch_size = axis, False, None\n"),
-        (
-            "        dim = input_shape[self.axis]\n",
-            "        self.axis, shape, dim = _batch_axes(self.axis, input_shape)\n",
-        ),
-        ("axes={self.axis: dim})\n        shape = (dim,)\n", "axes=dim)\n"),
-        (
-            "        del reduction_axes[self.axis]\n",
-            "        reduction_axes = [axis for axis in reduction_axes if axis not in self.axis]\n",
-        ),
-        (
-            "        broadcast_shape[self.axis] = input_shape[self.axis]\n",
-            "        for axis in self.axis: broadcast_shape[axis] = input_shape[axis]\n",
-        ),
-        ("axis=self.axis,", "axis=self.axis[0] if len(self.axis) == 1 else None,"),
-        (
-            "        self.add_update([K.moving_average_update(",
-            "        mean, variance = (K.reshape(x, K.int_shape(self.moving_mean)) for x in (mean, variance))\n"
-            "        self.add_update([K.moving_average_update(",
-        ),
-        ("            'axis': self.axis,\n", "            'axis': self.axis[:] if self.built else self.axis,\n"),
     ],
     "optimizers": [
         (  # what applies the gradients counts

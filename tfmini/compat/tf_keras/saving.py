@@ -32,6 +32,7 @@ _log = logging.getLogger("tensorflow")
 _MODEL = "saved_model.json"  # as TensorFlow names it
 _TRAINING = "tfmini_keras.json"
 _HDF5 = (".h5", ".hdf5", ".keras")
+_FORMATS = {"h5": ("hdf5", "h5", "keras"), "tf": ("tensorflow", "tf")}
 
 
 def apply(root: ModuleType) -> None:
@@ -80,8 +81,8 @@ def _save(root: ModuleType, save: Callable[..., None]) -> Callable[..., None]:
         self: Any, filepath: Any, overwrite: bool = True, include_optimizer: bool = True,
         save_format: str | None = None, **_: object,
     ) -> None:  # fmt: skip
-        """Saves the model: HDF5, or with ``save_format="tf"`` a SavedModel."""
-        if save_format != "tf":
+        """Saves the model: HDF5 unless ``save_format`` is another and the path does not end so."""
+        if (save_format or "h5") == "h5" or _is_hdf5(filepath) or not isinstance(filepath, (str, os.PathLike)):
             to_hdf5(self, filepath, overwrite, include_optimizer)
         else:
             export_saved_model(root, self, filepath)
@@ -247,7 +248,7 @@ def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., 
     @functools.wraps(save)
     def save_weights(self: Any, filepath: Any, overwrite: bool = True, save_format: str | None = None) -> None:
         """Saves the weights: HDF5 if the path ends so or ``save_format`` is "h5"; else as a checkpoint."""
-        if save_format == "h5" or save_format is None and _is_hdf5(filepath):
+        if _format_of_weights(filepath, save_format) == "h5":
             save(self, filepath, overwrite)
             return
         session = root.backend.get_session()
@@ -260,6 +261,25 @@ def _save_weights(root: ModuleType, save: Callable[..., None]) -> Callable[..., 
             update_checkpoint_state(os.path.dirname(path), path)
 
     return save_weights
+
+
+def _format_of_weights(path: Any, asked: str | None) -> str:
+    """The format of a file of weights, "h5" or "tf".
+
+    Raises:
+      ValueError: for another, or a checkpoint whose name is that of an HDF5 file.
+    """
+    if asked is None:
+        return "h5" if _is_hdf5(path) else "tf"
+    found = next((name for name, names in _FORMATS.items() if asked.lower().strip() in names), None)
+    if found is None:
+        raise ValueError(f'Unknown format "{asked}". Was expecting one of {{"tf", "h5"}}.')
+    if found == "tf" and _is_hdf5(path):
+        raise ValueError(
+            f'save_weights got save_format="tf"/"tensorflow", but the filepath ("{path}") looks like an HDF5 file. Omit'
+            ' the ".h5"/".keras" when saving in TensorFlow format.'
+        )
+    return found
 
 
 def _load_weights(root: ModuleType, load: Callable[..., None]) -> Callable[..., Any]:

@@ -432,12 +432,19 @@ def eye(
       dtype: element type.
       name: of the scope.
     """
-    with name_scope(name, "eye", [num_rows, num_columns, batch_shape]) as scope:
+    with name_scope(name, "eye", [num_rows, num_columns, batch_shape]):
         columns = num_rows if num_columns is None else num_columns
-        head = convert_to_tensor([] if batch_shape is None else batch_shape, dtype=dtypes.int32, name="shape")
-        known = all(isinstance(n, (int, np.integer)) for n in (num_rows, columns))
+        known = not isinstance(num_rows, Tensor) and not isinstance(columns, Tensor)
         length = min(num_rows, columns) if known else raw_ops.Minimum(num_rows, columns)
-        diagonal = ones(concat([head, [length]], 0), dtype)
-        if num_columns is None:
-            return _matrix_diag(diagonal, name=scope)
-        return _matrix_set_diag(zeros(concat([head, [num_rows, columns]], 0), dtype), diagonal, name=scope)
+        head: Any = [] if batch_shape is None else batch_shape
+        if isinstance(head, Tensor) or not known:
+            head = convert_to_tensor(head, dtype=dtypes.int32, name="shape")
+        square = num_rows == columns if known else num_columns is None
+        diagonal_shape, shape = _after(head, [length]), None if square else _after(head, [num_rows, columns])
+        diagonal = ones(diagonal_shape, dtype)
+        return matrix_diag(diagonal) if shape is None else matrix_set_diag(zeros(shape, dtype), diagonal)
+
+
+def _after(head: Any, sizes: list[Any]) -> Any:
+    """The shape of matrices with leading dimensions: a list, or a tensor if those are one."""
+    return concat([head, sizes], 0) if isinstance(head, Tensor) else [*head, *sizes]

@@ -20,6 +20,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops import random_functions as random_values
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.constant import constant as make_constant
+from tfmini.ops.array.diagonals import eye
 
 # The standard deviation of a standard normal distribution truncated at two deviations.
 _TRUNCATED_STDDEV = 0.87962566103423978
@@ -330,11 +331,10 @@ class Identity(Initializer):
         whole = list(shape if partition_info is None else partition_info.full_shape)
         if len(whole) != 2:
             raise ValueError("Identity matrix initializer can only be used for 2D matrices.")
-        array = self.gain * np.eye(*whole)
+        matrix = eye(whole[0], whole[1], dtype=self._type(dtype))
         if partition_info is not None:
-            (top, left), (height, width) = partition_info.var_offset, shape
-            array = array[top : top + height, left : left + width]
-        return make_constant(array, dtype=self._type(dtype))
+            matrix = raw_ops.Slice(matrix, list(partition_info.var_offset), list(shape))
+        return self.gain * matrix
 
 
 @export("tf.initializers.he_normal")
