@@ -194,7 +194,7 @@ LIMITS: dict[str, float] = {
     # initializers of tf.keras.
     "files": 627,
     "files under 100 lines": 101,
-    "lines without generated files": 191_500,  # (128,000)
+    "lines without generated files": 191_550,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
