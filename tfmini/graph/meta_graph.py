@@ -27,12 +27,12 @@ class ProtoFunctions:
     """The registered message and conversions of one collection.
 
     Attributes:
-      type_name: the message's name in `tfmini.protos`, or "".
+      proto_type: the message class, its name in `tfmini.protos`, or None.
       to_proto: ``(item, export_scope=None) -> message``, None for an item outside the scope.
       from_proto: ``(message, import_scope=None) -> item``.
     """
 
-    type_name: str
+    proto_type: Any
     to_proto: Callable[..., Any] | None
     from_proto: Callable[..., Any] | None
 
@@ -64,8 +64,7 @@ def register_proto_function(
         raise TypeError("from_proto must be callable.")
     if collection_name in _FUNCTIONS:
         raise KeyError(f"Registering two proto_functions with name '{collection_name}'!")
-    name = proto_type if isinstance(proto_type, str) else getattr(proto_type, "__name__", "")
-    _FUNCTIONS[collection_name] = ProtoFunctions(name, to_proto, from_proto)
+    _FUNCTIONS[collection_name] = ProtoFunctions(proto_type, to_proto, from_proto)
 
 
 def get_to_proto_function(collection_name: str) -> Callable[..., Any] | None:
@@ -83,7 +82,8 @@ def get_from_proto_function(collection_name: str) -> Callable[..., Any] | None:
 def get_collection_proto_type(collection_name: str) -> Any:
     """Returns the class of the collection's messages, or None."""
     found = _FUNCTIONS.get(collection_name)
-    return getattr(protos, found.type_name) if found and found.type_name else None
+    proto_type = found.proto_type if found else None
+    return getattr(protos, proto_type) if isinstance(proto_type, str) else proto_type
 
 
 # ---- meta graph export ------------------------------------------------------------

@@ -145,9 +145,9 @@ def _apply(handle: OpType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
       ValueError: an attr has a value that is not allowed, or the shape function refuses the inputs.
     """
     plan = handle.plan
-    name = kwargs.pop("name", None)
     if len(args) != len(plan.names):
         args = _bind(plan, args, kwargs)
+    name = kwargs.pop("name", None)
     graph = _graph_for(args)
     full_name = graph._full_name(name, handle.name)
     attrs = plan.defaults.copy()
@@ -169,14 +169,34 @@ def _apply(handle: OpType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def _bind(plan: CallPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Returns all inputs in order, from positional and keyword arguments."""
-    op_name = plan.op_def.name
     if len(args) > len(plan.names):
-        raise TypeError(f"Op '{op_name}' takes {len(plan.names)} inputs but {len(args)} were given.")
+        return _bind_attrs(plan, args, kwargs)
     rest = plan.names[len(args) :]
     missing = [n for n in rest if n not in kwargs]
     if missing:
-        raise TypeError(f"No argument for input {missing[0]} of Op '{op_name}'")
+        raise TypeError(f"No argument for input {missing[0]} of Op '{plan.op_def.name}'")
     return args + tuple(kwargs.pop(n) for n in rest)
+
+
+# Attrs that came after TensorFlow 1.15, which a call by place does not count: name -> how the names of the ops begin.
+_LATER = {
+    "explicit_paddings": ("DepthwiseConv", "MaxPool"), "exponential_avg_factor": ("FusedBatchNorm",),
+    "Treal": ("IRFFT",), "Tcomplex": ("RFFT",),
+}  # fmt: skip
+
+
+def _bind_attrs(plan: CallPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Names the attrs that follow the inputs by place, as in the functions that TensorFlow generates."""
+    op_name, inferred = plan.op_def.name, plan.op_def.inferred_attrs()
+    optional = (a for a in plan.defaults if a not in inferred and not op_name.startswith(_LATER.get(a, ())))
+    names = [*plan.names, *plan.required, *optional, "name"]
+    if len(args) > len(names):
+        raise TypeError(f"Op '{op_name}' takes {len(names)} arguments but {len(args)} were given.")
+    for name, value in zip(names[len(plan.names) :], args[len(plan.names) :]):
+        if name in kwargs:
+            raise TypeError(f"Op '{op_name}' got multiple values for argument '{name}'.")
+        kwargs[name] = value
+    return args[: len(plan.names)]
 
 
 def _graph_for(args: tuple[Any, ...]) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -23,7 +24,8 @@ _OF_TODAY = {"tfmini", "numpy", "scipy", "pandas", "sklearn", "jax"}
 def _mend_numpy(numpy: ModuleType) -> None:
     """Lets ``np.array`` and ``np.asarray`` make arrays of objects, and ``np.issubdtype`` know Python's types."""
     arrays.install()
-    vars(numpy)["reshape"] = _of_former_name("numpy.reshape", numpy.reshape)
+    if "shape" in inspect.signature(numpy.reshape).parameters:  # since NumPy 2.1
+        vars(numpy)["reshape"] = _of_former_name("numpy.reshape", numpy.reshape)
     for name in ("array", "asarray"):
         vars(numpy)[name] = _of_objects(vars(numpy)[name])
     vars(numpy)["issubdtype"] = _of_kinds(numpy.issubdtype)

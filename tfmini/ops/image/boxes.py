@@ -406,22 +406,23 @@ def non_max_suppression_overlaps(
 # ---- distortion ----------------------------------------
 # Random crops that show enough of an object (``sample_distorted_bounding_box``), and ``draw_bounding_boxes``.
 
-_SETTINGS = """
+_SEEDS = """
     T: {uint8, int8, int16, int32, int64}
     seed: int = 0
-    seed2: int = 0
+    seed2: int = 0"""
+_SETTINGS = """
     aspect_ratio_range: list(float) = [0.75, 1.33]
     area_range: list(float) = [0.05, 1]
     max_attempts: int = 100
     use_image_if_no_bounding_boxes: bool = false"""
 sample_op = op(
     "SampleDistortedBoundingBox(image_size: T, bounding_boxes: float) -> begin: T, size: T, bboxes: float"
-    + "\n    min_object_covered: float = 0.1" + _SETTINGS,
+    + _SEEDS + "\n    min_object_covered: float = 0.1" + _SETTINGS,
     stateful=True,
 )  # fmt: skip
 sample_v2_op = op(
     "SampleDistortedBoundingBoxV2(image_size: T, bounding_boxes: float, min_object_covered: float)"
-    " -> begin: T, size: T, bboxes: float" + _SETTINGS,
+    " -> begin: T, size: T, bboxes: float" + _SEEDS + _SETTINGS,
     stateful=True,
 )
 all_of(sample_op, sample_v2_op).shape(sized("_, _ _ _ -> 3, 3, 1 1 4"))

@@ -117,9 +117,12 @@ def _check_shapes(node: Node, x: Array, **vectors: Array) -> None:
 
 
 def _mean_rows(flat: Array) -> Array:
-    """The mean over pixels, as one matrix-vector product."""
+    """The mean over pixels: their sum, a matrix-vector product, times 1 / n, which rounds as in TensorFlow."""
     count = flat.shape[0]
-    return np.full(count, 1 / count, np.float32) @ flat if count else np.full(flat.shape[1], np.nan, np.float32)
+    if not count:
+        return np.full(flat.shape[1], np.nan, np.float32)
+    total: Array = np.ones(count, np.float32) @ flat
+    return total * np.float32(1 / count)
 
 
 def _forward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
@@ -128,18 +131,22 @@ def _forward_factory(node: Node) -> Callable[..., tuple[Any, ...]]:
     flatten, restore = _channels_last(node)
     extra = () if node.op != "FusedBatchNormV3" else (np.float32(0),)
 
+    def scaled(centred: Array, scale: Array, offset: Array, variance: Array) -> Array:
+        """Change the centred values in place. Without centring, a large mean would cost them their digits."""
+        centred *= scale / np.sqrt(variance + epsilon)
+        centred += offset
+        return centred
+
     def normalize(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
         moments = {"mean": mean, "variance": variance} if not training or factor != 1 else {}
         _check_shapes(node, x, scale=scale, offset=offset, **moments)
         flat = flatten(x)
         if not training:
-            factor_in = scale / np.sqrt(variance + epsilon)
-            return (restore(flat * factor_in + (offset - mean * factor_in), x), mean, variance, mean, variance, *extra)
+            return (restore(scaled(flat - mean, scale, offset, variance), x), mean, variance, mean, variance, *extra)
         batch_mean = _mean_rows(flat)
         centred = flat - batch_mean
         batch_variance = _mean_rows(centred * centred)
-        centred *= scale / np.sqrt(batch_variance + epsilon)
-        centred += offset
+        scaled(centred, scale, offset, batch_variance)
         count = flat.shape[0]
         unbiased = batch_variance * np.float32(count / max(count - 1, 1))
         new_mean, new_variance = batch_mean, unbiased

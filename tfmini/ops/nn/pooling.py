@@ -471,18 +471,14 @@ def _pool(
 # ---- Max pooling that also returns the position of each maximum (``tf.nn.max_pool_with_argmax``) -------------------
 
 _ATTRS = (
-    "; ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'};"
-    " include_batch_in_index: bool = false; Targmax: {int32, int64}"
+    "; ksize: list(int) >= 4; strides: list(int) >= 4; padding: {'SAME', 'VALID'}; T: realnumbertype;"
+    " Targmax: {int32, int64}%s; include_batch_in_index: bool = false"
 )
-argmax_op: OpHandle[Any] = op(
-    "MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS + " = DT_INT64; T: realnumbertype"
-)
+argmax_op: OpHandle[Any] = op("MaxPoolWithArgmax(input: T) -> output: T, argmax: Targmax" + _ATTRS % " = DT_INT64")
 argmax_op.gradient(
     lambda node, grad, _: [argmax_grad_op(node.inputs[0], grad, node.outputs[1], **_max_argmax_attrs(node))]
 )
-argmax_grad_op: OpHandle = op(
-    "MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
-)
+argmax_grad_op: OpHandle = op("MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS % "")
 argmax_grad_op.shape(lambda node: [with_rank(node.inputs[0].raw_shape, 4)])
 argmax_grad_op.gradient(
     lambda node, grad: [
@@ -492,7 +488,7 @@ argmax_grad_op.gradient(
     ]
 )
 argmax_grad_grad_op: OpHandle = op(
-    "MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS + "; T: realnumbertype"
+    "MaxPoolGradGradWithArgmax(input: T, grad: T, argmax: Targmax) -> output: T" + _ATTRS % ""
 )
 argmax_grad_grad_op.shape(lambda node: [with_rank(node.inputs[2].raw_shape, 4)])
 argmax_grad_grad_op.gradient(

@@ -258,10 +258,11 @@ _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _SHIFT, _GOLDEN = np.uint64(47), np.uint64(0x9E3779B97F4A7800)
 _ROW_BYTES = 128  # of what is kept for a row without elements
 
-_CROSSED = f"""output_indices: int64, output_values: out_type, output_shape: int64
+_CROSSED = """output_indices: int64, output_values: out_type, output_shape: int64
     N: int >= 0
     hashed_output: bool
-    num_buckets: int >= 0
+    num_buckets: int >= 0"""
+_CROSSED_AS = f"""
     sparse_types: {_CROSSED_TYPES}
     dense_types: {_CROSSED_TYPES}
     out_type: {{int64, string}}
@@ -269,13 +270,13 @@ _CROSSED = f"""output_indices: int64, output_values: out_type, output_shape: int
 _CROSS_SHAPES = [(None, 2), (None,), (2,)]
 cross_op: OpHandle[Any] = op(
     "SparseCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense_inputs: dense_types)"
-    f" -> {_CROSSED}; hash_key: int",
+    f" -> {_CROSSED}; hash_key: int{_CROSSED_AS}",
     shape=_CROSS_SHAPES, differentiable=False,
 )  # fmt: skip
 # Of tf.contrib.layers: its hash is older than the one with a key.
 old_cross_op: OpHandle[Any] = op(
     "SparseFeatureCross(indices: N * int64, values: sparse_types, shapes: N * int64, dense: dense_types)"
-    f" -> {_CROSSED}",
+    f" -> {_CROSSED}{_CROSSED_AS}",
     shape=_CROSS_SHAPES, differentiable=False,
 )  # fmt: skip
 

@@ -546,7 +546,10 @@ class Template:
             self._variable_scope = self._new_scope()
 
     def _new_scope(self) -> VariableScope:
-        with variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter) as scope:
+        """Make the variable scope alone: each call opens a name scope of its own, the first one, too."""
+        name = self._unique_name or _scopes().unique(self._name)
+        with variable_scope(name, custom_getter=self._custom_getter, auxiliary_name_scope=False) as scope:
+            scope._name_scope = name
             return scope
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
