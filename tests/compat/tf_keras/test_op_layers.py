@@ -117,3 +117,21 @@ def test_a_variable_as_output_trains() -> None:
     before = model.get_weights()[0]
     model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
     assert not np.array_equal(before, model.get_weights()[0])
+
+
+def test_a_call_that_is_a_tf_function_takes_arguments_by_place_and_trains() -> None:
+    class Layer(keras.layers.Layer):
+        @tf.function
+        def call(self, x: Any, y: Any) -> Any:
+            return x + 2 * y
+
+    class Model(keras.Model):
+        @tf.function
+        def call(self, inputs: Any) -> Any:
+            return Layer()(inputs, 10 * inputs)
+
+    x = keras.Input((1,))
+    assert keras.Model(x, Layer()(x, 10 * x)).predict(np.ones((1, 1))).tolist() == [[21]]
+    model = Model()
+    model.compile("sgd", "mae")
+    assert model.test_on_batch(np.ones((2, 1)), np.zeros((2, 1))) == 21
