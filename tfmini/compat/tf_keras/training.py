@@ -448,8 +448,7 @@ def _begin_sequence(root: ModuleType, model: Any, data: Any, *_: object) -> None
         if root.backend.is_tensor(data):
             x = root.layers.Input(tensor=convert_to_tensor(data), name=name)
         else:
-            held = _placeholder_kind(root, data)
-            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=held, name=name)
+            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=root.backend.floatx(), name=name)
         model.inputs, model._build_input_shape = [x], (None, *root.backend.int_shape(x)[1:])
         model.outputs = [functools.reduce(lambda made, layer: layer(made), model.layers, x)]
     model.build()
