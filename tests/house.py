@@ -200,6 +200,10 @@ LIMITS: dict[str, float] = {
     "files under 100 lines": 101,
     "lines without generated files": 191_700,  # (128,000)
     "lines without generated files": 191_550,  # (128,000)
+    # initializers of tf.keras, copies of its compiled models and the state of optimizers in their checkpoints.
+    "files": 628,
+    "files under 100 lines": 101,
+    "lines without generated files": 192_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

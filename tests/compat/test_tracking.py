@@ -36,3 +36,15 @@ def test_attributes_of_a_scope_are_left_out(tmp_path: Path) -> None:
         path = tf.train.Checkpoint(network=network).save(str(tmp_path / "c"), session=session)
     names = [name for name, _ in tf.train.list_variables(path)]
     assert [name for name in names if name.startswith("network/")] == ["network/kept/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+def test_the_objects_of_a_checkpoint_are_listed() -> None:
+    util, identity = (internals.module(f"python.{path}") for path in ("training.tracking.util", "util.object_identity"))
+    with tf.Graph().as_default():
+        kept = tf.Variable(1.0)
+        listed = identity.ObjectIdentitySet(util.list_objects(tf.train.Checkpoint(kept=kept)))
+    size = len(listed)
+    assert kept in listed and size == len(list(listed))
+    listed.discard(kept)
+    listed.add([])
+    assert kept not in listed and [] not in listed and len(listed) == size

@@ -10,6 +10,7 @@ import pytest
 
 import tfmini as tf
 from tests.ops.session_run import run
+from tfmini.layers.base import to_tensor_shape
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 
@@ -170,3 +171,14 @@ def test_the_seeds_of_a_models_ops_are_tensorflows() -> None:
     ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
     # A graph's seed makes an op's by the number of the ops before it, so each layer must make as many as TensorFlow's.
     assert [op.get_attr("seed2") for op in ops] == [4, 22, 32, 53, 78, 115, 133, 200]
+
+
+def test_the_axes_of_an_input_spec_are_numbers_within_its_shape() -> None:
+    spec = tf.layers.InputSpec(ndim=3, axes={1: 3, "-1": 2})
+    assert to_tensor_shape(spec).as_list() == [None, 3, 2]
+    assert to_tensor_shape(tf.layers.InputSpec(shape=[1, None])).as_list() == [1, None]
+    assert to_tensor_shape(tf.layers.InputSpec(min_ndim=2)).ndims is None
+    with pytest.raises(ValueError, match="Axis 4 is greater than the maximum allowed value: 3"):
+        tf.layers.InputSpec(shape=[1, None, 2, 3], axes={4: 5})
+    with pytest.raises(TypeError, match="keys in axes must be integers"):
+        tf.layers.InputSpec(ndim=2, axes={"last": 5})

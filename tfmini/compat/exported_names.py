@@ -25,6 +25,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },
+    "python.data.ops.readers": {
+        "data.files": "FixedLengthRecordDatasetV2=FixedLengthRecordDataset TFRecordDatasetV2=TFRecordDataset TextLineDatasetV2=TextLineDataset",
+    },
     "python.eager.backprop": {
         "ops.flow.tape": "GradientTape",
     },
@@ -105,6 +108,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.type_spec": {
         "compat.internal_names": "BatchableTypeSpec",
+    },
+    "python.keras.engine.input_spec": {
+        "layers.base": "to_tensor_shape",
     },
     "python.layers.utils": {
         "compat.ops_names": "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
@@ -209,6 +215,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.training.tracking.tracking": {
         "compat.tracking": "AutoTrackable=Trackable",
     },
+    "python.training.tracking.util": {
+        "compat.tracking": "list_objects",
+    },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
     },
@@ -226,6 +235,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.util.lazy_loader": {
         "compat.internal_names": "LazyLoader",
+    },
+    "python.util.object_identity": {
+        "compat.tracking": "ObjectIdentitySet",
     },
     "python.util.tf_contextlib": {
         "compat.internal_names": "contextmanager tf_contextmanager",

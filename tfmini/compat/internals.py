@@ -19,7 +19,7 @@ import builtins
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -77,6 +77,8 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     made.__path__ = []
     exported = dict(_exported(dotted))
     lookups = [_lookup(source) for source in sources if source != "-"]
+    if dotted.startswith("python.keras."):
+        lookups.append(partial(_of_keras, dotted))
     if exported:
         lookups.insert(0, lambda name: _exported_value(exported, name))
     # The names of the public root are a fallback: ``from tensorflow.python import math_ops``.
@@ -137,6 +139,14 @@ def _lookup(source: str) -> Callable[[str], Any]:
     if source.startswith(":"):
         return lambda name: getattr(import_module(f"{_ROOT}.{source[1:]}"), name)
     return lambda name: getattr(_namespace(source), name)
+
+
+def _of_keras(dotted: str, name: str) -> Any:
+    """A name of the module of Keras that is at a path; AttributeError if there is none, or no Keras."""
+    try:
+        return getattr(import_module(f"{_ROOT}.compat.tf_keras.names").module(dotted), name)
+    except ImportError as error:
+        raise AttributeError(name) from error
 
 
 def _namespace(source: str) -> ModuleType | None:

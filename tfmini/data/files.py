@@ -13,7 +13,7 @@ from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import FunctionSource, Reading, Source
 from tfmini.data.structure import Leaf, Structure, int64
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.graph.op_types import RunningStep
 from tfmini.numerics.images import check_inflated
@@ -275,3 +275,10 @@ class TFRecordWriter:
                 f" and types {dataset.output_types}"
             )
         return dataset_to_tf_record(dataset._variant_tensor, self._filename, self._compression_type)
+
+
+export_names(
+    "tensorflow.python.data.ops.readers",
+    "FixedLengthRecordDatasetV2=FixedLengthRecordDataset TFRecordDatasetV2=TFRecordDataset"
+    " TextLineDatasetV2=TextLineDataset",
+)

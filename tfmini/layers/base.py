@@ -384,6 +384,31 @@ class InputSpec:
     min_ndim: int | None = None
     axes: dict[int, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for an axis that is no number, and ValueError for one that the shape does not have."""
+        try:
+            axes = {int(axis): size for axis, size in (self.axes or {}).items()}
+        except ValueError:
+            raise TypeError("The keys in axes must be integers.") from None
+        object.__setattr__(self, "axes", axes)
+        rank = self.ndim if self.shape is None else len(self.shape)
+        last = (self.max_ndim if rank is None else rank) or 0
+        if axes and last and max(axes) > last - 1:
+            raise ValueError(f"Axis {max(axes)} is greater than the maximum allowed value: {last - 1}")
+
+
+@export("tensorflow.python.keras.engine.input_spec.to_tensor_shape")
+def to_tensor_shape(spec: InputSpec) -> TensorShape:
+    """The shape that a spec tells: unknown unless it has a shape or a rank."""
+    if spec.ndim is None and spec.shape is None:
+        return TensorShape(None)
+    if spec.shape is not None:
+        return TensorShape(spec.shape)
+    sizes: list[Any] = [None] * (spec.ndim or 0)
+    for axis, size in spec.axes.items():
+        sizes[axis] = size
+    return TensorShape(sizes)
+
 
 def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
     """Raises ValueError, with TensorFlow's message, if the input of layer ``name`` does not match ``spec``."""

@@ -258,3 +258,66 @@ def test_a_checkpoint_without_any_weight_of_the_model_is_an_error(tmp_path: Path
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
     with pytest.raises(AssertionError, match="Nothing except the root object matched"):
         model.load_weights(str(tmp_path / "other"))
+
+
+class Mixed:
+    """What layers and models of the next tests have."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.own = tf.Variable(2.0, name="own")
+        self.dense, self.norm = Dense(1), keras.layers.BatchNormalization()
+
+    def call(self, x: Any) -> Any:
+        """The layers on the input."""
+        return self.norm(self.dense(x) * self.own)
+
+
+class MixedLayer(Mixed, keras.layers.Layer):
+    pass
+
+
+class MixedModel(Mixed, keras.Model):
+    pass
+
+
+LAYERS = ["dense/kernel", "dense/bias", "batch_normalization/gamma", "batch_normalization/beta"]
+MOVING = ["batch_normalization/moving_mean", "batch_normalization/moving_variance"]
+
+
+@pytest.mark.parametrize(("kind", "order"), [(MixedLayer, ["own", *LAYERS, *MOVING]), (MixedModel, [*LAYERS, *MOVING])])
+def test_weights_of_layers_are_after_a_layers_own_and_before_a_models(kind: Any, order: list[str]) -> None:
+    made = kind(name="m")
+    made(tf.ones([2, 2]))
+    expected = [name if name == "own" else f"m/{name}" for name in order]
+    assert [w.op.name for w in made.weights] == expected + ["own"] * (kind is MixedModel)
+    counts = len(made.trainable_weights), len(made.non_trainable_weights)
+    made.trainable = False
+    assert [counts, (len(made.trainable_weights), len(made.non_trainable_weights))] == [(5, 2), (0, 7)]
+    assert made.get_weights()[0 if kind is MixedLayer else -1] == 2  # Keras initializes it
+
+
+def test_trainable_is_that_of_all_layers_below() -> None:
+    first = Dense(2)
+    model = keras.Sequential([first, Dense(3)])
+    model.build((None, 4))
+    first.trainable = False
+    assert len(model.trainable_weights) == 2
+    model.trainable = False
+    model.trainable = True
+    assert first.trainable and len(model.trainable_weights) == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda layers: layers.TimeDistributed(Dense(2, trainable=False)),
+        lambda layers: layers.TimeDistributed(Dense(2), trainable=False),
+        lambda layers: layers.Bidirectional(layers.LSTM(2, trainable=False)),
+        lambda layers: layers.Bidirectional(layers.LSTM(2), trainable=False),
+    ],
+)
+def test_wrapped_layers_that_do_not_train_stay_so(make: Any) -> None:
+    layer = make(keras.layers)
+    layer(keras.Input((4, 3)))
+    assert layer.weights and not layer.trainable_weights

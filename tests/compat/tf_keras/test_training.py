@@ -249,13 +249,22 @@ def test_a_call_may_decide_by_the_phase() -> None:
     assert model.test_on_batch(np.zeros((2, 1)), np.zeros((2, 1))) == 0
 
 
-def test_a_call_that_decides_by_another_tensor_is_told() -> None:
+def test_what_a_call_adds_in_one_phase_is_added() -> None:
     class Layer(keras.layers.Layer):
-        def call(self, x: Any) -> Any:
-            return x if tf.reduce_sum(x) > 0 else -x
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = keras.layers.BatchNormalization(momentum=0.5)
 
-    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError, match="'decider' is attempting to use Python control"):
-        Layer(name="decider")(keras.Input((1,)))
+        def call(self, x: Any, training: Any = None) -> Any:
+            if training:
+                self.add_loss(tf.constant(7.0))
+                return self.norm(x, training=True)
+            return self.norm(x, training=False)
+
+    model = keras.Sequential([keras.layers.Flatten(input_shape=(1,)), Layer()])
+    model.compile(keras.optimizers.SGD(0.0), "mae")
+    assert model.train_on_batch(np.full((2, 1), 8.0), np.zeros((2, 1))) == 7
+    assert model.get_weights()[2].tolist() == [4.0]  # the moving mean
 
 
 def test_a_dynamic_layer_tells_its_shape_but_cannot_be_compiled() -> None:
@@ -284,6 +293,68 @@ def test_the_variables_of_columns_are_those_of_their_layer() -> None:
     model.fit(x, np.ones((8, 1)), verbose=0)
     assert [w.shape.as_list() for w in model.trainable_weights] == [[5, 3], [4, 1], [1]]
     assert model.predict(x).shape == (8, 1)
+
+
+@pytest.mark.parametrize("base", ["Sequential", "a subclass"])
+def test_a_sequence_that_is_built_on_data_has_its_name(base: str) -> None:
+    class Sequence(keras.Sequential):
+        pass
+
+    model = (Sequence if base == "a subclass" else keras.Sequential)([keras.layers.Flatten(), Bias()], name="s")
+    model.compile("sgd", "mae")
+    assert model.evaluate(np.full((2, 1), 3, np.int32), np.zeros((2, 1)), verbose=0) == 3
+    assert model.weights[0].op.name == "s/bias/bias"
+
+
+def test_a_sequence_is_built_on_tensors() -> None:
+    def make() -> Any:
+        model = keras.Sequential([Bias(), Bias()])
+        model.compile("sgd", "mae")
+        return model
+
+    x, y = tf.ones([10, 1]), tf.zeros([10, 1])
+    assert make().evaluate(x, y, steps=2, verbose=0) == 1
+    assert len(make().fit(x, y, steps_per_epoch=3, verbose=0).history["loss"]) == 1
+    assert make().predict(x, steps=2).shape == (20, 1)
+
+
+def test_a_call_that_must_have_more_than_the_inputs_cannot_be_trained_or_built() -> None:
+    class Model(keras.Model):
+        def call(self, x: Any, other: Any, more: Any = None) -> Any:
+            return x + other
+
+    model = Model()
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"passed to `fit` can only have .* found: \['other'\]"):
+        model.fit(np.ones((4, 1)), np.ones((4, 1)))
+    with pytest.raises(ValueError, match="cannot build your model"):
+        model.build((None, 1))
+
+
+def test_a_program_builds_the_layers_of_its_model_before_it_is_called() -> None:
+    class Model(keras.Model):
+        def build(self, input_shape: Any) -> None:
+            self.dense = keras.layers.Dense(int(input_shape[-1]))
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+    model = Model()
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
+    assert model.get_weights()[0].shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"), [(tf.Dimension(3), "one of the valid types"), ((None, 1), "do not support float type inputs")]
+)
+def test_a_model_that_cannot_be_built_on_a_shape_says_why(shape: Any, words: str) -> None:
+    class Model(keras.Model):
+        def call(self, x: Any) -> Any:
+            return tf.nn.embedding_lookup(tf.ones([3, 2]), x)
+
+    with pytest.raises(ValueError, match=words):
+        Model().build(shape)
 
 
 def test_a_dictionary_needs_a_first_layer_of_columns() -> None:

@@ -8,6 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +27,7 @@ from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
+from tfmini.ops.flow import autograph
 from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.module import Module
@@ -61,7 +63,11 @@ def _known(shape: Any, told: Any) -> Any:
 def _call_in_scope(model: Any, inputs: Any, **kwargs: Any) -> Any:
     """The first call of a subclassed model, in whose scope its layers make their variables."""
     with name_scope(model.name), op_layers.explained(model):
-        outputs = model.call(inputs, **kwargs)
+        if not model.built and not op_layers.is_librarys(type(model).build):
+            shapes = [TensorShape(x.shape) for x in nest.flatten(inputs)]
+            model.build(shapes if isinstance(inputs, list) else shapes[0])
+            model.built = True
+        outputs = op_layers.converted(model.call, inputs, **kwargs)
     saving.restore_made(model)
     return outputs
 
@@ -127,13 +133,13 @@ def _layer_of(config: dict[str, Any]) -> Any:
     return state.library_root().layers.deserialize(config)
 
 
-def _inputs_of(layer: Any, inputs: Any) -> Any:
-    """The inputs of a layer as tensors, whose ops have layers of their own."""
+def _inputs_of(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    """The inputs of a layer as tensors; their ops, and those of its other arguments, have layers of their own."""
     if any(isinstance(x, (np.ndarray, float, int)) for x in nest.flatten(inputs)):
         convert = lambda x: convert_to_tensor(x) if isinstance(x, (np.ndarray, float, int)) else x  # noqa: E731
         inputs = nest.map_structure(convert, inputs)
-    op_layers.make_layers(state.library_root(), inputs)
-    return list(inputs) if type(inputs) is tuple else inputs
+    op_layers.make_layers(state.library_root(), [inputs, kwargs])
+    return op_layers.flat_inputs(layer, inputs)
 
 
 def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +152,9 @@ def _by_name(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
         return kwargs
     parameters = inspect.signature(layer.call).parameters
     names = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
+    takes_more = any(one.kind is one.VAR_POSITIONAL for one in parameters.values())
+    if len(args) > len(names) and takes_more:
+        return {op_layers.BY_PLACE: args, **kwargs}
     if len(args) > len(names):
         raise TypeError(f"call() of {layer.name} takes {len(names) + 1} arguments, but got {len(args) + 1}.")
     given = {**dict(zip(names, args)), **kwargs}
@@ -334,6 +343,7 @@ HELPERS: dict[str, Any] = {
     "_unique_name": state.unique_name,
     "_track_all_variables": state.track_all_variables,
     "_in_scope": state.is_in_phase_scope,
+    "_phase_scope": state.learning_phase_scope,
     "_output_shape": _output_shape,
     "_call_in_scope": _call_in_scope,
     "_mean_activity": _mean_activity,
@@ -374,6 +384,7 @@ def apply(root: ModuleType) -> None:
     layer._batch_input_shape = property(lambda self: self.batch_input_shape)
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
+    layer.trainable = property(lambda self: vars(self).get("_trainable", True), tracking.set_trainable)
     layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
@@ -381,12 +392,11 @@ def apply(root: ModuleType) -> None:
     losses_metrics.apply(root)
     for cls in (root.layers.SimpleRNN, root.layers.GRU, root.layers.LSTM):
         cls.__init__ = _with_cell_dtype(cls.__init__)
-    from tfmini.compat.tf_keras import added_layers, callbacks, estimator, fitting, initializers, optimizing
+    from tfmini.compat.tf_keras import added_layers, callbacks, cloning, estimator, fitting, initializers, optimizing
 
     root.engine.get_source_inputs = root.engine.network.get_source_inputs
-    root.models.share_weights = lambda layer: layer
     root.layers.Wrapper = root.layers.wrappers.Wrapper
-    for part in (initializers, optimizing, added_layers, training, fitting, callbacks, saving, estimator):
+    for part in (initializers, optimizing, added_layers, training, fitting, callbacks, cloning, saving, estimator):
         part.apply(root)
     _link(root)
     root.__version__ = "2.2.4-tf"  # type: ignore[attr-defined]
@@ -568,7 +578,8 @@ def _of_the_program(cls: type, **_: object) -> None:
 
         @functools.wraps(build)
         def build_with_shapes(self: Any, input_shape: Any = None, *args: Any, **kwargs: Any) -> Any:
-            return build(self, _as_tensor_shape(input_shape), *args, **kwargs)
+            shapes = op_layers.as_given(self, _as_tensor_shape(input_shape))
+            return build(self, shapes, *args, **kwargs)
 
         cls.build = build_with_shapes  # type: ignore[attr-defined]
     if "call" in own and "training" in inspect.signature(own["call"]).parameters:
@@ -581,13 +592,14 @@ def _knows_the_phase(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def call_in_phase(*args: Any, **kwargs: Any) -> Any:
+        convert = functools.partial(op_layers.converted, call, *args)
         if len(args) > position:
-            return call(*args, **kwargs)
+            return convert(**kwargs)
         if kwargs.get("training") is None:
             kwargs["training"] = state.learning_phase()
-        return by_phase(args[0], functools.partial(call, *args), kwargs)
+        return by_phase(args[0], convert, kwargs)
 
-    return call_in_phase
+    return autograph.mark(call_in_phase)  # type: ignore[no-any-return]
 
 
 _LAYER_PROPERTIES: dict[str, Callable[[Any], Any]] = {
@@ -614,7 +626,12 @@ def _change_models(root: ModuleType) -> None:
 
     network.__call__ = call
     del network.__getstate__, network.__setstate__  # of pickles of Keras; a copy shares the layers
-    network.weights = property(_weights_by_layer)
+    del network.get_weights, network.set_weights  # all find them as `Layer` does
+    network.weights = property(tracking.weights_by_layer)
+    network.trainable_weights = property(tracking.trained_by_layer)
+    network.non_trainable_weights = property(tracking.others_by_layer)
+    sequence = root.engine.sequential.Sequential
+    sequence.call = _by_layers(sequence.call)
     network.compute_output_shape = _shapes_of_models(network.compute_output_shape)
     root.engine.training_utils.get_metric_name = functools.partial(_metric_name, root.metrics)
 
@@ -636,16 +653,17 @@ def _shapes_of_models(compute: Callable[..., Any]) -> Callable[..., Any]:
     return compute_output_shape
 
 
-def _weights_by_layer(self: Any) -> list[Any]:
-    """All weights in the order of the layers; Keras 2.3 puts those that are trained first."""
-    own = [w for kind in ("_trainable_weights", "_non_trainable_weights") for w in tracking.own_weights(self, kind)]
-    if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
-        raise ValueError(
-            f"Weights for model {self.name} have not yet been created. They are when the model is first called on"
-            " inputs, or by `build()` with an `input_shape`."
-        )
-    listed = [weight for layer in self.layers for weight in layer.weights]
-    return list(dict.fromkeys([*own, *listed]))
+def _by_layers(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A sequence's ``call``: until it is built, its layers on each other's outputs."""
+
+    @functools.wraps(call)
+    def call_layers(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        if self._is_graph_network:
+            return call(self, inputs, training=training, mask=mask)
+        with nullcontext() if training is None else state.learning_phase_scope(training):
+            return functools.reduce(lambda made, layer: layer(made), self.layers, inputs)
+
+    return call_layers
 
 
 def _metric_name(metrics: Any, metric: Any, weighted: bool = False) -> str:

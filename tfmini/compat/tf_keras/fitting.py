@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.compat.tf_keras.training import more_inputs, warn
 from tfmini.data.dataset import Dataset
 from tfmini.data.iterator import Iterator as DatasetIterator
 from tfmini.data.iterator import make_initializable_iterator
@@ -31,9 +32,12 @@ def apply(root: ModuleType) -> None:
         setattr(model, name, _run_batch(root, getattr(model, name)))
     for name in ("fit_generator", "evaluate_generator", "predict_generator"):
         setattr(model, name, _run_generator(root, getattr(model, name)))
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(model, name, _on_one_input(getattr(model, name)))
     model.compile = _compile(model.compile)
     root.engine.training_utils.assert_not_batched = _asserts("batched", "Shuffle")
     root.engine.training_utils.assert_not_shuffled = _asserts("shuffled", "Batch PaddedBatch Window")
+    root.engine.training_utils.verify_dataset_shuffled = _verify_dataset_shuffled
     root.utils.data_utils.terminate_keras_multiprocessing_pools = _end_pools
 
 
@@ -61,6 +65,15 @@ def _asserts(what: str, more: str) -> Callable[[Dataset], None]:
                 raise ValueError(f"Could not assert that dataset is not {what}.")
 
     return assert_not
+
+
+def _verify_dataset_shuffled(dataset: Dataset) -> None:
+    """Warns of a data set that surely is not shuffled."""
+    try:
+        _asserts("shuffled", "Batch PaddedBatch Window")(dataset)
+    except ValueError:
+        return
+    warn("Expected a shuffled dataset but input dataset `x` is not shuffled. Please invoke `shuffle()` on it.")
 
 
 class Batches:
@@ -189,6 +202,21 @@ def _run_generator(root: ModuleType, run: Callable[..., Any]) -> Callable[..., A
             self._reads_data = before  # of the training whose validation this is
 
     return run_generator
+
+
+def _on_one_input(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of models whose ``call`` gets the data in its first argument; ValueError if it must have more."""
+
+    @functools.wraps(run)
+    def run_on_one(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._is_graph_network and more_inputs(self):
+            raise ValueError(
+                f"Models passed to `{run.__name__}` can only have `training` and the first argument in `call` as"
+                f" positional arguments, found: {more_inputs(self)}."
+            )
+        return run(self, *args, **kwargs)
+
+    return run_on_one
 
 
 def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,6 +38,7 @@ _CASTING = (
     "squared_hinge", "hinge", "categorical_hinge", "logcosh", "huber_loss", "kullback_leibler_divergence", "poisson",
     "cosine_proximity",
 )  # fmt: skip
+_COMPUTED = ("computed_tensor", "computed_tensors")  # the inputs of a layer of a model that is called
 _IN: dict[str, list[tuple[str, str]]] = {
     "backend.load_backend": [
         ("    _BACKEND = _backend\n", "    pass\n"),  # tf.keras has one backend
@@ -96,6 +97,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "name = _unique_name(_to_snake_case(prefix))",
         ),
         ("print('tracking', value, name)", "pass"),
+        ("self.__class__.__name__ == 'Sequential'", "_is_sequence(self)"),
         (  # in a graph without Inputs an op between layers is no layer
             "            output_tensors[i]._keras_history = (self,\n",
             "            if not all(hasattr(x, '_keras_history') for x in input_tensors):\n                continue\n"
@@ -115,13 +117,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
         (
             "        self.trainable = kwargs.get('trainable', True)\n",
-            "        self.trainable = kwargs.get('trainable', True)\n"
+            "        self._trainable = kwargs.get('trainable', True)\n"
             "        self._dynamic = kwargs.get('dynamic', False)\n",
         ),
         ("    def __call__(self, inputs, **kwargs):\n", "    def __call__(self, inputs, *args, **kwargs):\n"),
         (
             "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
-            "        inputs, kwargs = _inputs_of(self, inputs), _by_name(self, args, kwargs)\n"
+            "        kwargs = _by_name(self, args, kwargs)\n        inputs = _inputs_of(self, inputs, kwargs)\n"
             "        if isinstance(inputs, list):\n            inputs = inputs[:]\n",
         ),
         (
@@ -148,6 +150,17 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            self._add_inbound_node(input_tensors=inputs,\n",
             "            _set_masks(output, output_mask)\n            self._add_inbound_node(input_tensors=inputs,\n",
         ),
+        *(
+            (
+                f"if len(self._inbound_nodes) > 1:\n            raise AttributeError('Layer ' + self.name +\n"
+                f"                                 ' has multiple inbound nodes, '\n"
+                f'                                 \'hence the notion of "layer {kind}"',
+                f"if False:\n            raise AttributeError('Layer ' + self.name +\n"
+                f"                                 ' has multiple inbound nodes, '\n"
+                f'                                 \'hence the notion of "layer {kind}"',
+            )
+            for kind in ("input", "output")
+        ),  # those of the first call
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
         (
@@ -348,6 +361,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "layers.wrappers": [
+        ("    @disable_tracking\n    def __init__(", "    def __init__("),
+        (
+            "super(Bidirectional, self).__init__(layer, ",
+            "disable_tracking(super(Bidirectional, self).__init__)(layer, ",
+        ),
         (
             "    def __init__(self, layer, merge_mode='concat', weights=None, **kwargs):\n",
             "    def __init__(self, layer, merge_mode='concat', weights=None, backward_layer=None, **kwargs):\n"
@@ -395,22 +413,27 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "engine.network": [
         ("        return self._layers\n", "        return _layers_of(self)\n"),
-        ("self._trainable_weights[:]", "_own_weights(self, '_trainable_weights')"),
-        ("self._non_trainable_weights[:]", "_own_weights(self, '_non_trainable_weights')"),
-        (
-            "self._trainable_weights + self._non_trainable_weights",
-            "_own_weights(self, '_trainable_weights') + _own_weights(self, '_non_trainable_weights')",
-        ),
         (
             "        self._uses_inputs_arg = True\n",
             "        self._uses_inputs_arg = True\n        _make_op_layers(outputs)\n",
         ),
+        ("        self.trainable = trainable\n", "        self._trainable = trainable\n"),
         (
             "def _base_init(self, name=None, trainable=True, dtype=None):\n",
             "def _base_init(self, name=None, trainable=True, dtype=None, dynamic=False, autocast=None):\n"
             "        self._dynamic = dynamic\n",
         ),
         ("layer.activity_regularizer(x)", "_mean_activity(layer, x)"),
+        *((f"layer.call({inputs}, **kwargs)", f"_call(layer, {inputs}, kwargs)") for inputs in _COMPUTED),
+        (
+            "    def call(self, inputs, mask=None):\n",
+            "    def call(self, inputs, training=None, mask=None):\n"
+            "        if not self._is_graph_network:\n"
+            "            raise NotImplementedError('When subclassing the `Model` class, you should implement a'\n"
+            "                                      ' `call` method.')\n"
+            "        if training is not None:\n"
+            "            with _phase_scope(training):\n                return self.call(inputs, mask=mask)\n",
+        ),
         *(
             (f"self.add_{kind}(layer.get_{kinds}_for({of}), {inputs})", "pass")  # layers keep them
             for kind, kinds in (("update", "updates"), ("loss", "losses"))
@@ -497,6 +520,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "if cache_key in self._output_tensor_cache and not _in_scope():",
         ),
     ],
+    "utils.layer_utils": [("model.__class__.__name__ == 'Sequential'", "_is_sequence(model)")],
     "utils.losses_utils": [
         ("'Incompatible shapes: ", "'weights can not be broadcast to values: "),
         (

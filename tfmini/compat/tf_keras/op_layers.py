@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.compat.tf_keras import state
 from tfmini.errors import OperatorNotAllowedInGraphError
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph_def import node_from_node_def
 from tfmini.graph.importing import import_graph_def
 from tfmini.graph.nest import flatten, is_nested, map_structure, pack_sequence_as
@@ -26,10 +27,13 @@ from tfmini.graph.prune import topological_order, traverse
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import placeholder
+from tfmini.ops.flow import autograph
+from tfmini.ops.variables.base import Variable
 from tfmini.protos import GraphDef, NodeDef
 
 _calls = threading.local()
 PREFIX = "tf_op_layer_"
+BY_PLACE = "*"  # stands for the arguments of a call that have no names
 
 
 @contextmanager
@@ -58,11 +62,41 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
         outputs = _promised(layer, inputs)
     else:
         with in_call(inputs), explained(layer):
-            outputs = layer.call(inputs, **kwargs)
+            named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
+            outputs = converted(layer.call, as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)
+    outputs = map_structure(lambda x: convert_to_tensor(x) if isinstance(x, Variable) else x, outputs)
     outputs = list(outputs) if type(outputs) is tuple else outputs
     is_nested_in = is_nested(outputs) and (type(outputs) is not list or any(map(is_nested, outputs)))
     vars(layer)["_output_structure"] = map_structure(lambda _: None, outputs) if is_nested_in else None
     return flatten(outputs) if is_nested_in else outputs
+
+
+def flat_inputs(layer: Any, inputs: Any) -> Any:
+    """The inputs of a call as a tensor or a list; `as_given` makes of it again what the call got."""
+    is_flat = not is_nested(inputs) or type(inputs) is list and not any(map(is_nested, inputs))
+    vars(layer)["_given_structure"] = None if is_flat else map_structure(lambda _: None, inputs)
+    if is_flat or is_librarys(layer.call) and type(inputs) is not tuple:
+        return inputs
+    return list(inputs) if is_librarys(layer.call) else flatten(inputs)
+
+
+def is_librarys(method: Any) -> bool:
+    """Whether the program has not written it."""
+    return (getattr(method, "__module__", "") or "").startswith("tfmini.")
+
+
+def as_given(layer: Any, inputs: Any) -> Any:
+    """A layer's inputs, or their shapes, in the structure of the last call of a layer of the program."""
+    structure = vars(layer).get("_given_structure")
+    parts = inputs if type(inputs) is list else [inputs]
+    if structure is None or is_librarys(layer.call) or len(parts) != len(flatten(structure)):
+        return inputs
+    return pack_sequence_as(structure, parts)
+
+
+def converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a layer's ``call`` returns; AutoGraph converts one that a program has written."""
+    return autograph.call(function, args, kwargs)
 
 
 def in_structure(layer: Any, outputs: Any) -> Any:
@@ -103,12 +137,12 @@ def make_layers(root: ModuleType, tensors: Any) -> None:
         return
     found = [x for x in flatten(tensors) if isinstance(x, Tensor)]
     without = [x for x in found if not _is_of_a_layer(x)]
-    ops = _ops_after_layers(x for x in without if not hasattr(x, "_keras_checked"))
+    ops = _ops_after_layers(x for x in without if not hasattr(x, "_keras_history_checked"))
     if ops or len(without) < len(found):
         for op in dict.fromkeys([*ops, *(x.op for x in without)]):
             _make_layer(root, op)
     for x in without:
-        vars(x)["_keras_checked"] = True
+        vars(x)["_keras_history_checked"] = True
 
 
 def _is_of_a_layer(tensor: object) -> bool:
@@ -117,7 +151,7 @@ def _is_of_a_layer(tensor: object) -> bool:
 
 def _inputs_before(op: Operation) -> list[Operation]:
     """The ops that an op depends on, up to layers and to tensors that were seen before."""
-    return [x.op for x in op.inputs if not _is_of_a_layer(x) and not hasattr(x, "_keras_checked")]
+    return [x.op for x in op.inputs if not _is_of_a_layer(x) and not hasattr(x, "_keras_history_checked")]
 
 
 def _ops_after_layers(tensors: Iterable[Tensor]) -> list[Operation]:

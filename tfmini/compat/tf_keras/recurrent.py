@@ -474,7 +474,9 @@ def _peephole_cell(root: ModuleType) -> type:
 
 def _change_wrappers(root: ModuleType) -> None:
     wrappers = root.layers.wrappers
-    wrappers.Bidirectional._set_sublayers = root.engine.base_layer.disable_tracking(_set_sublayers)
+    wrappers.Bidirectional._set_sublayers = _set_sublayers
+    for cls in (wrappers.Wrapper, wrappers.Bidirectional):  # all find them as `Layer` does
+        del cls.trainable, cls.trainable_weights, cls.non_trainable_weights
     for cls, change in ((wrappers.Bidirectional, _both_shapes), (wrappers.TimeDistributed, _tensor_shape)):
         cls.compute_output_shape = change(cls.compute_output_shape)
     wrappers.Bidirectional.get_config = _with_backward_layer(wrappers.Bidirectional.get_config)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ from tfmini.train.checkpointing.graph_files import (
     checkpoint_exists,
     update_checkpoint_state,
 )
-from tfmini.train.checkpointing.object_graph import match, object_graph_of
+from tfmini.train.checkpointing.object_graph import Trackable, match, object_graph_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
 
@@ -47,6 +48,8 @@ def apply(root: ModuleType) -> None:
     network.save = _save(root, network.save)
     network.save_weights = _save_weights(root, network.save_weights)
     network.load_weights = _load_weights(root, network.load_weights)
+    model = root.engine.training.Model
+    model._make_train_function = _restored(model._make_train_function)
     root.models.load_model = _load_model(root, root.models.load_model)
     root.engine.saving.load_model = root.models.load_model
     root.models.save_model = _save(root, root.models.save_model)
@@ -207,14 +210,54 @@ def restore_made(model: Any) -> None:
 
 
 def tree_of(root: ModuleType, model: Any) -> Checkpoint:
-    """A model's weights under the names that TensorFlow 1.15's checkpoints of models have for them."""
-    members = _children(root, model, set())
+    """A model's weights, and the state of its optimizer, as TensorFlow 1.15's checkpoints of models name them."""
+    members = _children(root, model, set()) | _of_optimizer(root, model)
     known, tree = vars(model).get("_tree", (None, None))
     if known != members:  # else its ops are in the graph
         tree = _tree(members)
         vars(model)["_tree"] = members, tree
     kept: Checkpoint = tree
     return kept
+
+
+@dataclass(frozen=True)
+class _OptimizerState(Trackable):
+    """An optimizer of Keras, as checkpoints see those of ``tf.train``."""
+
+    optimizer: Any
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        named = {"iter": self.optimizer._iterations, **self.optimizer._hyper}
+        return [(name, value) for name, value in named.items() if isinstance(value, Variable)]
+
+    def get_slot_names(self) -> list[str]:
+        """The names of the slots of all variables."""
+        return self.optimizer.get_slot_names()  # type: ignore[no-any-return]
+
+    def get_slot(self, variable: Any, name: str) -> Any:
+        """The slot of a variable; None if it has none."""
+        return self.optimizer._slots.get(variable, {}).get(name)
+
+
+def _of_optimizer(root: ModuleType, model: Any) -> dict[str, Any]:
+    """The optimizer as a member of its model, if that is compiled."""
+    optimizer = getattr(model, "optimizer", None)
+    if isinstance(optimizer, root.optimizers.TFOptimizer):
+        return {"optimizer": {"optimizer": optimizer.optimizer, "global_step": optimizer.iterations}}
+    return {"optimizer": _OptimizerState(optimizer)} if isinstance(optimizer, root.optimizers.Optimizer) else {}
+
+
+def _restored(make: Callable[..., None]) -> Callable[..., None]:
+    """A function that makes a model's step, and restores the state of the optimizer that a checkpoint has."""
+
+    @functools.wraps(make)
+    def make_restored(self: Any) -> None:
+        is_new = getattr(self, "train_function", None) is None
+        make(self)
+        if is_new:
+            restore_made(self)
+
+    return make_restored
 
 
 def _tree(members: dict[str, Any]) -> Checkpoint:

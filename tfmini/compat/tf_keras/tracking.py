@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
+from tfmini.compat.tf_keras.state import track_variable
 from tfmini.graph.operation import Tensor
 
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
@@ -29,6 +30,8 @@ def tracked(owner: object, name: str, value: object) -> Any:
     """Notes the value that an attribute gets, and forgets the one that it had; returns the value."""
     if name not in _LIBRARYS and _notes_attributes(owner) and not _is_property(owner, name):
         _forget(owner, name, value)
+        for variable in filter(_is_variable, _contents(value)):
+            track_variable(variable)
         if type(value) in _CONTAINERS or isinstance(value, _layer_class()) and not isinstance(value, _metric_class()):
             noted = owner.__dict__.setdefault("_noted", [])
             if not any(value is known for known in noted):
@@ -60,6 +63,52 @@ def own_weights(owner: object, kind: str) -> list[Any]:
     trains = kind == "_trainable_weights"
     found = [value for value in _contents(owner.__dict__.get("_noted", [])) if _is_variable(value)]
     return _once([*listed, *(value for value in found if bool(value.trainable) is trains)])
+
+
+def set_trainable(self: Any, value: bool) -> None:
+    """Says of a layer, and of all layers that it has now, whether they are trained."""
+    vars(self)["_trainable"] = value
+    for below in layers_of(self):
+        below.trainable = value
+
+
+def weights_by_layer(self: Any) -> list[Any]:
+    """All weights in the order of the layers, and then the model's own; Keras 2.3 puts those that are trained first."""
+    if not self._is_graph_network and "build" in vars(type(self)) and not self.built:
+        raise ValueError(
+            f"Weights for model {self.name} have not yet been created. They are when the model is first called on"
+            " inputs, or by `build()` with an `input_shape`."
+        )
+    own = [*vars(self)["_trainable_weights"], *vars(self)["_non_trainable_weights"]]
+    return list(dict.fromkeys([*_of_parts(self, "weights"), *own]))
+
+
+def trained_by_layer(self: Any) -> list[Any]:
+    """The weights that are trained: those of the layers, and then the model's own."""
+    if not self.trainable:
+        return []
+    return [*_of_parts(self, "trainable_weights"), *vars(self)["_trainable_weights"]]
+
+
+def others_by_layer(self: Any) -> list[Any]:
+    """The weights that are not trained; those that a model would train, if it does not, are the first."""
+    found = [*_of_parts(self, "non_trainable_weights"), *vars(self)["_non_trainable_weights"]]
+    if self.trainable:
+        return found
+    return [*_of_parts(self, "trainable_weights"), *vars(self)["_trainable_weights"], *found]
+
+
+def _of_parts(model: Any, kind: str) -> list[Any]:
+    """The weights of a kind of a model's layers, and of its variables in lists and dictionaries, in their order."""
+    if not _takes_containers(model):
+        return [weight for layer in model.layers for weight in getattr(layer, kind)]
+    found: list[Any] = []
+    for part in _once([*_contents(vars(model).get("_noted", [])), *layers_of(model)]):
+        if isinstance(part, _layer_class()):
+            found += getattr(part, kind)
+        elif _is_variable(part) and kind in ("weights", ("non_trainable_weights", "trainable_weights")[part.trainable]):
+            found.append(part)
+    return found
 
 
 def takes_layers(owner: object) -> bool:

@@ -7,6 +7,7 @@ a line.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -17,8 +18,10 @@ import numpy as np
 from tfmini.compat import tf_logging
 from tfmini.compat.tf_keras import op_layers, saving, state, tracking
 from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.prune import traverse
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer as TfLayer
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.identity import placeholder_with_default
@@ -86,6 +89,7 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "            raise ValueError('`validation_steps` should not be specified'\n"
             "                             ' if `validation_data` is None.')\n",
         ),
+        ("if self.__class__.__name__ == 'Sequential':", "if False:"),  # `_begin_sequence` builds it
         ("    def train_on_batch(self, x, y,\n", "    def train_on_batch(self, x, y=None,\n"),
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
@@ -135,6 +139,7 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training_utils": [
+        ("layer.__class__.__name__ == 'Sequential'", "_is_sequence(layer)"),
         ("layer._batch_input_shape, layer.dtype", "layer.batch_input_shape, layer.dtype"),
         ("hasattr(layer, '_batch_input_shape')", "hasattr(layer, 'batch_input_shape')"),
         (
@@ -253,10 +258,18 @@ def _with_last_axis(arrays: list[Any], targets: list[Any]) -> list[Any]:
 
 
 HELPERS: dict[str, Any] = {
+    "_is_sequence": lambda layer: isinstance(layer, state.library_root().Sequential),
     "_with_last_axis": _with_last_axis, "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
     "_as_arrays": _as_arrays, "_some": _some, "_for_inputs": lambda model, kind: _for_inputs(model, kind),
 }  # fmt: skip
+
+
+def more_inputs(model: Any) -> list[str]:
+    """The arguments of a model's ``call`` that must be given, beside the first one and ``training``."""
+    taken = inspect.signature(model.call).parameters.values()
+    must = [one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
+    return [name for name in must[1:] if name != "training"]
 
 
 # ---- What is more than a line ----------------------------------------------------------------------------------------
@@ -395,11 +408,11 @@ def _for_inputs(model: Any, kind: str) -> list[Any]:
     now = [(layer, layer.trainable) for layer, _ in model._trained_at_compile]
     try:
         for layer, trains in model._trained_at_compile:
-            layer.trainable = trains
+            vars(layer)["_trainable"] = trains
         return [*find(None), *find(model.inputs)]
     finally:
         for layer, trains in now:
-            layer.trainable = trains
+            vars(layer)["_trainable"] = trains
 
 
 def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[..., None]:
@@ -407,7 +420,9 @@ def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[.
     def set_inputs(self: Any, inputs: Any, outputs: Any = None, training: Any = None) -> None:
         """Makes the model's inputs: placeholders for arrays, or the tensors; of a dictionary, by its keys."""
         if not isinstance(inputs, dict):
-            set_arrays(self, inputs, outputs, training)
+            is_of_layers = isinstance(self, root.Sequential) and self.call == root.Sequential.call.__get__(self)
+            start = functools.partial(_begin_sequence, root) if is_of_layers else set_arrays
+            start(self, inputs, outputs, training)
             return
         if isinstance(self, root.Sequential) and not hasattr(self.layers[0], "feature_columns"):
             raise ValueError(
@@ -425,15 +440,32 @@ def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[.
     return set_inputs
 
 
+def _begin_sequence(root: ModuleType, model: Any, data: Any, *_: object) -> None:
+    """Builds a sequence on its first data, in the scope of its name."""
+    data = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
+    name = f"{model.name}_input"
+    with name_scope(model.name):
+        if root.backend.is_tensor(data):
+            x = root.layers.Input(tensor=convert_to_tensor(data), name=name)
+        else:
+            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=root.backend.floatx(), name=name)
+        model.inputs, model._build_input_shape = [x], (None, *root.backend.int_shape(x)[1:])
+        model.outputs = [functools.reduce(lambda made, layer: layer(made), model.layers, x)]
+    model.build()
+
+
 def _placeholder(root: ModuleType, name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
         return value
     value = np.asarray(value)
-    shape = value.shape[1:] or (1,)
-    kind = (
-        root.backend.floatx() if value.dtype.kind == "f" else value.dtype.name if value.dtype.kind != "U" else "string"
-    )
-    return root.backend.placeholder(shape=(None, *shape), dtype=kind, name=name)
+    kind = _placeholder_kind(root, value)
+    return root.backend.placeholder(shape=(None, *(value.shape[1:] or (1,))), dtype=kind, name=name)
+
+
+def _placeholder_kind(root: ModuleType, value: Any) -> Any:
+    """The dtype of a placeholder for an array: floating numbers are those of Keras."""
+    kind = value.dtype.kind
+    return root.backend.floatx() if kind == "f" else value.dtype.name if kind != "U" else "string"
 
 
 def _take_inputs(root: ModuleType, model: Any, names: list[str], tensors: list[Any]) -> None:
@@ -451,7 +483,8 @@ def _called(root: ModuleType, model: Any, inputs: Any, training: Any) -> Any:
             inputs = layer(inputs)
         return inputs
     with root.backend.name_scope(model.name):
-        return model.call(inputs, training=training) if model._expects_training_arg else model.call(inputs)
+        more = {"training": training} if model._expects_training_arg else {}
+        return op_layers.converted(model.call, inputs, **more)
 
 
 def _metrics(of_layers: Callable[..., list[Any]], model: Any) -> list[Any]:
@@ -513,12 +546,22 @@ def _build(root: ModuleType) -> Callable[..., None]:
         """Makes the variables of a subclassed model for inputs of a shape, or a list or dictionary of shapes.
 
         Raises:
-          ValueError: there is no shape.
+          ValueError: there is no shape, or ``call`` takes more than floating numbers of these shapes.
         """
         if self._is_graph_network or self.built:
             return
         if input_shape is None:
             raise ValueError("Input shape must be defined when calling build on a model subclass network.")
+        if not isinstance(input_shape, (list, tuple, dict, TensorShape)):
+            raise ValueError(
+                "Specified input shape is not one of the valid types. Please specify a batch input shape of type tuple"
+                f" or list of input shapes. User provided input type: {type(input_shape)}"
+            )
+        if more_inputs(self):
+            raise ValueError(
+                "Currently, you cannot build your model if it has positional or keyword arguments that are required by"
+                f" `call`, beside the inputs: {more_inputs(self)}. Instead, call it on tensors."
+            )
         is_nested = isinstance(input_shape, dict) or isinstance(input_shape, list) and isinstance(
             input_shape[0], (list, tuple, TensorShape)
         )  # fmt: skip
@@ -527,7 +570,13 @@ def _build(root: ModuleType) -> Callable[..., None]:
             inputs: Any = {key: hold(shape) for key, shape in input_shape.items()}
         else:
             inputs = [hold(shape) for shape in input_shape] if is_nested else hold(input_shape)
-        _called(root, self, inputs, None)
+        try:
+            _called(root, self, inputs, None)
+        except TypeError as error:
+            raise ValueError(
+                "You cannot build your model by calling `build` if your layers do not support float type inputs."
+                " Instead, call it on tensors of the right types."
+            ) from error
         saving.restore_made(self)
         self.built = True
 

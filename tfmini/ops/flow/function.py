@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,9 +60,10 @@ class PolymorphicFunction:
             return self
         if instance not in self._methods:
             this = weakref.ref(instance)  # the table must not keep the instance alive
-            self._methods[instance] = PolymorphicFunction(
+            made = self._methods[instance] = PolymorphicFunction(
                 self.python_function, self.input_signature, self._autograph, self._features, this
             )
+            vars(made)["__signature__"] = inspect.signature(types.MethodType(self.python_function, instance))
         return self._methods[instance]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -128,7 +128,7 @@ class ObjectGraph:
                     waiting.append(self.reached[-1])
                 holder.children.append((name, self._numbers[id(thing)]))
         for holder in list(self.reached):
-            if isinstance(holder.thing, Optimizer):
+            if hasattr(holder.thing, "get_slot_names"):
                 self._add_slots(holder)
 
     def _add(self, thing: object, path: str) -> int:
@@ -204,7 +204,7 @@ def match(root: object, graph: Any) -> Match:
                 found[child.node_id] = here[child.local_name]
                 waiting.append(child.node_id)
     for number, thing in list(found.items()):
-        if isinstance(thing, Optimizer):
+        if hasattr(thing, "get_slot_names"):
             _match_slots(thing, graph.nodes[number].slot_variables, found)
     made = Match(found, {}, {}, [])
     for number, thing in found.items():
@@ -218,7 +218,7 @@ def match(root: object, graph: Any) -> Match:
     return made
 
 
-def _match_slots(optimizer: Optimizer, slots: Any, found: dict[int, Any]) -> None:
+def _match_slots(optimizer: Any, slots: Any, found: dict[int, Any]) -> None:
     for slot in slots:
         variable = found.get(slot.original_variable_node_id)
         here = optimizer.get_slot(variable, slot.slot_name) if isinstance(variable, Variable) else None

@@ -1,0 +1,137 @@
+"""``call`` of a program's layers gets what the program has given, and is converted by AutoGraph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+needs_malt = pytest.mark.skipif(importlib.util.find_spec("malt") is None, reason="needs the extra autograph")
+keras: Any = tf.keras
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+class Deciding(keras.layers.Layer):
+    """Negates positive sums."""
+
+    def call(self, x: Any) -> Any:
+        """The examples, negated if their sum is positive."""
+        if tf.reduce_sum(x) > 0:
+            x = -x
+        return x
+
+
+class Squares(keras.Model):
+    """Squares the result of a layer, one example after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deciding = Deciding()
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """The squares, or in training their negatives."""
+        found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        for one in self.deciding(inputs):
+            found = found.write(found.size(), one * tf.abs(one))
+        return -found.stack() if training else found.stack()
+
+
+@needs_malt
+def test_tensors_decide_in_the_call_of_layers_and_models() -> None:
+    model = Squares()
+    model.compile("sgd", "mae")
+    xs = np.array([[1.0], [3.0]], np.float32)
+    assert model.predict(xs).tolist() == [[-1.0], [-9.0]]
+    assert model.predict(-xs).tolist() == [[-1.0], [-9.0]]
+    assert model.train_on_batch(xs, np.zeros((2, 1))) == model.test_on_batch(xs, np.zeros((2, 1))) == 5
+    nested = keras.Sequential([keras.Sequential([Deciding(input_shape=(1,))]), Deciding()])
+    assert nested.predict(xs).tolist() == [[-1.0], [-3.0]]
+
+
+def test_a_call_that_is_not_converted_tells_which_layer_uses_a_tensor() -> None:
+    class Layer(keras.layers.Layer):
+        @tf.autograph.experimental.do_not_convert
+        def call(self, x: Any) -> Any:
+            return x if tf.reduce_sum(x) > 0 else -x
+
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError, match="'decider' is attempting to use Python control"):
+        Layer(name="decider")(keras.Input((1,)))
+
+
+@pytest.mark.parametrize(
+    "structure", [lambda a, b: (a, b), lambda a, b: [a, b], lambda a, b: {"a": a, "b": b}, lambda a, b: ((a,), [b])]
+)
+def test_layers_get_their_inputs_and_shapes_in_the_structure_of_the_program(structure: Any) -> None:
+    seen: list[Any] = []
+
+    class Layer(keras.layers.Layer):
+        def build(self, input_shape: Any) -> None:
+            seen.append(tf.nest.map_structure(lambda shape: shape.as_list(), input_shape))
+
+        def call(self, inputs: Any) -> Any:
+            seen.append(tf.nest.map_structure(lambda x: x.shape.as_list(), inputs))
+            return tf.add_n(tf.nest.flatten(inputs))
+
+    a, b = keras.Input((2,)), keras.Input((2,))
+    model = keras.Model([a, b], Layer()(structure(a, b)))
+    shape = [None, 2]
+    assert seen == [structure(shape, shape), structure(shape, shape)]
+    assert model.predict([np.ones((1, 2)), np.ones((1, 2))]).tolist() == [[2, 2]]
+    model([tf.ones([1, 2]), tf.ones([1, 2])])
+    assert seen[2] == structure([1, 2], [1, 2])
+
+
+def test_the_ops_of_further_arguments_are_layers() -> None:
+    class Sum(keras.layers.Layer):
+        def call(self, x: Any, y: Any, *more: Any) -> Any:
+            return tf.add_n([x, y, *more])
+
+    x = keras.Input((2,))
+    model = keras.Model(x, [Sum()(x, x * 2), Sum()(x, x * 2, x * 3)])
+    again = keras.Model.from_config(model.get_config(), {"Sum": Sum})
+    assert [made.tolist() for made in again.predict(np.ones((1, 2)))] == [[[3, 3]], [[6, 6]]]
+
+
+def test_a_variable_as_output_trains() -> None:
+    class Constant(keras.layers.Layer):
+        def build(self, input_shape: Any) -> None:
+            self.v = self.add_weight("v", shape=(2, 5), initializer="ones")
+
+        def call(self, inputs: Any) -> Any:
+            return self.v
+
+    model = keras.Sequential([Constant(input_shape=(3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = model.get_weights()[0]
+    model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    assert not np.array_equal(before, model.get_weights()[0])
+
+
+def test_a_call_that_is_a_tf_function_takes_arguments_by_place_and_trains() -> None:
+    class Layer(keras.layers.Layer):
+        @tf.function
+        def call(self, x: Any, y: Any) -> Any:
+            return x + 2 * y
+
+    class Model(keras.Model):
+        @tf.function
+        def call(self, inputs: Any) -> Any:
+            return Layer()(inputs, 10 * inputs)
+
+    x = keras.Input((1,))
+    assert keras.Model(x, Layer()(x, 10 * x)).predict(np.ones((1, 1))).tolist() == [[21]]
+    model = Model()
+    model.compile("sgd", "mae")
+    assert model.test_on_batch(np.ones((2, 1)), np.zeros((2, 1))) == 21

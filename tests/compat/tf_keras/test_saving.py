@@ -1,0 +1,61 @@
+"""Checkpoints of the weights of models have the state of the optimizer, under the names of TensorFlow 1.15.5."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfmini as tf
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+keras: Any = tf.keras
+KERNEL, VALUE = "layer_with_weights-0/kernel", "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_graph() -> Iterator[None]:
+    with tf.Graph().as_default():
+        yield
+    keras.backend.set_session(None)
+
+
+def _adam() -> Any:
+    return keras.optimizers.Adam(0.1)
+
+
+def _model(optimizer: Any) -> Any:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,), use_bias=False, kernel_initializer="ones")])
+    model.compile(optimizer, "mse")
+    return model
+
+
+def _losses(model: Any, epochs: int) -> Any:
+    return model.fit(np.ones((4, 2)), np.zeros((4, 1)), epochs=epochs, verbose=0).history["loss"]
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (_adam, ["beta_1", "beta_2", "decay", "iter", "learning_rate"]),
+        (lambda: tf.train.AdamOptimizer(0.1), ["global_step", "optimizer/beta1_power", "optimizer/beta2_power"]),
+    ],
+)
+def test_training_goes_on_with_the_optimizer_of_a_checkpoint(tmp_path: Path, make: Any, names: list[str]) -> None:
+    model, path = _model(make()), str(tmp_path / "w")
+    _losses(model, 3)
+    model.save_weights(path)
+    home = "optimizer/optimizer" if "global_step" in names else "optimizer"
+    slots = [f"{KERNEL}/.OPTIMIZER_SLOT/{home}/{slot}" for slot in "mv"]
+    written = {name for name, _ in tf.train.list_variables(path)} - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    assert written == {f"{name}{VALUE}" for name in [KERNEL, *slots, *(f"optimizer/{name}" for name in names)]}
+    expected = _losses(model, 2)
+    fresh, used = _model(make()), _model(make())
+    _losses(used, 1)
+    for other in (fresh, used):  # the optimizer of the first has no state yet
+        other.load_weights(path)
+        assert _losses(other, 2) == expected
