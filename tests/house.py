@@ -204,6 +204,10 @@ LIMITS: dict[str, float] = {
     "files": 628,
     "files under 100 lines": 101,
     "lines without generated files": 192_000,  # (128,000)
+    # initializers of tf.keras, datasets of databases and resampled ones.
+    "files": 628,
+    "files under 100 lines": 101,
+    "lines without generated files": 191_900,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -10,3 +10,21 @@ def test_where_broadcasts_as_in_version_2() -> None:
     with tf.Session() as session:
         assert session.run(chosen).tolist() == [[1.0, 3.0], [2.0, 1.0]]
         assert session.run(tf.compat.v2.where([False, True])).tolist() == [[1]]
+
+
+def test_pooling_takes_the_rank_of_its_input() -> None:
+    pool = tf.compat.v2.nn
+    rows = tf.reshape(tf.range(6.0), [1, 6, 1])
+    found = [pool.max_pool(rows, 2, 2, "VALID"), pool.avg_pool(rows, 2, 2, "VALID", data_format="NWC")]
+    image, volume = tf.ones([1, 4, 4, 1]), tf.ones([1, 4, 4, 4, 1])
+    shapes = [pool.max_pool(image, [2, 2], 2, "SAME").shape, pool.avg_pool(volume, 2, 2, "SAME").shape]
+    assert [shape.as_list() for shape in shapes] == [[1, 2, 2, 1], [1, 2, 2, 2, 1]]
+    with tf.Session() as session:
+        assert [value.ravel().tolist() for value in session.run(found)] == [[1, 3, 5], [0.5, 2.5, 4.5]]
+
+
+def test_the_transpose_of_a_convolution_of_volumes() -> None:
+    image, kernel = tf.ones([1, 1, 1, 1, 1]), tf.fill([2, 2, 2, 1, 1], 3.0)
+    found = tf.compat.v2.nn.conv3d_transpose(image, kernel, [1, 2, 2, 2, 1], 2)
+    with tf.Session() as session:
+        assert session.run(found).ravel().tolist() == [3.0] * 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,11 @@ def test_a_linear_model_starts_at_zero() -> None:
     names = [v.op.name for v in (*made[column], *made["bias"])]
     assert names == ["linear_model/x/weights", "linear_model/bias_weights"]
     assert np.prod(made[column][0].shape.as_list()) == 6
+
+
+def test_the_variables_of_a_column_are_the_parts_of_a_partitioned_one() -> None:
+    column = tf.feature_column.categorical_column_with_identity("a", 4)
+    found: dict[Any, Any] = {}
+    with tf.variable_scope("", partitioner=tf.fixed_size_partitioner(2)):
+        tf.feature_column.linear_model({"a": [[1], [3]]}, [column], cols_to_vars=found)
+    assert [part.shape.as_list() for part in found[column]] == [[2, 1], [2, 1]]

@@ -271,13 +271,13 @@ CHANGED: dict[str, dict[str, str]] = {
         "softmax": "logits axis=None name=None",
     },
     "nn": {
-        "avg_pool": _POOL + "; input=value",
+        "avg_pool": _POOL,
         "avg_pool2d": _POOL + "; input=value",
         "conv1d": "input filters stride padding data_format=None dilations=None name=None",
         "conv2d": _CONV.format("data_format='NHWC'"),
         "conv2d_transpose": _CONV_T.format("data_format='NHWC'"),
         "conv3d": _CONV.format("data_format='NDHWC'"),
-        "conv3d_transpose": _CONV_T.format("data_format='NDHWC'"),
+        "conv3d_transpose": _CONV_T.format("data_format='NDHWC'") + "; input=value",
         "convolution": "input filters strides=None padding='VALID' data_format=None dilations=None name=None",
         "crelu": "features axis=-1 name=None",
         "depth_to_space": "input block_size data_format='NHWC' name=None",
@@ -286,7 +286,7 @@ CHANGED: dict[str, dict[str, str]] = {
         "in_top_k": "targets predictions k name=None",
         "l2_normalize": "x axis=None epsilon=1e-12 name=None",
         "log_softmax": "logits axis=None name=None",
-        "max_pool": _POOL + "; input=value",
+        "max_pool": _POOL,
         "moments": "x axes shift=None keepdims=False name=None",
         "pool": (
             "input window_shape pooling_type strides=None padding='VALID' data_format=None dilations=None name=None"
@@ -328,6 +328,8 @@ _VARIABLE_PARAMETERS = (
 _FUNCTIONS = {
     **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
     **{f"summary.{name}": f"contrib.summary.{name}" for name in ("audio", "histogram", "image", "scalar")},
+    "nn.avg_pool": "nn.avg_pool_v2",
+    "nn.max_pool": "nn.max_pool_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
     "where": "where_v2",
 }

@@ -231,8 +231,11 @@ class Dataset(Advising, IteratedSource):
         """
         traced, inner = self._trace_datasets(map_func, "interleave")
         cycle, block = int64(cycle_length, "cycle_length"), int64(block_length, "block_length")
-        handle = function_stages.interleave_dataset
-        return self._then(handle, traced.captures, cycle, block, f=traced.body, structure=inner)
+        if num_parallel_calls is None:
+            handle = function_stages.interleave_dataset
+            return self._then(handle, traced.captures, cycle, block, f=traced.body, structure=inner)
+        calls, handle = int64(num_parallel_calls, "num_parallel_calls"), function_stages.parallel_interleave_dataset
+        return self._then(handle, traced.captures, cycle, block, calls, f=traced.body, structure=inner)
 
     def _trace_datasets(self, function: Callable[..., Any], name: str) -> tuple[Traced, Structure]:
         traced = self._trace(function, name)

@@ -1,9 +1,11 @@
-"""Datasets of the lines or records of files: ``tf.data.TextLineDataset``, ``TFRecordDataset`` and others."""
+"""Datasets of the lines, records or rows of files: ``tf.data.TextLineDataset``, ``TFRecordDataset`` and others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -11,9 +13,11 @@ from tfmini import dtypes, errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset import Dataset
 from tfmini.data.dataset_ops import dataset_op
-from tfmini.data.pipeline import FunctionSource, Reading, Source
-from tfmini.data.structure import Leaf, Structure, int64
+from tfmini.data.pipeline import Element, FunctionSource, Reading, Source
+from tfmini.data.structure import Leaf, Structure, TypesLike, given_structure, int64
+from tfmini.dtypes import DType
 from tfmini.export import export, export_names
+from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.graph.op_types import RunningStep
 from tfmini.numerics.images import check_inflated
@@ -38,7 +42,26 @@ def paths_of(filenames: Array) -> list[bytes]:
 
 def _files(filenames: Array, read: Callable[[bytes], Iterator[bytes]]) -> Source:
     paths = paths_of(filenames)
-    return FunctionSource(lambda _: ((record,) for path in paths for record in read(path)))
+    return FunctionSource(lambda _: _Records(iter(paths), read))
+
+
+class _Records(Iterator[Element]):
+    """The records of files. After the error of one it goes on with the next."""
+
+    def __init__(self, paths: Iterator[bytes], read: Callable[[bytes], Iterator[bytes]]) -> None:
+        self._paths, self._read = paths, read
+        self._records: Any = iter(())
+
+    def __next__(self) -> Element:
+        while True:
+            for record in self._records:
+                return (record,)
+            self._records = self._read(next(self._paths))
+
+    def close(self) -> None:
+        """Closes the file that is being read."""
+        if hasattr(self._records, "close"):
+            self._records.close()
 
 
 @text_line_dataset.kernel("CPU")
@@ -214,11 +237,11 @@ def _of_files(
             raise TypeError("`filenames` must be a `tf.data.Dataset` of `tf.string` elements.")
         if num_parallel_reads is None:
             return filenames.flat_map(read)
-        return filenames.interleave(read, num_parallel_reads)
+        return filenames.interleave(read, num_parallel_reads, num_parallel_calls=num_parallel_reads)
     names = _string(filenames, "filenames")
     if num_parallel_reads is None:
         return read(names)
-    return Dataset.from_tensor_slices(names).interleave(read, num_parallel_reads)
+    return Dataset.from_tensor_slices(names).interleave(read, num_parallel_reads, num_parallel_calls=num_parallel_reads)
 
 
 # ---- ``tf.data.experimental.TFRecordWriter``: writes datasets to TFRecord files ------------------------------------
@@ -282,3 +305,79 @@ export_names(
     "FixedLengthRecordDatasetV2=FixedLengthRecordDataset TFRecordDatasetV2=TFRecordDataset"
     " TextLineDatasetV2=TextLineDataset",
 )
+
+
+# ---- ``tf.data.experimental.SqlDataset``: the rows of a query to an SQLite database ----------------------------------
+
+sql_dataset = dataset_op("SqlDataset", "driver_name: string, data_source_name: string, query: string")
+
+
+@sql_dataset.kernel("CPU")
+def _sql(driver_name: Array, data_source_name: Array, query: Array, *, output_types: list[DType]) -> Source:
+    driver, path, text = (np.asarray(given, object).item().decode() for given in (driver_name, data_source_name, query))
+    if driver != "sqlite":
+        raise errors.InvalidArgumentError.of(
+            f"The database type, {driver}, is not supported by SqlDataset. The set of supported databases is:"
+            " {'sqlite'}."
+        )
+    return FunctionSource(lambda _: _rows_of_query(path, text, output_types))
+
+
+def _rows_of_query(path: str, query: str, types: Sequence[DType]) -> Iterator[Element]:
+    """The rows of a query, as values of these types."""
+    import sqlite3  # absent from some builds of Python
+
+    try:
+        connection = sqlite3.connect(f"file:{quote(path, ':/')}?mode=ro", uri=True, check_same_thread=False)
+        connection.text_factory = bytes
+        try:
+            cursor = connection.execute(query)
+            columns = len(cursor.description or ())
+            _check_columns(columns, types)
+            for row in cursor:
+                yield tuple(map(_value, row, types))
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY:  # it writes, so it has no columns
+            _check_columns(0, types)
+        raise errors.UnknownError.of(f"Failed to run the query {query!r}: {error}") from None
+
+
+def _check_columns(columns: int, types: Sequence[DType]) -> None:
+    if columns != len(types):
+        raise errors.InvalidArgumentError.of(
+            f"The number of columns in query ({columns}) must match the number of elements in output_types"
+            f" ({len(types)})."
+        )
+
+
+def _value(given: Any, dtype: DType) -> Any:
+    """A value of SQLite as one of the wanted type; the numbers of texts are those at their beginning."""
+    if dtype is dtypes.string:
+        return b"" if given is None else given if isinstance(given, bytes) else str(given).encode()
+    if isinstance(given, bytes):
+        found = re.match(rb"\s*[-+]?\d+" + (rb"" if dtype.is_integer else rb"(\.\d*)?([eE][-+]?\d+)?"), given)
+        given = (int if dtype.is_integer else float)(found[0]) if found else 0
+    number = given or 0
+    return np.int64(int(number)).astype(dtype.numpy) if dtype.is_integer else dtype.numpy.type(number)
+
+
+@export("tf.contrib.data.SqlDataset", "tf.data.experimental.SqlDataset")
+class SqlDataset(Dataset):
+    """The rows of a query, as tuples with a scalar per column (``tf.data.experimental.SqlDataset``).
+
+    Args:
+      driver_name: ``"sqlite"``.
+      data_source_name: the file of the database.
+      query: an SQL query.
+      output_types: the types of the columns: string, bool, float64, or integers.
+    """
+
+    def __init__(
+        self, driver_name: TensorLike, data_source_name: TensorLike, query: TensorLike, output_types: TypesLike
+    ) -> None:
+        structure = given_structure(output_types, nest.map_structure(lambda _: [], output_types))
+        named = {"driver_name": driver_name, "data_source_name": data_source_name, "query": query}
+        inputs = [convert_to_tensor(value, dtype=dtypes.string, name=name) for name, value in named.items()]
+        super().__init__(sql_dataset(*inputs, **structure.attrs), structure)

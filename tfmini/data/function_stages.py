@@ -19,6 +19,7 @@ from tfmini.data.pipeline import (
     TURN,
     Element,
     Function,
+    GeneratorStage,
     Reading,
     Source,
     Stage,
@@ -59,6 +60,11 @@ map_and_batch_dataset = dataset_op(
 filter_dataset = dataset_op("FilterDataset", ON, PREDICATE)
 flat_map_dataset = dataset_op("FlatMapDataset", ON, _F)
 interleave_dataset = dataset_op("InterleaveDataset", f"{ON}, cycle_length: int64, block_length: int64", _F)
+parallel_interleave_dataset = dataset_op(
+    "ParallelInterleaveDatasetV2",
+    f"{ON}, cycle_length: int64, block_length: int64, num_parallel_calls: int64",
+    f"{_F}; sloppy: bool = false",
+)
 scan_dataset = dataset_op(
     "ScanDataset",
     "input_dataset: variant, initial_state: Tstate, other_arguments: Targuments",
@@ -93,6 +99,7 @@ class _Map(Transformation):
 
     f: Function
     preserve_cardinality: bool
+    is_map = True
 
     def __next__(self) -> Element:
         element = next(self.upstream)
@@ -240,22 +247,29 @@ class _Interleave(Transformation):
     def __next__(self) -> Element:
         while not self._over or any(stage is not None for stage in self._stages):
             self.reading.check()
-            stage = self._stages[self._at] or self._begin()
-            if stage is None:
-                self._turn()
-                continue
             try:
-                element = next(stage)
-            except StopIteration:
+                stage = self._stages[self._at] or self._begin()
+                element = None if stage is None else next(stage, None)
+            except errors.OpError:
+                self.reading.check()
+                self._failed()
+                raise
+            if element is not None:
+                self._took()
+                return element
+            if stage is not None:
                 stage.close()
                 self._stages[self._at] = None
-                self._turn()
-                continue
-            self._taken += 1
-            if self._taken >= self.block_length:
-                self._turn()
-            return element
+            self._turn()
         raise StopIteration
+
+    def _took(self) -> None:
+        self._taken += 1
+        if self._taken >= self.block_length:
+            self._turn()
+
+    def _failed(self) -> None:
+        """Goes on behind an error: here with the next element at the same place."""
 
     def _turn(self) -> None:
         self._at = (self._at + 1) % len(self._stages)
@@ -282,6 +296,26 @@ class _Interleave(Transformation):
 
 def _cycle(cycle_length: int) -> int:
     return (os.cpu_count() or 1) if cycle_length == -1 else cycle_length
+
+
+@stages_of(parallel_interleave_dataset)
+@dataclass(eq=False)
+class _ParallelInterleave(_Interleave):
+    """An interleave whose errors take their turn: that of a failed call is the only element of its dataset."""
+
+    num_parallel_calls: int
+
+    @staticmethod
+    def check(*, cycle_length: int, block_length: int, **others: Any) -> None:
+        calls = others["num_parallel_calls"]
+        _ParallelMap.check(num_parallel_calls=calls)
+        if calls > _cycle(cycle_length):
+            raise errors.InvalidArgumentError.of("num_parallel_calls must be less than or equal to cycle_length.")
+        _Interleave.check(cycle_length=cycle_length, block_length=block_length)
+
+    def _failed(self) -> None:
+        self._stages[self._at] = self._stages[self._at] or GeneratorStage(iter(()))
+        self._took()
 
 
 @stages_of(flat_map_dataset)

@@ -262,7 +262,13 @@ Element = tuple[Any, ...]
 
 
 class Stage:
-    """One pass over a dataset. ``close`` releases files and threads; so does dropping the last reference."""
+    """One pass over a dataset. ``close`` releases files and threads; so does dropping the last reference.
+
+    Attributes:
+      is_map: whether each element is that of a function of an element of another stage.
+    """
+
+    is_map = False
 
     def __iter__(self) -> Iterator[Element]:
         return self

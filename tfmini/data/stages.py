@@ -65,7 +65,8 @@ class Batch(Transformation):
     """Combines ``batch_size`` elements at a time.
 
     Attributes:
-      whole: if an element fails, drop all elements of its batch, rather than only those read so far.
+      whole: if an element fails, drop all elements of its batch, rather than only those read so far. So it is
+        behind a map, too, since TensorFlow makes one op of both.
     """
 
     batch_size: int
@@ -77,6 +78,9 @@ class Batch(Transformation):
     @staticmethod
     def check(*, batch_size: int, **others: Any) -> None:
         _refuse_unless_positive("Batch size", batch_size)
+
+    def __post_init__(self) -> None:
+        self.whole = self.whole or type(self) is Batch and self.upstream.is_map
 
     def combined(self, rows: Sequence[Element]) -> Element:
         """The elements of a batch as one."""
@@ -169,7 +173,7 @@ class _Window(Transformation):
     shift: int
     stride: int
     drop_remainder: bool
-    _held: list[Element] = field(default_factory=list, init=False)
+    _held: list[Element | errors.OpError] = field(default_factory=list, init=False)  # an error in place of an element
     _missing: int = field(default=0, init=False)  # number of elements to skip before the next window
     _over: bool = field(default=False, init=False)
 
@@ -191,17 +195,30 @@ class _Window(Transformation):
             raise StopIteration
         self._missing = max(0, self.shift - len(self._held))
         del self._held[: self.shift]
-        return tuple(_source_of(column) for column in zip(*chosen))
+        rows: list[Element] = []
+        for row in chosen:
+            if isinstance(row, errors.OpError):
+                raise row
+            rows.append(row)
+        return tuple(_source_of(column) for column in zip(*rows))
 
     def _fill(self) -> None:
         while self._missing:
             self.reading.check()
-            next(self.upstream)
+            self._next()
             self._missing -= 1
         while not self._over and len(self._held) < self._span:
             if len(self._held) % TURN == TURN - 1:
                 self.reading.check()
-            self._held.append(next(self.upstream))
+            self._held.append(self._next())
+
+    def _next(self) -> Element | errors.OpError:
+        """The next element or the error in its place, which only the windows that have it raise."""
+        try:
+            return next(self.upstream)
+        except errors.OpError as error:
+            self.reading.check()
+            return error
 
 
 def _source_of(column: tuple[Any, ...]) -> Source:
@@ -242,7 +259,7 @@ ignore_errors_dataset = dataset_op("IgnoreErrorsDataset", "input_dataset: varian
 @stages_of(take_dataset, limited)
 @dataclass(eq=False)
 class _Take(Transformation):
-    """The first ``count`` elements; all of them for a negative count."""
+    """The first ``count`` elements; all of them for a negative count. An error is no element."""
 
     count: int
 
@@ -250,14 +267,15 @@ class _Take(Transformation):
         if self.count == 0:
             self.upstream.close()  # releases files and threads early
             raise StopIteration
+        element = next(self.upstream)
         self.count -= 1
-        return next(self.upstream)
+        return element
 
 
 @stages_of(skip_dataset, skipping)
 @dataclass(eq=False)
 class _Skip(Transformation):
-    """All but the first ``count`` elements; none for a negative count."""
+    """All but the first ``count`` elements; none for a negative count. An error is no element."""
 
     count: int
 
@@ -266,18 +284,18 @@ class _Skip(Transformation):
             self.reading.check()
             if self.count < 0:
                 raise StopIteration
-            self.count -= 1
             next(self.upstream)
+            self.count -= 1
         return next(self.upstream)
 
 
 @stages_of(shard_dataset, sharded)
 @dataclass(eq=False)
 class Shard(Transformation):
-    """Every ``num_shards``-th element, starting at ``index``."""
+    """Every ``num_shards``-th element, starting at ``index``. An error is no element."""
 
     num_shards: int
-    index: int
+    index: int  # later the number of elements before the next one to yield
 
     @staticmethod
     def check(*, num_shards: int, index: int) -> None:
@@ -289,13 +307,14 @@ class Shard(Transformation):
             raise errors.InvalidArgumentError.of(text)
 
     def __next__(self) -> Element:
-        for number in range(self.index):
-            if number % TURN == TURN - 1 and self.reading.stopped:
-                self.index -= number  # the next step goes on from here
+        while self.index:
+            if not self.index % TURN:
                 self.reading.check()
             next(self.upstream)
+            self.index -= 1
+        element = next(self.upstream)
         self.index = self.num_shards - 1
-        return next(self.upstream)
+        return element
 
 
 @stages_of(ignore_errors_dataset)

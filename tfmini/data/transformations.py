@@ -95,7 +95,7 @@ def parallel_interleave(
     buffer_output_elements: TensorLike | None = None, prefetch_input_elements: TensorLike | None = None,
 ) -> Transformation:  # fmt: skip
     """`Dataset.interleave`; the order is deterministic even if ``sloppy`` permits another."""
-    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length, num_parallel_calls=cycle_length)
 
 
 @export("tf.data.experimental.map_and_batch_with_legacy_function")

@@ -23,6 +23,7 @@ from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.sums import add_n
 from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
 from tfmini.ops.variables.initializers import Zeros
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.train.checkpointing.assign import init_from_checkpoint
 
@@ -84,7 +85,7 @@ def input_layer(
                 tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
             outputs.append(tensor)
             if cols_to_vars is not None:
-                cols_to_vars[column] = variables
+                cols_to_vars[column] = _parts(variables)
             if cols_to_output_tensors is not None:
                 cols_to_output_tensors[column] = tensor
         return concat(outputs, 1)
@@ -102,6 +103,11 @@ def _dense(column: Any, features: Features, collections: list[str], trainable: b
         table, ids, weights, combiner=settings["combiner"], max_norm=settings["max_norm"]
     )
     return found, [table]
+
+
+def _parts(variables: list[Any]) -> list[Any]:
+    """The variables, with the parts of one that is partitioned in its place."""
+    return [part for each in variables for part in (each if isinstance(each, PartitionedVariable) else [each])]
 
 
 def _scope_name(column: Column) -> str:
@@ -174,7 +180,7 @@ def linear_model(
                 total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
             sums.append(total)
             if cols_to_vars is not None:
-                cols_to_vars[column] = variables
+                cols_to_vars[column] = _parts(variables)
         bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
         if cols_to_vars is not None:
             cols_to_vars["bias"] = [bias]

@@ -29,3 +29,10 @@ def test_an_id_that_occurs_often_crosses_the_wire_once_and_has_one_gradient(look
     found, ids_of_grad, values = evaluate([rows, grad.indices, grad.values])
     np.testing.assert_array_equal(found, [[10, 12], [8, 9], [8, 9]])
     assert ids_of_grad.tolist() == [4, 1] and values.tolist() == [[3, 3], [1, 1]]
+
+
+def test_halves_are_combined_in_single_precision() -> None:
+    table = tf.constant([[2048.0], [1.0]], tf.float16)
+    ids = tf.SparseTensor([[0, 0], [0, 1]], np.int64([0, 1]), [1, 2])
+    found = tf.nn.embedding_lookup_sparse(table, ids, None, combiner="sum")
+    assert found.dtype is tf.float32 and evaluate(found).tolist() == [[2049.0]]

@@ -59,6 +59,7 @@ SAMPLES = (
         "DirectedInterleaveDataset(selector_input_dataset=TensorSliceDataset(components=[i64([1, 0, 0, 1])], "
         "output_shapes=[[]]), data_input_datasets=[counted(op, 0, 5), counted(op, 7, 9)], **NUMBERS)",
         "UniqueDataset(input_dataset=TensorSliceDataset(components=[i64([3, 1, 3])], output_shapes=[[]]), **NUMBERS)",
+        "SqlDataset(driver_name='sqlite', data_source_name=':memory:', query='SELECT 3 UNION SELECT 4', **NUMBERS)",
         "ZipDataset(input_datasets=[counted(op, 0, 3)], **NUMBERS)",
     )
     + mapped(
@@ -68,6 +69,7 @@ SAMPLES = (
         ("FilterDataset", f"{_RANGE}.filter(lambda x: tf.equal(x % 3, 1))"),
         ("FlatMapDataset", f"{_RANGE}.flat_map(lambda x: tf.data.Dataset.range(x))"),
         ("InterleaveDataset", f"{_RANGE}.interleave(tf.data.Dataset.range, cycle_length=2, block_length=2)"),
+        ("ParallelInterleaveDatasetV2", f"{_RANGE}.interleave(tf.data.Dataset.range, 2, 2, num_parallel_calls=2)"),
         ("ScanDataset", f"{_RANGE}.apply({_X}.scan(np.int64(0), lambda s, x: (s + x, s * 10)))"),
         ("GroupByWindowDataset", f"{_RANGE}.apply({_X}.group_by_window(lambda x: x % 2, lambda _, d: d.batch(3), 3))"),
         (

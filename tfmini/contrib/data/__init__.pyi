@@ -10,6 +10,7 @@ from tfmini.data.dataset import (
 )
 from tfmini.data.files import (
     FixedLengthRecordDataset as FixedLengthRecordDataset,
+    SqlDataset as SqlDataset,
     TFRecordDataset as TFRecordDataset,
     TFRecordWriter as TFRecordWriter,
     TextLineDataset as TextLineDataset,
@@ -29,6 +30,9 @@ from tfmini.data.iterator import (
     Iterator as Iterator,
     Optional as Optional,
     get_next_as_optional as get_next_as_optional,
+)
+from tfmini.data.resampling import (
+    rejection_resample as rejection_resample,
 )
 from tfmini.data.structure import (
     AUTOTUNE as AUTOTUNE,
@@ -59,6 +63,7 @@ __all__ = [
     "Optional",
     "RandomDataset",
     "Reducer",
+    "SqlDataset",
     "TFRecordDataset",
     "TFRecordWriter",
     "TextLineDataset",
@@ -79,6 +84,7 @@ __all__ = [
     "parallel_interleave",
     "parse_example_dataset",
     "prefetch_to_device",
+    "rejection_resample",
     "sample_from_datasets",
     "scan",
     "shuffle_and_repeat",

@@ -6,6 +6,7 @@ from tfmini.data.csv_datasets import (
     parse_example_dataset as parse_example_dataset,
 )
 from tfmini.data.files import (
+    SqlDataset as SqlDataset,
     TFRecordWriter as TFRecordWriter,
 )
 from tfmini.data.grouping import (
@@ -26,6 +27,9 @@ from tfmini.data.iterator import (
 from tfmini.data.pipeline import (
     INFINITE as INFINITE_CARDINALITY,
     UNKNOWN as UNKNOWN_CARDINALITY,
+)
+from tfmini.data.resampling import (
+    rejection_resample as rejection_resample,
 )
 from tfmini.data.structure import (
     AUTOTUNE as AUTOTUNE,
@@ -58,6 +62,7 @@ __all__ = [
     "Optional",
     "RandomDataset",
     "Reducer",
+    "SqlDataset",
     "TFRecordWriter",
     "ThreadingOptions",
     "UNKNOWN_CARDINALITY",
@@ -79,6 +84,7 @@ __all__ = [
     "parallel_interleave",
     "parse_example_dataset",
     "prefetch_to_device",
+    "rejection_resample",
     "sample_from_datasets",
     "scan",
     "shuffle_and_repeat",

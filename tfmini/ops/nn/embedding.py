@@ -199,6 +199,11 @@ def embedding_lookup_sparse(
         # Each id crosses the wire once, and its gradient too, however often it occurs.
         ids, places = unique(sp_ids.values)
         rows = embedding_lookup(params, ids, partition_strategy, max_norm=max_norm)
+        if rows.dtype.base_dtype in (
+            dtypes.float16,
+            dtypes.bfloat16,
+        ):  # sums of these lose too much: 1.15 returns float32
+            rows = cast(rows, dtypes.float32)
         if sp_weights is None:
             return _COMBINERS[combiner](rows, places, lines, name=scope)
         weights = sp_weights.values
