@@ -191,23 +191,11 @@ LIMITS: dict[str, float] = {
     # growing tables, migrate, ps that move, local SGD, loops as one program of a device, contrib.learn, the optimizers
     # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts,
     # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph,
-    # initializers of tf.keras, Horovod for Keras.
-    "files": 628,
+    # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
+    # their checkpoints, Horovod for Keras, datasets of databases and resampled ones.
+    "files": 631,
     "files under 100 lines": 101,
-    "lines without generated files": 191_800,  # (128,000)
-    # initializers of tf.keras, its batch normalisation.
-    "files": 628,
-    "files under 100 lines": 101,
-    "lines without generated files": 191_700,  # (128,000)
-    "lines without generated files": 191_550,  # (128,000)
-    # initializers of tf.keras, copies of its compiled models and the state of optimizers in their checkpoints.
-    "files": 628,
-    "files under 100 lines": 101,
-    "lines without generated files": 192_000,  # (128,000)
-    # initializers of tf.keras, datasets of databases and resampled ones.
-    "files": 628,
-    "files under 100 lines": 101,
-    "lines without generated files": 191_900,  # (128,000)
+    "lines without generated files": 192_900,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
