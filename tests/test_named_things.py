@@ -48,6 +48,7 @@ ABSENT = {
     *("Saver._add_collection_def", "nn_conv.py", "session_fetches.py"),
     *("tf.random.Generator", "tf.PartitionedVariable", "tf.compat.v1"),  # of TensorFlow, not of its API of 1.15
     *("tf.compat.v2.where", "tf.compat.v2.Variable", "tensor2tensor.models"),  # of version 2, and of a library
+    *("tf.compat.v2.nn.max_pool", "tf.compat.v2.nn.conv3d_transpose"),
 }
 
 
