@@ -182,3 +182,12 @@ def test_the_axes_of_an_input_spec_are_numbers_within_its_shape() -> None:
         tf.layers.InputSpec(shape=[1, None, 2, 3], axes={4: 5})
     with pytest.raises(TypeError, match="keys in axes must be integers"):
         tf.layers.InputSpec(ndim=2, axes={"last": 5})
+
+
+def test_the_seeds_behind_batch_normalizations_are_tensorflows() -> None:
+    tf.set_random_seed(1)
+    y = tf.layers.conv2d(tf.placeholder(tf.float32, [None, 8, 8, 1]), 3, 3)
+    y = tf.layers.dense(tf.layers.flatten(tf.layers.batch_normalization(y, training=True)), 4)
+    tf.layers.dense(tf.layers.batch_normalization(y, training=True), 2)
+    ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
+    assert [op.get_attr("seed2") for op in ops] == [4, 59, 115]

@@ -19,7 +19,7 @@ from tfmini.ops.array.identity import cast, identity, stop_gradient
 from tfmini.ops.array.shape import reshape, size
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond, smart_constant_value
-from tfmini.ops.math.elementwise import divide, maximum, minimum, multiply, subtract
+from tfmini.ops.math.elementwise import divide, maximum, minimum, subtract
 from tfmini.ops.math.reductions import reduce_mean
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.nn.activation import relu
@@ -148,14 +148,11 @@ class BatchNormalizer:
     def _normalized(self, inputs: Tensor, training: TensorLike) -> tuple[Any, list[Any]]:
         outputs, mean, variance = (self._fused if self.fused else self._plain)(inputs, training)
         known = smart_constant_value(training)
+        momentum: Any = constant(self.momentum) if self.fused and known is not None else self.momentum
         if known is False:
             return outputs, []
-        # If training is known only in the step, a momentum of 1 keeps the averages unchanged.
-        momentum = (
-            constant(self.momentum)
-            if known
-            else smart_cond(training, lambda: constant(self.momentum), lambda: constant(1.0))
-        )
+        if not known:  # only in the step: a momentum of 1 keeps the averages unchanged
+            momentum = smart_cond(training, lambda: constant(self.momentum), lambda: constant(1.0))
         moved_mean = moved(self.moving_mean, mean, momentum)
         if self._renorm is None:
             return outputs, [moved_mean, moved(self.moving_variance, variance, momentum)]
@@ -335,11 +332,11 @@ export_names("tf.layers", "batch_normalization")
 _KEYS = ("rmax", "rmin", "dmax")
 
 
-def moved(variable: Variable, value: TensorLike, momentum: TensorLike) -> Any:
+def moved(variable: Any, value: TensorLike, momentum: Any) -> Any:
     """An op that updates a moving average with a value."""
     with name_scope("AssignMovingAvg") as scope, colocate_with(variable.op):
-        decay = cast(subtract(1.0, momentum), variable.dtype.base_dtype)
-        delta = multiply(subtract(variable, cast(value, variable.dtype.base_dtype)), decay)
+        decay = cast(convert_to_tensor(1.0 - momentum, name="decay"), variable.dtype.base_dtype)
+        delta = (variable - cast(value, variable.dtype.base_dtype)) * decay
         return assign_sub(variable, delta, name=scope)
 
 

@@ -658,3 +658,21 @@ def test_weights_of_cudnn_become_those_of_the_layers_that_compute() -> None:
     layer = keras.layers.CuDNNGRU(2)
     layer.build((None, 3, 2))
     assert [w.shape.as_list() for w in layer.weights] == [[2, 6], [2, 6], [12]]
+
+
+def test_the_seeds_of_a_models_ops_are_tensorflows() -> None:
+    tf.set_random_seed(1)
+    layers = tf.keras.layers
+    tf.keras.Sequential(
+        [
+            layers.Conv2D(4, 3, activation="relu", input_shape=(8, 8, 1)),
+            layers.MaxPooling2D(),
+            layers.Conv2D(2, 2),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(5),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
+    assert [op.get_attr("seed2") for op in ops] == [4, 27, 64, 82, 102]

@@ -28,6 +28,8 @@ from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.flow import autograph
+from tfmini.ops.nn.convolution import note_dilation
+from tfmini.ops.nn.normalization import dropout
 from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.module import Module
@@ -92,11 +94,24 @@ def _flat_shape(shape: Any) -> tuple[int | None, int | None]:
     return shape[0], None if None in shape[1:] else math.prod(shape[1:])
 
 
-def _with_flat_shape(flat: Tensor, inputs: Tensor) -> Tensor:
-    """The vectors of a batch, whose length is known when that of the examples is."""
+def _flattened(inputs: Tensor) -> Tensor:
+    """The examples of a batch as vectors, whose length is known when that of the examples is."""
+    flat = reshape(inputs, [shape_of(inputs)[0], -1])
     if inputs.raw_shape is not None:
         flat.set_shape(_flat_shape(inputs.raw_shape))
     return flat
+
+
+def _dropout(inputs: Tensor, rate: float, noise_shape: Any, seed: int | None) -> Tensor:
+    """Dropout whose seed is the graph's if it has none; `K.dropout` draws one from NumPy."""
+    return dropout(inputs, rate=rate, noise_shape=noise_shape, seed=seed)
+
+
+def _note_dilation(layer: Any) -> None:
+    """Make a convolution's constant of the dilation rate at its first call; see `convolution.note_dilation`."""
+    if not hasattr(layer, "_has_dilation_noted"):
+        layer._has_dilation_noted = True
+        note_dilation(layer.dilation_rate)
 
 
 def _shape_of_input(
@@ -337,7 +352,9 @@ HELPERS: dict[str, Any] = {
     "_takes_layers": tracking.takes_layers,
     "_padded": _padded,
     "_make_op_layers": lambda tensors: op_layers.make_layers(state.library_root(), tensors),
-    "_with_flat_shape": _with_flat_shape,
+    "_flattened": _flattened,
+    "_dropout": _dropout,
+    "_note_dilation": _note_dilation,
     "_flat_shape": _flat_shape,
     "_dtype_name": _dtype_name,
     "_unique_name": state.unique_name,

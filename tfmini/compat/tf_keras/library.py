@@ -287,7 +287,15 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
         ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.dtype), self.kernel)"),
-        ("return K.batch_flatten(inputs)", "return _with_flat_shape(K.batch_flatten(inputs), inputs)"),
+        ("return K.batch_flatten(inputs)", "return _flattened(inputs)"),
+        ("return K.dropout(inputs, self.rate, noise_shape,", "return _dropout(inputs, self.rate, noise_shape,"),
+        ("K.in_train_phase(dropped_inputs, inputs,", "K.in_train_phase(dropped_inputs, lambda: K.identity(inputs),"),
+    ],
+    "layers.convolutional": [
+        (
+            "        if self.rank == 1:\n            outputs = K.conv1d(",
+            "        _note_dilation(self)\n        if self.rank == 1:\n            outputs = K.conv1d(",
+        ),
     ],
     # Arguments by place mean what they say; Keras takes some for those of its first version.
     "legacy.interfaces": [
