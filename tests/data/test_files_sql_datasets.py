@@ -42,3 +42,8 @@ def test_columns_have_the_wanted_types(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path, query: str, driver: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         rows(tmp_path, query, (tf.string,), driver)
+
+
+def test_a_number_that_is_no_int64_is_the_nearest_one(tmp_path: Path) -> None:
+    query = "SELECT 1e30 UNION ALL SELECT -1e30 UNION ALL SELECT -2.7"
+    assert rows(tmp_path, query, (tf.int64,)) == [(2**63 - 1,), (-(2**63),), (-2,)]

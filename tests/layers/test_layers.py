@@ -191,3 +191,20 @@ def test_the_seeds_behind_batch_normalizations_are_tensorflows() -> None:
     tf.layers.dense(tf.layers.batch_normalization(y, training=True), 2)
     ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
     assert [op.get_attr("seed2") for op in ops] == [4, 59, 115]
+
+
+@pytest.mark.parametrize(
+    ("layer", "wanted"),
+    [
+        (lambda: tf.contrib.layers.conv2d(tf.placeholder(tf.float32, [2, 4, 4, 3]), 2, 1), 22),
+        (lambda: tf.contrib.layers.conv3d(tf.placeholder(tf.float32, [2, 4, 4, 4, 3]), 2, 1), 22),
+        (lambda: tf.layers.flatten(tf.placeholder(tf.float32, [2, None, 3])), 6),
+        (lambda: tf.layers.flatten(tf.placeholder(tf.float32, [0, 3, 4])), 12),
+    ],
+)
+def test_the_seed_behind_a_layer_is_tensorflows(layer: Any, wanted: int) -> None:
+    tf.set_random_seed(1)
+    layer()
+    tf.random_uniform([1])
+    ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
+    assert ops[-1].get_attr("seed2") == wanted

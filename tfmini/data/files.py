@@ -360,7 +360,10 @@ def _value(given: Any, dtype: DType) -> Any:
         found = re.match(rb"\s*[-+]?\d+" + (rb"" if dtype.is_integer else rb"(\.\d*)?([eE][-+]?\d+)?"), given)
         given = (int if dtype.is_integer else float)(found[0]) if found else 0
     number = given or 0
-    return np.int64(int(number)).astype(dtype.numpy) if dtype.is_integer else dtype.numpy.type(number)
+    if not dtype.is_integer:
+        return dtype.numpy.type(number)
+    most = np.iinfo(np.int64)
+    return np.int64(int(min(max(number, most.min), most.max))).astype(dtype.numpy)
 
 
 @export("tf.contrib.data.SqlDataset", "tf.data.experimental.SqlDataset")

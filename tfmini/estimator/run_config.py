@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tfmini import protos
 from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
 from tfmini.export import export
+from tfmini.runtime.process import default_target
 from tfmini.train.checkpointing.assign import warm_start
 
 _log = logging.getLogger("tensorflow")
@@ -71,7 +72,8 @@ class RunConfig:
         session_creation_timeout_secs: float = 7200,
     ) -> None:
         steps, secs = _periods(save_checkpoints_steps, save_checkpoints_secs)
-        tf_config = tf_config_object()
+        # A rank of Horovod, whose sessions have a default target, is no task of an estimator's cluster.
+        tf_config = {} if default_target() else tf_config_object()
         if tf_config:
             _log.info("TF_CONFIG environment variable: %s", tf_config)
         self._values: dict[str, Any] = {

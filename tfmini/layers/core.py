@@ -350,8 +350,7 @@ class Flatten(Layer):
         rank = inputs.shape.ndims
         if self.data_format == "channels_first" and rank is not None and rank > 2:
             inputs = transpose(inputs, [0, *range(2, rank), 1])  # to channels_last
-        batch = inputs.shape[0].value if inputs.shape.is_fully_defined() else shape_of(inputs)[0]
-        outputs = reshape(inputs, [batch, -1])
+        outputs = reshape(inputs, [inputs.shape[0].value or shape_of(inputs)[0], -1])
         outputs.set_shape(self.compute_output_shape(inputs.shape))
         return outputs
 

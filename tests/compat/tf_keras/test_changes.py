@@ -676,3 +676,15 @@ def test_the_seeds_of_a_models_ops_are_tensorflows() -> None:
     )
     ops = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"]
     assert [op.get_attr("seed2") for op in ops] == [4, 27, 64, 82, 102]
+
+
+def test_each_call_of_a_layer_keeps_the_structure_of_its_inputs() -> None:
+    class Both(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x["a"] - x["b"] if isinstance(x, dict) else x[0] * x[1]
+
+    a, b, layer = keras.Input((2,)), keras.Input((2,)), Both()
+    outputs = [layer({"a": a, "b": b}), layer([a, b])]
+    again = keras.Model([a, b], keras.Model([a, b], outputs)([a, b]))
+    values = np.full((1, 2), 3.0, np.float32)
+    assert [found[0, 0] for found in again.predict([values, values + 1])] == [-1, 12]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,12 +33,10 @@ class World:
 
     Attributes:
       sets: by id: the ranks of each process set, in ascending order.
-      tf_config: the TF_CONFIG that named the workers.
     """
 
     def __init__(self, hosts: list[str], rank: int, server: Server | None, tasks: Sequence[str] = ()) -> None:
         self.hosts, self.server, self._tasks = hosts, server, tasks
-        self.tf_config = ""
         self.ranks = Ranks(len(hosts), rank, _GROUP_KEY)
         self.sets: dict[int, tuple[int, ...]] = {GLOBAL: tuple(range(len(hosts)))}
         self._tell_members(self.ranks.group_key, self.sets[GLOBAL])
@@ -142,8 +139,6 @@ def start(comm: Sequence[Any] | None = None) -> None:
         )
     if not worlds:
         worlds.append(_world_of(cluster_from_tf_config()))
-        # A rank is no task of the cluster of an estimator, whose `RunConfig` would wait for a chief.
-        worlds[0].tf_config = os.environ.pop("TF_CONFIG", "")
 
 
 def _world_of(config: TfConfig) -> World:
@@ -181,8 +176,6 @@ def stop() -> None:
     if worlds:
         ended = worlds.pop()
         server = ended.server
-        if ended.tf_config:  # for the next `init`
-            os.environ["TF_CONFIG"] = ended.tf_config
         if server is not None:
             process.set_default_target("")
             server.stop()

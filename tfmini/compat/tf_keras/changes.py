@@ -96,7 +96,7 @@ def _flat_shape(shape: Any) -> tuple[int | None, int | None]:
 
 def _flattened(inputs: Tensor) -> Tensor:
     """The examples of a batch as vectors, whose length is known when that of the examples is."""
-    flat = reshape(inputs, [shape_of(inputs)[0], -1])
+    flat = reshape(inputs, [inputs.shape[0].value or shape_of(inputs)[0], -1])
     if inputs.raw_shape is not None:
         flat.set_shape(_flat_shape(inputs.raw_shape))
     return flat

@@ -100,7 +100,9 @@ def converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def in_structure(layer: Any, outputs: Any) -> Any:
-    """The outputs of a layer as its ``call`` has returned them."""
+    """The outputs of a layer as its ``call`` has returned them; its newest node remembers how it got its inputs."""
+    if getattr(layer, "_inbound_nodes", None):
+        layer._inbound_nodes[-1].given_structure = vars(layer).get("_given_structure")
     structure = vars(layer).pop("_output_structure", None)
     return outputs if structure is None else pack_sequence_as(structure, flatten(outputs))
 
@@ -215,7 +217,11 @@ def add_inputs(
 
 
 def arguments_now(node: Any, tensor_map: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a node's call when its model is called on other inputs: id of a tensor -> that of now, mask."""
+    """The arguments of a node's call when its model is called on other inputs: id of a tensor -> that of now, mask.
+
+    The layer gets its inputs as in the node's call.
+    """
+    vars(node.outbound_layer)["_given_structure"] = getattr(node, "given_structure", None)
     here = lambda x: tensor_map[str(id(x))][0] if str(id(x)) in tensor_map else x  # noqa: E731
     return {name: map_structure(here, value) for name, value in (node.arguments or {}).items()}
 

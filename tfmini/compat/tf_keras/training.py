@@ -448,7 +448,8 @@ def _begin_sequence(root: ModuleType, model: Any, data: Any, *_: object) -> None
         if root.backend.is_tensor(data):
             x = root.layers.Input(tensor=convert_to_tensor(data), name=name)
         else:
-            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=root.backend.floatx(), name=name)
+            kind = "string" if np.asarray(data).dtype.kind in "USO" else root.backend.floatx()
+            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=kind, name=name)
         model.inputs, model._build_input_shape = [x], (None, *root.backend.int_shape(x)[1:])
         model.outputs = [functools.reduce(lambda made, layer: layer(made), model.layers, x)]
     model.build()

@@ -35,7 +35,7 @@ from tfmini.ops.nn import activation
 from tfmini.ops.nn.batch_norm import bias_add as add_bias
 from tfmini.ops.nn.convolution import conv2d as convolve2d
 from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve
-from tfmini.ops.nn.convolution import depthwise_conv2d, separable_conv2d
+from tfmini.ops.nn.convolution import depthwise_conv2d, note_dilation, separable_conv2d
 from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
@@ -224,13 +224,11 @@ def convolution2d(
     with given.opened("Conv", inputs) as opened:
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
+        weights, gaps = given.weights(inputs, kernel), normalized_tuple(rate, 2, "rate")
+        note_dilation(gaps)
+        steps = around(normalized_tuple(stride, 2, "stride"), layout)
         outputs = convolve2d(
-            inputs,
-            given.weights(inputs, kernel),
-            around(normalized_tuple(stride, 2, "stride"), layout),
-            padding.upper(),
-            data_format=layout,
-            dilations=around(normalized_tuple(rate, 2, "rate"), layout),
+            inputs, weights, steps, padding.upper(), data_format=layout, dilations=around(gaps, layout)
         )
         return given.finished(outputs, num_outputs, opened, layout)
 
@@ -340,10 +338,11 @@ def convolution(
         axes = spatial_axes(inputs, conv_dims)
         layout = "NCHW" if data_format is not None and data_format.startswith("NC") else _NHWC
         kernel = [*normalized_tuple(kernel_size, axes, "kernel_size"), channels_of(inputs, layout), num_outputs]
+        weights, gaps = given.weights(inputs, kernel), list(normalized_tuple(rate, axes, "rate"))
+        note_dilation(gaps)
         outputs = convolve(
-            inputs, given.weights(inputs, kernel), padding.upper(),
-            strides=list(normalized_tuple(stride, axes, "stride")),
-            dilation_rate=list(normalized_tuple(rate, axes, "rate")), data_format=data_format,
+            inputs, weights, padding.upper(), strides=list(normalized_tuple(stride, axes, "stride")),
+            dilation_rate=gaps, data_format=data_format,
         )  # fmt: skip
         return given.finished(outputs, num_outputs, opened, layout)
 
