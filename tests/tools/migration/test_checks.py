@@ -34,8 +34,8 @@ def told(source: str) -> list[str]:
         ("from tensorflow.python.ops import no_such", "stops tensorflow 3 tf.python.ops.no_such"),
         ("from tensorflow.contrib import slim as s\ns.fully_connekted", "stops tensorflow 4 tf.contrib.slim.fully_con"),
         (
-            "import tensorflow.contrib.learn.python.learn.utils",
-            "stops tensorflow 3 tf.contrib.learn.python.learn.utils: t",
+            "import tensorflow.contrib.learn.python.learn.dataframe",
+            "stops tensorflow 3 tf.contrib.learn.python.learn.dataframe: t",
         ),
         ("tf.keras.losses.NoSuch", "stops tensorflow 3 tf.keras.losses.NoSuch: tfmini has no tf.keras.losses.NoSuch"),
         ("tf.matmul(1, 2, adjoint_c=True)", "stops signature 3 tf.matmul(...): there is no argument adjoint_c"),
