@@ -103,7 +103,7 @@ def _flattened(inputs: Tensor) -> Tensor:
 
 
 def _dropout(inputs: Tensor, rate: float, noise_shape: Any, seed: int | None) -> Tensor:
-    """Dropout whose seed is the graph's if it has none; `K.dropout` draws one from NumPy."""
+    """Dropout whose seed is the graph's if it has none; that of Keras draws one from NumPy."""
     return dropout(inputs, rate=rate, noise_shape=noise_shape, seed=seed)
 
 
