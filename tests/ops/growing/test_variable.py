@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,3 +180,15 @@ def test_one_table_has_one_kind_of_settings() -> None:
         ):
             session.run(other.size())
     server.stop()
+
+
+@pytest.mark.parametrize("lookup", [tf.nn.embedding_lookup_sparse, tf.nn.safe_embedding_lookup_sparse])
+def test_a_sparse_lookup_counts_each_occurrence_of_an_id(lookup: Any) -> None:
+    option = tf.EmbeddingVariableOption(filter_option=tf.CounterFilter(filter_freq=2))
+    table = tf.get_embedding_variable("occurring", embedding_dim=2, ev_option=option)
+    ids = tf.SparseTensor([[0, 0], [0, 1], [0, 2]], tf.constant([7, 7, 8], tf.int64), [1, 3])
+    rows = lookup(table, ids, None, combiner="sum")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(rows)
+        assert session.run(table.total_count()) == 1  # 7 has come twice, 8 once

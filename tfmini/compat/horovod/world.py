@@ -174,8 +174,7 @@ def world() -> World:
 def stop() -> None:
     """Stops this worker's server."""
     if worlds:
-        ended = worlds.pop()
-        server = ended.server
+        server = worlds.pop().server
         if server is not None:
             process.set_default_target("")
             server.stop()

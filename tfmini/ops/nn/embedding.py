@@ -196,14 +196,12 @@ def embedding_lookup_sparse(
         lines = sp_ids.indices[:, 0]
         if lines.dtype is not dtypes.int32:
             lines = cast(lines, dtypes.int32)
-        # Each id crosses the wire once, and its gradient too, however often it occurs.
-        ids, places = unique(sp_ids.values)
+        # Each id crosses the wire once, and its gradient too, however often it occurs; a table that grows counts that.
+        ids = sp_ids.values
+        ids, places = (ids, number_range(size(ids))) if _grows(params) else unique(ids)
         rows = embedding_lookup(params, ids, partition_strategy, max_norm=max_norm)
-        if rows.dtype.base_dtype in (
-            dtypes.float16,
-            dtypes.bfloat16,
-        ):  # sums of these lose too much: 1.15 returns float32
-            rows = cast(rows, dtypes.float32)
+        if rows.dtype.base_dtype in (dtypes.float16, dtypes.bfloat16):
+            rows = cast(rows, dtypes.float32)  # sums of halves lose too much: 1.15 returns float32
         if sp_weights is None:
             return _COMBINERS[combiner](rows, places, lines, name=scope)
         weights = sp_weights.values
