@@ -146,13 +146,13 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
-        "data.dataset": "Dataset",
+        "data.dataset": "Dataset RandomDataset",
         "data.files": "FixedLengthRecordDataset SqlDataset TFRecordDataset TFRecordWriter TextLineDataset",
         "data.grouping": "Reducer bucket_by_sequence_length choose_from_datasets dense_to_sparse_batch group_by_reducer group_by_window sample_from_datasets take_while unique",
         "data.iterator": "Iterator Optional get_next_as_optional",
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE",
-        "data.transformations": "Counter RandomDataset batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "data.transformations": "Counter batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
     },
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
@@ -358,13 +358,14 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "data.experimental": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
+        "data.dataset": "RandomDataset",
         "data.files": "SqlDataset TFRecordWriter",
         "data.grouping": "Reducer bucket_by_sequence_length choose_from_datasets dense_to_sparse_batch group_by_reducer group_by_window sample_from_datasets take_while unique",
         "data.iterator": "Optional get_next_as_optional",
         "data.pipeline": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE OptimizationOptions ThreadingOptions",
-        "data.transformations": "Counter RandomDataset cardinality copy_to_device enumerate_dataset get_single_element ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "data.transformations": "Counter cardinality copy_to_device enumerate_dataset get_single_element ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
     },
     "debugging": {
         "ops.array.identity": "check_numerics",

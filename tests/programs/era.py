@@ -19,7 +19,7 @@ import numpy as np
 ANSWERS = Path(__file__).parent / "era.json"
 # Modules with more programs.
 NAMES = ["distributions", "operators", "seq2seq", "slim", "training", "cells", "optimizers", "profiles", "learning",
-         "columns", "estimators", "heads"]  # fmt: skip
+         "columns", "estimators", "heads", "streams"]  # fmt: skip
 PARTS = [f"era_{name}" for name in NAMES]
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}

@@ -84,7 +84,7 @@ def metrics_of_contrib(tf: Any) -> Any:
              lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None, None])),
              lambda: metrics.streaming_concat(tf.placeholder(tf.float32, [None]), axis=1),
              lambda: metrics.streaming_curve_points(tf.constant([True]), tf.constant([0.5]), curve="x")]  # fmt: skip
-    return found, [[values for _, values in rows[1:]] for rows, _, _ in joined], [outcome(way) for way in wrong]
+    return found, [rows for rows, _, _ in joined], [outcome(way) for way in wrong]
 
 
 @program

@@ -128,7 +128,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "ENABLE_CONTROL_FLOW_V2 GetContainingXLAContext GraphOrParentsInXlaContext",
     },
     "python.ops.distributions.util": {
-        "compat.internal_names": "gen_new_seed",
+        "ops.random_functions": "gen_new_seed",
     },
     "python.ops.init_ops": {
         "compat.ops_names": "_assert_float_dtype _compute_fans",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections.abc as collections_abc  # noqa: F401 - the name of a private module
 import functools
-import hashlib
 import inspect
 import itertools
 import sys
@@ -80,14 +79,6 @@ _uids = itertools.count(1)
 def uid() -> int:
     """A number that was not given before, in this process."""
     return next(_uids)
-
-
-@export("tensorflow.python.ops.distributions.util.gen_new_seed")
-def gen_new_seed(seed: int | None, salt: str) -> int | None:
-    """A seed that follows from another one and a text; None for None."""
-    if seed is None:
-        return None
-    return int(hashlib.md5(f"{seed}{salt}".encode()).hexdigest()[:8], 16) & 0x7FFFFFFF
 
 
 @export("tensorflow.python.ops.control_flow_ops.XLAControlFlowContext")

@@ -36,10 +36,11 @@ from tfmini.data.structure import (
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import OpHandle, Tensor, control_dependencies, convert_to_tensor, get_default_graph
-from tfmini.graph.scoping import get_seed
+from tfmini.graph.scoping import get_seed, name_scope
 from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
 from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
@@ -323,10 +324,9 @@ class Dataset(Advising, IteratedSource):
           seed: fixes the order, together with the graph's seed.
           reshuffle_each_iteration: draw a new order for each repetition; default True.
         """
-        seeds = [int64(value or 0, label) for value, label in zip(get_seed(seed), ("seed", "seed2"))]
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         size = int64(buffer_size, "buffer_size")
-        return self._then(stages.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
+        return self._then(stages.shuffle_dataset, size, *_seeds(seed), reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
         """Keeps the elements of the first complete pass, in memory or in files with the prefix ``filename``."""
@@ -421,6 +421,27 @@ class Dataset(Advising, IteratedSource):
     def __repr__(self) -> str:
         shapes = str(self.output_shapes)
         return f"<{type(self).__name__} shapes: {shapes}, types: {self.output_types}>"
+
+
+def _seeds(seed: TensorLike | None) -> tuple[Tensor, Tensor]:
+    """The two seeds of a dataset op, int64 scalars; the ops that make them are as many as TensorFlow's."""
+    first, second = get_seed(seed)  # type: ignore[arg-type]  # a tensor, too
+    seed_1 = int64(0 if first is None else first, "seed")
+    if second is None:
+        return seed_1, int64(0, "seed2")
+    with name_scope("seed2") as scope:
+        seed_2 = int64(second, "seed2")
+        both_zero = math_comparison.logical_and(math_comparison.equal(seed_1, 0), math_comparison.equal(seed_2, 0))
+        return seed_1, math_comparison.where(both_zero, constant(2**31 - 1, dtypes.int64), seed_2, name=scope)
+
+
+@export("tf.contrib.data.RandomDataset", "tf.data.experimental.RandomDataset")
+class RandomDataset(Dataset):
+    """Pseudorandom int64 numbers in [0, 2**32), without end (``tf.data.experimental.RandomDataset``)."""
+
+    def __init__(self, seed: TensorLike | None = None) -> None:
+        structure = Structure(Leaf(Tensor, dtypes.int64, ()))
+        super().__init__(stages.random_dataset(*_seeds(seed), **structure.attrs), structure)
 
 
 def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attrs: object) -> Dataset:

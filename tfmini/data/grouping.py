@@ -14,7 +14,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.core_types import Array, ShapeLike, TensorLike
-from tfmini.data.dataset import Dataset
+from tfmini.data.dataset import Dataset, RandomDataset
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.function_graph import trace
 from tfmini.data.function_stages import ON, PREDICATE
@@ -28,7 +28,7 @@ from tfmini.graph import nest
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
-from tfmini.ops.array.shape import expand_dims
+from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.checks import assert_less
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.flow import autograph
@@ -36,7 +36,7 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import less_equal
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.unary import log
-from tfmini.ops.random_functions import multinomial
+from tfmini.ops.random_functions import stateless_multinomial
 from tfmini.shapes import as_raw, compatible_raw
 
 Transformation = Callable[[Dataset], Dataset]
@@ -424,24 +424,24 @@ def sample_from_datasets(
       ValueError: when the number of weights is not that of the datasets.
     """
     if isinstance(weights, Dataset):
-        choices = weights.map(lambda *p: _drawn(log(p[0]), seed))
-        return _directed(choices, datasets)
+        logits_and_seeds = Dataset.zip((weights.map(lambda p: expand_dims(log(p), 0)), RandomDataset(seed).batch(2)))
+        return _directed(logits_and_seeds.map(_drawn), datasets)
     if weights is None:
-        logits: Any = constant(np.ones(len(datasets), np.float32))
+        logits: Any = np.ones((1, len(datasets)), np.float32)
     else:
         given = convert_to_tensor(weights, name="weights")
         if given.dtype.base_dtype not in (dtypes.float32, dtypes.float64):
             raise TypeError("`weights` must be convertible to a tensor of `tf.float32` or `tf.float64` elements.")
         if not compatible_raw(given.raw_shape, (len(datasets),)):
             raise ValueError("`weights` must be a vector of length `len(datasets)`.")
-        logits = log(given, name="logits")
+        logits = expand_dims(log(given, name="logits"), 0)
     if len(datasets) == 1:
         return datasets[0]
-    return _directed(Dataset.range(2**63 - 1).map(lambda _: _drawn(logits, seed)), datasets)
+    return _directed(RandomDataset(seed).batch(2).map(lambda seeds: _drawn(logits, seeds)), datasets)
 
 
-def _drawn(logits: Tensor, seed: Any) -> Any:
-    return multinomial(expand_dims(logits, 0), 1, seed=seed)[0, 0]
+def _drawn(logits: Tensor, seeds: Tensor) -> Any:
+    return squeeze(stateless_multinomial(logits, 1, seeds), [0, 1])
 
 
 take_while_dataset = dataset_op("TakeWhileDataset", ON, PREDICATE)

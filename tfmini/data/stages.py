@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import secrets
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +15,7 @@ from tfmini import errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.pipeline import (
+    INFINITE,
     TURN,
     Element,
     FileCacheSource,
@@ -31,6 +35,7 @@ from tfmini.data.pipeline import (
 )
 from tfmini.data.prefetching import prefetched
 from tfmini.memory import check_room
+from tfmini.numerics.philox import PhiloxGenerator, WordStream
 
 _COUNT = "input_dataset: variant, count: int64"
 
@@ -377,54 +382,152 @@ class _Repeat(Stage):
 @repeat_dataset.kernel("CPU")
 def _repeat(source: Source, count: np.ndarray) -> Source:
     times = int(count)
+    if isinstance(source, _Shuffled) and times:
+        return source.repeated(times)
     return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
 
 
-_DRAWS = 256
+_WORDS = 1024
+_MOST_EPOCHS = 3  # of which a buffer has elements
 
 
-@dataclass(eq=False)
-class _Shuffle(Transformation):
-    """Draws from a buffer of the next ``size`` elements."""
+class _Shuffle(Stage):
+    """Draws from a buffer of the next ``size`` elements of some epochs, first all those of the first epoch.
 
-    size: int
-    random: np.random.Generator
-    _draws: list[float] = field(default_factory=list, init=False)
-    _buffer: list[Element] = field(default_factory=list, init=False)
-    _over: bool = field(default=False, init=False)
+    The order is TensorFlow's. An epoch has a slice of the buffer, which is a ring: [begin, end), counted from the first
+    element on.
+    """
+
+    def __init__(self, source: Source, epochs: int, size: int, words: WordStream, reading: Reading) -> None:
+        self._source, self._size, self._reading = source, size, reading
+        self._left = epochs - 1
+        self._upstream: Stage | None = source.open(reading)
+        self._stream, self._words = words, [0] * 0
+        self._buffer: list[Element] = []
+        self._slices = collections.deque([[0, 0]])
+        self._count = 0
 
     def __next__(self) -> Element:
-        buffer = self._buffer
-        while not self._over and len(buffer) < self.size:
-            if len(buffer) % TURN == TURN - 1:
-                self.reading.check()
-            try:
-                buffer.append(next(self.upstream))
-            except StopIteration:
-                self._over = True
-        if not buffer:
+        if self._upstream is not None and self._count < self._size:
+            self._fill()
+        if not self._count:
             raise StopIteration
-        if not self._draws:  # many at once: the generator takes microseconds for one
-            self._draws = self.random.random(_DRAWS).tolist()
-        chosen = int(self._draws.pop() * len(buffer))
-        buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
-        return buffer.pop()
+        first = self._slices[0]
+        begin, end = first
+        while begin == end:
+            self._slices.popleft()
+            begin, end = first = self._slices[0]
+        if not self._words:  # many at once: the generator takes microseconds for one
+            self._words = self._stream.take(_WORDS)[::-1].tolist()
+        size, buffer = self._size, self._buffer
+        chosen, vacated = (begin + self._words.pop() % (end - begin)) % size, begin % size
+        element, buffer[chosen] = buffer[chosen], buffer[vacated]
+        buffer[vacated] = ()
+        first[0] = begin + 1
+        self._count -= 1
+        return element
+
+    def _fill(self) -> None:
+        size, buffer = self._size, self._buffer
+        while self._upstream is not None and self._count < size and len(self._slices) <= _MOST_EPOCHS:
+            if self._count % TURN == TURN - 1:
+                self._reading.check()
+            try:
+                element = next(self._upstream)
+            except StopIteration:
+                self._next_epoch()
+                continue
+            last = self._slices[-1]
+            end = last[1]
+            if end < size:
+                buffer.append(element)
+            else:
+                buffer[end % size] = element
+            last[1] = end + 1
+            self._count += 1
+
+    def _next_epoch(self) -> None:
+        """Opens the source once more, unless it was the last epoch or an empty one."""
+        assert self._upstream is not None
+        self._upstream.close()
+        self._upstream = None
+        begin, end = self._slices[-1]
+        if self._left and (end > begin or len(self._slices) > 1):
+            self._reading.check()
+            self._left -= 1
+            self._slices.append([end, end])
+            self._upstream = self._source.open(self._reading)
+
+    def close(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+
+
+class _Shuffled(Source):
+    """A shuffled dataset.
+
+    Args:
+      source: what is shuffled, in a buffer of ``size`` elements.
+      seeds: as the op's.
+      reshuffles: whether each pass has another order.
+    """
+
+    def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffles: bool) -> None:
+        super().__init__(self._open, source.count)
+        self._source, self._size, self._seeds, self._reshuffles = source, size, seeds, reshuffles
+        self._seeding, self._lock = WordStream(PhiloxGenerator(*seeds)), threading.Lock()
+
+    def _open(self, reading: Reading) -> Stage:
+        with self._lock:  # iterators of one dataset may be read in several threads
+            seeds = self._seeding.take(2).tolist() if self._reshuffles else self._seeds
+        return self._stage(1, seeds, reading)
+
+    def repeated(self, count: int) -> Source:
+        """The dataset repeated: as in TensorFlow, which makes one stage of both, where each pass has another order."""
+        if count == 1:
+            return self
+        total = repeated(count)(self.count)
+        if not self._reshuffles:
+            return Source(lambda reading: _Repeat(self, count, reading), total)
+        return Source(lambda reading: self._stage(count, self._seeds, reading), total)
+
+    def _stage(self, epochs: int, seeds: Sequence[int], reading: Reading) -> Stage:
+        return _Shuffle(self._source, epochs, self._size, WordStream(PhiloxGenerator(*seeds)), reading)
 
 
 @shuffle_dataset.kernel("CPU")
 def _shuffle(
     source: Source, buffer_size: np.ndarray, seed: np.ndarray, seed2: Array, *, reshuffle_each_iteration: bool
 ) -> Source:
-    size, given = int(buffer_size), [int(seed), int(seed2)]
-    if size <= 0:
-        raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
-    seeds = np.random.SeedSequence(given if any(given) else None)  # without seeds: of the operating system
+    _refuse_unless_positive("buffer_size", int(buffer_size))
+    return _Shuffled(source, int(buffer_size), _given_or_any(seed, seed2), reshuffle_each_iteration)
 
-    def begin(reading: Reading) -> Stage:
-        drawn = seeds.spawn(1)[0] if reshuffle_each_iteration else seeds
-        return _Shuffle(source.open(reading), reading, size, np.random.default_rng(drawn))
 
-    return Source(begin, source.count)
+def _given_or_any(seed: Array, seed2: Array) -> tuple[int, int]:
+    """The seeds; in place of two zeros those of the operating system."""
+    given = int(seed), int(seed2)
+    return given if any(given) else (secrets.randbits(64), secrets.randbits(64))
+
+
+random_dataset = dataset_op("RandomDataset", "seed: int64, seed2: int64")
+
+
+class _Words(Stage):
+    """The words of a stream, as int64 scalars."""
+
+    def __init__(self, stream: WordStream) -> None:
+        self._stream, self._words = stream, [0] * 0
+
+    def __next__(self) -> Element:
+        if not self._words:
+            self._words = self._stream.take(_WORDS)[::-1].tolist()
+        return (np.int64(self._words.pop()),)
+
+
+@random_dataset.kernel("CPU")
+def _random(seed: Array, seed2: Array) -> Source:
+    seeds = _given_or_any(seed, seed2)
+    return Source(lambda reading: _Words(WordStream(PhiloxGenerator(*seeds))), INFINITE)
 
 
 @dataclass(eq=False)

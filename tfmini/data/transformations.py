@@ -27,7 +27,6 @@ from tfmini.data.structure import (
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.identity import cast
-from tfmini.ops.random_functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -183,14 +182,3 @@ def cardinality(dataset: Dataset) -> Tensor:
 def Counter(start: TensorLike = 0, step: TensorLike = 1, dtype: DTypeLike = dtypes.int64) -> Dataset:
     """The numbers ``start``, ``start + step``, … of ``dtype``, without end."""
     return Dataset.range(0, 2**63 - 1).map(lambda i: cast(start, dtype) + cast(i, dtype) * cast(step, dtype))
-
-
-@export("tf.contrib.data.RandomDataset", "tf.data.experimental.RandomDataset")
-class RandomDataset(Dataset):
-    """Pseudorandom int64 numbers, without end (``tf.data.experimental.RandomDataset``)."""
-
-    def __init__(self, seed: Any = None) -> None:
-        numbers = Dataset.range(2**63 - 1).map(
-            lambda _: random_uniform([], maxval=2**32, dtype=dtypes.int64, seed=seed)
-        )
-        super().__init__(numbers._variant_tensor, numbers._structure)

@@ -26,7 +26,7 @@ from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import reduce_prod
 from tfmini.ops.math.special import betainc, igamma
 from tfmini.ops.math.unary import abs, digamma, erfc, exp, expm1, lgamma, log, log1p, sign, sqrt, square
-from tfmini.ops.random_functions import random_gamma, random_normal, random_uniform
+from tfmini.ops.random_functions import gen_new_seed, random_gamma, random_normal, random_uniform
 from tfmini.shapes import TensorShape
 
 
@@ -572,7 +572,7 @@ class Beta(ScalarDistribution):
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         a = random_gamma([n], filled(self.concentration1, self.concentration0), dtype=self.dtype, seed=seed)
-        other = None if seed is None else seed + 1
+        other = gen_new_seed(seed, "beta")
         b = random_gamma([n], filled(self.concentration0, self.concentration1), dtype=self.dtype, seed=other)
         return a / (a + b)
 
@@ -619,7 +619,7 @@ class StudentT(ScalarDistribution):
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         z = random_normal(self._sizes(n), dtype=self.dtype, seed=seed)
         df = filled(self.df, self.loc, self.scale)
-        chi2 = random_gamma([n], 0.5 * df, 0.5, self.dtype, None if seed is None else seed + 1)
+        chi2 = random_gamma([n], 0.5 * df, 0.5, self.dtype, gen_new_seed(seed, "student_t"))
         return z / sqrt(chi2 / df) * self.scale + self.loc
 
     def _log_prob(self, x: Tensor) -> Any:

@@ -263,3 +263,139 @@ def row_doubles(generator: PhiloxGenerator, rows: int, count: int) -> Array:
     words = generator.words(start, blocks)
     values = float64_of(words[:, 0::2].ravel(), words[:, 1::2].ravel())
     return values[: rows * count].reshape(rows, count)
+
+
+# ---- words one after the other --------------------------------------------------------------
+
+
+class WordStream:
+    """The words of a generator's blocks from ``start`` on, one after the other. Not thread-safe."""
+
+    def __init__(self, generator: PhiloxGenerator, start: int | None = None) -> None:
+        self._generator = generator
+        self._at = generator.reserve(0) if start is None else start
+        self._rest = np.empty(0, np.uint32)
+
+    def take(self, count: int) -> Array:
+        """The next ``count`` words, as uint32."""
+        if len(self._rest) < count:
+            blocks = -(-(count - len(self._rest)) // 4)
+            self._rest = np.concatenate([self._rest, self._generator.words(self._at, blocks).ravel()])
+            self._at += blocks
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+
+def doubles_of(words: Array) -> Array:
+    """Uniform float64 in [0, 1), one from each pair of words."""
+    return float64_of(words[0::2], words[1::2])
+
+
+def below(take: Callable[[int], Array], count: int, limit: int, bits: int) -> Array:
+    """``count`` unbiased integers in [0, limit), uint64, of words of 32 bits or pairs of them: ``bits`` is 32 or 64."""
+    if bits == 32:
+        draw = lambda size: take(size).astype(np.uint64)  # noqa: E731
+    else:
+        draw = lambda size: uint64_of(take(2 * size))  # noqa: E731
+    if limit & (limit - 1) == 0:
+        return draw(count) & np.uint64(limit - 1)
+    refused = np.uint64((2**bits - 1) % limit + 1)  # as many of the smallest: what is left is a multiple of the limit
+    found = np.empty(0, np.uint64)
+    while len(found) < count:
+        drawn = draw(count - len(found))
+        found = np.concatenate([found, drawn[drawn >= refused]])
+    return found % np.uint64(limit)
+
+
+# ---- gamma and Poisson: each output value has a stream of its own ----------------------------
+
+
+class _Lanes:
+    """Streams of float64 values, one for each output of a kernel call: 256 blocks of the generator each.
+
+    A block gives two values, of which the second is used first.
+    """
+
+    def __init__(self, generator: PhiloxGenerator, count: int) -> None:
+        self._generator, self._start = generator, generator.reserve(count * RESERVED_PER_OUTPUT)
+        self._blocks = np.arange(count, dtype=np.uint64) * np.uint64(RESERVED_PER_OUTPUT)  # the next of each lane
+        self._uniform, self._normal = np.empty((count, 2)), np.empty((count, 2))
+        self._uniforms, self._normals = np.zeros(count, np.intp), np.zeros(count, np.intp)  # how many are left
+
+    def uniform(self, lanes: Array) -> Array:
+        """The next uniform value in [0, 1) of each of the lanes."""
+        return self._next(lanes, self._uniform, self._uniforms, lambda words: doubles_of(words.ravel()))
+
+    def normal(self, lanes: Array) -> Array:
+        """The next standard normal value of each of the lanes."""
+        return self._next(lanes, self._normal, self._normals, box_muller64)
+
+    def _next(self, lanes: Array, values: Array, left: Array, transform: Callable[[Array], Array]) -> Array:
+        empty = lanes[left[lanes] == 0]
+        if len(empty):
+            values[empty] = transform(self._generator.blocks_at(self._start, self._blocks[empty])).reshape(-1, 2)
+            self._blocks[empty] += np.uint64(1)
+            left[empty] = 2
+        left[lanes] -= 1
+        return values[lanes, left[lanes]]
+
+
+def gamma(generator: PhiloxGenerator, alpha: Array) -> Array:
+    """A gamma value of scale 1 for each shape parameter (float64 [n]; NaN below 0), by Marsaglia and Tsang's method."""
+    lanes, found = _Lanes(generator, len(alpha)), np.full(len(alpha), np.nan)
+    exponential = alpha == 1
+    one = np.flatnonzero(exponential)
+    if len(one):
+        found[one] = -np.log(1 - lanes.uniform(one))
+    small = alpha < 1
+    d = alpha + np.where(small, 2 / 3, -1 / 3)
+    c = 1 / 3 / np.sqrt(d)
+    waiting = np.flatnonzero(~exponential & (alpha >= 0))
+    while len(waiting):
+        x = lanes.normal(waiting)
+        v = 1 + c[waiting] * x
+        trying, x, v = waiting[v > 0], x[v > 0], v[v > 0] ** 3
+        u = lanes.uniform(trying)
+        squeezed = u < 1 - 0.0331 * (x * x) * (x * x)
+        taken = squeezed | (np.log(u) < 0.5 * x * x + d[trying] * (1 - v + np.log(v)))
+        done = trying[taken]
+        found[done] = d[done] * v[taken]
+        waiting = np.setdiff1d(waiting, done, assume_unique=True)
+    below_one = np.flatnonzero(small & (alpha > 0))
+    if len(below_one):
+        found[below_one] *= lanes.uniform(below_one) ** (1 / alpha[below_one])
+    found[alpha == 0] = 0.0
+    return found
+
+
+def poisson(generator: PhiloxGenerator, rate: Array, highest: float) -> Array:
+    """A Poisson value, at most ``highest``, for each rate (float64 [n]): by products, from 10 on by rejection."""
+    lanes, found = _Lanes(generator, len(rate)), np.zeros(len(rate))
+    small = rate < 10
+    waiting, product = np.flatnonzero(small), np.ones(len(rate))
+    while len(waiting):
+        product[waiting] *= lanes.uniform(waiting)
+        waiting = waiting[(product[waiting] > np.exp(-rate[waiting])) | (found[waiting] > highest)]
+        found[waiting] += 1
+    waiting = np.flatnonzero(~small)
+    while len(waiting):
+        values, taken = _hormann(rate[waiting], lanes.uniform(waiting) - 0.5, lanes.uniform(waiting), highest)
+        found[waiting[taken]] = values[taken]
+        waiting = waiting[~taken]
+    return found
+
+
+def _hormann(rate: Array, u: Array, v: Array, highest: float) -> tuple[Array, Array]:
+    """Candidates for a Poisson value and which of them are taken: "The transformed rejection method", 1993, PTRS."""
+    from scipy.special import gammaln  # scipy is slow to import
+
+    b = 0.931 + 2.53 * np.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    shifted = 0.5 - np.abs(u)
+    k = np.floor((2 * a / shifted + b) * u + rate + 0.43)
+    at_once = (shifted >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+    possible = (k >= 0) & ((shifted >= 0.013) | (v <= shifted))
+    density = -rate + k * np.log(rate) - gammaln(k + 1)
+    likely = np.log(v * inverse_alpha / (a / (shifted * shifted) + b)) <= density
+    return k, (k <= highest) & (at_once | (possible & likely))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,14 @@ from tfmini.shapes import RawShape, dimension_value, with_rank
 _UNIFORM_TYPES = frozenset(
     (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 )
+
+
+@export("tensorflow.python.ops.distributions.util.gen_new_seed")
+def gen_new_seed(seed: int | None, salt: str) -> int | None:
+    """A seed that follows from another one and a text; None for None."""
+    if seed is None:
+        return None
+    return int(hashlib.md5(f"{seed}{salt}".encode()).hexdigest()[:8], 16) & 0x7FFFFFFF
 
 
 def seed_attrs(seed: int | None) -> dict[str, int]:

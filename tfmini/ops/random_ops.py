@@ -6,11 +6,13 @@ A kernel with a seed draws from TensorFlow's stream (`philox`). A kernel without
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.core_types import Array
 from tfmini.graph.families import Operation, OpHandle, all_of, op, same_shape
 from tfmini.graph.node import Node
@@ -278,30 +280,42 @@ def _samples_by_parameters(node: Operation) -> list[RawShape]:
     return [None if samples is None or parameters is None else samples + parameters]
 
 
-def numpy_generator(node: Node) -> Any:
-    """numpy's generator, seeded by both seeds. These streams differ from TensorFlow's."""
-    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
-    if not (seed or seed2):
-        return np.random.Generator(np.random.SFC64())
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed % 2**64, seed2 % 2**64])))
-
-
 @gamma_op.kernel_factory("CPU")
 def _gamma(node: Node) -> Callable[..., Any]:
-    generator = numpy_generator(node)
+    seeded, free = generators(node)
     dtype = node.attrs["T"].numpy
-    return lambda shape, alpha: generator.standard_gamma(
-        np.asarray(alpha, np.float64), as_shape(shape) + np.shape(alpha)
-    ).astype(dtype)
+
+    def kernel(shape: Array, alpha: Array) -> Any:
+        count, wide = as_shape(shape), np.asarray(alpha, np.float64)
+        if seeded is None:
+            return free.standard_gamma(wide, count + wide.shape).astype(dtype)
+        return _per_parameter(lambda each: philox.gamma(seeded, each), count, wide).astype(dtype)
+
+    return kernel
 
 
 @poisson_op.kernel_factory("CPU")
 def _poisson(node: Node) -> Callable[..., Any]:
-    generator = numpy_generator(node)
+    seeded, free = generators(node)
     dtype = node.attrs["dtype"].numpy
-    return lambda shape, rate: generator.poisson(np.asarray(rate, np.float64), as_shape(shape) + np.shape(rate)).astype(
-        dtype
-    )
+    highest = float(dtypes.as_dtype(node.attrs["dtype"]).max)
+
+    def kernel(shape: Array, rate: Array) -> Any:
+        count, wide = as_shape(shape), np.asarray(rate, np.float64)
+        if seeded is None:
+            return free.poisson(wide, count + wide.shape).astype(dtype)
+        if not np.isfinite(wide).all():
+            refuse("rate must be finite")
+        return _per_parameter(lambda each: philox.poisson(seeded, each, highest), count, wide).astype(dtype)
+
+    return kernel
+
+
+def _per_parameter(draw: Callable[[Array], Array], count: tuple[int, ...], parameters: Array) -> Array:
+    """Samples of shape ``count + parameters.shape``; as in TensorFlow all those of one parameter are drawn first."""
+    samples = math.prod(count)
+    drawn = draw(np.repeat(parameters.ravel(), samples))
+    return np.ascontiguousarray(drawn.reshape(-1, samples).T).reshape(count + parameters.shape)
 
 
 # ---- ``ParameterizedTruncatedNormal``: normal samples between bounds, with parameters per batch --------------------
@@ -323,6 +337,14 @@ def _shape(node: Operation) -> list[RawShape]:
     for tensor in node.inputs[1:]:
         at_most_rank(tensor.raw_shape, 1)
     return [constant_value_as_shape(node.inputs[0])]
+
+
+def numpy_generator(node: Node) -> Any:
+    """numpy's generator, seeded by both seeds. These streams differ from TensorFlow's."""
+    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
+    if not (seed or seed2):
+        return np.random.Generator(np.random.SFC64())
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed % 2**64, seed2 % 2**64])))
 
 
 @truncated_op.kernel_factory("CPU")

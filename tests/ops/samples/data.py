@@ -50,6 +50,7 @@ SAMPLES = (
         "SkipDataset(input_dataset=counted(op, 0, 5), count=2, **NUMBERS)",
         "ShardDataset(input_dataset=counted(op, 0, 9), num_shards=3, index=1, **NUMBERS)",
         "ShuffleDataset(input_dataset=counted(op, 0, 9), buffer_size=1, seed=1, seed2=2, **NUMBERS)",
+        "TakeDataset(input_dataset=RandomDataset(seed=1, seed2=2, **NUMBERS), count=5, **NUMBERS)",
         "RepeatDataset(input_dataset=CacheDataset(input_dataset=counted(op, 0, 3), filename='', **NUMBERS), count=2, "
         "**NUMBERS)",
         "CacheDataset(input_dataset=counted(op, 0, 3), filename=tmp + '/cache', **NUMBERS)",

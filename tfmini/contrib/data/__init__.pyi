@@ -7,6 +7,7 @@ from tfmini.data.csv_datasets import (
 )
 from tfmini.data.dataset import (
     Dataset as Dataset,
+    RandomDataset as RandomDataset,
 )
 from tfmini.data.files import (
     FixedLengthRecordDataset as FixedLengthRecordDataset,
@@ -39,7 +40,6 @@ from tfmini.data.structure import (
 )
 from tfmini.data.transformations import (
     Counter as Counter,
-    RandomDataset as RandomDataset,
     batch_and_drop_remainder as batch_and_drop_remainder,
     enumerate_dataset as enumerate_dataset,
     get_single_element as get_single_element,

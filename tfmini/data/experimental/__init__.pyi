@@ -5,6 +5,9 @@ from tfmini.data.csv_datasets import (
     make_csv_dataset as make_csv_dataset,
     parse_example_dataset as parse_example_dataset,
 )
+from tfmini.data.dataset import (
+    RandomDataset as RandomDataset,
+)
 from tfmini.data.files import (
     SqlDataset as SqlDataset,
     TFRecordWriter as TFRecordWriter,
@@ -38,7 +41,6 @@ from tfmini.data.structure import (
 )
 from tfmini.data.transformations import (
     Counter as Counter,
-    RandomDataset as RandomDataset,
     cardinality as cardinality,
     copy_to_device as copy_to_device,
     enumerate_dataset as enumerate_dataset,

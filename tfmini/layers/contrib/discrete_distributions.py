@@ -41,7 +41,7 @@ from tfmini.ops.math.unary import (
 )
 from tfmini.ops.nn.activation import softplus
 from tfmini.ops.nn.cross_entropy import log_softmax
-from tfmini.ops.random_functions import random_gamma, random_poisson, random_uniform
+from tfmini.ops.random_functions import gen_new_seed, random_gamma, random_poisson, random_uniform
 
 
 def _logits_of(logits: TensorLike | None, probs: TensorLike | None) -> tuple[Tensor, Tensor]:
@@ -171,7 +171,7 @@ class NegativeBinomial(_Counts):
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         count = filled(self.total_count, self.probs)
         rate = random_gamma([n], count, exp(-self.logits), self.dtype, seed)
-        return random_poisson(rate, [], dtype=self.dtype, seed=None if seed is None else seed + 1)
+        return random_poisson(rate, [], dtype=self.dtype, seed=gen_new_seed(seed, "negative_binom"))
 
     def _log_prob(self, x: Tensor) -> Any:
         n = self.total_count
@@ -437,8 +437,7 @@ class DirichletMultinomial(Distribution):
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         probs = Dirichlet(filled(self.concentration, self._mean())).sample(reshape(n, [1]), seed)
-        counts = Multinomial(self.total_count, probs=probs).sample(seed=None if seed is None else seed + 1)
-        return counts
+        return Multinomial(self.total_count, probs=probs).sample(seed=gen_new_seed(seed, "dirichlet_multinomial"))
 
     def _log_prob(self, counts: Tensor) -> Any:
         ways = lgamma(self.total_count + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)

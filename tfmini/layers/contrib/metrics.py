@@ -443,4 +443,6 @@ def streaming_concat(given: Published, values: TensorLike, axis: int = 0, max_si
             found.set_shape([None if i == axis else length for i, length in enumerate(sizes)])
             return found
 
-        return given.metric(value, control.group(update))  # type: ignore[arg-type]
+        with control_dependencies([update]):
+            size = shape_of(update)[axis]
+        return given.metric(value, size)

@@ -23,7 +23,7 @@ from tfmini.ops.array.slicing import slice as slice_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.functional import switch_case
 from tfmini.ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
-from tfmini.ops.math.comparison import less
+from tfmini.ops.math.comparison import greater, less, where
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
@@ -248,6 +248,9 @@ def flip_up_down(image: Any) -> Any:
 def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
     with name_scope(None, scope, [image]):
         image = convert_to_tensor(image, name="image")
+        if image.shape.ndims == 4:
+            chosen = greater(random_uniform(shape_of(image)[:1], 0, 1.0, seed=seed), 0.5)  # as in TensorFlow
+            return where(chosen, flip(image), image)
         chosen = less(random_uniform([], 0, 1.0, seed=seed), 0.5)
         result = smart_cond(chosen, lambda: flip(image), lambda: image)
         result.set_shape(image.shape)
@@ -256,7 +259,7 @@ def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
 
 @export("tf.image.random_flip_left_right")
 def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Any:
-    """`flip_left_right` with probability 1/2 (``tf.image.random_flip_left_right``).
+    """`flip_left_right` of each image with probability 1/2 (``tf.image.random_flip_left_right``).
 
     Args:
       image: [rows, columns, channels], or a batch of such.
@@ -270,7 +273,7 @@ def random_flip_left_right(image: TensorLike, seed: int | None = None) -> Any:
 
 @export("tf.image.random_flip_up_down")
 def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Any:
-    """`flip_up_down` with probability 1/2 (``tf.image.random_flip_up_down``)."""
+    """`flip_up_down` of each image with probability 1/2 (``tf.image.random_flip_up_down``)."""
     return _randomly(image, seed, flip_up_down, "random_flip_up_down")
 
 
@@ -350,8 +353,8 @@ def _place_factory(node: Node) -> Callable[[Array, Array], Array]:
         values = values.reshape(*values.shape[:3], *ksizes, channels)
         check_room((batch, *axes.full, channels), values.itemsize)
         total = np.zeros((batch, *axes.full, channels), values.dtype)
-        for (i, j), where in axes.elements():
-            total[where] += values[:, :, :, i, j]
+        for (i, j), inside in axes.elements():
+            total[inside] += values[:, :, :, i, j]
         return total[axes.inner]
 
     return place

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
+from tfmini.numerics import philox
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.identity import cast, stop_gradient
@@ -71,32 +73,41 @@ def _sampler_shape(node: Operation) -> list[RawShape]:
 MANY_TRIES = 1 << 20
 
 
+# Gives the next words of a stream: uint32 [count].
+Take = Callable[[int], Any]
+
+
 class _Distribution:
-    """A distribution of classes, sampled by inversion.
+    """A distribution of classes.
+
+    Args:
+      probabilities: of the classes, or weights that are proportional to them.
+      pick: draws a number of classes from words, as TensorFlow's sampler does; else they are drawn by inversion.
 
     Raises:
       InvalidArgumentError: for probabilities that are none.
     """
 
-    def __init__(self, probabilities: Array) -> None:
+    def __init__(self, probabilities: Array, pick: Callable[[Take, int], Any] | None = None) -> None:
         if not (np.isfinite(probabilities).all() and (probabilities >= 0).all() and probabilities.any()):
             refuse("The weights of the classes must be finite, not negative, and not all 0")
         self.probabilities = probabilities
-        self._sums = np.cumsum(probabilities)
-
-    def draw(self, uniform: Array) -> Any:
-        found = np.searchsorted(self._sums, uniform * self._sums[-1], "right")
-        return np.minimum(found, len(self._sums) - 1)
+        self.draw = pick or partial(_by_inversion, np.cumsum(probabilities))
 
     def of(self, classes: Array) -> Any:
         inside = (classes >= 0) & (classes < len(self.probabilities))
         return np.where(inside, self.probabilities[np.where(inside, classes, 0)], 0.0)
 
 
-def _sample(distribution: _Distribution, random: Callable[[int], Any], count: int, unique: bool) -> tuple[Any, int]:
+def _by_inversion(sums: Array, take: Take, count: int) -> Any:
+    found = np.searchsorted(sums, philox.doubles_of(take(2 * count)) * sums[-1], "right")
+    return np.minimum(found, len(sums) - 1)
+
+
+def _sample(distribution: _Distribution, take: Take, count: int, unique: bool) -> tuple[Any, int]:
     """``count`` classes, and the number of draws."""
     if not unique:
-        return distribution.draw(random(count)), count
+        return distribution.draw(take, count), count
     chosen: dict[int, None] = {}
     tries = 0
     while len(chosen) < count:
@@ -104,9 +115,9 @@ def _sample(distribution: _Distribution, random: Callable[[int], Any], count: in
             rest = distribution.probabilities.copy()
             rest[list(chosen)] = 0.0
             distribution = _Distribution(rest / rest.sum())
-        for found in distribution.draw(random(max(count, 64))):
+        for found in distribution.draw(take, max(count, 64)).tolist():
             tries += 1
-            chosen.setdefault(int(found))
+            chosen.setdefault(found)
             if len(chosen) == count:
                 break
     return np.fromiter(chosen, np.int64, count), tries
@@ -129,8 +140,8 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         if unique and count > possible:
             refuse(f"Sampler's range is too small: num_sampled {count} > range {possible}")
         check_room((count,), 8)
-        random, lock = _uniform_source(node), threading.Lock()
-        weights = np.ones(len(distribution.probabilities))
+        words, lock = _word_source(node, count), threading.Lock()
+        weights = np.ones(len(distribution.probabilities), np.int64)
 
         def kernel(true_classes: Array) -> tuple[Any, ...]:
             if true_classes.ndim != 2:
@@ -141,10 +152,10 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
                     f" was: {attrs['num_true']}"
                 )
             with lock:
-                now = _Distribution(weights / weights.sum()) if learns else distribution
-                sampled, tries = _sample(now, random, count, unique)
+                now = _learned(weights) if learns else distribution
+                sampled, tries = _sample(now, words(), count, unique)
                 if learns:
-                    np.add.at(weights, np.ravel(true_classes), 1.0)
+                    np.add.at(weights, np.ravel(true_classes), 1)
             sampled = sampled.astype(np.int64)
             return (
                 sampled,
@@ -155,20 +166,31 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         return kernel
 
 
-def _uniform_source(node: Node) -> Callable[[int], Any]:
-    """A source of doubles in [0, 1), reproducible by the seeds."""
+def _word_source(node: Node, count: int) -> Callable[[], Take]:
+    """The words of one call after the other: TensorFlow's for a node with a seed."""
     seeded, free = generators(node)
     if seeded is None:
-        return lambda count: free.random(count)
-    stable = np.random.Generator(np.random.Philox(key=[node.attrs["seed"] % 2**64, node.attrs["seed2"] % 2**64]))
-    return lambda count: stable.random(count)
+        return lambda: lambda size: free.integers(1 << 32, size=size, dtype=np.uint32)
+    return lambda: philox.WordStream(seeded, seeded.reserve(2 * philox.RESERVED_PER_OUTPUT * count)).take
 
 
 def _log_uniform(attrs: Mapping[str, Any]) -> _Distribution:
     size = attrs["range_max"]
     check_room((size,), 32)
-    classes = np.arange(size, dtype=np.float64)
-    return _Distribution((np.log(classes + 2.0) - np.log(classes + 1.0)) / np.log(size + 1.0))
+    classes, whole = np.arange(size, dtype=np.float64), np.log1p(size)
+
+    def pick(take: Take, count: int) -> Any:
+        return (np.exp(philox.doubles_of(take(2 * count)) * whole).astype(np.int64) - 1) % size
+
+    return _Distribution((np.log(classes + 2.0) - np.log(classes + 1.0)) / whole, pick)
+
+
+def _learned(weights: Array) -> _Distribution:
+    sums = np.cumsum(weights)
+    total = int(sums[-1])
+    return _Distribution(
+        weights / total, lambda take, count: np.searchsorted(sums, philox.below(take, count, total, 32), "right")
+    )
 
 
 def _fixed(attrs: Mapping[str, Any]) -> _Distribution:
@@ -183,12 +205,43 @@ def _fixed(attrs: Mapping[str, Any]) -> _Distribution:
     table[reserved:] = [float(w) ** attrs["distortion"] for w in weights]
     table[np.arange(len(table)) % attrs["num_shards"] != attrs["shard"]] = 0.0
     with np.errstate(invalid="ignore"):
-        return _Distribution(table / table.sum())
+        probabilities = table / table.sum()
+    return _Distribution(probabilities, _Alias(table).pick if np.isfinite(probabilities).all() else None)
+
+
+class _Alias:
+    """Walker's method of aliases, in the order in which TensorFlow pairs the classes."""
+
+    def __init__(self, weights: Array) -> None:
+        narrow, size = weights.astype(np.float32), len(weights)
+        shares = ((narrow * np.float32(size)).astype(np.float64) / narrow.sum(dtype=np.float64)).tolist()
+        others = list(range(size))
+        low = [i for i, share in enumerate(shares) if share < 1.0]
+        high = [i for i, share in enumerate(shares) if share >= 1.0]
+        while low and high:
+            few, many = low.pop(), high.pop()
+            others[few] = many
+            shares[many] -= 1.0 - shares[few]
+            (low if shares[many] < 1.0 else high).append(many)
+        for i in low + high:  # all but 1, for rounding
+            shares[i] = 1.0
+        self._shares, self._others = np.array(shares, np.float32), np.array(others)
+
+    def pick(self, take: Take, count: int) -> Any:
+        """Takes a word for a share and one for a class, again and again.
+
+        TensorFlow takes another word in place of one in ``2**32 / classes``, so that classes are equally likely.
+        """
+        pairs = take(2 * count).reshape(-1, 2)
+        at = (pairs[:, 1] % np.uint32(len(self._shares))).astype(np.intp)
+        return np.where(philox.float32_of(pairs[:, 0]) < self._shares[at], at, self._others[at])
 
 
 def _even(attrs: Mapping[str, Any]) -> _Distribution:
-    check_room((attrs["range_max"],), 8)
-    return _Distribution(np.full(attrs["range_max"], 1.0 / attrs["range_max"]))
+    size = attrs["range_max"]
+    check_room((size,), 8)
+    pick = partial(philox.below, limit=size, bits=64)
+    return _Distribution(np.full(size, 1.0 / size), lambda take, count: pick(take, count).astype(np.int64))
 
 
 def _file_weights(name: bytes) -> list[float]:
@@ -229,12 +282,9 @@ def _hits_kernel(true_classes: Array, sampled: Array, *, num_true: int) -> tuple
     if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
         refuse(f"true_candidates must be a batch_size * num_true matrix, got shape {list(true_classes.shape)}")
     order = np.argsort(sampled, kind="stable")
-    flat = true_classes.ravel()
-    low = np.searchsorted(sampled[order], flat, "left")
-    counts = np.searchsorted(sampled[order], flat, "right") - low
-    rows = np.repeat(np.arange(flat.size) // num_true, counts).astype(np.int32)
-    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    ids = order[np.repeat(low, counts) + offsets].astype(np.int64)
+    last = np.searchsorted(sampled[order], true_classes.ravel(), "right") - 1  # of a class that was drawn repeatedly
+    found = np.flatnonzero((last >= 0) & (sampled[order[last]] == true_classes.ravel()))
+    rows, ids = (found // num_true).astype(np.int32), order[last[found]].astype(np.int64)
     return rows, ids, np.full(len(rows), -np.finfo(np.float32).max, np.float32)
 
 

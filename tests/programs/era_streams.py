@@ -1,0 +1,119 @@
+"""Programs whose random numbers have seeds, so that they are TensorFlow's: a part of `tests.programs.era`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import program, run
+
+
+def _elements(tf: Any, make: Callable[[], Any], initializations: int = 1) -> list[Any]:
+    """The first elements of a dataset, in a graph of its own; after each initialization of its iterator."""
+    found: list[Any] = []
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(5)
+        iterator = make().make_initializable_iterator()
+        element = iterator.get_next()
+        for _ in range(initializations):
+            session.run(iterator.initializer)
+            try:
+                for _ in range(20):
+                    found.append(np.asarray(session.run(element)).tolist())
+            except tf.errors.OutOfRangeError:
+                found.append("end")
+    return found
+
+
+@program
+def orders_of_shuffled_datasets(tf: Any) -> Any:
+    count, ways = tf.data.Dataset.range, tf.data.experimental
+    made = [
+        lambda: count(12).shuffle(5, seed=3),
+        lambda: count(12).shuffle(12),
+        lambda: count(12).shuffle(12, seed=tf.constant(4, tf.int64)),
+        lambda: count(6).shuffle(4, seed=3).repeat(1),
+        lambda: count(6).shuffle(4, seed=3).repeat(3),
+        lambda: count(5).shuffle(40, seed=3).repeat(),
+        lambda: count(6).shuffle(4, seed=3).batch(2).repeat(3),
+        lambda: count(4).repeat(2).shuffle(4, seed=3).repeat(2),
+        lambda: count(8).shuffle(4, seed=3).shuffle(3, seed=4).repeat(2),
+        lambda: count(6).shuffle(4, seed=3, reshuffle_each_iteration=False).repeat(2),
+        lambda: count(6).apply(ways.shuffle_and_repeat(4, 3, seed=4)),
+        lambda: count(0).shuffle(6, seed=2).repeat(),
+        lambda: tf.data.Dataset.from_tensor_slices(np.arange(10.0)).map(lambda x: x + 1).shuffle(10).batch(3).repeat(2),
+        lambda: count(3).flat_map(lambda x: count(5).shuffle(5, seed=2)),
+    ]
+    return [_elements(tf, make) for make in made], _elements(tf, lambda: count(6).shuffle(5, seed=3), 3)
+
+
+@program
+def random_choices_of_datasets(tf: Any) -> Any:
+    ways, data = tf.data.experimental, tf.data.Dataset
+    made = [
+        lambda: ways.RandomDataset(seed=3),
+        lambda: ways.RandomDataset().batch(2),
+        lambda: ways.sample_from_datasets([data.range(100), data.range(100, 200)], [0.3, 0.7], seed=5),
+        lambda: ways.sample_from_datasets([data.range(100), data.range(100, 200)], [0.3, 0.7]),
+        lambda: ways.sample_from_datasets([data.range(9), data.range(9, 200), data.range(200, 300)], seed=5),
+        lambda: ways.sample_from_datasets(
+            [data.range(100), data.range(100, 200)], data.from_tensors([0.3, 0.7]).repeat(), seed=5
+        ),
+    ]
+    return [_elements(tf, make) for make in made]
+
+
+@program
+def seeded_gamma_and_poisson_values(tf: Any) -> Any:
+    alphas = np.array([0.01, 0.3, 0.999, 1.0, 1.0001, 2.5, 30.0, 1000.0])
+    rates = np.array([0.0, 0.3, 2.0, 9.99, 10.0, 11.0, 30.0, 1e3, 1e5])
+    shapes = tf.distributions
+    made = [
+        tf.random_gamma([30], alphas.astype(np.float32), seed=1),
+        tf.random_gamma([2, 3], alphas[None], 2.0, tf.float64, seed=5),
+        tf.random_gamma([2], [0.5, 2.0], dtype=tf.float16, seed=5),
+        tf.random_poisson(rates.astype(np.float32), [30], seed=1),
+        tf.random_poisson(rates, [20], tf.int64, seed=2),
+        tf.random_poisson(1e6, [50], tf.int32, seed=2),
+        shapes.Beta(2.0, [3.0, 4.0]).sample(4, seed=1),
+        shapes.StudentT(3.0, 1.0, [2.0, 3.0]).sample(4, seed=1),
+        shapes.Dirichlet([1.0, 2.0, 3.0]).sample(2, seed=1),
+        shapes.DirichletMultinomial(4.0, [1.0, 2.0]).sample(3, seed=1),
+        tf.contrib.distributions.NegativeBinomial(4.0, probs=0.3).sample(5, seed=1),
+        tf.contrib.distributions.InverseGamma(3.0, 2.0).sample(3, seed=1),
+    ]
+    return [[run(tf, one) for one in made] for _ in range(2)]
+
+
+@program
+def seeded_candidates(tf: Any) -> Any:
+    ways, found = tf.nn, []
+    true = tf.constant([[3, 9], [0, 44], [21, 3], [49, 48]], tf.int64)
+    weights = (1 + np.arange(50) ** 2 % 17).astype(np.float32).tolist()
+    for unique in (True, False):
+        found += [
+            ways.log_uniform_candidate_sampler(true, 2, 20, unique, 50, seed=1),
+            ways.uniform_candidate_sampler(true, 2, 20, unique, 50, seed=1),
+            ways.uniform_candidate_sampler(true, 2, 20, unique, 64, seed=1),
+            ways.uniform_candidate_sampler(true, 2, 20, unique, 1000003, seed=1),
+            ways.learned_unigram_candidate_sampler(true, 2, 20, unique, 50, seed=1),
+            ways.fixed_unigram_candidate_sampler(true, 2, 20, unique, 50, unigrams=weights, distortion=0.75, seed=1),
+            ways.fixed_unigram_candidate_sampler(true, 2, 20, unique, 52, unigrams=weights, num_reserved_ids=2, seed=4),
+        ]
+    hits = ways.compute_accidental_hits(true, tf.constant([3, 44, 3, 0, 21, 21, 44], tf.int64), 2)
+    rows = tf.constant(np.sin(np.arange(150.0)).reshape(50, 3), tf.float32)
+    tf.set_random_seed(3)
+    losses = [
+        ways.sampled_softmax_loss(rows, tf.zeros([50]), true, rows[:4], 5, 50, num_true=2, seed=5),
+    ]
+    with tf.Session() as session:
+        return [session.run([found, hits, losses]) for _ in range(2)]
+
+
+@program
+def random_flips_of_batches(tf: Any) -> Any:
+    batch = tf.constant(np.arange(6 * 2 * 3.0).reshape(6, 2, 3, 1), tf.float32)
+    found = [tf.image.random_flip_left_right(batch, seed=1), tf.image.random_flip_up_down(batch, seed=2)]
+    return run(tf, [found, tf.image.random_flip_up_down(tf.cast(batch, tf.uint8), seed=4)]), found[0].shape.as_list()
