@@ -157,6 +157,23 @@ def test_two_things_of_a_store_have_two_names(first: str, second: str) -> None:
                 make[second]()
 
 
+def test_a_table_whose_first_step_failed_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        with monkeypatch.context() as patched, pytest.raises(tf.errors.UnavailableError, match="away"):
+            patched.setattr(store.session, "run", lambda *_: raised(tf.errors.UnavailableError(None, None, "away")))
+            tf.EmbeddingTable(store, "t", 2, init=tf.ones_initializer())
+        with pytest.raises(ValueError, match="Table t already exists"):
+            tf.EmbeddingTable(store, "t", 3)
+        table = tf.EmbeddingTable(store, "t", 2, init=tf.ones_initializer())
+        assert table.pull([5]).tolist() == [[1.0, 1.0]]
+        table.push([5], [[1.0, -1.0]])
+        np.testing.assert_allclose(table.pull([5]), [[0.9, 1.1]], rtol=1e-5)
+
+
+def raised(error: Exception) -> None:
+    raise error
+
+
 def test_errors() -> None:
     with tf.ParameterStore() as store:
         table = tf.EmbeddingTable(store, "t", 2)

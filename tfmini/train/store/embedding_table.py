@@ -90,12 +90,15 @@ class EmbeddingTable:
         if option is not None and option.settings(name, dim, init).steps_to_live:
             raise ValueError(f"The rows of table '{name}' can have no age: a ParameterStore has no global step.")
         with store._adding(name, "table"):
-            with device(_Spread(store.tasks)):
-                table = get_embedding_variable(
-                    name, dim, value_dtype=self._dtype, initializer=init, trainable=False, ev_option=option,
-                    partitioner=lambda **_: [len(store.tasks), 1],
-                )  # fmt: skip
-            self._parts = [_Part(part, store) for part in ([table] if len(store.tasks) == 1 else table)]
+            made = store._added_tables.get(name)
+            if made is None:
+                made = store._added_tables[name] = self._build(init, option)
+            # Else the first step of another try has failed: the graph has the table from now on.
+            table, parts = made
+            self._parts: list[_Part] = parts
+            of_this_form = (self._parts[0].variable.embedding_dim, self._parts[0].variable.dtype) == (dim, self._dtype)
+            if name in store._tables or not of_this_form:
+                raise ValueError(f"Table {name} already exists in this store.")
             self._table = {name: table}
             self._saver = Saver({**self._table, **self.scalars()}, max_to_keep=None)
             kept = [v for part in self._parts if part.optimizer is not None for v in part.optimizer.variables()]
@@ -111,6 +114,16 @@ class EmbeddingTable:
         }
         pushed = [tensor for part in self._parts for tensor in (part.ids, part.rows)]
         self._pushes = store.session.make_callable([part.update for part in self._parts], pushed)
+
+    def _build(self, init: Any, option: EmbeddingVariableOption | None) -> tuple[Any, list[_Part]]:
+        """Adds the table to the store's graph, a part on each of its tasks."""
+        tasks = self._store.tasks
+        with device(_Spread(tasks)):
+            table = get_embedding_variable(
+                self.name, self.dim, value_dtype=self._dtype, initializer=init, trainable=False, ev_option=option,
+                partitioner=lambda **_: [len(tasks), 1],
+            )  # fmt: skip
+        return table, [_Part(part, self._store) for part in ([table] if len(tasks) == 1 else table)]
 
     def pull(self, ids: Any, insert: bool = True) -> Array:
         """The rows of ids: their shape and ``dim``. The array cannot be written.

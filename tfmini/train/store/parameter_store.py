@@ -151,6 +151,7 @@ class ParameterStore:
         self._saver: Saver | None = None
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
+        self._added_tables: dict[str, tuple[Any, Any]] = {}  # also those whose first step has failed
         self._leaving = Leaving()
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
