@@ -47,6 +47,7 @@ from tfmini.ops.py_func import functions
 from tfmini.out_of_scope import Advising
 
 _INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
@@ -320,12 +321,12 @@ class Dataset(Advising, IteratedSource):
         """Elements drawn at random from a buffer of ``buffer_size``.
 
         Args:
-          seed: fixes the order, together with the graph's seed.
+          seed: fixes the order, together with the graph's seed; it is TensorFlow 1.15's.
           reshuffle_each_iteration: draw a new order for each repetition; default True.
         """
-        seeds = [int64(value or 0, label) for value, label in zip(get_seed(seed), ("seed", "seed2"))]
-        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         size = int64(buffer_size, "buffer_size")
+        seeds = [int64(value, label) for value, label in zip(seeds_of(seed), ("seed", "seed2"))]
+        reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         return self._then(stages.shuffle_dataset, size, *seeds, reshuffle_each_iteration=reshuffle)
 
     def cache(self, filename: str = "") -> Dataset:
@@ -421,6 +422,17 @@ class Dataset(Advising, IteratedSource):
     def __repr__(self) -> str:
         shapes = str(self.output_shapes)
         return f"<{type(self).__name__} shapes: {shapes}, types: {self.output_types}>"
+
+
+def seeds_of(seed: Any) -> tuple[Any, Any]:
+    """The seeds of an op of a dataset: zeros where none is given, but not where zeros are."""
+    if not isinstance(seed, Tensor):
+        first, second = get_seed(seed)
+        return first or 0, second or 0
+    first, _ = get_seed(1)
+    given = int64(seed, "seed2")
+    is_zero = math_comparison.equal(given, 0)
+    return first, given if first else math_comparison.where(is_zero, int64(_INT32_MAX, "seed2"), given)
 
 
 def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attrs: object) -> Dataset:

@@ -22,7 +22,7 @@ from tfmini.data.pipeline import TURN, Element, Function, FunctionSource, Readin
 from tfmini.data.pipeline import Transformation as Stages
 from tfmini.data.stages import Batch
 from tfmini.data.structure import Leaf, Nested, ShapesLike, Structure, int64, same_types, shape_leaves
-from tfmini.data.transformations import scan
+from tfmini.data.transformations import RandomDataset, scan
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
@@ -36,7 +36,7 @@ from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.comparison import less_equal
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.unary import log
-from tfmini.ops.random_functions import multinomial
+from tfmini.ops.random_functions import stateless_multinomial
 from tfmini.shapes import as_raw, compatible_raw
 
 Transformation = Callable[[Dataset], Dataset]
@@ -424,8 +424,8 @@ def sample_from_datasets(
       ValueError: when the number of weights is not that of the datasets.
     """
     if isinstance(weights, Dataset):
-        choices = weights.map(lambda *p: _drawn(log(p[0]), seed))
-        return _directed(choices, datasets)
+        logs = weights.map(lambda *p: log(p[0], name="logits"))
+        return _directed(Dataset.zip((logs, _pairs(seed))).map(_drawn), datasets)
     if weights is None:
         logits: Any = constant(np.ones(len(datasets), np.float32))
     else:
@@ -437,11 +437,16 @@ def sample_from_datasets(
         logits = log(given, name="logits")
     if len(datasets) == 1:
         return datasets[0]
-    return _directed(Dataset.range(2**63 - 1).map(lambda _: _drawn(logits, seed)), datasets)
+    return _directed(_pairs(seed).map(lambda pair: _drawn(logits, pair)), datasets)
 
 
-def _drawn(logits: Tensor, seed: Any) -> Any:
-    return multinomial(expand_dims(logits, 0), 1, seed=seed)[0, 0]
+def _pairs(seed: Any) -> Dataset:
+    """Two numbers for each choice of `sample_from_datasets`."""
+    return RandomDataset(seed).batch(2)
+
+
+def _drawn(logits: Tensor, pair: Tensor) -> Any:
+    return stateless_multinomial(expand_dims(logits, 0), 1, seed=pair)[0, 0]
 
 
 take_while_dataset = dataset_op("TakeWhileDataset", ON, PREDICATE)

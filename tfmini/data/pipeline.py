@@ -199,7 +199,7 @@ class Reading:
       closed: whether the pass has ended for good.
     """
 
-    __slots__ = ("_own", "closed", "owner", "step")
+    __slots__ = ("__weakref__", "_own", "closed", "owner", "step")
 
     def __init__(self, owner: RunOwner, step: RunningStep | None = None) -> None:
         self.owner = owner

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,6 +15,7 @@ from tfmini import errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
 from tfmini.data.pipeline import (
+    INFINITE,
     TURN,
     Element,
     FileCacheSource,
@@ -31,6 +35,7 @@ from tfmini.data.pipeline import (
 )
 from tfmini.data.prefetching import prefetched
 from tfmini.memory import check_room
+from tfmini.numerics.philox import PhiloxGenerator
 
 _COUNT = "input_dataset: variant, count: int64"
 
@@ -374,57 +379,122 @@ class _Repeat(Stage):
             self._stage.close()
 
 
-@repeat_dataset.kernel("CPU")
-def _repeat(source: Source, count: np.ndarray) -> Source:
-    times = int(count)
-    return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
+class _Words:
+    """The 32-bit words of TensorFlow's stream for two seeds, one after another, without the first ``skipped``."""
+
+    def __init__(self, seed: int, seed2: int, skipped: int = 0) -> None:
+        self._generator = PhiloxGenerator(seed, seed2)
+        self._generator.reserve(skipped // 4)
+        self._drawn: list[int] = []
+        for _ in range(skipped % 4):
+            self.next()
+
+    def next(self) -> int:
+        if not self._drawn:  # many at once: numpy takes microseconds for one
+            self._drawn = self._generator.words(self._generator.reserve(_DRAWS), _DRAWS).ravel().tolist()[::-1]
+        return self._drawn.pop()
 
 
-_DRAWS = 256
+_DRAWS = 64
 
 
 @dataclass(eq=False)
 class _Shuffle(Transformation):
-    """Draws from a buffer of the next ``size`` elements."""
+    """Draws from a buffer of the next ``size`` elements: a ring, which is filled and emptied in TensorFlow's order."""
 
     size: int
-    random: np.random.Generator
-    _draws: list[float] = field(default_factory=list, init=False)
-    _buffer: list[Element] = field(default_factory=list, init=False)
+    words: _Words
+    _ring: list[Element] = field(default_factory=list, init=False)
+    _start: int = field(default=0, init=False)
+    _end: int = field(default=0, init=False)
     _over: bool = field(default=False, init=False)
 
     def __next__(self) -> Element:
-        buffer = self._buffer
-        while not self._over and len(buffer) < self.size:
-            if len(buffer) % TURN == TURN - 1:
+        while not self._over and self._end - self._start < self.size:
+            if self._end % TURN == TURN - 1:
                 self.reading.check()
             try:
-                buffer.append(next(self.upstream))
+                self._take(next(self.upstream))
             except StopIteration:
                 self._over = True
-        if not buffer:
+        if self._start == self._end:
             raise StopIteration
-        if not self._draws:  # many at once: the generator takes microseconds for one
-            self._draws = self.random.random(_DRAWS).tolist()
-        chosen = int(self._draws.pop() * len(buffer))
-        buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
-        return buffer.pop()
+        chosen = (self._start + self.words.next() % (self._end - self._start)) % self.size
+        first = self._start % self.size
+        element, self._ring[chosen] = self._ring[chosen], self._ring[first]
+        self._ring[first] = ()
+        self._start += 1
+        return element
+
+    def _take(self, element: Element) -> None:
+        if self._end < self.size:
+            self._ring.append(element)
+        else:
+            self._ring[self._end % self.size] = element
+        self._end += 1
+
+
+class _ShuffledSource(Source):
+    """A source in random order. An iterator draws the seeds of each pass, or each pass has the source's."""
+
+    def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffles: bool) -> None:
+        super().__init__(self._begin, source.count)
+        self._source, self._size, self._seeds, self._reshuffles = source, size, seeds, reshuffles
+        self._passes: WeakKeyDictionary[Reading, itertools.count[int]] = WeakKeyDictionary()
+
+    def _begin(self, reading: Reading) -> Stage:
+        seeds = self._seeds
+        if self._reshuffles:
+            words = _Words(*seeds, skipped=2 * next(self._passes.setdefault(reading, itertools.count())))
+            seeds = words.next(), words.next()
+        return _Shuffle(self._source.open(reading), reading, self._size, _Words(*seeds))
+
+    def repeatable(self) -> Source:
+        """What a repetition right behind the shuffle reads: TensorFlow fuses them, and one stream serves all passes."""
+        if not self._reshuffles:
+            return self
+        words = _Words(*self._seeds)
+        return Source(lambda reading: _Shuffle(self._source.open(reading), reading, self._size, words), self.count)
+
+
+@repeat_dataset.kernel("CPU")
+def _repeat(source: Source, count: np.ndarray) -> Source:
+    times = int(count)
+
+    def begin(reading: Reading) -> Stage:
+        return _Repeat(source.repeatable() if isinstance(source, _ShuffledSource) else source, times, reading)
+
+    return Source(begin, repeated(times)(source.count))
+
+
+def _stream(seed: np.ndarray, seed2: Array) -> tuple[int, int]:
+    """The seeds of a stream; without any, of the operating system."""
+    return (int(seed), int(seed2)) if seed or seed2 else (secrets.randbits(63), secrets.randbits(63))
 
 
 @shuffle_dataset.kernel("CPU")
 def _shuffle(
     source: Source, buffer_size: np.ndarray, seed: np.ndarray, seed2: Array, *, reshuffle_each_iteration: bool
 ) -> Source:
-    size, given = int(buffer_size), [int(seed), int(seed2)]
+    size = int(buffer_size)
     if size <= 0:
         raise errors.InvalidArgumentError.of("buffer_size must be greater than zero.")
-    seeds = np.random.SeedSequence(given if any(given) else None)  # without seeds: of the operating system
+    return _ShuffledSource(source, size, _stream(seed, seed2), reshuffle_each_iteration)
 
-    def begin(reading: Reading) -> Stage:
-        drawn = seeds.spawn(1)[0] if reshuffle_each_iteration else seeds
-        return _Shuffle(source.open(reading), reading, size, np.random.default_rng(drawn))
 
-    return Source(begin, source.count)
+random_dataset = dataset_op("RandomDataset", "seed: int64, seed2: int64")
+
+
+@random_dataset.kernel("CPU")
+def _random(seed: np.ndarray, seed2: Array) -> Source:
+    seeds = _stream(seed, seed2)
+
+    def begin(_: Reading) -> Iterator[Element]:
+        words = _Words(*seeds)
+        while True:
+            yield (np.int64(words.next()),)
+
+    return FunctionSource(begin, INFINITE)
 
 
 @dataclass(eq=False)

@@ -8,12 +8,13 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.data import function_stages
-from tfmini.data.dataset import Dataset
+from tfmini.data.dataset import Dataset, seeds_of
 from tfmini.data.function_graph import trace
 from tfmini.data.pipeline import components_of, element_of
-from tfmini.data.stages import ignore_errors_dataset
+from tfmini.data.stages import ignore_errors_dataset, random_dataset
 from tfmini.data.structure import (
     ElementLike,
+    Leaf,
     Nested,
     ShapesLike,
     Structure,
@@ -27,7 +28,6 @@ from tfmini.data.structure import (
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.ops.array.identity import cast
-from tfmini.ops.random_functions import random_uniform
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -190,7 +190,6 @@ class RandomDataset(Dataset):
     """Pseudorandom int64 numbers, without end (``tf.data.experimental.RandomDataset``)."""
 
     def __init__(self, seed: Any = None) -> None:
-        numbers = Dataset.range(2**63 - 1).map(
-            lambda _: random_uniform([], maxval=2**32, dtype=dtypes.int64, seed=seed)
-        )
-        super().__init__(numbers._variant_tensor, numbers._structure)
+        first, second = (int64(value, label) for value, label in zip(seeds_of(seed), ("seed", "seed2")))
+        structure = Structure(Leaf(Tensor, dtypes.int64, ()))
+        super().__init__(random_dataset(first, second, **structure.attrs), structure)
