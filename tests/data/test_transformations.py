@@ -28,3 +28,10 @@ def test_wrong_arguments_of_transformations_are_refused() -> None:
     ]:
         with pytest.raises(kind, match=text):
             call()
+
+
+def test_a_traced_function_sees_the_collections_of_the_graph() -> None:
+    with tf.Graph().as_default():
+        variable, seen = tf.get_variable("w", []), []
+        tf.data.Dataset.range(1).map(lambda x: seen.append(tf.global_variables()) or x)
+        assert seen == [[variable]]

@@ -132,3 +132,11 @@ def test_infinite_elements_are_refused_where_lapack_iterates(find: Any, bad: flo
     matrix = np.array([[1e-30, 0.881, -2], [-0.791, -1.413, -1.631], [bad, -0.618, -0.413]], np.float32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="elements that are infinite or NaN"):
         run(find(tf.constant(matrix)))
+
+
+def test_lu_refuses_singular_matrices_and_takes_empty_ones() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        for rows in ([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [2.0, 3.0, 4.0]], [[0.0]]):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Input is not invertible"):
+                session.run(tf.linalg.lu(np.array(rows)))
+        assert [v.shape for v in session.run(tf.linalg.lu(np.zeros([2, 0, 0])))] == [(2, 0, 0), (2, 0)]

@@ -537,6 +537,34 @@ def optimizers_of_contrib(tf: Any) -> Any:
     return results, after(made["adam w"], False, True, decay_var_list=[]), averaged
 
 
+@program
+def seeded_orders_of_data(tf: Any) -> Any:
+    data, more = tf.data.Dataset, tf.data.experimental
+    fixed = data.range(10).shuffle(4, seed=7, reshuffle_each_iteration=False)
+    pair = [data.range(5), data.range(10, 15)]
+    ways = [data.range(10).shuffle(size, seed=seed) for size in (4, 100) for seed in (7, 0)]
+    ways += [fixed, data.range(10).apply(more.shuffle_and_repeat(4, 2, seed=7)), more.RandomDataset(seed=7).take(4)]
+    ways += [way.repeat(2) for way in ways]  # directly behind a shuffle: one stream
+    ways += [way.batch(5).repeat(2) for way in ways[:5]]
+    zero = tf.constant(0, tf.int64)
+    ways += [more.sample_from_datasets(pair, [0.3, 0.7], seed=7), data.range(6).shuffle(4, seed=zero),
+             data.range(2).flat_map(lambda _: data.range(6).shuffle(4, seed=7).repeat(2))]  # fmt: skip
+    found = [_drained(tf, way) for way in ways]
+    with tf.Graph().as_default():
+        tf.set_random_seed(3)
+        return found, _drained(tf, data.range(6).shuffle(4))
+
+
+def _drained(tf: Any, dataset: Any) -> Any:
+    element, found = dataset.make_one_shot_iterator().get_next(), []
+    with tf.Session() as session:
+        try:
+            while True:
+                found.append(session.run(element))
+        except tf.errors.OutOfRangeError:
+            return found
+
+
 def _write(tf: Any, names: list[str]) -> None:
     found = answers(tf, names or list(programs()))
     kept = json.loads(ANSWERS.read_text()) if names and ANSWERS.exists() else {}

@@ -24,7 +24,8 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, name_scope
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.functions import global_variables, trainable_variables
@@ -56,7 +57,7 @@ class Layer:
     ) -> None:
         scope = kwargs.pop("_scope", None)
         self._reuse = kwargs.pop("_reuse", None)
-        kwargs.pop("activity_regularizer", None)
+        self.activity_regularizer = kwargs.pop("activity_regularizer", None)
         if kwargs:
             raise TypeError(f"Keyword argument not understood: {next(iter(kwargs))}")
         self.trainable = trainable
@@ -177,7 +178,7 @@ class Layer:
     def _is_made_for(self, item: object, inputs: TensorLike) -> bool:
         asked = [] if inputs is None else nest.flatten(inputs)
         given = self._made_for.get(id(item), [])
-        return any(one is other for one in asked for other in given) if asked else not given
+        return bool(given) and _depends_on(item, asked) if asked else not given
 
     def add_update(self, updates: TensorLike, inputs: TensorLike | None = None) -> None:
         """Records update ops for the training step to run; ``inputs``: those of the layer that they depend on."""
@@ -211,6 +212,11 @@ class Layer:
 
         The arguments are those of ``tf.get_variable``.
         """
+        if synchronization is VariableSynchronization.ON_READ and trainable:
+            raise ValueError(
+                "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables."
+                " You have specified trainable=True and synchronization=VariableSynchronization.ON_READ."
+            )
         known = set(map(id, global_variables()))
         with self._in_scope(self.built or self._reuse) as scope, name_scope(scope.original_name_scope):
             variable = vs.get_variable(
@@ -264,10 +270,20 @@ class Layer:
                     f" (layer: {self._name})."
                 )
             if outputs is inputs:
-                outputs = identity(outputs, name=self._name)
+                outputs = nest.map_structure(lambda tensor: identity(tensor, name=self._name), outputs)
+            if self.activity_regularizer is not None:
+                self._regularize_activity(inputs, nest.flatten(outputs))
         if self.updates_collection:
             _add_once(self.updates_collection, self._updates)
         return outputs
+
+    def _regularize_activity(self, inputs: Any, outputs: list[Tensor]) -> None:
+        """Adds the losses of the outputs, divided by the batch size, as losses of these inputs."""
+        with name_scope("ActivityRegularizer"):
+            for output in outputs:
+                loss = self.activity_regularizer(output)
+                if loss is not None:
+                    self.add_loss(loss / cast(shape_of(output)[0], loss.dtype), inputs=inputs)
 
     apply = __call__
 
@@ -312,6 +328,20 @@ class Layer:
 
 def _is_of_graph(value: TensorLike) -> bool:
     return isinstance(value, (Tensor, Operation, Variable, vs.VariableScope)) or hasattr(value, "_get_partitions")
+
+
+def _depends_on(item: Any, inputs: list[Any]) -> bool:
+    """Whether a tensor or an operation is made from one of the inputs."""
+    sources, seen, waiting = set(map(id, inputs)), set(), [item]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in sources:
+            return True
+        made = getattr(found, "op", found)
+        if made not in seen:
+            seen.add(made)
+            waiting += made.inputs
+    return False
 
 
 def _complete(build: Callable[..., None]) -> Callable[..., None]:

@@ -395,7 +395,7 @@ class Pooling(Layer):
 
     Args:
       pool_size: the size of the window: one int, or one per spatial axis.
-      strides: the steps between windows: one int, one per spatial axis, or None for ``pool_size``.
+      strides: the steps between windows: one int, or one per spatial axis.
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
       name: of the layer; default: the class name in snake case, made unique.
@@ -414,8 +414,10 @@ class Pooling(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        if strides is None:
+            raise ValueError("Argument `strides` must not be None.")
         self.pool_size = normalized_tuple(pool_size, self.rank, "pool_size")
-        self.strides = normalized_tuple(pool_size if strides is None else strides, self.rank, "strides")
+        self.strides = normalized_tuple(strides, self.rank, "strides")
         self.padding, self.data_format = known_padding(padding), image_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 

@@ -11,9 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import documented_arguments, export, export_names, with_arguments
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import InputSpec, Layer, arguments_told, to_snake_case
-from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import reshape
@@ -58,11 +57,10 @@ class KernelLayer(Layer):
         name: str | None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(trainable, name, **kwargs)
+        super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
         self.activation, self.use_bias = activation, use_bias
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
-        self.activity_regularizer = activity_regularizer
         self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
 
     def _build_kernel(self, shape: Sequence[int]) -> None:
@@ -86,21 +84,12 @@ class KernelLayer(Layer):
             )
 
     def _finished(self, outputs: Tensor, data_format: str | None = None) -> Any:
-        """Applies bias and activation, and adds the loss of the activity regularizer."""
+        """Applies bias and activation."""
         if self.bias is not None:
             outputs = bias_add(outputs, self.bias, data_format, name="BiasAdd")
         if self.activation is not None:
             outputs = self.activation(outputs)
-        if self.activity_regularizer is not None:
-            self._regularize_activity(outputs)
         return outputs
-
-    def _regularize_activity(self, outputs: Any) -> None:
-        """Adds the loss of the outputs, divided by the batch size, as a loss of the inputs of this call."""
-        with name_scope("ActivityRegularizer"):
-            loss = self.activity_regularizer(outputs)
-            if loss is not None:
-                self.add_loss(loss / cast(shape_of(outputs)[0], loss.dtype), inputs=self._called_with)
 
 
 # ---- functional ----------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.diagonals import eye, matrix_band_part, matrix_diag, matrix_diag_part, matrix_set_diag
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.identity import cast
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import matrix_transpose
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.linear_systems import (
@@ -241,13 +243,15 @@ def _lu_shape(node: Operation) -> list[RawShape]:
 def _lu_kernel(value: np.ndarray, *, output_idx_type: dtypes.DType) -> tuple[Any, Any]:
     value = check_square(value)
     size = value.shape[-1]
-    lu = value.reshape(-1, size, size).copy()
+    lu = value.reshape(math.prod(value.shape[:-2]), size, size).copy()
     order = np.tile(np.arange(size), (lu.shape[0], 1))
     batch = np.arange(lu.shape[0])
     for k in range(size):
         pivot = k + np.abs(lu[:, k:, k]).argmax(axis=1)
         lu[batch, k], lu[batch, pivot] = lu[batch, pivot], lu[batch, k].copy()
         order[batch, k], order[batch, pivot] = order[batch, pivot], order[batch, k].copy()
+        if not lu[:, k, k].all():
+            refuse("Input is not invertible.")
         lu[:, k + 1 :, k] /= lu[:, k : k + 1, k]
         lu[:, k + 1 :, k + 1 :] -= lu[:, k + 1 :, k, None] * lu[:, k, None, k + 1 :]
     return lu.reshape(value.shape), order.reshape(value.shape[:-1]).astype(output_idx_type.numpy)

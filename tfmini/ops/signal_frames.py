@@ -276,10 +276,17 @@ def _mel(hertz: Any) -> Any:
 def _check_bands(count: int, rate: int, low: float, high: float, kind: dtypes.DType) -> None:
     if count <= 0:
         raise ValueError(f"num_mel_bins must be positive. Got: {count}")
-    if low < 0.0 or low >= high:
-        raise ValueError(f"lower_edge_hertz must be in [0, upper_edge_hertz). Got: {low} and {high}")
-    if rate <= 0 or high > rate / 2:
-        raise ValueError(f"upper_edge_hertz must not be larger than the Nyquist frequency of {rate}. Got: {high}")
+    if rate <= 0:
+        raise ValueError(f"sample_rate must be positive. Got: {rate}")
+    if low < 0.0:
+        raise ValueError(f"lower_edge_hertz must be non-negative. Got: {low}")
+    if low >= high:
+        raise ValueError(f"lower_edge_hertz {low} >= upper_edge_hertz {high}")
+    if high > rate / 2:
+        raise ValueError(
+            "upper_edge_hertz must not be larger than the Nyquist frequency (sample_rate / 2)."
+            f" Got: {high} for sample_rate: {rate}"
+        )
     if not kind.is_floating:
         raise ValueError(f"dtype must be a floating point type. Got: {kind}")
 

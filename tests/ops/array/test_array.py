@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -212,3 +213,10 @@ def test_reverse_takes_a_vector_of_axes(axes: Any) -> None:
         tf.reverse([[1, 2]], axes)
     with pytest.raises(ValueError, match="Shape must be rank 1"):  # of values that are not known, too
         tf.reverse([[1, 2]], tf.placeholder(tf.int32, tf.convert_to_tensor(axes).shape))
+
+
+def test_values_of_one_hot_keep_their_type() -> None:
+    with pytest.raises(TypeError, match="of on_value does not match dtype parameter"):
+        tf.one_hot([0, 1], 3, on_value=np.float32(1), dtype=np.int32)
+    with pytest.raises(TypeError, match="of off_value does not match dtype parameter"):
+        tf.one_hot([0, 1], 3, off_value=np.float64(1), dtype=tf.float32)

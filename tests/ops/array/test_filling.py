@@ -15,3 +15,19 @@ def test_fill_refuses_a_value_that_is_not_scalar() -> None:
 def test_a_range_that_no_array_can_hold_exhausts_resources() -> None:
     with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError):
         session.run(tf.range(0, tf.placeholder_with_default(tf.constant(2**63 - 1, tf.int64), [])))
+
+
+def test_kernels_refuse_other_ranks_than_the_shape_function() -> None:
+    def unknown(value: object) -> tf.Tensor:
+        return tf.placeholder_with_default(tf.constant(value), None)
+
+    cases = [
+        (tf.fill(unknown(2), 3), "dims must be a vector"),
+        (tf.fill([2], unknown([3])), "value must be a scalar"),
+        (tf.range(unknown([0]), 3, 2), "start must be a scalar"),
+        (tf.concat([[2], [3]], unknown([0])), "axis tensor should be a scalar integer"),
+    ]
+    with tf.Session() as session:
+        for tensor, message in cases:
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                session.run(tensor)

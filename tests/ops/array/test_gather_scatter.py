@@ -20,3 +20,12 @@ def test_strings_for_one_place_are_joined() -> None:
     with tf.Session() as session:
         found = session.run(tf.scatter_nd([[1], [1], [0]], ["b", "b", "a"], [3]))
     assert found.tolist() == [b"a", b"bb", b""]
+
+
+def test_updates_of_an_output_that_is_known_to_be_empty_are_refused_in_the_graph() -> None:
+    block = np.zeros([2, 2, 2], np.int32)
+    with pytest.raises(ValueError, match="Indices and updates specified for empty output"):
+        tf.scatter_nd(block, block, [0, 3, 2])
+    nothing = np.zeros([2, 0], np.int32)
+    with tf.Session() as session:
+        assert session.run(tf.scatter_nd(nothing, nothing, [0])).shape == (0,)

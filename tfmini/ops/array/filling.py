@@ -66,16 +66,18 @@ def _fill_kernel(node: Node) -> Any:
     dtype = node.attrs["T"].numpy
 
     def run(dims: Array, value: Array) -> Any:
-        sizes = _fill_sizes(dims)
+        sizes = _fill_sizes(dims, value)
         return filled(sizes, value.item() if dtype.kind == "O" and not isinstance(value, bytes) else value, dtype)
 
     return run
 
 
-def _fill_sizes(dims: Array) -> tuple[int, ...]:
-    if np.ndim(dims) > 1:
+def _fill_sizes(dims: Array, value: Any) -> tuple[int, ...]:
+    if dims.ndim != 1:
         refuse(f"dims must be a vector, got shape {list(dims.shape)}")
-    sizes: tuple[int, ...] = tuple(np.ravel(dims).tolist())
+    if np.ndim(value):
+        refuse(f"value must be a scalar, got shape {list(value.shape)}")
+    sizes: tuple[int, ...] = tuple(dims.tolist())
     for i, size in enumerate(sizes):
         if size < 0:
             refuse(f"Dimension {i} must be >= 0")
@@ -89,7 +91,7 @@ def _fill_into(node: Node) -> Callable[..., Any] | None:
         return None
 
     def run(new: Callable[..., Any], dims: Array, value: Array) -> Any:
-        sizes = _fill_sizes(dims)
+        sizes = _fill_sizes(dims, value)
         check_room(sizes, dtype.itemsize)
         array = new(sizes, dtype)
         np.copyto(array, value)
@@ -132,6 +134,9 @@ def _range_shape(node: Operation) -> list[RawShape]:
 
 @_range.kernel("CPU")
 def _range_kernel(start: Array, limit: Array, delta: Array) -> Any:
+    for role, value in (("start", start), ("limit", limit), ("delta", delta)):
+        if np.ndim(value):
+            refuse(f"{role} must be a scalar, not shape {list(value.shape)}")
     try:
         count = _range_size(start, limit, delta)
     except ValueError as error:

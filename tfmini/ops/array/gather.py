@@ -319,8 +319,16 @@ _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, up
 @_scatter_nd.shape
 def _scatter_nd_shape(node: Operation) -> list[RawShape]:
     result = constant_value_as_shape(node.inputs[2])
+    _check_emptiness(node.inputs[0].raw_shape, node.inputs[1].raw_shape, result)
     _check_updates(node.inputs[0].raw_shape, node.inputs[1].raw_shape, result)
     return [result]
+
+
+def _check_emptiness(indices: RawShape, updates: RawShape, whole: RawShape) -> None:
+    """Raises ValueError where something is to be written into a result that is known to be empty."""
+    given = [s for s in (indices, updates) if s is not None and None not in s]
+    if whole is not None and 0 in whole and any(0 not in s for s in given):
+        raise ValueError("Indices and updates specified for empty output shape")
 
 
 def _check_updates(indices: RawShape, updates: RawShape, whole: RawShape) -> None:
@@ -350,7 +358,9 @@ def _apply(ufunc: np.ufunc | None, result: Array, indices: Array, updates: Array
             f" {format_raw(np.shape(updates))}, indices.shape {format_raw(indices.shape)}, params_shape"
             f" {format_raw(result.shape)}"
         )
-    if np.size(updates) and not (indices.size and result.size):
+    if not np.size(updates):
+        return result
+    if not (indices.size and result.size):
         refuse("Indices and updates specified for empty output shape")
     index = nd_index(indices, result.shape)
     if ufunc is None:

@@ -83,6 +83,8 @@ def _merged(a: RawShape, b: RawShape) -> RawShape:
 
 @_concat_v2.kernel("CPU")
 def _concat_kernel(values: list[Any], axis: Array) -> Any:
+    if axis.ndim:
+        refuse(f"axis tensor should be a scalar integer, but got shape {list(axis.shape)}")
     try:
         return np.concatenate(values, int(axis.item()))
     except ValueError:

@@ -324,7 +324,7 @@ def one_hot(
     with name_scope(name, "one_hot", [indices, depth, on_value, off_value]) as scope:
         wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
         given = [
-            convert_to_tensor(v, preferred_dtype=wanted, name=label).dtype.base_dtype
+            convert_to_tensor(v, preferred_dtype=None if hasattr(v, "dtype") else wanted, name=label).dtype.base_dtype
             for v, label in ((on_value, "on_value"), (off_value, "off_value"))
             if v is not None
         ]

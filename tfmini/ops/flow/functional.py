@@ -530,6 +530,8 @@ class FunctionGraph(Graph):
         self.outer = outer
         self.seed = outer.seed
         self.attachments = outer.attachments  # variable stores and the functions of py_func ops
+        for name in outer.collections:
+            self.get_collection_ref(name).extend(outer.get_collection(name))
         self.captures: dict[Tensor, Tensor] = {}
         self._copies: dict[Tensor, Tensor] = {}
 

@@ -97,10 +97,10 @@ def told(summary: str, operands: str, types: str, result: str) -> str:
 
 
 def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
-    """The axes of a reduction as distinct non-negative numbers.
+    """The axes of a reduction as distinct non-negative numbers; one named twice counts once, as in 1.15.
 
     Raises:
-      InvalidArgumentError: for an axis out of range or named twice.
+      InvalidArgumentError: for an axis out of range.
     """
     found = axes.tolist()
     found = found if isinstance(found, list) else [found]
@@ -108,10 +108,7 @@ def normal_axes(axes: Any, rank: int) -> tuple[int, ...]:
         if not -rank <= axis < rank:
             refuse(f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)")
         found[i] = axis + rank if axis < 0 else axis
-    if len(set(found)) != len(found):
-        twice = next(a for a in found if found.count(a) > 1)
-        refuse(f"Invalid reduction arguments: Axes contains duplicate dimension: {twice}")
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def static_axes(node: Operation) -> tuple[int, ...] | None:
@@ -120,7 +117,7 @@ def static_axes(node: Operation) -> tuple[int, ...] | None:
     if shape is None:
         return None
     axes = constant_value(node.inputs[1])
-    return None if axes is None else tuple(int(a) % len(shape) for a in axes.ravel()) if shape else ()
+    return None if axes is None else tuple({int(a) % len(shape): None for a in axes.ravel()}) if shape else ()
 
 
 def reduced_shape(node: Operation) -> list[RawShape]:

@@ -105,6 +105,8 @@ def _norm_factory(node: Node) -> Callable[..., Any]:
     total = reducer(np.add, node.attrs["T"], node.attrs["keep_dims"])
 
     def kernel(x: Array, axes: Array) -> Any:
+        if not np.size(axes):
+            return x
         square = (x * np.conjugate(x)) if x.dtype.kind == "c" else x * x
         return np.sqrt(total(square, axes)).astype(x.dtype)
 
