@@ -117,3 +117,62 @@ def random_flips_of_batches(tf: Any) -> Any:
     batch = tf.constant(np.arange(6 * 2 * 3.0).reshape(6, 2, 3, 1), tf.float32)
     found = [tf.image.random_flip_left_right(batch, seed=1), tf.image.random_flip_up_down(batch, seed=2)]
     return run(tf, [found, tf.image.random_flip_up_down(tf.cast(batch, tf.uint8), seed=4)]), found[0].shape.as_list()
+
+
+@program
+def seeded_estimators(tf: Any) -> Any:
+    """The losses of three steps: initial weights, the order of the data, and what is dropped have seeds."""
+    columns, ways = tf.feature_column, tf.estimator
+    table = np.sin(np.arange(480.0) ** 2).reshape(120, 4).astype(np.float32)
+    classes = (table[:, 0] > 0.3).astype(np.int32) + (table[:, 2] > 0.5)
+    features = {
+        "a": table[:, :2],
+        "b": table[:, 2:3],
+        "c": np.array(["x", "y", "z"], object)[classes],
+        "k": np.arange(120) ** 2 % 5,
+    }
+    numbers = [columns.numeric_column("a", (2,)), columns.numeric_column("b")]
+    identity = columns.categorical_column_with_identity("k", 6)
+    vocabulary = columns.categorical_column_with_vocabulary_list("c", ["x", "y", "z"])
+    marks = [columns.embedding_column(vocabulary, 2), columns.indicator_column(identity)]
+    crossed = columns.crossed_column(["c", columns.bucketized_column(numbers[1], [0.0])], 9)
+    given = {"config": ways.RunConfig(tf_random_seed=5), "model_dir": None}
+
+    def own(features: Any, labels: Any, mode: str) -> Any:
+        net = tf.layers.dense(tf.concat([features["a"], features["b"]], 1), 8, tf.nn.relu)
+        logits = tf.layers.dense(tf.layers.dropout(net, 0.3, training=True), 3)
+        loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+        train = tf.train.AdamOptimizer(0.01).minimize(loss, tf.train.get_global_step())
+        return ways.EstimatorSpec(mode, loss=loss, train_op=train)
+
+    made = [
+        ways.DNNClassifier([8, 4], numbers, n_classes=3, **given),
+        ways.DNNClassifier([8, 4], numbers + marks, n_classes=3, **given),
+        ways.DNNClassifier([8], numbers, n_classes=3, dropout=0.5, batch_norm=True, **given),
+        ways.LinearClassifier([*numbers, identity, crossed], n_classes=3, **given),
+        ways.DNNLinearCombinedClassifier(
+            linear_feature_columns=[identity], dnn_feature_columns=numbers + marks, dnn_hidden_units=[8, 4],
+            n_classes=3, **given,
+        ),
+        ways.Estimator(own, **given),
+    ]  # fmt: skip
+    return [_losses(tf, each, features, classes) for each in made]
+
+
+def _losses(tf: Any, estimator: Any, features: Any, classes: Any) -> list[float]:
+    found: list[float] = []
+
+    class Kept(tf.train.SessionRunHook):  # type: ignore[misc, name-defined]
+        def before_run(self, context: Any) -> Any:
+            ops = tf.get_default_graph().get_operations()
+            sums = [op.outputs[0] for op in ops if op.type == "Sum" and "weighted_loss/Sum" in op.name]
+            return tf.train.SessionRunArgs((sums or tf.get_collection(tf.GraphKeys.LOSSES))[0])
+
+        def after_run(self, context: Any, values: Any) -> None:
+            found.append(float(values.results))
+
+    def read() -> Any:
+        return tf.data.Dataset.from_tensor_slices((features, classes)).shuffle(120).repeat().batch(16)
+
+    estimator.train(read, steps=3, hooks=[Kept()])
+    return found

@@ -36,7 +36,7 @@ from tfmini.data.structure import (
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import OpHandle, Tensor, control_dependencies, convert_to_tensor, get_default_graph
-from tfmini.graph.scoping import get_seed, name_scope
+from tfmini.graph.scoping import count_ops, get_seed, name_scope
 from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
@@ -137,6 +137,7 @@ class Dataset(Advising, IteratedSource):
         structure = given_structure(output_types, output_shapes)
         token = functions.insert(element_reader(generator, structure), get_default_graph())
         inputs = [convert_to_tensor(value) for value in args or ()]
+        count_ops(2)
         return _dataset(ops.generator_dataset, inputs, structure=structure, token=token, name="GeneratorDataset")
 
     @staticmethod
@@ -176,6 +177,7 @@ class Dataset(Advising, IteratedSource):
           seed: of the order.
         """
         files = matching_files(file_pattern)
+        count_ops(2)
         dataset = Dataset.from_tensor_slices(files)
         if shuffle is None or shuffle:
             size = math_elementwise.maximum(array_shape.size(files, out_type=dtypes.int64), 1)
@@ -386,6 +388,7 @@ class Dataset(Advising, IteratedSource):
         """
         check_first_dimensions(self._structure)
         structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
+        count_ops(1)
         return self._then(stages.unbatch_dataset, structure=structure)
 
     # ---- iterators and options ----------------------------------------------------------------

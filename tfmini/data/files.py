@@ -20,6 +20,7 @@ from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.graph.op_types import RunningStep
+from tfmini.graph.scoping import count_ops
 from tfmini.numerics.images import check_inflated
 from tfmini.ops.io.record_files import InflatedFile, RecordWriter, read_records
 
@@ -177,6 +178,7 @@ class _WholeFiles(Dataset):
         def read(names: TensorLike) -> Dataset:
             return Dataset(self._records_of(names, kind, size), _RECORDS)
 
+        count_ops(-2 if isinstance(filenames, Dataset) else 1 if num_parallel_reads is None else 2)
         super().__init__(_of_files(filenames, read, num_parallel_reads)._variant_tensor, _RECORDS)
 
 
@@ -221,6 +223,7 @@ class FixedLengthRecordDataset(Dataset):
         size = _bytes(buffer_size, "buffer_size", _BUFFER_BYTES)
         header, record = _bytes(header_bytes, "header_bytes"), _bytes(record_bytes, "record_bytes")
         footer = _bytes(footer_bytes, "footer_bytes")
+        count_ops(-2)
 
         def read(names: TensorLike) -> Dataset:
             return Dataset(fixed_length_record_dataset(names, header, record, footer, size, kind), _RECORDS)

@@ -26,6 +26,7 @@ from tfmini.data.transformations import scan
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.families import Tensor, control_dependencies, convert_to_tensor, name_scope
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims, squeeze
@@ -167,6 +168,7 @@ def group_by_window(
         raise ValueError("Must pass either window_size or window_size_func.")
     if window_size_func is None:
         size = convert_to_tensor(window_size, dtype=dtypes.int64)
+        count_ops(-1)
         window_size_func = lambda _: size  # noqa: E731
 
     def transform(dataset: Dataset) -> Dataset:
@@ -228,6 +230,7 @@ def bucket_by_sequence_length(
 
     def transform(dataset: Dataset) -> Dataset:
         with name_scope("bucket_by_seq_length"):
+            count_ops(1)
             return group_by_window(bucket_of, batch, window_size_func=size_of)(dataset)
 
     return transform

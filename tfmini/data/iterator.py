@@ -39,6 +39,7 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, co
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
 from tfmini.graph.prune import traverse
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape
@@ -92,7 +93,9 @@ class Iterator(Advising, Structured):
           output_classes: nested structure of `Tensor` or `SparseTensor`.
         """
         structure = given_structure(output_types, output_shapes, output_classes)
-        return Iterator(_iterator(structure, shared_name), None, structure)
+        resource = _iterator(structure, shared_name)
+        count_ops(1)
+        return Iterator(resource, None, structure)
 
     @staticmethod
     def from_string_handle(
@@ -108,6 +111,7 @@ class Iterator(Advising, Structured):
         structure = given_structure(output_types, output_shapes, output_classes)
         handle = convert_to_tensor(string_handle, dtype=dtypes.string)
         resource = from_string_op(handle, **structure.attrs)
+        count_ops(1)
         return Iterator(resource, None, structure)
 
     @property
@@ -157,6 +161,8 @@ class Iterator(Advising, Structured):
 
     def string_handle(self, name: str | None = None) -> Tensor:
         """A scalar string that names the iterator for `from_string_handle`."""
+        if name is None:
+            count_ops(-1)  # TensorFlow makes it with the iterator
         return to_string_op(self._iterator_resource, name=name)
 
 
@@ -167,6 +173,7 @@ def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
 def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
     """An iterator of ``dataset`` with an initializer."""
     resource = _iterator(dataset._structure, shared_name)
+    count_ops(4)  # what optimizes the dataset, and the handle as a string
     with colocate_with(resource):
         initializer = make_iterator_op(dataset._variant_tensor, resource)
     return Iterator(resource, initializer, dataset._structure, _may_wait(dataset._variant_tensor.op))
@@ -175,6 +182,7 @@ def initializable(dataset: IteratedSource, shared_name: str | None) -> Iterator:
 def one_shot(factory: FunctionBody, structure: Structure) -> Iterator:
     """An iterator of the dataset that ``factory`` makes at the iterator's first use."""
     resource = one_shot_op(dataset_factory=factory, **structure.attrs)
+    count_ops(1)
     return Iterator(resource, None, structure, any(_node_may_wait(node.op, node.attrs) for node in factory.nodes))
 
 

@@ -26,6 +26,7 @@ from tfmini.data.structure import (
 )
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.identity import cast
 
 Transformation = Callable[[Dataset], Dataset]
@@ -50,7 +51,12 @@ def shuffle_and_repeat(
     buffer_size: TensorLike, count: TensorLike | None = None, seed: TensorLike | None = None
 ) -> Transformation:
     """`Dataset.shuffle` and then `Dataset.repeat`."""
-    return lambda dataset: dataset.shuffle(buffer_size, seed=seed).repeat(count)
+
+    def transform(dataset: Dataset) -> Dataset:
+        count_ops(-1)
+        return dataset.shuffle(buffer_size, seed=seed).repeat(count)
+
+    return transform
 
 
 def shuffled_and_repeated(
@@ -94,7 +100,12 @@ def parallel_interleave(
     buffer_output_elements: TensorLike | None = None, prefetch_input_elements: TensorLike | None = None,
 ) -> Transformation:  # fmt: skip
     """`Dataset.interleave`; the order is deterministic even if ``sloppy`` permits another."""
-    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length, num_parallel_calls=cycle_length)
+
+    def transform(dataset: Dataset) -> Dataset:
+        count_ops(2)
+        return dataset.interleave(map_func, cycle_length, block_length, num_parallel_calls=cycle_length)
+
+    return transform
 
 
 @export("tf.data.experimental.map_and_batch_with_legacy_function")
@@ -181,4 +192,5 @@ def cardinality(dataset: Dataset) -> Tensor:
 @export("tf.contrib.data.Counter", "tf.data.experimental.Counter")
 def Counter(start: TensorLike = 0, step: TensorLike = 1, dtype: DTypeLike = dtypes.int64) -> Dataset:
     """The numbers ``start``, ``start + step``, … of ``dtype``, without end."""
+    count_ops(2)
     return Dataset.range(0, 2**63 - 1).map(lambda i: cast(start, dtype) + cast(i, dtype) * cast(step, dtype))

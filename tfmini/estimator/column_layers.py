@@ -16,7 +16,7 @@ from tfmini.estimator.columns import (
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collection, get_collection
+from tfmini.graph.scoping import add_to_collection, count_ops, get_collection, name_scope
 from tfmini.ops.array.joining import concat
 from tfmini.ops.math.elementwise import add
 from tfmini.ops.math.matmul import matmul
@@ -71,18 +71,13 @@ def input_layer(
     Raises:
       ValueError: when a column is not dense, or two have the same name.
     """
-    columns = sorted_columns(feature_columns)
-    for column in columns:
-        if not isinstance(column, DenseColumn):
-            raise ValueError(
-                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
-                f" indicator_column. Given: {column.name}"
-            )
+    columns = _dense_columns(feature_columns)
     outputs = []
     with variable_scope(None, "input_layer", list(features.values())):
         for column in columns:
             with variable_scope(None, _scope_name(column)):
                 tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
+                count_ops(column.uncounted_ops)
             outputs.append(tensor)
             if cols_to_vars is not None:
                 cols_to_vars[column] = _parts(variables)
@@ -91,13 +86,43 @@ def input_layer(
         return concat(outputs, 1)
 
 
-def _dense(column: Any, features: Features, collections: list[str], trainable: bool) -> tuple[Tensor, list[Any]]:
+def network_input(features: Features, feature_columns: Iterable[Column]) -> Tensor:
+    """`input_layer`, for premade networks: with the variables of all columns before their ops, as in TensorFlow."""
+    columns, collections = _dense_columns(feature_columns), _collections(None)
+    outputs, tables, scopes = [], [], []
+    with variable_scope(None, "input_layer", list(features.values())):
+        for column in columns:
+            with variable_scope(None, _scope_name(column)) as scope:
+                tables.append(_table(column, collections, True) if isinstance(column, EmbeddingColumn) else None)
+                scopes.append(scope)
+        for column, table, scope in zip(columns, tables, scopes):
+            with variable_scope(scope, auxiliary_name_scope=False), name_scope(scope.original_name_scope):
+                outputs.append(_dense(column, features, collections, True, table)[0])
+                count_ops(column.uncounted_ops + (0 if table is None else 2))  # TensorFlow's variables are resources
+        return concat(outputs, 1)
+
+
+def _dense_columns(feature_columns: Iterable[Column]) -> list[Any]:
+    columns = sorted_columns(feature_columns)
+    for column in columns:
+        if not isinstance(column, DenseColumn):
+            raise ValueError(
+                f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
+                f" indicator_column. Given: {column.name}"
+            )
+    return columns
+
+
+def _dense(
+    column: Any, features: Features, collections: list[str], trainable: bool, table: Any = None
+) -> tuple[Tensor, list[Any]]:
     """(the column's tensor, its variables)."""
     if not isinstance(column, EmbeddingColumn):
         make = getattr(column, "dense_and_variables", None)  # a column of contrib that has variables of its own
         return (column.dense(features), []) if make is None else make(features, collections, trainable)
-    table = _table(column, collections, trainable)
     ids, weights = column.source.ids(features), column.source.weights(features)
+    if table is None:
+        table = _table(column, collections, trainable)
     settings = column.settings
     found = safe_embedding_lookup_sparse(
         table, ids, weights, combiner=settings["combiner"], max_norm=settings["max_norm"]
@@ -182,6 +207,7 @@ def linear_model(
             if cols_to_vars is not None:
                 cols_to_vars[column] = _parts(variables)
         bias = get_variable("bias_weights", [units], initializer=Zeros(), trainable=trainable, collections=collections)
+        count_ops(2)
         if cols_to_vars is not None:
             cols_to_vars["bias"] = [bias]
         return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
@@ -192,12 +218,14 @@ def _weighted(
 ) -> tuple[Tensor, list[Any]]:
     sparse = isinstance(column, BucketizedColumn) or not isinstance(column, DenseColumn)
     rows = column.num_buckets if sparse else column.width
-    inputs, variables = (None, []) if sparse else _dense(column, features, collections, trainable)
     weights = get_variable("weights", [rows, units], initializer=Zeros(), trainable=trainable, collections=collections)
+    count_ops(1)  # TensorFlow's variables are resources
     if sparse:
         ids, own = column.ids(features), column.weights(features)
+        count_ops(9 if isinstance(column, BucketizedColumn) else 7)
         return safe_embedding_lookup_sparse(weights, ids, own, combiner=combiner), [weights]
-    assert inputs is not None
+    inputs, variables = _dense(column, features, collections, trainable)
+    count_ops(column.uncounted_ops + 1)
     return matmul(inputs, weights), [*variables, weights]
 
 

@@ -13,12 +13,15 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.partition import one_hot, where
 from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.ops.checks import assert_greater_equal, assert_less
 from tfmini.ops.composites import SparseTensor
+from tfmini.ops.control import with_dependencies
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
 from tfmini.ops.math.reductions import reduce_sum
@@ -82,10 +85,15 @@ def _made_of(column: C, **fields: Any) -> C:
 
 
 class DenseColumn(Column):
-    """A column that makes numbers, [batch, width]."""
+    """A column that makes numbers, [batch, width].
+
+    Attributes:
+      uncounted_ops: see `scoping.count_ops`; TensorFlow gives what all columns make its batch size once more.
+    """
 
     width: int
     shape_of_one: tuple[int, ...]
+    uncounted_ops = 6
 
     @property
     def variable_shape(self) -> TensorShape:
@@ -197,6 +205,8 @@ def _nested(value: Any) -> Any:
 class BucketizedColumn(DenseColumn, CategoricalColumn):
     """See `bucketized_column`."""
 
+    uncounted_ops = 4
+
     def __init__(self, source: NumericColumn, boundaries: tuple[float, ...]) -> None:
         self._source, self._boundaries = source, boundaries
         self.name = f"{source.name}_bucketized"
@@ -218,6 +228,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         """The bucket of each number; each place has buckets of its own."""
         buckets = self._buckets(features) + self._depth * np.arange(self._source.width, dtype=np.int32)
+        count_ops(22)
         return sparse_of(cast(buckets, dtypes.int64), None)
 
 
@@ -307,7 +318,7 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
     Args:
       key: name of the feature.
       num_buckets: the ids are below it.
-      default_value: the id of values outside; None: they fail when an id is looked up.
+      default_value: the id of values outside; None: they make the step fail.
 
     Raises:
       ValueError: when a number makes no sense.
@@ -320,8 +331,16 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
 
     def numbered(values: Tensor) -> Tensor:
         ids = cast(values, dtypes.int64)
+        count_ops(2 if default_value is None else 4)
         if default_value is None:
-            return ids
+            too_much = f'Bucket index for categorical column "{key}" exceeds number of buckets'
+            too_little = f'Negative bucket index for categorical column "{key}"'
+            limit = np.int64(num_buckets)
+            checks = [
+                assert_less(ids, limit, data=[ids, limit], message=too_much),
+                assert_greater_equal(ids, np.int64(0), data=[ids], message=too_little),
+            ]
+            return with_dependencies(checks, ids)
         inside = logical_and(greater_equal(ids, np.int64(0)), less(ids, np.int64(num_buckets)))
         return where(inside, ids, fill(shape(ids), np.int64(default_value)))
 
@@ -561,6 +580,7 @@ class IndicatorColumn(DenseColumn):
         marks, weights = one_hot(ids, self.width, 1.0, 0.0), self.source.weights(features)
         if weights is not None:
             marks = marks * expand_dims(sparse_tensor_to_dense(weights), -1)
+            count_ops(7)
         counts = reduce_sum(marks, [-2])
         return reshape(counts, [-1, self.width])
 
@@ -573,6 +593,8 @@ def indicator_column(categorical_column: Column) -> IndicatorColumn:
 
 class EmbeddingColumn(DenseColumn):
     """See `embedding_column`."""
+
+    uncounted_ops = 7
 
     def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
         self.source, self.width, self.settings = source, width, settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini.core_types import TensorLike
-from tfmini.estimator.column_layers import input_layer, linear_model, sorted_columns
+from tfmini.estimator.column_layers import linear_model, network_input, sorted_columns
 from tfmini.estimator.columns import Column
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import PremadeHead, PremadeRegressionHead, class_head
@@ -22,7 +22,7 @@ from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, get_collection
+from tfmini.graph.scoping import control_dependencies, count_ops, get_collection
 from tfmini.layers.core import dense, dropout, without
 from tfmini.layers.losses import Reduction
 from tfmini.layers.normalization import batch_normalization
@@ -231,7 +231,7 @@ class _Network:
 
     def __call__(self, features: Mapping[str, Any], mode: str, width: int, config: RunConfig) -> Tensor:
         with variable_scope("input_from_feature_columns", partitioner=_partitioner(self._partitioner, config)):
-            net = input_layer(features, self._columns)
+            net = network_input(features, self._columns)
         for number, units in enumerate(self._hidden_units):
             net = self._hidden(net, number, units, mode == ModeKeys.TRAIN)
         with variable_scope("logits") as scope:
@@ -242,10 +242,12 @@ class _Network:
     def _hidden(self, net: Tensor, number: int, units: int, training: bool) -> Tensor:
         with variable_scope(f"hiddenlayer_{number}") as scope:
             net = dense(net, units, activation=self._activation, name=scope)  # type: ignore[arg-type]
+            count_ops(4)  # TensorFlow's variables are resources
             if self._rate is not None and training:
                 net = dropout(net, rate=self._rate, training=True)
             if self._batch_norm:
                 net = batch_normalization(net, training=training, momentum=0.999, name=f"batchnorm_{number}")
+                count_ops(10)
         _summarize(net, f"dnn/hiddenlayer_{number}")
         return net
 

@@ -242,6 +242,14 @@ def set_random_seed(seed: int | None) -> None:
 
 
 @export("tf.get_seed", "tf.random.get_seed")
+def count_ops(number: int) -> None:
+    """Counts ops that TensorFlow adds here beyond tfmini's (below 0: those that it does not), for later seeds.
+
+    With a seed of the graph, the number of its ops is the seed of the next random op.
+    """
+    get_default_graph().uncounted_ops += number
+
+
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """Returns the ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
 
@@ -251,7 +259,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """
     graph = get_default_graph()
     if graph.seed is not None:
-        first, second = graph.seed, graph.version if op_seed is None else op_seed
+        first, second = graph.seed, graph.version + graph.uncounted_ops if op_seed is None else op_seed
     elif op_seed is not None:
         first, second = DEFAULT_GRAPH_SEED, op_seed
     else:

@@ -13,6 +13,7 @@ from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.gather import gather
@@ -223,6 +224,7 @@ def zero_fraction(value: TensorLike, name: str | None = None) -> Tensor:
         count = size(value, out_type=dtypes.int64)
         nonzero = reduce_sum(cast(not_equal(value, zeros_like(value)), dtypes.int64), name="nonzero_count")
         zeros = cast(subtract(count, nonzero), dtypes.float32)
+        count_ops(15)  # TensorFlow counts in one of two types, by size
         return identity(truediv(zeros, cast(count, dtypes.float32)), name="fraction")
 
 
