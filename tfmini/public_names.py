@@ -448,7 +448,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.image.boxes": "crop_and_resize draw_bounding_boxes non_max_suppression non_max_suppression_overlaps non_max_suppression_padded non_max_suppression_with_scores sample_distorted_bounding_box",
         "ops.image.codecs": "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg encode_png extract_jpeg_shape is_jpeg",
         "ops.image.colours": "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb image_gradients per_image_standardization psnr random_brightness random_contrast random_hue random_saturation rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb yuv_to_rgb",
-        "ops.image.geometry": "ResizeMethod central_crop crop_to_bounding_box extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
+        "ops.image.geometry": "ResizeMethod central_crop crop_to_bounding_box extract_glimpse extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
         "ops.image.resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_functions": "random_crop",
     },
@@ -497,6 +497,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math.matmul": "cross matmul matvec",
         "ops.math.sums": "global_norm",
         "ops.nn.normalization": "l2_normalize",
+        "ops.tridiagonal": "tridiagonal_matmul tridiagonal_solve",
     },
     "logging": {
         "compat.tf_logging": "DEBUG ERROR FATAL INFO TaskLevelStatusMessage WARN debug error fatal flush get_verbosity info log log_every_n log_first_n log_if set_verbosity vlog warn warning",
