@@ -190,8 +190,9 @@ def _three(diagonals: Any, form: str) -> list[Tensor]:
         raise ValueError('The size of the matrix needs to be known for diagonals_format="matrix"')
     if None not in shape[-2:] and shape[-1] != shape[-2]:
         raise ValueError(f"Expected last two dimensions of diagonals to be same, got {shape[-2]} and {shape[-1]}")
-    above, below = (matrix_diag_part(diagonals, k=k) for k in (1, -1))
-    return _of_one_length(above, matrix_diag_part(diagonals), below)
+    above, below = matrix_diag_part(diagonals[..., :, 1:]), matrix_diag_part(diagonals[..., 1:, :])
+    ends = [[0, 0]] * (len(shape) - 2)
+    return [pad(above, [*ends, [0, 1]]), matrix_diag_part(diagonals), pad(below, [*ends, [1, 0]])]
 
 
 def _of_one_length(above: Tensor, main: Tensor, below: Tensor) -> list[Tensor]:
