@@ -22,7 +22,7 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.names": "GraphKeys",
         "graph.operation": "Operation Tensor",
         "graph.scopes": "get_default_session",
-        "graph.scoping": "add_to_collection add_to_collections colocate_with container control_dependencies device get_collection get_collection_ref get_seed=count_ops init_scope name_scope op_scope set_random_seed",
+        "graph.scoping": "add_to_collection add_to_collections colocate_with container control_dependencies device get_collection get_collection_ref get_seed init_scope name_scope op_scope set_random_seed",
         "launch.local_cluster": "LocalCluster",
         "layers.metrics": "confusion_matrix",
         "ops.array.blocks": "batch_to_space batch_to_space_nd depth_to_space space_to_batch space_to_batch_nd space_to_depth",
@@ -581,7 +581,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.ragged": "RaggedTensorValue constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder",
     },
     "random": {
-        "graph.scoping": "get_seed=count_ops set_random_seed",
+        "graph.scoping": "get_seed set_random_seed",
         "ops.nn.sampling": "all_candidate_sampler fixed_unigram_candidate_sampler learned_unigram_candidate_sampler log_uniform_candidate_sampler uniform_candidate_sampler",
         "ops.random_functions": "categorical gamma=random_gamma multinomial normal=random_normal poisson=random_poisson shuffle=random_shuffle stateless_categorical stateless_multinomial stateless_normal stateless_truncated_normal stateless_uniform truncated_normal uniform=random_uniform",
     },
