@@ -35,6 +35,7 @@ ROOMS = {
         *(
             "linear_systems",
             "decompositions",
+            "tridiagonal",
             "linalg",
             "sparse",
             "ragged_reductions",

@@ -131,8 +131,6 @@ _NAMES = {
     "train.sdca_shrink_l1": "tf.train.ProximalGradientDescentOptimizer",
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
     "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
-    "linalg.tridiagonal_matmul": _MATRIX_WAY,
-    "linalg.tridiagonal_solve": _MATRIX_WAY,
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
     "image.combined_non_max_suppression": "tf.image.non_max_suppression per class",
     "image.adjust_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
@@ -144,7 +142,6 @@ _NAMES = {
     "errors.raise_exception_on_not_ok_status": "the exceptions that Session.run raises",
     "strings.ngrams": "tf.strings.join of shifted slices",
     "strings.unicode_script": "Python's unicodedata in a tf.py_func",
-    "image.extract_glimpse": "tf.image.crop_and_resize",
     "nn.fractional_avg_pool": "tf.nn.avg_pool",
     "nn.fractional_max_pool": "tf.nn.max_pool",
 }

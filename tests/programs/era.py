@@ -538,6 +538,34 @@ def optimizers_of_contrib(tf: Any) -> Any:
 
 
 @program
+def weights_after_other_ops(tf: Any) -> Any:
+    """The default seed of a variable is the number of ops before it, so these must be as many as TensorFlow's."""
+    parts = [
+        lambda x: tf.layers.dense(x, 4),
+        lambda x: tf.tensordot(x, x, [[0, 2], [0, 2]]),
+        lambda x: tf.boolean_mask(x, x > 0),
+        lambda x: tf.boolean_mask(x, x[0, :, 0] > 0, axis=1),
+        lambda x: tf.sequence_mask(tf.cast(x[:, 0, 0], tf.int32)),
+        lambda x: tf.layers.conv2d_transpose(x[:, :, None], 4, 3, 2),
+        lambda x: tf.layers.conv3d_transpose(x[:, None, None], 4, 3),
+        lambda x: tf.contrib.layers.conv2d_transpose(x[:, :, None], 4, 3, 2),
+        lambda x: tf.losses.mean_squared_error(x, x),
+        lambda x: tf.nn.softmax_cross_entropy_with_logits_v2(labels=x, logits=x),
+        lambda x: tf.losses.softmax_cross_entropy(x[0], x[0]),
+        lambda x: tf.losses.sparse_softmax_cross_entropy([1, 2], x[0]),
+    ]
+    return [_weights_after(tf, part) for part in parts]
+
+
+def _weights_after(tf: Any, part: Any) -> Any:
+    with tf.Graph().as_default():
+        tf.set_random_seed(7)
+        part(tf.placeholder(tf.float32, [None, 2, 3]))
+        last = tf.get_variable("last", [2], initializer=tf.random_uniform_initializer())
+        return run(tf, last)
+
+
+@program
 def seeded_orders_of_data(tf: Any) -> Any:
     data, more = tf.data.Dataset, tf.data.experimental
     fixed = data.range(10).shuffle(4, seed=7, reshuffle_each_iteration=False)

@@ -241,7 +241,6 @@ def set_random_seed(seed: int | None) -> None:
     get_default_graph().seed = seed
 
 
-@export("tf.get_seed", "tf.random.get_seed")
 def count_ops(number: int) -> None:
     """Counts ops that TensorFlow adds here beyond tfmini's (below 0: those that it does not), for later seeds.
 
@@ -250,6 +249,7 @@ def count_ops(number: int) -> None:
     get_default_graph().uncounted_ops += number
 
 
+@export("tf.get_seed", "tf.random.get_seed")
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """Returns the ``seed`` and ``seed2`` of a random op (``tf.get_seed``).
 

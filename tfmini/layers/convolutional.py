@@ -344,13 +344,16 @@ class ConvTranspose(Conv):
         return [deconvolved_length(*each, self.padding) for each in zip(space, self.kernel_size, self.strides)]
 
     def _convolved(self, inputs: Any) -> Any:
-        sizes, known = shape_of(inputs), inputs.shape.as_list()
-        axes = within(range(self.rank + 2), self._layout)
-        space = self._lengths([sizes[i] if known[i] is None else known[i] for i in axes])
+        sizes = shape_of(inputs)
+        batch = sizes[0]
+        space = self._lengths([sizes[i] for i in within(range(self.rank + 2), self._layout)])
+        shape = stack(around(space, self._layout, batch, self.filters))
+        if self.rank == 2:
+            shape[0]  # for an op that 1.15 makes here: the default seeds of later ops count it
         outputs = type(self).deconvolve(
             inputs,
             self.kernel,
-            stack(around(space, self._layout, sizes[0], self.filters)),
+            shape,
             around(self.strides, self._layout),
             self.padding.upper(),
             self._layout,

@@ -54,12 +54,12 @@ def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
       ValueError: when the static shapes are incompatible.
     """
     with name_scope(None, "assert_broadcastable", [weights, values]):
-        weights, values = convert_to_tensor(weights, name="weights"), convert_to_tensor(values, name="values")
+        (weights, sizes), (values, wanted) = _with_sizes(weights, "weights"), _with_sizes(values, "values")
         weights_shape, values_shape = weights.shape, values.shape
         if weights_shape.ndims == 0:
             return no_op(name="static_scalar_check_success")
         if weights_shape.ndims is None or values_shape.ndims is None:
-            return _checked_in_the_step(weights, values)
+            return _checked_in_the_step(weights, sizes, wanted)
         where = f" values.rank={values_shape.ndims}. weights.rank={weights_shape.ndims}."
         shapes = f" values.shape={values_shape}. weights.shape={weights_shape}."
         if weights_shape.ndims != values_shape.ndims:
@@ -69,14 +69,21 @@ def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
             raise ValueError(f"{_PREFIX} Mismatch at dim {_first_mismatch(pairs)}.{shapes}")
         if all(w == 1 or (w is not None and w == v) for w, v in pairs):
             return no_op(name="static_dims_check_success")
-        sizes, wanted = shape_of(weights), shape_of(values)
         fits = reduce_all(logical_or(equal(sizes, 1), equal(sizes, wanted)), name="is_valid_shape")
         return Assert(fits, [_PREFIX, "weights.shape=", sizes, "values.shape=", wanted], name="AssertGuard")
 
 
-def _checked_in_the_step(weights: TensorLike, values: TensorLike) -> Any:
+def _with_sizes(value: TensorLike, role: str) -> tuple[Tensor, Tensor]:
+    """The tensor and its shape. TensorFlow makes an op of the rank, too, which default seeds count."""
+    with name_scope(None, role, [value]) as scope:
+        tensor = convert_to_tensor(value, name=scope)
+        sizes = shape_of(tensor, name="shape")
+        rank_of(tensor, name="rank")
+    return tensor, sizes
+
+
+def _checked_in_the_step(weights: TensorLike, sizes: Tensor, wanted: Tensor) -> Any:
     """Checks shapes whose ranks are known only when the step runs."""
-    sizes, wanted = shape_of(weights), shape_of(values)
     scalar = equal(rank_of(weights), 0)
     same = equal(size(sizes), size(wanted))
 
@@ -181,6 +188,7 @@ def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> 
         count = _present(losses, weights)
     else:
         count = cast(size(losses, name="num_elements"), losses.dtype)
+    reduce_sum(total)  # the sum of one number, an op that TensorFlow makes and default seeds count
     return div_no_nan(total, count, name="value")
 
 
@@ -511,8 +519,7 @@ def sparse_softmax_cross_entropy(
     """
     # Labels [n, 1] are squeezed to [n], and weights likewise.
     labels, logits = remove_squeezable_dimensions(labels, logits, expected_rank_diff=1)
-    if not isinstance(weights, (int, float)):
-        weights = weights_of_rank(convert_to_tensor(weights), labels)
+    weights = weights_of_rank(convert_to_tensor(weights), labels)
     return sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits, name="xentropy"), weights
 
 

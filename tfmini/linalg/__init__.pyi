@@ -80,6 +80,10 @@ from tfmini.ops.math.sums import (
 from tfmini.ops.nn.normalization import (
     l2_normalize as l2_normalize,
 )
+from tfmini.ops.tridiagonal import (
+    tridiagonal_matmul as tridiagonal_matmul,
+    tridiagonal_solve as tridiagonal_solve,
+)
 
 __all__ = [
     "LinearOperator",
@@ -139,4 +143,6 @@ __all__ = [
     "trace",
     "transpose",
     "triangular_solve",
+    "tridiagonal_matmul",
+    "tridiagonal_solve",
 ]

@@ -270,3 +270,11 @@ def test_inverse_hyperbolic_functions_are_exact_up_to_the_end_of_the_range() -> 
         large = session.run([tf.asinh(tf.constant([-1e38, 1e30])), tf.acosh(tf.constant([1e38, -2e30]))])
     np.testing.assert_allclose(found, [[greatest, greatest, 2**0.5, np.inf], [greatest, -greatest, 1, np.inf]], 1e-12)
     np.testing.assert_allclose(large, [[-88.191376, 69.7707], [88.191376, np.nan]], 1e-7)
+
+
+def test_comparisons_are_packed_from_the_highest_bit_on() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        numbers = np.arange(16.0).reshape(2, 8)
+        packed = tf.raw_ops.CompareAndBitpack(input=numbers, threshold=np.float64(5))
+        flags = tf.raw_ops.CompareAndBitpack(input=np.arange(8) % 3 == 0, threshold=False)
+        assert [value.tolist() for value in session.run([packed, flags])] == [[[3], [255]], [146]]

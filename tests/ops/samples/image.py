@@ -70,6 +70,10 @@ SAMPLES = (
     + r"""
 NonMaxSuppressionWithOverlaps(overlaps=f32([[1, 0.2, 0.9], [0.2, 1, 0.4], [0.9, 0.4, 1]]),
     scores=f32([0.3, 0.9, 0.8]), max_output_size=3, overlap_threshold=0.5, score_threshold=0.0)
+ExtractGlimpse(input=f32(2, 5, 6, 2), size=[3, 4], offsets=f32([[0.1, -0.2], [1, 1]]), uniform_noise=False,
+    noise='zero')
+ExtractGlimpse(input=f32(2, 5, 6, 1), size=[7, 9], offsets=f32([[2, -9], [0.5, 1.5]]), centered=False, normalized=False,
+    uniform_noise=False, noise='zero')
 ExtractJpegShape(contents=EncodeJpeg(image=u8(3, 5, 3)))
 ExtractJpegShape(contents=EncodeJpeg(image=u8(3, 5, 1)), output_type=int64)
 """

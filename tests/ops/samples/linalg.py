@@ -39,6 +39,10 @@ SelfAdjointEigV2(input=gram(c64(3, 3), op))[0]
 Lu(input=f32(2, 3, 3))
 Lu(input=c64(3, 3), output_idx_type=int64)
 MatrixLogarithm(input=gram(c64(3, 3), op))
+TridiagonalSolve(diagonals=f64(2, 3, 4), rhs=f64(2, 4, 2))
+TridiagonalSolve(diagonals=f32([[1, 1, 0], [4, 5, 6], [0, 1, 1]]), rhs=f32(3, 2), partial_pivoting=False)
+TridiagonalMatMul(superdiag=f64(2, 1, 4), maindiag=f64(2, 1, 4), subdiag=f64(2, 1, 4), rhs=f64(2, 4, 3))
+TridiagonalMatMul(superdiag=c64(1, 3), maindiag=c64(1, 3), subdiag=c64(1, 3), rhs=c64(3, 2))
 """
 )  # fmt: skip
 
@@ -48,6 +52,7 @@ MatrixDeterminant(input=c64(2, 2))
 gradients(MatrixDeterminant, input=c64(2, 2))
 LogMatrixDeterminant(input=c64(3, 3))
 gradients(LogMatrixDeterminant, input=c64(3, 3))
+TridiagonalSolve(diagonals=c64(3, 3), rhs=c64(3, 2))
 """
 
 OURS = """

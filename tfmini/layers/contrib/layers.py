@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
@@ -21,7 +19,7 @@ from tfmini.layers.contrib.model_variables import (
     model_variable,
 )
 from tfmini.layers.contrib.regularizers import xavier_initializer
-from tfmini.layers.convolutional import around, normalized_tuple
+from tfmini.layers.convolutional import around, deconvolved_length, normalized_tuple, within
 from tfmini.layers.core import sharing
 from tfmini.layers.normalization import BatchNormalization
 from tfmini.ops.array.identity import identity
@@ -256,24 +254,20 @@ def convolution2d_transpose(
         inputs, layout = convert_to_tensor(inputs), known_format(data_format)
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
         weights = given.weights(inputs, [*window, num_outputs, channels_of(inputs, layout)])
-        shape = _deconvolved_shape(inputs, num_outputs, window, steps, padding.upper(), layout)
-        outputs = deconvolve(
-            inputs, weights, stack_of(shape), around(steps, layout), padding.upper(), data_format=layout
-        )
-        outputs.set_shape([size if isinstance(size, (int, np.integer)) else None for size in shape])
+        shape = stack_of(_deconvolved_shape(shape_of(inputs), num_outputs, window, steps, padding, layout))
+        shape[0]  # for an op that 1.15 makes here: the default seeds of later ops count it
+        outputs = deconvolve(inputs, weights, shape, around(steps, layout), padding.upper(), data_format=layout)
+        outputs.set_shape(_deconvolved_shape(inputs.shape.as_list(), num_outputs, window, steps, padding, layout))
         return given.finished(outputs, num_outputs, opened, layout)
 
 
 def _deconvolved_shape(
-    inputs: Tensor, channels: int, window: Sequence[int], steps: Sequence[int], padding: str, layout: str
+    sizes: Any, channels: int, window: Sequence[int], steps: Sequence[int], padding: str, layout: str
 ) -> list[Any]:
-    known, sizes = inputs.shape.as_list(), shape_of(inputs)
-    lengths: Any = [sizes[i] if size is None else size for i, size in enumerate(known)]
-    first = 2 if layout == "NCHW" else 1
-    space = [
-        lengths[first + i] * steps[i] + (max(window[i] - steps[i], 0) if padding == "VALID" else 0) for i in (0, 1)
-    ]
-    return [lengths[0], channels, *space] if layout == "NCHW" else [lengths[0], *space, channels]
+    """The sizes of the result, of the sizes of the images: a tensor or a list."""
+    batch, *space = (sizes[i] for i in (0, *within(range(4), layout)))
+    lengths = [deconvolved_length(*each, padding.lower()) for each in zip(space, window, steps)]
+    return around(lengths, layout, batch, channels)
 
 
 @export(

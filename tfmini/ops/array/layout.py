@@ -11,7 +11,17 @@ from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
-from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
+from tfmini.graph.families import (
+    IndexedSlices,
+    Operation,
+    OpHandle,
+    Tensor,
+    all_of,
+    convert_to_tensor,
+    name_scope,
+    op,
+    same_shape,
+)
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.filling import ones
@@ -526,3 +536,38 @@ def pad(
     if kind not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(f"Unknown padding mode: {mode}")
     return _mirror_pad(tensor, paddings, mode=kind, name=name)
+
+
+# ---- Names of axes: places and sizes of one data format in another -------------------------------------------------
+
+_FORMATS = 'src_format: string = "NHWC"; dst_format: string = "NCHW"; T: {int32, int64} = DT_INT32'
+_dim_map = op(f"DataFormatDimMap(x: T) -> y: T; {_FORMATS}", shape=same_shape, differentiable=False)
+_vec_permute = op(f"DataFormatVecPermute(x: T) -> y: T; {_FORMATS}", shape=same_shape, differentiable=False)
+
+
+def _format_names(src_format: bytes, dst_format: bytes) -> tuple[str, str]:
+    source, target = src_format.decode(), dst_format.decode()
+    for role, attr, name in (("Source", "src", source), ("Destination", "dst", target)):
+        if len(name) not in (4, 5):
+            refuse(f"{role} format must be of length 4 or 5, received {attr}_format = {name}")
+    if not len(set(source)) == len(source) == len(target) or set(source) != set(target):
+        refuse(f"Destination and source format must determine a permutation, got {source} and {target}")
+    return source, target
+
+
+@_dim_map.kernel("CPU")
+def _dim_map_kernel(x: Array, *, src_format: bytes, dst_format: bytes) -> Any:
+    source, target = _format_names(src_format, dst_format)
+    return np.array([target.index(axis) for axis in source], x.dtype)[x % len(source)]
+
+
+@_vec_permute.kernel("CPU")
+def _vec_permute_kernel(x: Array, *, src_format: bytes, dst_format: bytes) -> Any:
+    source, target = _format_names(src_format, dst_format)
+    if x.ndim not in (1, 2):
+        refuse(f"input must be a vector or 2D tensor, but got shape {format_raw(x.shape)}")
+    if x.shape[0] != len(source):
+        refuse(f"{x.ndim}D input must be of size {len(source)}, but got shape {format_raw(x.shape)}")
+    if x.ndim == 2 and x.shape[1] != 2:
+        refuse(f"Second dimension of 2D input must be of size 2, but got shape {format_raw(x.shape)}")
+    return x[[source.index(axis) for axis in target]]

@@ -410,20 +410,19 @@ def boolean_mask(
             )
         if not form:
             raise ValueError("mask cannot be scalar.")
-        start = 0 if axis is None else int(constant_value(convert_to_tensor(axis)))  # type: ignore[arg-type]
+        start = int(constant_value(axis)) if isinstance(axis, Tensor) else int(axis or 0)  # type: ignore[arg-type]
         raw = tensor.raw_shape
         if raw is not None and not compatible_raw(raw[start : start + len(form)], form):
             raise ValueError(f"Shapes {tensor.shape[start : start + len(form)]} and {mask.shape} are incompatible")
+        merged = _merge_axes(tensor, start, len(form))
         rows = squeeze(_where(reshape(mask, [-1])), axis=[1])
-        return gather(_merge_axes(tensor, start, len(form)), rows, axis=start)
+        return gather(merged, rows, axis=start)
 
 
 def _merge_axes(tensor: Tensor, start: int, count: int) -> Tensor:
-    """``tensor`` with ``count`` axes from ``start`` on merged into one."""
-    if count == 1:
-        return tensor
-    sizes = shape(tensor)
-    merged = reshape(tensor, concat([sizes[:start], [-1], sizes[start + count :]], 0))
+    """``tensor`` with ``count`` axes from ``start`` on merged into one, by the ops that 1.15 makes."""
+    size = raw_ops.Prod(shape(tensor)[start : start + count], [0])
+    merged = reshape(tensor, concat([shape(tensor)[:start], [size], shape(tensor)[start + count :]], 0))
     if tensor.raw_shape is not None:
         part: int | None = 1
         for dim in tensor.raw_shape[start : start + count]:
@@ -450,14 +449,14 @@ def sequence_mask(
     with name_scope(name, "SequenceMask", [lengths, maxlen]):
         lengths = convert_to_tensor(lengths)
         if maxlen is None:
-            axes = raw_ops.Range(0, raw_ops.Rank(lengths), 1)
+            known = lengths.raw_shape
+            axes = raw_ops.Range(0, raw_ops.Rank(lengths), 1) if known is None else constant(np.arange(len(known)))
             largest = raw_ops.Max(lengths, axes)
             maxlen = raw_ops.Maximum(constant(0, lengths.dtype), largest)
         else:
             maxlen = convert_to_tensor(maxlen)
         if maxlen.raw_shape not in (None, ()):
             raise ValueError("maxlen must be scalar for sequence_mask")
-        bound = cast(maxlen, lengths.dtype)
-        row = raw_ops.Range(constant(0, bound.dtype), bound, constant(1, bound.dtype))
-        result = raw_ops.Less(row, expand_dims(lengths, -1))
+        row = raw_ops.Range(constant(0, maxlen.dtype), maxlen, constant(1, maxlen.dtype))
+        result = raw_ops.Less(row, raw_ops.Cast(expand_dims(lengths, -1), DstT=maxlen.dtype))
         return cast(result, dtype)

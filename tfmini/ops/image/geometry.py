@@ -16,6 +16,7 @@ from tfmini.memory import check_room
 from tfmini.numerics.windows import padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import pad, reverse, transpose
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
@@ -27,7 +28,7 @@ from tfmini.ops.math.comparison import greater, less, where
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
 
 _INTS = (int, np.integer)
 
@@ -394,3 +395,76 @@ def extract_patches(
 ) -> Tensor:  # fmt: skip
     """`extract_image_patches` (``tf.image.extract_patches``)."""
     return extract_image_patches(images, sizes, strides, rates, padding, name)
+
+
+# ---- ``tf.image.extract_glimpse``: a window of each image, with noise around it ------------------------------------
+
+_glimpse = op(
+    "ExtractGlimpse(input: float, size: int32, offsets: float) -> glimpse: float; centered: bool = true;"
+    ' normalized: bool = true; uniform_noise: bool = true; noise: string = "uniform"',
+    stateful=False,
+    differentiable=False,
+)
+
+
+@_glimpse.shape
+def _glimpse_shape(node: Operation) -> list[RawShape]:
+    images, offsets = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[2].raw_shape, 2)
+    size = constant_value_as_shape(node.inputs[1]) or (None, None)
+    images, offsets = images or (None,) * 4, merge_raw(offsets, (None, 2)) or (None, 2)
+    return [(merge_dims(images[0], offsets[0]), *size, images[3])]
+
+
+@_glimpse.kernel("CPU")
+def _glimpse_kernel(
+    images: Array, size: Array, offsets: Array, *, centered: bool, normalized: bool, uniform_noise: bool, noise: bytes
+) -> Any:
+    rows, columns = images.shape[1:3]
+    if size.shape != (2,) or offsets.shape != (len(images), 2) or (size < 0).any():
+        refuse(f"input must be a vector of size 2 and offsets one pair for each image, got {size}, {offsets.shape}")
+    check_room((len(images), *size.tolist(), images.shape[3]), 4)
+    whole = np.array([rows, columns], np.float32)
+    corners = offsets * whole if normalized else offsets
+    corners = corners / 2 + whole / 2 if centered else corners
+    corners = np.clip(np.nan_to_num(corners - size / np.float32(2)), -(2.0**40), 2.0**40).astype(np.int64)
+    kind = "zero" if noise == b"zero" else "uniform" if uniform_noise else "gaussian"
+    return (
+        np.stack([_glimpse_of(*each, size, kind) for each in zip(images, corners)])
+        if len(images)
+        else np.empty((0, *size, images.shape[3]), np.float32)
+    )
+
+
+def _glimpse_of(image: Array, corner: Array, size: Array, noise: str) -> Array:
+    """The window of one image at a corner; what it has outside of the image is noise like the image's numbers."""
+    shape, random = (*size.tolist(), image.shape[2]), np.random.default_rng()
+    if noise == "zero" or not image.size:
+        found = np.zeros(shape, np.float32)
+    elif noise == "uniform":
+        found = random.uniform(image.min(), image.max(), shape).astype(np.float32)
+    else:
+        found = random.normal(image.mean(), image.std(), shape).astype(np.float32)
+    low, high = np.maximum(corner, 0), np.minimum(corner + size, image.shape[:2])
+    if (low < high).all():
+        (top, left), (bottom, right), (y, x) = low, high, low - corner
+        found[y : y + bottom - top, x : x + right - left] = image[top:bottom, left:right]
+    return found
+
+
+@export("tf.image.extract_glimpse")
+def extract_glimpse(
+    input: TensorLike, size: TensorLike, offsets: TensorLike, centered: bool = True, normalized: bool = True,
+    uniform_noise: bool = True, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A window of each image [batch, rows, columns, channels] (``tf.image.extract_glimpse``).
+
+    Args:
+      size: the height and the width of the windows.
+      offsets: [batch, 2], the rows and columns of their middles.
+      centered: count offsets from the middle of the image.
+      normalized: offsets from -1 to 1 (from 0 to 1 unless ``centered``); False: pixels.
+      uniform_noise: fill what is outside of the image with uniform, else with Gaussian noise.
+      name: of the op.
+    """
+    attrs = {"centered": centered, "normalized": normalized, "uniform_noise": uniform_noise}
+    return _glimpse(input, size, offsets, **attrs, name=name)

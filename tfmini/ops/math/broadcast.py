@@ -22,7 +22,7 @@ from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.gradients import is_wanted
-from tfmini.shapes import RawShape, broadcast_raw
+from tfmini.shapes import RawShape, at_most_rank, broadcast_raw
 
 sum_op = op(
     """Sum(input: T, reduction_indices: Tidx) -> output: T
@@ -127,9 +127,7 @@ def reduced_shape(node: Operation) -> list[RawShape]:
       ValueError: for an axis out of range or axes of more than one dimension.
     """
     shape, keep = node.inputs[0].raw_shape, node.attrs["keep_dims"]
-    indices = node.inputs[1].raw_shape
-    if indices is not None and len(indices) > 1:
-        raise ValueError("Reduction indices must be a scalar or vector")
+    at_most_rank(node.inputs[1].raw_shape, 1)
     axes = constant_value(node.inputs[1])
     if shape is None or axes is None:
         return [(None,) * len(shape) if keep and shape is not None else None]

@@ -26,7 +26,7 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.math.broadcast import OfXAndY, named, sum_to_operands, told
-from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
+from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw, with_rank
 
 approximate_equal_op = op(
     "ApproximateEqual(x: T, y: T) -> z: bool; T: numbertype; tolerance: float = 0.00001",
@@ -39,6 +39,31 @@ select_op = op(
     "Select(condition: bool, t: T, e: T) -> output: T; T: type", aggregates=True, raw_names={"t": "x", "e": "y"}
 )
 select_v2_op = op("SelectV2(condition: bool, t: T, e: T) -> output: T; T: type")
+
+bitpack_op = op(
+    "CompareAndBitpack(input: T, threshold: T) -> output: uint8;"
+    " T: {bool, half, float, double, int8, int16, int32, int64}",
+    differentiable=None,
+)
+
+
+@bitpack_op.shape
+def _bitpack_shape(node: Operation) -> list[RawShape]:
+    shape, _ = node.inputs[0].raw_shape, with_rank(node.inputs[1].raw_shape, 0)
+    if shape is None or not shape or shape[-1] is None:
+        return [None if shape is None else shape]
+    if shape[-1] % 8:
+        raise ValueError(f"Dimension size must be evenly divisible by 8 but is {shape[-1]}")
+    return [(*shape[:-1], shape[-1] // 8)]
+
+
+@bitpack_op.kernel("CPU")
+def _bitpack_kernel(input: Array, threshold: Array) -> Any:
+    if np.ndim(threshold):
+        refuse(f"Compare must be a scalar, but saw shape: {format_raw(threshold.shape)}")
+    if not input.ndim or input.shape[-1] % 8:
+        refuse(f"Inner dimension of input should be divisible by 8, but saw shape: {format_raw(input.shape)}")
+    return np.packbits(input > threshold, axis=-1)
 
 
 def _function(handle: OpHandle, name: str, text: str, types: str) -> OfXAndY:

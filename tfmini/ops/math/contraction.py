@@ -213,13 +213,32 @@ def tensordot(a: TensorLike, b: TensorLike, axes: Any, name: str | None = None) 
         if a.raw_shape is None or b.raw_shape is None or isinstance(axes, Tensor):
             return _dynamic_tensordot(a, b, axes, scope)
         of_a, of_b = _axes_pair(a, b, axes)
-        free_a = [i for i in range(len(a.raw_shape)) if i not in of_a]
-        free_b = [i for i in range(len(b.raw_shape)) if i not in of_b]
-        product = matmul(_grouped(a, [free_a, of_a]), _grouped(b, [of_b, free_b]))
-        sizes = _sizes(a, free_a) + _sizes(b, free_b)
-        result = array_shape.reshape(product, array_joining.stack(sizes) if _has_tensor(sizes) else sizes, name=scope)
-        result.set_shape([a.raw_shape[i] for i in free_a] + [b.raw_shape[i] for i in free_b])
+        (left, rows), (right, columns) = _as_matrix(a, of_a, last=True), _as_matrix(b, of_b, last=False)
+        product = matmul(left, right)
+        if isinstance(rows, list) and isinstance(columns, list):
+            return array_shape.reshape(product, rows + columns, name=scope)
+        sizes = [convert_to_tensor(part, dtypes.int32) for part in (rows, columns)]
+        result = array_shape.reshape(product, array_joining.concat(sizes, 0), name=scope)
+        free = [[d for i, d in enumerate(x.raw_shape or ()) if i not in own] for x, own in ((a, of_a), (b, of_b))]
+        result.set_shape(free[0] + free[1])
         return result
+
+
+def _as_matrix(x: Tensor, axes: list[int], last: bool) -> tuple[Tensor, Any]:
+    """``x`` as a matrix with the chosen axes last (or first), and the sizes of the others, by the ops of 1.15."""
+    raw: Any = x.raw_shape
+    free = [i for i in range(len(raw)) if i not in axes]
+    if None not in raw:
+        order, totals = [free, axes], [math.prod(raw[i] for i in part) for part in (free, axes)]
+        order, totals = (order, totals) if last else (order[::-1], totals[::-1])
+        return array_shape.reshape(transpose(x, order[0] + order[1]), totals), [raw[i] for i in free]
+    of, others = (convert_to_tensor(np.array(v, np.int32), name=n) for v, n in ((axes, "axes"), (free, "free")))
+    sizes = array_shape.shape(x)
+    free_sizes, own_sizes = gather(sizes, others), gather(sizes, of)
+    products = [reduce_prod(free_sizes), reduce_prod(own_sizes)]
+    places = array_joining.concat([others, of] if last else [of, others], 0)
+    form = array_joining.stack(products if last else products[::-1])
+    return array_shape.reshape(transpose(x, places), form), free_sizes
 
 
 def _dynamic_tensordot(a: Tensor, b: Tensor, axes: Any, scope: str) -> Tensor:
@@ -270,10 +289,6 @@ def _note_shape(result: Tensor, a: Tensor, b: Tensor, axes: Any) -> None:
     own, other = a.raw_shape, b.raw_shape
     kept = [d for i, d in enumerate(own) if i not in of_a] + [d for i, d in enumerate(other) if i not in of_b]
     result.set_shape(kept)
-
-
-def _has_tensor(sizes: list[Any]) -> bool:
-    return any(isinstance(s, Tensor) for s in sizes)
 
 
 def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:

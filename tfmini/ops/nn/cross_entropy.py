@@ -114,13 +114,14 @@ def softmax_cross_entropy_with_logits_v2(
         static = logits.raw_shape
         if axis != -1 and (static is None or axis % len(static) != len(static) - 1):
             precise, labels = _class_last(precise, axis), _class_last(labels, axis)
-        if _is_matrix(precise):
-            # As in TensorFlow, labels of another rank are accepted if they have the same number of rows.
-            cost = softmax_xent_op(precise, labels if _is_matrix(labels) else _flat(labels), name=scope)[0]
-        else:
-            sizes = shape_of(precise)
-            flat = softmax_xent_op(_flat(precise), _flat(labels), name=scope)[0]
-            cost = reshape(flat, slice_(sizes, [0], reshape(subtract(rank(precise), 1), [1])))
+        axes, sizes, rows, truth = rank(precise), shape_of(precise), _rows(precise), _rows(labels)
+        # As in TensorFlow, labels of another rank are accepted if they have as many rows. A matrix is its own rows: the
+        # ops that TensorFlow makes for it are there for those who count them (default seeds) and do not run.
+        is_matrix = _is_matrix(precise)
+        given = (precise, labels if _is_matrix(labels) else truth) if is_matrix else (rows, truth)
+        flat = softmax_xent_op(*given, name=scope)[0]
+        cost = reshape(flat, slice_(sizes, [0], [subtract(axes, 1)]))
+        cost = flat if is_matrix else cost
         if static is not None:
             kept = list(static)
             del kept[axis]
@@ -143,6 +144,18 @@ def _class_last(tensor: Tensor, axis: int) -> Tensor:
     position = axis if axis >= 0 else add(count_tensor, axis)
     order = concat([number_range(position), number_range(add(position, 1), count_tensor), reshape(position, [1])], 0)
     return transpose(tensor, order)
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """The tensor with all axes but the last merged into one, by the ops that 1.15 makes."""
+    axes, sizes = rank(tensor), shape_of(tensor)
+    last = slice_(sizes, [subtract(axes, 1)], [1])
+    rows = reshape(tensor, concat([[-1], last], 0))
+    static = tensor.raw_shape
+    if static is not None and len(static) > 1:
+        count = None if None in static[:-1] else math.prod(d or 0 for d in static[:-1])
+        rows.set_shape([count, static[-1]])
+    return rows
 
 
 def _flat(tensor: Tensor) -> Tensor:
@@ -205,6 +218,7 @@ def sparse_softmax_cross_entropy_with_logits(
     with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
         labels = convert_to_tensor(labels)
         logits = convert_to_tensor(logits)
+        sizes = shape_of(labels)
         _check_sparse_shapes(labels, logits)
         precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
         if logits.raw_shape is not None and len(logits.raw_shape) == 2:
@@ -212,7 +226,7 @@ def sparse_softmax_cross_entropy_with_logits(
         else:
             # The op compares the numbers of rows and labels in the step.
             flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]
-            cost = reshape(flat, shape_of(labels))
+            cost = reshape(flat, sizes)
             cost.set_shape(labels.shape)
         result: Tensor = cast(cost, logits.dtype) if logits.dtype in _NARROW else cost
         return result

@@ -326,7 +326,7 @@ def _of_rank(input: TensorLike, one: Any, two: Any, three: Any) -> Any:
     """The function for the number of spatial axes of ``input``."""
     rank = convert_to_tensor(input).shape.ndims
     if rank is None or not 3 <= rank <= 5:
-        raise ValueError(f"input tensor must be of rank 3, 4 or 5 but was {rank}.")
+        raise ValueError(f"Input tensor must be of rank 3, 4 or 5 but was {rank}.")
     return (one, two, three)[rank - 3]
 
 
@@ -437,7 +437,7 @@ def conv_transpose(
     with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
         rank = convert_to_tensor(output_shape).shape.as_list()[0]
         if rank not in (3, 4, 5):
-            raise ValueError(f"output_shape must have 3, 4 or 5 values, got {rank}")
+            raise ValueError(f"output_shape must be of length 3, 4 or 5 but was {rank}.")
         layout = data_format or ("NWC", "NHWC", "NDHWC")[rank - 3]
         if rank == 3:
             return conv1d_transpose(input, filters, output_shape, strides, padding, layout, dilations, scope)
