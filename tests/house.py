@@ -193,7 +193,7 @@ LIMITS: dict[str, float] = {
     # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph,
     # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
     # their checkpoints, Horovod for Keras, datasets of databases and resampled ones.
-    "files": 632,
+    "files": 633,
     "files under 100 lines": 101,
     "lines without generated files": 193_800,  # (128,000)
     "packages": 18,

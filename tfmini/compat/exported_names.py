@@ -56,13 +56,16 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "fn_args",
     },
     "python.feature_column.feature_column": {
-        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _EmbeddingColumn=EmbeddingColumn _FeatureColumn=FeatureColumn _IndicatorColumn=IndicatorColumn _NumericColumn=NumericColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
+        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
+        "estimator.embedding_columns": "_EmbeddingColumn=EmbeddingColumn _IndicatorColumn=IndicatorColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
     },
     "python.feature_column.feature_column_lib": {
-        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn NumericColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+        "estimator.embedding_columns": "EmbeddingColumn IndicatorColumn SharedEmbeddingColumn",
     },
     "python.feature_column.feature_column_v2": {
-        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+        "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn NumericColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+        "estimator.embedding_columns": "EmbeddingColumn IndicatorColumn SharedEmbeddingColumn",
     },
     "python.framework.common_shapes": {
         "compat.ops_names": "broadcast_shape",

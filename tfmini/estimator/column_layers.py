@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tfmini.estimator.columns import (
-    BucketizedColumn,
-    Column,
-    DenseColumn,
-    EmbeddingColumn,
-    Features,
-    SharedEmbeddingColumn,
-)
+from tfmini.estimator.columns import BucketizedColumn, Column, DenseColumn, Features
+from tfmini.estimator.embedding_columns import EmbeddingColumn, SharedEmbeddingColumn
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor

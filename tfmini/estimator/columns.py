@@ -24,13 +24,10 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
-from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.search import bucketize_op
-from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.ops.sparse.sets import sparse_cross_hashed
 from tfmini.ops.string_ops import as_string
 from tfmini.ops.string_pieces import string_to_hash_bucket_fast
-from tfmini.ops.variables.initializers import TruncatedNormal
 from tfmini.ops.vocabulary_tables import index_table_from_file, index_table_from_tensor
 from tfmini.shapes import TensorShape
 
@@ -41,7 +38,7 @@ class Column:
     """Base class: a named function of the features.
 
     A *dense* column has the method ``dense`` and the attribute ``width``; a *categorical* one has ``ids`` and
-    ``num_buckets``. What a column was made of are its attributes, as in TensorFlow (see `_made_of`): equal ones make
+    ``num_buckets``. What a column was made of are its attributes, as in TensorFlow (see `made_of`): equal ones make
     equal columns.
 
     Attributes:
@@ -77,7 +74,7 @@ class Column:
 C = TypeVar("C", bound=Column)
 
 
-def _made_of(column: C, **fields: Any) -> C:
+def made_of(column: C, **fields: Any) -> C:
     """The column, with the arguments that it was made of as attributes."""
     vars(column).update(fields)
     column._fields = tuple(fields)
@@ -191,7 +188,7 @@ def numeric_column(
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
     default = None if default_value is None else np.broadcast_to(default_value, dims).tolist()
-    return _made_of(
+    return made_of(
         NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=_nested(default),
         dtype=dtype, normalizer_fn=normalizer_fn,
     )  # fmt: skip
@@ -246,7 +243,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
     found = tuple(boundaries or ())
     if not found or any(a >= b for a, b in zip(found, found[1:])):
         raise ValueError(f"boundaries must be a sorted list. Given: {boundaries}")
-    return _made_of(BucketizedColumn(source_column, found), source_column=source_column, boundaries=found)
+    return made_of(BucketizedColumn(source_column, found), source_column=source_column, boundaries=found)
 
 
 def sparse_of(value: Any, ignored: TensorLike | None) -> SparseTensor:
@@ -308,7 +305,7 @@ def categorical_column_with_hash_bucket(
         return string_to_hash_bucket_fast(texts, hash_bucket_size)
 
     made = HashedCategoricalColumn(key, hash_bucket_size, dtype, numbered)
-    return _made_of(made, key=key, hash_bucket_size=hash_bucket_size, dtype=dtypes.as_dtype(dtype))
+    return made_of(made, key=key, hash_bucket_size=hash_bucket_size, dtype=dtypes.as_dtype(dtype))
 
 
 @export("tf.feature_column.categorical_column_with_identity")
@@ -345,7 +342,7 @@ def categorical_column_with_identity(key: str, num_buckets: int, default_value: 
         return where(inside, ids, fill(shape(ids), np.int64(default_value)))
 
     made = IdentityCategoricalColumn(key, num_buckets, dtypes.int64, numbered)
-    return _made_of(made, key=key, number_buckets=num_buckets, default_value=default_value)
+    return made_of(made, key=key, number_buckets=num_buckets, default_value=default_value)
 
 
 @export("tf.feature_column.categorical_column_with_vocabulary_list")
@@ -385,7 +382,7 @@ def categorical_column_with_vocabulary_list(
         table = index_table_from_tensor(mapping, num_oov_buckets, default_value, dtype=wide, name=f"{key}_lookup")
         return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
 
-    return _made_of(
+    return made_of(
         VocabularyListCategoricalColumn(key, len(words) + num_oov_buckets, dtype, numbered), key=key,
         vocabulary_list=tuple(vocabulary_list), dtype=dtype, default_value=default_value,
         num_oov_buckets=num_oov_buckets,
@@ -427,7 +424,7 @@ def categorical_column_with_vocabulary_file(
         )
         return table.lookup(values if wide == dtypes.string else cast(values, wide))  # type: ignore[no-any-return]
 
-    return _made_of(
+    return made_of(
         VocabularyFileCategoricalColumn(key, vocabulary_size + num_oov_buckets, dtype, numbered), key=key,
         vocabulary_file=vocabulary_file, vocabulary_size=vocabulary_size, num_oov_buckets=num_oov_buckets,
         dtype=dtypes.as_dtype(dtype), default_value=default_value,
@@ -508,7 +505,7 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
         if not isinstance(key, (str, CategoricalColumn)):
             raise ValueError(f"Unsupported key type. All keys must be strings or categorical columns. Given: {key}")
     made = CrossedColumn(keys, hash_bucket_size, hash_key)
-    return _made_of(made, keys=tuple(keys), hash_bucket_size=hash_bucket_size, hash_key=hash_key)
+    return made_of(made, keys=tuple(keys), hash_bucket_size=hash_bucket_size, hash_key=hash_key)
 
 
 # ---- ``tf.feature_column.weighted_categorical_column`` -------------------------------------------------------------
@@ -555,168 +552,26 @@ def weighted_categorical_column(
     kind = dtypes.as_dtype(dtype)
     if not (kind.is_integer or kind.is_floating):
         raise ValueError(f"dtype {kind} is not convertible to float.")
-    made = WeightedCategoricalColumn(_categorical(categorical_column), weight_feature_key, kind)
-    return _made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
+    made = WeightedCategoricalColumn(categorical(categorical_column), weight_feature_key, kind)
+    return made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
 
 
-# ---- dense columns ----------------------------------------
-# Categories as dense columns: marks and embeddings (``tf.feature_column.indicator_column``, ``embedding_column``).
-
-
-class IndicatorColumn(DenseColumn):
-    """See `indicator_column`."""
-
-    def __init__(self, source: CategoricalColumn) -> None:
-        self.source = source
-        self.name = f"{source.name}_indicator"
-        self.width, self.shape_of_one = source.num_buckets, (1, source.num_buckets)
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()
-
-    def dense(self, features: Features) -> Tensor:
-        """How often each example has each id, [batch, num_buckets]."""
-        ids = sparse_tensor_to_dense(self.source.ids(features), np.int64(-1))
-        marks, weights = one_hot(ids, self.width, 1.0, 0.0), self.source.weights(features)
-        if weights is not None:
-            marks = marks * expand_dims(sparse_tensor_to_dense(weights), -1)
-            count_ops(7)
-        counts = reduce_sum(marks, [-2])
-        return reshape(counts, [-1, self.width])
-
-
-@export("tf.feature_column.indicator_column")
-def indicator_column(categorical_column: Column) -> IndicatorColumn:
-    """A number for each category: how often it occurs (``tf.feature_column.indicator_column``)."""
-    return _made_of(IndicatorColumn(_categorical(categorical_column)), categorical_column=categorical_column)
-
-
-class EmbeddingColumn(DenseColumn):
-    """See `embedding_column`."""
-
-    uncounted_ops = 7
-
-    def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
-        self.source, self.width, self.settings = source, width, settings
-        self.name, self.shape_of_one = f"{source.name}_embedding", (width,)
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self.source.parse_spec()
-
-
-@export("tf.feature_column.embedding_column")
-def embedding_column(
-    categorical_column: Column,
-    dimension: int,
-    combiner: str = "mean",
-    initializer: Callable[..., Any] | None = None,
-    ckpt_to_load_from: str | None = None,
-    tensor_name_in_ckpt: str | None = None,
-    max_norm: float | None = None,
-    trainable: bool = True,
-) -> EmbeddingColumn:
-    """A trained vector for each category (``tf.feature_column.embedding_column``).
-
-    Args:
-      categorical_column: the categories.
-      dimension: length of the vectors.
-      combiner: how an example's vectors are joined: "mean", "sqrtn" or "sum".
-      initializer: of the vectors; default: truncated normal, with the deviation 1/sqrt(dimension).
-      ckpt_to_load_from, tensor_name_in_ckpt: a checkpoint and its tensor that the vectors start with; both or none.
-      max_norm: longer vectors are shortened to it.
-      trainable: whether optimizers change the vectors.
-
-    Raises:
-      ValueError: when a value makes no sense.
-    """
-    _check_embedding(categorical_column, dimension, initializer, ckpt_to_load_from, tensor_name_in_ckpt)
-    fields = {
-        "combiner": combiner,
-        "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
-        "ckpt_to_load_from": ckpt_to_load_from,
-        "tensor_name_in_ckpt": tensor_name_in_ckpt,
-        "max_norm": max_norm,
-        "trainable": trainable,
-    }
-    made = EmbeddingColumn(_categorical(categorical_column), dimension, fields)
-    return _made_of(made, categorical_column=categorical_column, dimension=dimension, **fields)
-
-
-def _check_embedding(column: object, dimension: int | None, initializer: Any, path: Any, tensor: Any) -> None:
-    if dimension is None or dimension < 1:
-        raise ValueError(f"Invalid dimension {dimension}.")
-    if (path is None) != (tensor is None):
-        raise ValueError("Must specify both `ckpt_to_load_from` and `tensor_name_in_ckpt` or none of them.")
-    if initializer is not None and not callable(initializer):
-        raise ValueError(f"initializer must be callable if specified. Embedding of column_name: {column}")
-
-
-class SharedEmbeddingColumn(EmbeddingColumn):
-    """See `shared_embedding_columns`."""
-
-    def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
-        super().__init__(source, width, settings)
-        self.name = f"{source.name}_shared_embedding"
-
-
-@export("tf.feature_column.shared_embedding_columns")
-def shared_embedding_columns(
-    categorical_columns: Sequence[Column],
-    dimension: int,
-    combiner: str = "mean",
-    initializer: Callable[..., Any] | None = None,
-    shared_embedding_collection_name: str | None = None,
-    ckpt_to_load_from: str | None = None,
-    tensor_name_in_ckpt: str | None = None,
-    max_norm: float | None = None,
-    trainable: bool = True,
-) -> list[SharedEmbeddingColumn]:
-    """Columns whose categories share their vectors (``tf.feature_column.shared_embedding_columns``).
-
-    Args:
-      categorical_columns: columns of one kind, with the same number of categories.
-      shared_embedding_collection_name: names the variable, and the collection in which the columns find it; default:
-        made from the names of the columns.
-      The others are those of `embedding_column`.
-
-    Raises:
-      ValueError: when the columns do not fit together, or a value makes no sense.
-    """
-    sources = sorted((_categorical(column) for column in categorical_columns), key=lambda column: column.name)
-    _check_embedding(sources, dimension, initializer, ckpt_to_load_from, tensor_name_in_ckpt)
-    for other in sources[1:]:
-        if type(other) is not type(sources[0]) or other.num_buckets != sources[0].num_buckets:
-            raise ValueError(f"All categorical_columns must have the same type and num_buckets. Given: {sources}")
-    fields = {
-        "combiner": combiner,
-        "initializer": initializer or TruncatedNormal(0.0, 1 / math.sqrt(dimension)),
-        "shared_embedding_collection_name": shared_embedding_collection_name
-        or "_".join([*(column.name for column in sources), "shared_embedding"]),
-        "ckpt_to_load_from": ckpt_to_load_from,
-        "tensor_name_in_ckpt": tensor_name_in_ckpt,
-        "max_norm": max_norm,
-        "trainable": trainable,
-    }
-    made = [(column, SharedEmbeddingColumn(_categorical(column), dimension, fields)) for column in categorical_columns]
-    return [_made_of(one, categorical_column=column, dimension=dimension, **fields) for column, one in made]
+def categorical(column: Column) -> Any:
+    """The column; ValueError for one of another kind."""
+    if not isinstance(column, CategoricalColumn):
+        raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
+    return column
 
 
 FeatureColumn = Column
 export_names(
     "tensorflow.python.feature_column.feature_column_v2 tensorflow.python.feature_column.feature_column_lib",
-    "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn EmbeddingColumn FeatureColumn "
-    "HashedCategoricalColumn IdentityCategoricalColumn IndicatorColumn NumericColumn SharedEmbeddingColumn "
-    "VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
+    "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn FeatureColumn HashedCategoricalColumn "
+    "IdentityCategoricalColumn NumericColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn "
+    "WeightedCategoricalColumn",
 )
 export_names(
     "tensorflow.python.feature_column.feature_column",
     "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn "
-    "_EmbeddingColumn=EmbeddingColumn _FeatureColumn=FeatureColumn _IndicatorColumn=IndicatorColumn "
-    "_NumericColumn=NumericColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
+    "_FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
 )
-
-
-def _categorical(column: Column) -> Any:
-    if not isinstance(column, CategoricalColumn):
-        raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
-    return column

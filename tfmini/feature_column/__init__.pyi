@@ -11,11 +11,13 @@ from tfmini.estimator.columns import (
     categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
     categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
     crossed_column as crossed_column,
+    numeric_column as numeric_column,
+    weighted_categorical_column as weighted_categorical_column,
+)
+from tfmini.estimator.embedding_columns import (
     embedding_column as embedding_column,
     indicator_column as indicator_column,
-    numeric_column as numeric_column,
     shared_embedding_columns as shared_embedding_columns,
-    weighted_categorical_column as weighted_categorical_column,
 )
 
 __all__ = [

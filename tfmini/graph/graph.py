@@ -304,7 +304,6 @@ class Graph(GraphScopes):
         self._unfeedable: set[Tensor] = set()
         self._unfetchable: set[Operation] = set()
         self.seed: int | None = None
-        self.uncounted_ops = 0  # see `scoping.count_ops`
         # For the graph of a function: the graph that it is traced in.
         self.outer: Graph | None = None
         self._is_function = False

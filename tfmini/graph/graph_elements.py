@@ -89,6 +89,7 @@ class GraphElements(CollectionStore):
         super().__init__()
         self._ops: dict[str, Operation] = {}
         self._order: list[Operation] = []
+        self.uncounted_ops = 0  # see `scoping.count_ops`
 
     @property
     def version(self) -> int:
