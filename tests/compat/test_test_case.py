@@ -183,3 +183,11 @@ def test_a_benchmark_reports_its_iterations(capsys: pytest.CaptureFixture[str]) 
     assert found["iters"] == 3 and "Benchmark.one" in capsys.readouterr().out
     tf.test.Benchmark().report_benchmark(cpu_time=0.5, metrics=["m"])
     assert capsys.readouterr().out == "Benchmark.benchmark: cpu_time=0.5 metrics=['m']\n"
+
+
+def test_lists_of_the_same_tensors_are_equal_whatever_their_values(case: tf.test.TestCase) -> None:
+    noise, scalar = tf.random_normal([2]), tf.constant(3.0)
+    case.assertAllEqual([noise], [noise])
+    case.assertAllEqual((noise, [scalar]), (noise, [scalar]))  # no array
+    with pytest.raises(AssertionError):
+        case.assertAllEqual([noise], [tf.random_normal([2])])

@@ -59,3 +59,22 @@ def test_what_cannot_be_added_is_refused() -> None:
         sums.add_operators([_operator("Z"), _operator("D")])
     with pytest.raises(ValueError, match="same domain dimension"):
         sums.add_operators([_operator("D"), tf.linalg.LinearOperatorDiag([1.0, 2.0, 3.0])])
+
+
+def test_a_subclass_of_a_program_has_the_scopes_and_checks_of_tensorflow() -> None:
+    """K-FAC's operators multiply by methods of their own; the names are those of TensorFlow 1.15.5."""
+
+    class Own(tf.linalg.LinearOperatorDiag):  # type: ignore[misc]
+        def matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul") -> Any:
+            """The product."""
+            with self._name_scope(name):
+                self._check_input_dtype(x)
+                return self._matmul(x)
+
+    with tf.Graph().as_default():
+        operator, x = Own([1.0, 2.0], name="own"), tf.ones([2, 1])
+        with tf.name_scope("out"):
+            names = [operator.matmul(x).name for _ in range(2)] + [operator.to_dense().name]
+        assert names == ["out/own/matmul/mul:0", "out/own/matmul_1/mul:0", "out/own/to_dense/diag:0"]
+        with pytest.raises(TypeError, match="have dtype"):
+            operator.matmul(tf.ones([2, 1], tf.float64))

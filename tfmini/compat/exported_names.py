@@ -242,6 +242,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.util.object_identity": {
         "compat.tracking": "ObjectIdentitySet",
     },
+    "python.util.serialization": {
+        "compat.tf_keras.saving": "get_json_type",
+    },
     "python.util.tf_contextlib": {
         "compat.internal_names": "contextmanager tf_contextmanager",
     },

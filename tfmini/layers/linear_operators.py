@@ -174,11 +174,15 @@ class LinearOperator(OperatorFacts):
 
     def _given(self, x: TensorLike, rows: Dimension, axis: int) -> Tensor:
         x = convert_to_tensor(x, self.dtype if not isinstance(x, Tensor) else None, name="x")
-        if x.dtype.base_dtype != self.dtype:
-            raise TypeError(f"Expected argument to have dtype {self.dtype}. Found: {x.dtype} in tensor {x}")
+        self._check_input_dtype(x)
         if x.shape.ndims is not None:
             rows.assert_is_compatible_with(x.shape[axis])
         return x
+
+    def _check_input_dtype(self, arg: Tensor) -> None:
+        """TypeError for a tensor of another dtype; subclasses of programs call it."""
+        if arg.dtype.base_dtype != self.dtype:
+            raise TypeError(f"Expected argument to have dtype {self.dtype}. Found: {arg.dtype} in tensor {arg}")
 
     def matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul") -> Any:
         """The product with ``x``, ``[…, n, k]`` or another operator, which makes an operator.
@@ -192,14 +196,14 @@ class LinearOperator(OperatorFacts):
         """
         if isinstance(x, LinearOperator):
             return _multiplied(self.adjoint() if adjoint else self, x.adjoint() if adjoint_arg else x)
-        with self._scope(name):
+        with self._name_scope(name):
             rows = self.range_dimension if adjoint else self.domain_dimension
             x = self._given(x, rows, -1 if adjoint_arg else -2)
             return self._matmul(x, adjoint=adjoint, adjoint_arg=adjoint_arg)
 
     def matvec(self, x: TensorLike, adjoint: bool = False, name: str = "matvec") -> Tensor:
         """The product with vectors ``[…, n]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._matvec(self._given(x, self.range_dimension if adjoint else self.domain_dimension, -1), adjoint)
 
     def solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "solve") -> Any:
@@ -215,14 +219,14 @@ class LinearOperator(OperatorFacts):
         if isinstance(rhs, LinearOperator):
             inverse = self.adjoint().inverse() if adjoint else self.inverse()
             return _multiplied(inverse, rhs.adjoint() if adjoint_arg else rhs)
-        with self._scope(name):
+        with self._name_scope(name):
             rows = self.domain_dimension if adjoint else self.range_dimension
             rhs = self._given(rhs, rows, -1 if adjoint_arg else -2)
             return self._solve(rhs, adjoint=adjoint, adjoint_arg=adjoint_arg)
 
     def solvevec(self, rhs: TensorLike, adjoint: bool = False, name: str = "solve") -> Tensor:
         """The vectors ``[…, n]`` whose products are ``rhs``, ``[…, m]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._solvevec(
                 self._given(rhs, self.domain_dimension if adjoint else self.range_dimension, -1), adjoint
             )
@@ -234,48 +238,48 @@ class LinearOperator(OperatorFacts):
     def determinant(self, name: str = "det") -> Tensor:
         """The determinants ``[…]``."""
         self._of_square("Determinant")
-        with self._scope(name):
+        with self._name_scope(name):
             return self._determinant()
 
     def log_abs_determinant(self, name: str = "log_abs_det") -> Tensor:
         """The logarithms of the absolute determinants ``[…]``."""
         self._of_square("Determinant")
-        with self._scope(name):
+        with self._name_scope(name):
             return self._log_abs_determinant()
 
     def to_dense(self, name: str = "to_dense") -> Tensor:
         """The matrices ``[…, m, n]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._to_dense()
 
     def diag_part(self, name: str = "diag_part") -> Tensor:
         """The diagonals ``[…, min(m, n)]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._diag_part()
 
     def trace(self, name: str = "trace") -> Tensor:
         """The sums of the diagonals ``[…]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._trace()
 
     def add_to_tensor(self, x: TensorLike, name: str = "add_to_tensor") -> Tensor:
         """The matrices plus ``x``, ``[…, m, n]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._add_to_tensor(convert_to_tensor(x, self.dtype, name="x"))
 
     def assert_non_singular(self, name: str = "assert_non_singular") -> Any:
         """An op that fails where the matrix is singular."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._assert_non_singular()
 
     def assert_positive_definite(self, name: str = "assert_positive_definite") -> Any:
         """An op that fails where the matrix is not positive definite."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._assert_positive_definite()
 
     def assert_self_adjoint(self, name: str = "assert_self_adjoint") -> Any:
         """An op that fails where the matrix is not its own adjoint."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self._assert_self_adjoint()
 
     def adjoint(self, name: str = "adjoint") -> Any:

@@ -106,38 +106,39 @@ class OperatorFacts:
 
     def shape_tensor(self, name: str = "shape_tensor") -> Tensor:
         """The shape, an int32 vector."""
-        with self._scope(name):
+        with self._name_scope(name):
             if self.shape.is_fully_defined():
                 return convert_to_tensor(self.shape.as_list(), dtypes.int32)
             return convert_to_tensor(self._shape_tensor(), dtypes.int32)
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Tensor:
         """The shape of the batch, an int32 vector."""
-        with self._scope(name):
+        with self._name_scope(name):
             return self.shape_tensor()[:-2]
 
     def domain_dimension_tensor(self, name: str = "domain_dimension_tensor") -> Tensor:
         """The number of columns, an int32 scalar."""
-        with self._scope(name):
+        with self._name_scope(name):
             known = self.domain_dimension.value
             return self.shape_tensor()[-1] if known is None else convert_to_tensor(known, dtypes.int32)
 
     def range_dimension_tensor(self, name: str = "range_dimension_tensor") -> Tensor:
         """The number of rows, an int32 scalar."""
-        with self._scope(name):
+        with self._name_scope(name):
             known = self.range_dimension.value
             return self.shape_tensor()[-2] if known is None else convert_to_tensor(known, dtypes.int32)
 
     def tensor_rank_tensor(self, name: str = "tensor_rank_tensor") -> Tensor:
         """The rank of the batch of matrices, an int32 scalar."""
-        with self._scope(name):
+        with self._name_scope(name):
             known = self.tensor_rank
             return shape_of(self.shape_tensor())[0] if known is None else convert_to_tensor(known, dtypes.int32)
 
     @contextmanager
-    def _scope(self, name: str) -> Iterator[None]:
-        with name_scope(self._name), name_scope(name):
-            yield
+    def _name_scope(self, name: str | None = None) -> Iterator[str]:
+        """The name scope of a method; subclasses of programs use it."""
+        with name_scope(self._name if name is None else f"{self._name}/{name}") as scope:
+            yield scope
 
     def _shape(self) -> Any:
         raise NotImplementedError("_shape is not implemented.")

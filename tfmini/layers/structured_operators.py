@@ -381,12 +381,12 @@ class _Circulant(LibraryOperator):
 
     def convolution_kernel(self, name: str = "convolution_kernel") -> Tensor:
         """The first column of the matrix, ``[…, *block_shape]``."""
-        with self._scope(name):
+        with self._name_scope(name):
             return cast(self._transformed(_complex(self._spectrum), inverse=True), self.dtype)
 
     def assert_hermitian_spectrum(self, name: str = "assert_hermitian_spectrum") -> Any:
         """An op that fails where the matrix is not real."""
-        with self._scope(name):
+        with self._name_scope(name):
             kernel = self._transformed(_complex(self._spectrum), inverse=True)
             size = abs(kernel - conj(kernel))
             return assert_positive(1e-5 - size, message="Spectrum was not Hermitian.")

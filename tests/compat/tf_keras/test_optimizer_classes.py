@@ -240,3 +240,11 @@ def test_no_momentum_of_a_configuration_keeps_no_slots(name: str) -> None:
     assert not any("momentum" in weight.name for weight in made.weights)
     with pytest.raises(ValueError, match="between"):
         getattr(tf.keras.optimizers, name)(momentum=np.float32(2.0))
+
+
+def test_an_optimizer_without_a_name_has_that_of_its_class() -> None:
+    class MyOpt(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
+        """An optimizer of a program."""
+
+    with tf.Graph().as_default():
+        assert [MyOpt(name).get_config()["name"] for name in (None, "own", "")] == ["my_opt", "own", "my_opt_1"]

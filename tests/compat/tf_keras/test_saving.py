@@ -59,3 +59,20 @@ def test_training_goes_on_with_the_optimizer_of_a_checkpoint(tmp_path: Path, mak
     for other in (fresh, used):  # the optimizer of the first has no state yet
         other.load_weights(path)
         assert _losses(other, 2) == expected
+
+
+def test_libraries_read_the_optimizers_weights_and_write_objects_as_json(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    from tfmini.compat.tf_keras.saving import get_json_type
+
+    model = _model(_adam())
+    _losses(model, 1)
+    model.save(str(tmp_path / "model.h5"))
+    with h5py.File(str(tmp_path / "model.h5"), "r") as file:
+        read = [np.array(one) for one in keras.engine.saving.load_optimizer_weights_from_hdf5_group(file)]
+    assert [one.tolist() for one in read] == [np.asarray(one).tolist() for one in model.optimizer.get_weights()]
+    values = [np.float32(1), np.arange(2), tf.Dimension(3), tf.TensorShape([1, None]), len]
+    assert [get_json_type(value) for value in values] == [1.0, [0, 1], 3, [1, None], "len"]
+    assert get_json_type(_adam())["class_name"] == "Adam"
+    with pytest.raises(TypeError):
+        get_json_type("text")

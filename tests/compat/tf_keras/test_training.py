@@ -638,3 +638,27 @@ def test_losses_of_steps_on_arrays_are_their_mean_and_metrics_their_own(metrics:
     steps = {"steps_per_epoch": 1, "validation_steps": 2}
     told = model.fit(x, x[:, :1], verbose=0, validation_data=(x, x[:, :1]), **steps).history
     assert told["val_loss"] == [21.0]
+
+
+def test_tensors_are_targets_like_arrays_and_are_not_checked() -> None:
+    def compiled(loss: str, units: int) -> Any:
+        model = keras.Sequential([keras.layers.Dense(units, "softmax", input_shape=(2,))])
+        model.compile("sgd", loss)
+        return model
+
+    x, labels = np.ones([3, 2], np.float32), np.array([0.0, 1.0, 2.0])
+    model = compiled("sparse_categorical_crossentropy", 3)
+    wanted = model.test_on_batch(x, labels)
+    assert model.evaluate(tf.constant(x), tf.constant(labels, tf.float32), steps=1, verbose=0) == pytest.approx(wanted)
+    model = compiled("categorical_crossentropy", 1)
+    with pytest.raises(ValueError, match="target array of shape"):
+        model.test_on_batch(x, labels)
+    assert model.test_on_batch(tf.constant(x), tf.constant(labels, tf.float32)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_nodes_and_values_are_seen_as_in_tensorflow() -> None:
+    model = keras.Sequential([keras.layers.Dense(3, input_shape=(2,))])
+    (node,) = model.layers[0].inbound_nodes
+    assert node.input_tensors is model.input and node.output_tensors is model.output
+    assert node.input_shapes == (None, 2) and not model.layers[0].outbound_nodes
+    assert keras.backend.get_value(3) == 3  # a learning phase that is set

@@ -142,3 +142,12 @@ def test_slices_are_the_gradient_of_a_loop_variable_that_forgets_its_last_value(
     y = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, x * tf.cast(i + 1, tf.float32)), [0, x])[1]
     (grad,) = tf.gradients(tf.gather(y, [1, 1, 0]), [x])
     assert run(grad, {x: np.ones([3, 2])}).tolist() == [[3.0, 3.0], [6.0, 6.0], [0.0, 0.0]]
+
+
+def test_the_function_of_a_vectorized_map_may_ask_for_gradients_of_its_row() -> None:
+    """TF-Privacy's vectorized optimizers do so; the values are those of TensorFlow 1.15.5."""
+    x = tf.constant([3.0, 0.5])
+    losses = tf.reduce_sum((tf.constant(np.arange(6.0, dtype=np.float32).reshape(3, 2)) - x) ** 2, 1)
+    rows = tf.vectorized_map(lambda loss: (tf.gradients(loss, x)[0], loss), losses)
+    assert [row.shape.as_list() for row in rows] == [[3, 2], [3]]
+    assert run(rows[0]).tolist() == [[6.0, -1.0], [2.0, -5.0], [-2.0, -9.0]]

@@ -6,7 +6,6 @@ import functools
 import inspect
 import itertools
 import math
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import ModuleType
@@ -77,11 +76,6 @@ def _call_in_scope(model: Any, inputs: Any, **kwargs: Any) -> Any:
 def _mean_activity(layer: Any, output: Any) -> Any:
     """The penalty of an output for each example; Keras takes that of the batch."""
     return layer.activity_regularizer(output) / cast(shape_of(output)[0], output.dtype)
-
-
-def _to_snake_case(name: str) -> str:
-    name = re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)).lower()
-    return name if name[0] != "_" else f"private{name}"
 
 
 def _dtype_name(dtype: Any) -> str | None:
@@ -364,7 +358,7 @@ HELPERS: dict[str, Any] = {
     "_output_shape": _output_shape,
     "_call_in_scope": _call_in_scope,
     "_mean_activity": _mean_activity,
-    "_to_snake_case": _to_snake_case,
+    "_to_snake_case": state.to_snake_case,
     **training.HELPERS,
     "_check_wrapped": recurrent.check_wrapped,
     "_is_builtin": lambda layer: type(layer).__module__.startswith(state.LIBRARY),
@@ -619,10 +613,23 @@ def _knows_the_phase(call: Callable[..., Any]) -> Callable[..., Any]:
     return autograph.mark(call_in_phase)  # type: ignore[no-any-return]
 
 
+class _SeenNode:
+    """A node as ``tf.keras`` shows it: of one tensor, shape or layer it makes no list."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._node, name)
+        return value[0] if type(value) is list and len(value) == 1 else value
+
+
 _LAYER_PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "variables": lambda self: self.weights,
     "trainable_variables": lambda self: self.trainable_weights,
     "non_trainable_variables": lambda self: self.non_trainable_weights,
+    "inbound_nodes": lambda self: [*map(_SeenNode, self._inbound_nodes)],
+    "outbound_nodes": lambda self: [*map(_SeenNode, self._outbound_nodes)],
 }
 
 

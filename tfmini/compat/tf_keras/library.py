@@ -47,6 +47,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("    sys.stderr.write('Using TensorFlow backend.\\n')\n", ""),
     ],
     "backend.tensorflow_backend": [
+        (
+            "        return x.eval(session=get_session())\n",
+            "        return x.eval(session=get_session()) if is_tensor(x) else x\n",
+        ),
         (  # an update is one op
             "    return tf.control_dependencies(control_inputs)\n",
             "    several = isinstance(control_inputs, (list, tuple))\n"

@@ -42,7 +42,7 @@ class Optimizer:
     """The base class of optimizers (``tf.keras.optimizers.Optimizer``).
 
     Args:
-      name: the name scope of its variables and ops.
+      name: the name scope of its variables and ops; None: that of its class, with a number if it is not the first.
       clipnorm, clipvalue: the largest norm, and absolute value, of each gradient.
       decay: the rate is divided by 1 + decay * step.
       lr: an older name of ``learning_rate``.
@@ -52,18 +52,18 @@ class Optimizer:
       ValueError: one of them is negative.
     """
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
+    def __init__(self, name: str | None, **kwargs: Any) -> None:
         for key, value in kwargs.items():
             if key not in _ARGUMENTS:
                 raise TypeError(f"Unexpected keyword argument passed to optimizer: {key}")
             if value < 0:
                 raise ValueError(f"Expected {key} >= 0, received: {value}")
-        self._name = name
+        self._name = name or keras_state.unique_name(keras_state.to_snake_case(type(self).__name__))
         self._hyper: dict[str, Any] = {}
         self._slots: dict[Any, dict[str, Any]] = {}
         self._weights: list[Any] = []
         self._iterations: Any = None
-        self._has_hypers = False
+        self._hypers_created = False
         self._use_locking = True
         self._initial_decay = kwargs.pop("decay", 0.0)
         kwargs.pop("lr", None)
@@ -232,9 +232,9 @@ class Optimizer:
         return value if dtype is None else cast(value, dtype)
 
     def _create_hypers(self) -> None:
-        if self._has_hypers:
+        if self._hypers_created:
             return
-        self._has_hypers = True
+        self._hypers_created = True
         for name, value in sorted(self._hyper.items()):
             if not isinstance(value, (Tensor, Variable)) and not callable(value):
                 self._hyper[name] = self.add_weight(name, shape=[], initializer=value, trainable=False)

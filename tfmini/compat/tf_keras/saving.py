@@ -17,7 +17,9 @@ from tfmini import errors
 from tfmini.compat.old_python.behaviours import mend_attributes
 from tfmini.compat.tf_keras import schedules, state
 from tfmini.core_types import PathLike
+from tfmini.export import export
 from tfmini.ops.variables.base import Variable
+from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.checkpoint import Checkpoint
 from tfmini.train.checkpointing.graph_files import (
     CheckpointReader,
@@ -48,6 +50,7 @@ def apply(root: ModuleType) -> None:
     network.save = _save(root, network.save)
     network.save_weights = _save_weights(root, network.save_weights)
     network.load_weights = _load_weights(root, network.load_weights)
+    root.engine.saving.load_optimizer_weights_from_hdf5_group = functools.partial(_optimizer_weights, group)
     model = root.engine.training.Model
     model._make_train_function = _restored(model._make_train_function)
     root.models.load_model = _load_model(root, root.models.load_model)
@@ -67,6 +70,12 @@ _EXPERIMENTAL_SCHEDULES = ("CosineDecay", "CosineDecayRestarts", "LinearCosineDe
 def _plain(value: Any) -> Any:
     """An empty list comes back from a file as an empty array."""
     return [] if isinstance(value, np.ndarray) and value.shape == (0,) else value
+
+
+def _optimizer_weights(group: Callable[..., Any], hdf5_group: Any) -> list[Any]:
+    """The weights of the optimizer in an open file of HDF5, in their order; ``group`` reads lists in several parts."""
+    weights = group(hdf5_group["optimizer_weights"])
+    return [weights[name if isinstance(name, str) else name.decode()] for name in weights["weight_names"]]
 
 
 def _is_hdf5(path: Any) -> bool:
@@ -118,18 +127,39 @@ def _named(names: list[str], tensors: list[Any]) -> dict[str, Any]:
     return dict(zip(names, tensors))
 
 
+@export("tensorflow.python.util.serialization.get_json_type")
+def get_json_type(obj: Any) -> Any:
+    """What stands for an object in JSON: objects of Keras by class and config, arrays by lists, functions by name.
+
+    Raises:
+      TypeError: nothing does.
+    """
+    if hasattr(obj, "get_config"):
+        return {"class_name": type(obj).__name__, "config": obj.get_config()}
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return obj.tolist()
+    if callable(obj):
+        return obj.__name__
+    if isinstance(obj, Dimension):
+        return obj.value
+    if isinstance(obj, TensorShape):
+        return obj.as_list()
+    if isinstance(obj, Mapping):
+        return dict(obj)
+    raise TypeError(f"Not JSON Serializable: {obj}")
+
+
 def _training(root: ModuleType, model: Any) -> dict[str, Any] | None:
     """What ``compile`` got, as far as JSON can say it; None for a model that is not compiled."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not hasattr(optimizer, "get_config"):
         return None
-    default = root.engine.saving.get_json_type if hasattr(root.engine.saving, "get_json_type") else str
     try:
         told = {
             "optimizer": root.optimizers.serialize(optimizer), "loss": model.loss, "metrics": model._compile_metrics,
             "loss_weights": model.loss_weights, "sample_weight_mode": model.sample_weight_mode,
         }  # fmt: skip
-        return json.loads(json.dumps(told, default=default))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(told, default=get_json_type))  # type: ignore[no-any-return]
     except (NotImplementedError, TypeError, AttributeError) as error:
         _log.warning("The model is saved without what compile() got: %s. Compile it again when it is loaded.", error)
         return None

@@ -6,6 +6,7 @@ Keras 2.3's backend for TensorFlow keeps none of it itself: it asks this module 
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import weakref
@@ -98,6 +99,12 @@ def reset_uids() -> None:
 
 
 _names: weakref.WeakKeyDictionary[Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()
+
+
+def to_snake_case(name: str) -> str:
+    """The name of an object for that of its class: my_layer for MyLayer."""
+    name = re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)).lower()
+    return name if name[0] != "_" else f"private{name}"
 
 
 def unique_name(name: str) -> str:

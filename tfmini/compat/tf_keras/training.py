@@ -147,12 +147,14 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "    weight = _weights_placeholder(shape, output_name + '_sample_weights')\n",
         ),
         ("        if shape is None or shape[0] is None:\n", "        if False:\n"),
-        (
-            "    elif x.ndim == 1:\n",
+        (  # vectors become columns, tensors too
+            "        return x\n    elif x.ndim == 1:\n",
+            "        return K.expand_dims(x, 1) if K.ndim(x) == 1 else x\n"
             "    elif not hasattr(x, 'ndim'):\n"
             "        raise ValueError('Data must be arrays or tensors, not %r.' % (x,))\n"
             "    elif x.ndim == 1:\n",
         ),
+        ("        if y is None or loss is None:\n", "        if y is None or loss is None or K.is_tensor(y):\n"),
         (
             "set([0 if y is None else int(y.shape[0]) for y in x])",
             "set(0 if y is None else int(y.shape[0]) for y in x if not K.is_tensor(y))",

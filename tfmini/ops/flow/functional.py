@@ -23,7 +23,6 @@ from tfmini.ops.array.identity import cast, placeholder
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import rank, reshape, shape
-from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.debugging import Assert
 from tfmini.ops.flow.cond import cond, first_true
@@ -283,11 +282,14 @@ def _variables_cached_where_used() -> Iterator[None]:
 def vectorized_map(fn: Function, elems: TensorLike) -> Any:
     """Applies ``fn`` to each row of ``elems`` in a loop, and stacks the results (``tf.vectorized_map``).
 
-    It calls ``fn`` once more, for ops that never run, to find the types of the results.
+    ``fn`` may ask for gradients of its row by tensors and variables outside. It is called once more, for ops that never
+    run, to find the types of the results.
     """
-    first = nest.map_structure(lambda t: getitem(convert_to_tensor(t), 0), elems)
-    kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, fn(first))
-    return map_fn(fn, elems, dtype=kinds)
+    elems = nest.map_structure(convert_to_tensor, elems)
+    first = nest.flatten(elems)[0]
+    count = shape(first)[0] if not first.raw_shape or first.raw_shape[0] is None else first.raw_shape[0]
+    # Rows are gathered: the gradients of an array's reads, inside of the loop, would read the array too early.
+    return pfor(lambda i: fn(nest.map_structure(lambda t: gather(t, i), elems)), count)
 
 
 @export("tensorflow.python.ops.parallel_for.for_loop", "tensorflow.python.ops.parallel_for.control_flow_ops.for_loop")
@@ -301,7 +303,8 @@ def for_loop(
 @export("tensorflow.python.ops.parallel_for.pfor", "tensorflow.python.ops.parallel_for.control_flow_ops.pfor")
 def pfor(loop_fn: Function, iters: TensorLike, parallel_iterations: int | None = None) -> Any:
     """`for_loop` that finds the types itself; TensorFlow makes ops for all iterations at once, tfmini a loop."""
-    return vectorized_map(loop_fn, math_range(iters))
+    kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, loop_fn(constant(0)))
+    return map_fn(loop_fn, math_range(iters), dtype=kinds)
 
 
 @export("tensorflow.python.ops.parallel_for.jacobian", "tensorflow.python.ops.parallel_for.gradients.jacobian")
