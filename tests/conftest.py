@@ -26,6 +26,9 @@ _CONFIGURATION = tempfile.TemporaryDirectory(prefix="tfmini-tests-")
 os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION.name
 for _name in ("TFMINI_KEYS", "TFMINI_INSECURE", "COLUMNS"):  # pytest-xdist sets the width of its own terminal
     os.environ.pop(_name, None)
+# A process that must compile all modules first needs a second of its core for that, and tests start thousands.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import tfmini as tf  # noqa: E402
 from tfmini.runtime.client import master_clients  # noqa: E402
