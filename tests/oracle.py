@@ -36,7 +36,7 @@ class Oracle:
     def __init__(self, python: str) -> None:
         self.python = python
         self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - `close` does
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result of ``function(tf, *arguments)`` in a new process, where ``tf`` is TensorFlow 1.x's namespace.
