@@ -573,17 +573,17 @@ def _drained(tf: Any, dataset: Any) -> Any:
 def unchecked() -> list[str]:
     """The programs that have changed since TensorFlow 1.15.5 gave these answers; to ask for all takes minutes."""
     kept, known = json.loads(ANSWERS.read_text()), json.loads(CHECKED.read_text())
-    return [name for name in kept if known.get(name) != _stamp(name, kept[name])]
+    return [name for name in kept if known.get(name) != stamp(name, kept[name])]
 
 
-def _stamp(name: str, answer: Any) -> str:
+def stamp(name: str, answer: Any) -> str:
     """Changes with a program, with what its module and this one have beside programs, and with the answer."""
-    own, _ = parts = [_source(Path(inspect.getfile(programs()[name]))), _source(Path(__file__))]
+    own, _ = parts = [source(Path(inspect.getfile(programs()[name]))), source(Path(__file__))]
     text = json.dumps([own[1][name], [shared for shared, _ in parts], answer])
     return hashlib.md5(text.encode()).hexdigest()[:12]
 
 
-def _source(path: Path) -> tuple[list[str], dict[str, str]]:
+def source(path: Path) -> tuple[list[str], dict[str, str]]:
     """What a module has beside its programs, and the programs by their names."""
     first, *texts = re.split(r"^@program\n", path.read_text(), flags=re.MULTILINE)
     shared, found = [first], {}
@@ -600,7 +600,7 @@ def _write(tf: Any, names: list[str]) -> None:
     kept.update(found)
     lines = [json.dumps(name) + ": " + json.dumps(kept[name]) for name in sorted(kept)]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    known = {**(json.loads(CHECKED.read_text()) if names else {}), **{name: _stamp(name, kept[name]) for name in found}}
+    known = {**(json.loads(CHECKED.read_text()) if names else {}), **{name: stamp(name, kept[name]) for name in found}}
     CHECKED.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
 
 

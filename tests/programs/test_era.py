@@ -43,19 +43,19 @@ def test_a_program_or_an_answer_that_has_changed_is_asked_for_again(
     assert kept.keys() == era.programs().keys() and len(era.unchecked()) < len(kept)
     monkeypatch.setattr(era, "CHECKED", tmp_path / "checked.json")
     monkeypatch.setattr(era, "ANSWERS", tmp_path / "answers.json")
-    checked = {name: era._stamp(name, kept[name]) for name in kept}
+    checked = {name: era.stamp(name, kept[name]) for name in kept}
     era.CHECKED.write_text(json.dumps(checked))
     era.ANSWERS.write_text(json.dumps({**kept, "custom_getter": "another"}))
     assert era.unchecked() == ["custom_getter"]
-    source = era._source
+    source = era.source
 
     def other(path: Path) -> tuple[list[str], dict[str, str]]:
         shared, own = source(path)
         return shared, {name: text + "#" * (name == "bases_of_optimizers") for name, text in own.items()}
 
-    monkeypatch.setattr(era, "_source", other)
+    monkeypatch.setattr(era, "source", other)
     assert era.unchecked() == ["bases_of_optimizers", "custom_getter"]
-    monkeypatch.setattr(era, "_source", lambda path: ([*source(path)[0], "more"], source(path)[1]))
+    monkeypatch.setattr(era, "source", lambda path: ([*source(path)[0], "more"], source(path)[1]))
     assert era.unchecked() == list(kept)
 
 
