@@ -12,6 +12,9 @@ ORACLE_1X_VENV := .oracle1x
 TFMINI_ORACLE_1X ?= $(CURDIR)/$(ORACLE_1X_VENV)/bin/python
 JOBS ?= 2
 
+# Else each process of a cluster would compile all modules when it starts, which takes longer than all else there.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test coverage docs house install-hosts install-slurm install-mpi install-apt install-ray install-kubernetes test-slurm test-mpi test-ray test-kubernetes test-hosts bench-hosts chaos-hosts check names bench gpu-check chaos fuzz fuzz-kernels fuzz-readers programs soak moving schedules wheel clean
 
 demo: $(VENV)/.examples

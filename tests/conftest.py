@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -26,6 +27,9 @@ _CONFIGURATION = tempfile.TemporaryDirectory(prefix="tfmini-tests-")
 os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION.name
 for _name in ("TFMINI_KEYS", "TFMINI_INSECURE", "COLUMNS"):  # pytest-xdist sets the width of its own terminal
     os.environ.pop(_name, None)
+# A process that must compile all modules first needs a second of its core for that, and tests start thousands.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import tfmini as tf  # noqa: E402
 from tfmini.runtime.client import master_clients  # noqa: E402
@@ -66,22 +70,23 @@ def oracle_python(setting: str = "TFMINI_ORACLE") -> str | None:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Oracle:
+def oracle() -> Iterator[Oracle]:
     """TensorFlow, in a Python of its own; the test is skipped where there is none."""
-    return _oracle("TFMINI_ORACLE")
+    yield from _oracle("TFMINI_ORACLE")
 
 
 @pytest.fixture(scope="session")
-def oracle_1x() -> Oracle:
+def oracle_1x() -> Iterator[Oracle]:
     """TensorFlow 1.15, for what TensorFlow 2 answers in another way; the test is skipped where there is none."""
-    return _oracle("TFMINI_ORACLE_1X")
+    yield from _oracle("TFMINI_ORACLE_1X")
 
 
-def _oracle(setting: str) -> Oracle:
+def _oracle(setting: str) -> Iterator[Oracle]:
     python = oracle_python(setting)
     if python is None:
         pytest.skip(_LACKING.format(setting))
-    return Oracle(python)
+    with contextlib.closing(Oracle(python)) as oracle:
+        yield oracle
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +150,8 @@ def child_processes() -> dict[int, str]:
             continue
         for pid in pids:
             command = _command_of(pid)
-            if command and "resource_tracker" not in command:  # multiprocessing's own, lives to the end
+            # Both live to the end: multiprocessing's own, and TensorFlow.
+            if command and "resource_tracker" not in command and "-m tests.oracle" not in command:
                 found[pid] = command
     return found
 

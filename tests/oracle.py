@@ -1,8 +1,8 @@
-"""Asks real TensorFlow in a process of its own.
+"""Asks real TensorFlow in processes of its own.
 
 The functions that run there are in modules that do not import tfmini. Most get the namespace ``tf`` as an argument, so
-that the test itself can run them with tfmini's. This file is also the program of that process: it reads the request
-from stdin and writes the answer to stdout.
+that the test itself can run them with tfmini's. This file is also the program that has TensorFlow: it reads requests
+from stdin, a line each, and a fork of it, which need not import TensorFlow again, writes the answer to stdout.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ _LIMIT_S = 900
 
 
 class Oracle:
-    """An interpreter that has TensorFlow.
+    """An interpreter that has TensorFlow. It starts with the first question.
 
     Attributes:
       python: its path.
@@ -31,6 +35,8 @@ class Oracle:
 
     def __init__(self, python: str) -> None:
         self.python = python
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - `close` does
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result of ``function(tf, *arguments)`` in a new process, where ``tf`` is TensorFlow 1.x's namespace.
@@ -45,14 +51,43 @@ class Oracle:
 
     def _ask(self, module: str, function: str, gets_tf: bool, arguments: Sequence[Any]) -> Any:
         request = {"module": module, "function": function, "gets_tf": gets_tf, "arguments": arguments}
+        before = self._errors.seek(0, os.SEEK_END)
+        answer = self._answer(json.dumps(_packed(request)))
+        if not answer.strip():
+            self._errors.seek(before)
+            raise AssertionError(f"{module}.{function} in TensorFlow: {self._errors.read()[-3000:]}")
+        return _unpacked(json.loads(answer))
+
+    def _answer(self, request: str) -> str:
+        """The answer as text; none if the function has raised, or has taken too long."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._started()
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        too_long = threading.Timer(_LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+        too_long.start()
+        try:
+            process.stdin.write(request + "\n")
+            process.stdin.flush()
+            return process.stdout.readline()
+        finally:
+            too_long.cancel()
+            too_long.join()
+
+    def _started(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
         environment |= {"PYTHONPATH": str(_ROOT), "TF_USE_LEGACY_KERAS": "1"}  # Keras 3 has no `tf.layers`
-        done = subprocess.run(
-            [self.python, "-m", "tests.oracle"], input=json.dumps(_packed(request)), capture_output=True, text=True,
-            cwd=_ROOT, env=environment, timeout=_LIMIT_S, check=False,
+        return subprocess.Popen(
+            [self.python, "-m", "tests.oracle"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            text=True, cwd=_ROOT, env=environment, start_new_session=True,
         )  # fmt: skip
-        assert done.returncode == 0, f"{module}.{function} in TensorFlow: {done.stderr[-3000:]}"
-        return _unpacked(json.loads(done.stdout))
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+        self._errors.close()
 
 
 def sent(value: Any) -> Any:
@@ -98,12 +133,31 @@ def _main() -> None:
     if not tf.__version__.startswith("1."):  # 1.x itself has tf.contrib as well
         tf = tf.compat.v1
         tf.disable_v2_behavior()
-    request = _unpacked(json.load(sys.stdin))
-    function = getattr(importlib.import_module(request["module"]), request["function"])
-    with answers:
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            _answer(tf, line, answers)
+        if os.waitpid(pid, 0)[1]:
+            answers.write("\n")
+            answers.flush()
+
+
+def _answer(tf: Any, line: str, answers: Any) -> None:
+    """Answers a request and ends the process."""
+    code = 1
+    try:
+        request = _unpacked(json.loads(line))
+        function = getattr(importlib.import_module(request["module"]), request["function"])
         given = [tf] if request["gets_tf"] else []
-        json.dump(_packed(function(*given, *request["arguments"])), answers)
-    os._exit(0)  # TensorFlow's servers cannot be stopped
+        text = json.dumps(_packed(function(*given, *request["arguments"])))
+        answers.write(text + "\n")
+        answers.flush()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)  # TensorFlow's servers cannot be stopped
 
 
 if __name__ == "__main__":

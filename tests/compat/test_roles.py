@@ -14,6 +14,7 @@ from tfmini.compat.roles import (
     module_role_flags,
     role_arguments,
     role_flags_of,
+    texts_of,
     tf_config,
 )
 
@@ -129,3 +130,11 @@ def test_a_script_gets_the_flags_of_its_packages(tmp_path: Path, monkeypatch: py
     assert role_flags_of(script) == {"job_name": "--job_name"}
     (package / "training.py").write_text("from . import options\nflags.DEFINE_integer('task_id', 0, '')\n")
     assert role_flags_of(script) == {"task_id": "--task_id"}
+
+
+def test_the_modules_of_the_library_are_no_modules_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are hundreds in a checkout that PYTHONPATH names."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    script = tmp_path / "script.py"
+    script.write_text("import tfmini as tf, tests.launch.programs\nfrom tfmini.tools import launch\n")
+    assert len(texts_of(script)) == 2

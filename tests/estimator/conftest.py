@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +12,10 @@ from tests.oracle import Oracle
 
 
 @pytest.fixture(scope="session")
-def estimator_oracle() -> Oracle:
+def estimator_oracle() -> Iterator[Oracle]:
     """TensorFlow with ``tf.estimator``; the test is skipped where there is none."""
     python = os.environ.get("TFMINI_ESTIMATOR_ORACLE", "")
     if not os.access(python, os.X_OK):
         pytest.skip("TFMINI_ESTIMATOR_ORACLE does not name a Python that has tensorflow-estimator")
-    return Oracle(python)
+    with contextlib.closing(Oracle(python)) as oracle:
+        yield oracle

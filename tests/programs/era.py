@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,9 @@ from typing import Any
 import numpy as np
 
 ANSWERS = Path(__file__).parent / "era.json"
+CHECKED = (
+    Path(__file__).parent / "era_checked.json"
+)  # of each program: what it and its answer were, by TensorFlow 1.15.5
 # Modules with more programs.
 NAMES = ["distributions", "operators", "seq2seq", "slim", "training", "cells", "optimizers", "profiles", "learning",
          "columns", "estimators", "heads", "streams"]  # fmt: skip
@@ -593,12 +598,38 @@ def _drained(tf: Any, dataset: Any) -> Any:
             return found
 
 
+def unchecked() -> list[str]:
+    """The programs that have changed since TensorFlow 1.15.5 gave these answers; to ask for all takes minutes."""
+    kept, known = json.loads(ANSWERS.read_text()), json.loads(CHECKED.read_text())
+    return [name for name in kept if known.get(name) != stamp(name, kept[name])]
+
+
+def stamp(name: str, answer: Any) -> str:
+    """Changes with a program, with what its module and this one have beside programs, and with the answer."""
+    own, _ = parts = [source(Path(inspect.getfile(programs()[name]))), source(Path(__file__))]
+    text = json.dumps([own[1][name], [shared for shared, _ in parts], answer])
+    return hashlib.md5(text.encode()).hexdigest()[:12]
+
+
+def source(path: Path) -> tuple[list[str], dict[str, str]]:
+    """What a module has beside its programs, and the programs by their names."""
+    first, *texts = re.split(r"^@program\n", path.read_text(), flags=re.MULTILINE)
+    shared, found = [first], {}
+    for text in texts:
+        head, *others = re.split(r"\n(?=[@\w])", text)
+        found[re.match(r"def (\w+)", head).group(1)] = head  # type: ignore[union-attr]
+        shared += others
+    return shared, found
+
+
 def _write(tf: Any, names: list[str]) -> None:
     found = answers(tf, names or list(programs()))
     kept = json.loads(ANSWERS.read_text()) if names and ANSWERS.exists() else {}
     kept.update(found)
     lines = [json.dumps(name) + ": " + json.dumps(kept[name]) for name in sorted(kept)]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    known = {**(json.loads(CHECKED.read_text()) if names else {}), **{name: stamp(name, kept[name]) for name in found}}
+    CHECKED.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

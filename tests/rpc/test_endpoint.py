@@ -19,6 +19,7 @@ from tfmini.rpc.codec import encode
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, own_keys
 from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
+from tfmini.rpc.link import Link
 from tfmini.rpc.messages import Goodbye, Hello
 from tfmini.rpc.peer import State
 from tfmini.rpc.reactor import get_reactor
@@ -515,13 +516,41 @@ def test_close_tells_peers_and_frees_the_port(server: Any, peer: Any, endpoints:
         call(peer, m.GetStatus(), incarnation=42)
 
 
-def test_close_lets_one_way_messages_leave(server: Any, peer: Any) -> None:
+def test_close_lets_one_way_messages_leave(server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[Any] = []
     server.serve({m.AbortStep: lambda peer, message, respond: got.append(message)})
-    peer.send(m.AbortStep(1, "why"))
-    assert peer.has_unsent  # there is no connection yet
+    with monkeypatch.context() as patch:  # another thread of the loop might be faster than this one
+        patch.setattr(peer.endpoint, "dial", lambda peer: None)
+        peer.send(m.AbortStep(1, "why"))
+        assert peer.has_unsent  # there is no connection yet
+    peer.endpoint.dial(peer)
     peer.endpoint.close()
     until(lambda: got, "the message")
+
+
+def test_messages_count_as_unsent_while_a_new_connection_takes_them(
+    server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who closes the endpoint meanwhile waits for them."""
+    send, asked, early = Link.send, threading.Event(), list[bool]()
+
+    def ask_meanwhile(link: Link, parts: Any) -> None:
+        if list(parts) == list(encode(message)):
+            asker.start()
+            early.append(asked.wait(0.05))
+        send(link, parts)
+
+    def ask() -> None:
+        peer.has_unsent  # noqa: B018 - that it returns
+        asked.set()
+
+    asker = threading.Thread(target=ask)
+    monkeypatch.setattr(Link, "send", ask_meanwhile)
+    message = m.AbortStep(1, "why")
+    peer.send(message)
+    until(asked.is_set, "the answer")
+    asker.join()
+    assert early == [False]
 
 
 def test_closing_an_endpoint_fails_its_pending_calls(server: Any, peer: Any) -> None:

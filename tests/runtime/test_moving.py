@@ -404,7 +404,7 @@ def _killing(
     call = Peer.call
 
     def killing(self: Peer, request: m.Message, *args, **kwargs):
-        if isinstance(request, kind):
+        if isinstance(request, kind) and request.move:  # a hold of the number 0 belongs to a list of variables
             monkeypatch.setattr(Peer, "call", call)
             cluster.kill(*victim)
         return call(self, request, *args, **kwargs)

@@ -25,7 +25,10 @@ from tfmini.program import ProgramModule
 _MOST_MODULES = 500  # of a script: PYTHONPATH may name a folder of large packages
 ROLE_FLAGS = ("job_name", "task_index", "task_id", "ps_hosts", "worker_hosts")
 
-_FLAG_IN_TEXT = re.compile(r"""["'](?:--?)?(""" + "|".join(f.replace("_", "[_-]") for f in ROLE_FLAGS) + r""")["']""")
+_FLAGS = "|".join(flag.replace("_", "[_-]") for flag in ROLE_FLAGS)
+_FLAG_IN_TEXT = re.compile(rf"""["'](?:--?)?({_FLAGS})["']""")
+_NAMES_A_FLAG = re.compile(_FLAGS)
+_LIBRARY = Path(__file__).resolve().parents[1]
 
 
 def _canonical(flag: str) -> str:
@@ -37,6 +40,8 @@ def defined_role_flags(source: str) -> dict[str, str]:
 
     In a source that this Python cannot parse (Python 2, say) it searches for quoted flag names.
     """
+    if not _NAMES_A_FLAG.search(source):  # to parse hundreds of modules takes seconds
+        return {}
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # ValueError: null bytes
@@ -64,7 +69,8 @@ def imported_modules(source: str) -> list[str]:
 
 def module_role_flags(source: str) -> dict[str, str]:
     """The role flags that a module defines when it is imported: its ``DEFINE_…`` calls outside functions."""
-    calls = (node.value for node in _statements(source) if isinstance(node, ast.Expr))
+    found = _statements(source) if _NAMES_A_FLAG.search(source) else ()
+    calls = (node.value for node in found if isinstance(node, ast.Expr))
     named = (call for call in calls if isinstance(call, ast.Call) and "DEFINE_" in ast.unparse(call.func))
     spellings = (spelling for call in named for spelling in _flags_of_call(call))
     return {_canonical(spelling): spelling for spelling in spellings if _canonical(spelling) in ROLE_FLAGS}
@@ -163,7 +169,7 @@ def _of_all(flags_of: Callable[[str], dict[str, str]], texts: Sequence[str]) -> 
 def texts_of(script: str | Path) -> list[str]:
     """The text of a script and those of the modules of its own that it imports, also by one another.
 
-    Its own modules are those in its directory and in the folders of PYTHONPATH.
+    Its own modules are those in its directory and in the folders of PYTHONPATH, but for the library's.
     """
     path = Path(script).resolve()
     texts, paths = [script_text(script)], [path]
@@ -172,7 +178,8 @@ def texts_of(script: str | Path) -> list[str]:
     for text, place in zip(texts, paths):  # both grow meanwhile
         for name in imported_modules(text):
             found = _module_path(name, place, folders)
-            if found is not None and found not in paths and len(paths) < _MOST_MODULES:
+            is_known = found is None or found in paths or _LIBRARY in found.parents
+            if found is not None and not is_known and len(paths) < _MOST_MODULES:
                 paths.append(found)
                 texts.append(script_text(found))
     return texts

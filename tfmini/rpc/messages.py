@@ -358,13 +358,15 @@ class AbortStep(Message):
 class CollectiveGroup(Message):
     """All members of a group (full device names, in the order of the ring) and the steps that they have finished.
 
-    ``places`` has the address of each member's shared memory for members on its host; "": none.
+    ``places`` has the address of each member's shared memory for members on its host; "": none. ``incarnations``: of
+    the servers by which they have joined, in hexadecimal; "": not known.
     """
 
     epoch: int
     members: tuple[str, ...]
     places: tuple[str, ...]
     steps: int
+    incarnations: tuple[str, ...]
 
 
 @message(kind=100, direction=PEER, reply=CollectiveGroup, retry=Retry.NEVER)

@@ -139,9 +139,10 @@ class Peer:
     @property
     def has_unsent(self) -> bool:
         """Whether one-way messages wait for the connection that is being made, or bytes for the transport."""
-        if self.state is State.CONNECTING:
-            return any(not isinstance(handle, CallHandle) for _, handle in tuple(self._waiting))
-        return self.state is State.READY and self.backlog > 0
+        with self._lock:  # else neither is true while `link_ready` takes them from here to the transport
+            if self.state is State.CONNECTING:
+                return any(not isinstance(handle, CallHandle) for _, handle in self._waiting)
+            return self.state is State.READY and self.backlog > 0
 
     @property
     def doing(self) -> str:

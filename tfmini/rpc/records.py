@@ -29,7 +29,7 @@ import numpy as np
 
 from tfmini.core_types import TensorLike
 
-PROTOCOL_VERSION = 22  # tests/rpc/protocol.txt lists the messages of this version
+PROTOCOL_VERSION = 23  # tests/rpc/protocol.txt lists the messages of this version
 
 # Limits of frame 0 in bytes, for kinds with a graph (a million nodes fit); with bytes, names or tensors; others.
 _GRAPH_HEADER, _BULKY_HEADER, _PLAIN_HEADER = 256 << 20, 64 << 20, 1 << 20

@@ -331,9 +331,27 @@ print("again", flush=True)
 """
 
 
+_LATE = """
+import json, os
+from tfmini.rpc.endpoint import Endpoint
+from tfmini.rpc.reactor import get_reactor
+dial = Endpoint.dial
+def late(self, peer):
+    is_late = not str(peer.expected_task).endswith("task:0")
+    get_reactor().call_later(0.3 * is_late, dial, self, peer)
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+    Endpoint.dial = late
+"""
+"""What rank 1 sends to rank 2 comes when rank 0 has its result, and has stopped its server."""
+
+
 @pytest.mark.cluster
-def test_ranks_may_shut_horovod_down_and_initialise_it_again(tmp_path: Path) -> None:
-    assert launched(tmp_path, _AGAIN, "--ps", "0", "--workers", "3").count("again") == 3
+@pytest.mark.parametrize(("before", "lane"), [("", "on"), (_LATE, "on"), (_LATE, "off")])
+def test_ranks_may_shut_horovod_down_and_initialise_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, lane: str
+) -> None:
+    monkeypatch.setenv("TFMINI_LANE", lane)
+    assert launched(tmp_path, before + _AGAIN, "--ps", "0", "--workers", "3").count("again") == 3
 
 
 _COLLECTIVES = """

@@ -11,9 +11,11 @@ import pytest
 
 from tests.runtime.collectives.test_executor import TASK, call
 from tfmini import errors
-from tfmini.rpc.messages import CollectiveData, CollectiveFailure, CollectiveProbe
+from tfmini.rpc.messages import CollectiveData, CollectiveEnd, CollectiveFailure, CollectiveGroup, CollectiveProbe
+from tfmini.rpc.peer import State
 from tfmini.runtime.collectives import exchange, executor, past_lives
-from tfmini.runtime.collectives.executor import CollectiveExecutor, RankCluster
+from tfmini.runtime.collectives.calls import hexadecimal
+from tfmini.runtime.collectives.executor import LAST_MESSAGE_S, CollectiveExecutor, RankCluster
 from tfmini.runtime.collectives.past_lives import KEEP_S
 from tfmini.runtime.process import current_process
 
@@ -28,7 +30,10 @@ class World:
         self.timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         self.sent: list[Any] = []
         self.answered: Callable[[Any], None] = lambda answer: None
-        ranks = RankCluster({TASK: "a:1", OTHER: "b:1"}, lambda task, address: self, self.call_later, OTHER)
+        self.incarnation = 0  # of the other rank in the group
+        self.peers: list[Any] = []
+        place = {TASK: "a:1", OTHER: "b:1"}
+        ranks = RankCluster(place, lambda task, address: self, self.call_later, OTHER, lambda: self.peers)
         self.executor = CollectiveExecutor(TASK, current_process(), ranks)
 
     def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:
@@ -56,7 +61,7 @@ class World:
         """Calls the collective and enters the group; returns the answer to the call."""
         answer = call(self.executor, 0, 2)
         devices = (f"{TASK}/device:CPU:0", f"{OTHER}/device:CPU:0")
-        self.answered(types.SimpleNamespace(epoch=EPOCH, members=devices, places=("", ""), steps=0))
+        self.answered(CollectiveGroup(EPOCH, devices, ("", ""), 0, ("", hexadecimal(self.incarnation))))
         return answer
 
 
@@ -140,6 +145,44 @@ def test_a_restarted_task_stays_in_its_group_when_its_old_connection_ends(world:
     leader.join(1, 2, f"{OTHER}/device:CPU:0", "", lambda answer: None)
     world.executor.peer_lost(OTHER, "it was killed")
     assert leader.present(1) == [f"{OTHER}/device:CPU:0"]
+
+
+def test_the_end_of_an_earlier_server_of_a_member_leaves_the_group_alone(world: World) -> None:
+    """It may be noticed, or told, after the group has formed anew: `hvd.shutdown` and `hvd.init` on all ranks."""
+    ended: list[str] = []
+    world.incarnation = 8
+    for incarnation in (0, 7, 8):
+        link = types.SimpleNamespace(end=lambda why, each=incarnation: ended.append(each))
+        world.peers.append(types.SimpleNamespace(task=OTHER, incarnation=incarnation, state=State.READY, link=link))
+    answer = world.enter()
+    assert ended == [7]  # what would be sent to it were lost
+    world.executor.peer_lost(OTHER, "it was stopped", 7)
+    world.executor.ended(CollectiveEnd(OTHER, 7, "its server has been stopped", False))
+    world.fire(LAST_MESSAGE_S)
+    assert answer.error is None
+    world.peers.clear()
+    world.executor.peer_lost(OTHER, "it was killed", 8)
+    world.fire(LAST_MESSAGE_S)
+    assert isinstance(answer.error, errors.OpError) and OTHER in answer.error.message
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_a_member_has_sent_before_its_end_may_come_by_its_last_connection(world: World, is_told: bool) -> None:
+    """Two tasks may have two connections; the one by which the data come may be slow, or not be there yet."""
+    world.incarnation = 7
+    other = types.SimpleNamespace(task=OTHER, incarnation=7, state=State.READY, link=None)
+    world.peers.append(other)
+    answer = world.enter()
+    if is_told:
+        world.executor.ended(CollectiveEnd(OTHER, 7, "its server has been stopped", False))
+    else:
+        world.executor.peer_lost(OTHER, "it closed the connection", 7)
+    for _ in range(5):
+        world.fire(LAST_MESSAGE_S)
+    assert answer.error is None
+    other.state = State.LOST
+    world.fire(LAST_MESSAGE_S)
+    assert isinstance(answer.error, errors.OpError) and OTHER in answer.error.message
 
 
 @pytest.mark.parametrize("waited_ms", [1000, 7000])

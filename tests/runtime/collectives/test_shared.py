@@ -222,7 +222,7 @@ def test_a_rank_that_enters_a_failed_group_gets_its_error(tasks: Tasks, monkeypa
     monkeypatch.setattr(tasks[0].leader, "join", lambda *join: answered.append(join[4]))
     late = tasks.begin(0, [1.0])
     tasks[0].failed(77, errors.InvalidArgumentError.of("they differ"))
-    answered[0](m.CollectiveGroup(77, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0))
+    answered[0](m.CollectiveGroup(77, tuple(f"{n}/device:CPU:0" for n in tasks.names), ("", ""), 0, ("", "")))
     assert isinstance(late.error, errors.InvalidArgumentError) and "they differ" in late.error.message
 
 
@@ -345,6 +345,17 @@ def test_a_rank_alone_has_its_own_value(size: int) -> None:
     alone = Tasks(1)
     assert alone.begin(0, np.ones(size)).result().tolist() == [1.0] * size
     alone[0].close()
+
+
+def test_a_rank_that_has_its_result_leaves_its_data_to_the_others_when_a_rank_ends(tasks: Tasks) -> None:
+    in_step(tasks)
+    member = members(tasks)[0]
+    tasks[0].peer_lost(tasks.names[1], "it has ended")
+    _, lose, *arguments = tasks.timers.pop()
+    lose(*arguments)
+    assert not member.over and member.stages is not None
+    late = tasks.begin(0, [1.0])
+    assert isinstance(late.error, errors.OpError) and member.over
 
 
 def test_a_result_that_lies_ready_needs_no_rank_that_has_ended(tasks: Tasks) -> None:

@@ -41,6 +41,7 @@ class _Joined(NamedTuple):
     respond: Respond
     steps: int
     least: int
+    incarnation: str
 
 
 class GroupLeader:
@@ -73,18 +74,19 @@ class GroupLeader:
 
     def join(
         self, group_key: int, group_size: int, device: str, place: str, respond: Respond, steps: int = -1,
-        least: int = 0,
+        least: int = 0, incarnation: int = 0,
     ) -> None:  # fmt: skip
         """A device joins; ``respond`` gets a `CollectiveGroup` or an `OpError`, now or later.
 
         Args:
           steps: see `CollectiveJoin`. Members that have finished different numbers of steps get an error.
           least: with how many members an elastic group may begin; 0: it is not elastic.
+          incarnation: of the device's server.
         """
         with self._lock:
             joining = self._joining.setdefault(group_key, {})
             replaced = joining.get(device)
-            joining[device] = _Joined(group_size, place, respond, steps, least)
+            joining[device] = _Joined(group_size, place, respond, steps, least, hexadecimal(incarnation))
             if least and self._is_own(device) and group_key not in self._settling and self._call_later is not None:
                 self._settling[group_key] = self._call_later(SETTLE_S, self._settled, group_key)
             complete = self._take_complete(group_key)
@@ -118,7 +120,7 @@ class GroupLeader:
         if not joining:
             return
         sizes = {name: joined.size for name, joined in joining.items()}
-        places = {name: joined.place for name, joined in joining.items()}
+        places = {name: (joined.place, joined.incarnation) for name, joined in joining.items()}
         finished = {name: joined.steps for name, joined in joining.items() if joined.steps != -1}
         answer = self._answer(group_key, sizes, places, finished)
         for joined in joining.values():
@@ -152,8 +154,9 @@ class GroupLeader:
             respond(errors.CancelledError.of(text, derived=True))
 
     def _answer(
-        self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, str], finished: Mapping[str, int]
-    ) -> Any:
+        self, group_key: int, sizes: Mapping[str, int], places: Mapping[str, tuple[str, str]],
+        finished: Mapping[str, int],
+    ) -> Any:  # fmt: skip
         if len(set(sizes.values())) > 1:
             said = ", ".join(f"{device} says {size}" for device, size in sorted(sizes.items()))
             text = f"The members of collective group {group_key} do not agree on its group_size: {said}."
@@ -161,8 +164,9 @@ class GroupLeader:
         if len(set(finished.values())) > 1 or PARTIAL in finished.values():
             return steps_differ(group_key, finished, sorted(sizes.keys() - finished.keys()))
         members = tuple(ring_order(sizes, self._addresses))
-        ordered = tuple(places[device] for device in members)
-        return CollectiveGroup(self._randbits(60) | 1, members, ordered, max(finished.values(), default=0))
+        ordered, incarnations = zip(*(places[device] for device in members))
+        steps = max(finished.values(), default=0)
+        return CollectiveGroup(self._randbits(60) | 1, members, ordered, steps, incarnations)
 
     def present(self, group_key: int) -> list[str]:
         """The devices that have joined a group which is not complete yet."""
@@ -171,6 +175,11 @@ class GroupLeader:
     def all_present(self) -> list[str]:
         """The devices that wait for any group."""
         return [device for joining in list(self._joining.values()) for device in list(joining)]
+
+
+def hexadecimal(incarnation: int) -> str:
+    """As `CollectiveGroup` has an incarnation; "" for 0, which is none."""
+    return f"{incarnation:016x}" if incarnation else ""
 
 
 def steps_differ(group_key: int, finished: Mapping[str, int], others: Sequence[str] = ()) -> errors.OpError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +13,7 @@ from tfmini.collectives.schedules import Fingerprint, Send
 from tfmini.collectives.shared_reduce import SharedReduce
 from tfmini.locks import Guarded, lock
 from tfmini.rpc import messages as m
-from tfmini.runtime.collectives.calls import PARTIAL, About, CollectiveCall, refused
+from tfmini.runtime.collectives.calls import PARTIAL, About, CollectiveCall, hexadecimal, refused
 from tfmini.runtime.collectives.memory import Stages
 from tfmini.runtime.collectives.past_lives import (
     BYTE_LIMIT,
@@ -89,7 +89,7 @@ class GroupMember:
       withdraw: tells the leader that this task no longer waits for that answer.
       queued: calls that wait for that answer.
       early: data for exchanges that have not been called here yet.
-      lost: a member was lost from which no call under way needs anything; the next call fails.
+      lost: a member was lost from which no call under way needs anything; the group ends with the next call.
       stages: where all ranks share memory; ``pids``: of all ranks, where they may read each other's.
       is_ordered: whether its steps have come one after the other so far.
       answered: how many collectives of its latest step have given their results.
@@ -103,6 +103,7 @@ class GroupMember:
         self.rank = -1
         self.members: list[str] = []
         self.tasks: list[str] = []
+        self.incarnations: dict[str, str] = {}
         self.withdraw: Callable[[], None] = lambda: None
         self.queued: list[CollectiveCall] = []
         self.exchanges: dict[tuple[int, int], Exchange] = {}
@@ -121,11 +122,17 @@ class GroupMember:
         self._ordinal = self.answered = 0
         self.is_ordered = True
 
-    def enter(self, epoch: int, members: list[str], steps: int) -> None:
+    def enter(self, epoch: int, members: list[str], steps: int, incarnations: Sequence[str] = ()) -> None:
         """The leader has answered."""
         self.epoch, self.members, self._ordinal = epoch, members, steps
         self.tasks = [device[: device.index("/device:")] for device in members]
+        self.incarnations = dict(zip(self.tasks, incarnations))
         self.rank = members.index(self.device)
+
+    def has(self, task: str, incarnation: int) -> bool:
+        """Whether a task is one of the group, and not by another server than that of the incarnation; 0: unknown."""
+        known = self.incarnations.get(task)
+        return task in self.tasks and (not (incarnation and known) or hexadecimal(incarnation) == known)
 
     def step_of(self, step_id: int) -> int:
         """The number of a step among those that use this group, 0 when they overlap: then their order means nothing."""
@@ -299,7 +306,7 @@ class GroupTable:
         self, member: GroupMember, group: m.CollectiveGroup, share: Callable[[GroupMember, list[str]], None]
     ) -> Entered:
         """The group of a member is complete. ``share`` maps the memory of the others, or raises an OpError."""
-        member.enter(group.epoch, list(group.members), group.steps)
+        member.enter(group.epoch, list(group.members), group.steps, group.incarnations)
         was_alone = self.met <= {self._task}
         self.met.update(member.tasks)
         is_first = was_alone and not self.met <= {self._task}
@@ -398,9 +405,10 @@ class GroupTable:
         if len(self.over) > _REMEMBERED_EPOCHS:
             self.over.popitem(last=False)
 
-    def of_task(self, task: str) -> tuple[list[GroupMember], list[int]]:
+    def of_task(self, task: str, incarnation: int = 0) -> tuple[list[GroupMember], list[int]]:
         """The members of groups with a task, and the epochs of which it has sent messages and that are not known."""
-        return [member for member in self.by_epoch.values() if task in member.tasks], self.early.epochs_of(task)
+        found = [member for member in self.by_epoch.values() if member.has(task, incarnation)]
+        return found, self.early.epochs_of(task)
 
     def lose(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> list[tuple[GroupMember, bool]]:
         """A task is lost: refuses those epochs; returns the members that are left, and whether each waits for it."""
@@ -409,7 +417,7 @@ class GroupTable:
 
     def end_task(self, news: m.CollectiveEnd) -> tuple[float, list[GroupMember]]:
         """A task takes part no more: see `EndedTasks.add`; with the members of groups with it."""
-        return self.ended_tasks.add(news, self.now()), self.of_task(news.task)[0]
+        return self.ended_tasks.add(news, self.now()), self.of_task(news.task, news.incarnation)[0]
 
     def unformed(self) -> list[tuple[GroupMember, errors.OpError]]:
         """The members whose group can never form."""

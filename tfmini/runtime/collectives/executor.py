@@ -30,6 +30,7 @@ from tfmini.runtime.collectives.calls import (
     default_leader,
     duplicate,
     failure_message,
+    hexadecimal,
     untold,
 )
 from tfmini.runtime.collectives.exchange import Counters, Exchange, GroupMember, GroupTable, note
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 COLLECTIVES = ops_with("collective")
 _REJOIN_S = 0.1  # until a member asks again that has lost the leader before the group was complete
+_CLOSING_S = 3.0  # in which a server that is being stopped sends its last messages and ends its connections
 LAST_MESSAGE_S = 0.05  # a task that ended may have told why before, by another link; that has arrived by then
 
 
@@ -118,6 +120,9 @@ class CollectiveExecutor:
 
     def call(self, call: CollectiveCall) -> None:
         """Begins a collective; the call's wait is answered when it is over."""
+        known = self.members.get((call.about.group_key, call.about.device))
+        if known is not None and known.lost is not None and known.is_idle:
+            self.fail(known, known.lost)
         member, refusal = self.table(GroupTable.admit, call)
         if refusal is not None:
             call.wait.fail(refusal)
@@ -151,7 +156,7 @@ class CollectiveExecutor:
         place = self._shared.place() if self._ranks is not None and self._process.shares_memory else ""
         wanted = member.group_key, member.group_size, member.device, place
         if self.leader_task == self.task or self._ranks is None:
-            self.leader.join(*wanted, answered, steps, call.about.least)
+            self.leader.join(*wanted, answered, steps, call.about.least, self.incarnation)
             member.withdraw = lambda: self.leader.withdraw(member.group_key, member.device, answered)
         else:
             request = m.CollectiveJoin(*wanted, steps, call.about.least)
@@ -164,6 +169,7 @@ class CollectiveExecutor:
             self._join(member, call)
 
     def _enter(self, member: GroupMember, group: m.CollectiveGroup) -> None:
+        self._end_stale(group)
         entered = self.table(GroupTable.enter, member, group, self._shared.enter)
         if entered.is_first and self._ranks is not None:
             self._ranks.on_met(bool(member.least))
@@ -198,6 +204,17 @@ class CollectiveExecutor:
             self._deliver(member, exchange, message)
         if finished:
             self.answer(member, exchange)
+
+    def _end_stale(self, group: m.CollectiveGroup) -> None:
+        """Ends connections to earlier servers of the members, whose ends have not been noticed here yet.
+
+        What is sent there would be lost, and the end would be taken for that of a member.
+        """
+        incarnations = {task_of_device(device): each for device, each in zip(group.members, group.incarnations)}
+        for peer in self._ranks.peers() if self._ranks is not None else ():
+            own, known = hexadecimal(peer.incarnation), incarnations.get(peer.task)
+            if own and known and own != known and peer.state is State.READY and peer.link is not None:
+                peer.link.end(f"{peer.task} was restarted: another incarnation of it has joined a collective group")
 
     # ---- data -------------------------------------------------------------------------------
 
@@ -329,14 +346,25 @@ class CollectiveExecutor:
         text = f"{call.about.device} has given up {call.describe()}: its step has ended."
         self.fail(member, errors.AbortedError.of(text, derived=True), tell=True)
 
-    def peer_lost(self, task: str, why: str) -> None:
+    def peer_lost(self, task: str, why: str, incarnation: int = 0) -> None:
         """A task is gone: exchanges that need something from it fail, other groups with it at their next call."""
         # Not what it asked the leader, which ends with its connection, nor groups that form when it has come back.
-        self._later(self._fail_lost, task, why, *self.table(GroupTable.of_task, task))
+        members, early = self.table(GroupTable.of_task, task, incarnation)
+        self._later(self._lose, task, incarnation, why, members, early, self.now() + _CLOSING_S)
 
     def _later(self, action: Callable[..., None], *args: object) -> None:
         if self._call_later is not None:  # else this task has no peers
             self._call_later(LAST_MESSAGE_S, action, *args)
+
+    def _lose(
+        self, task: str, incarnation: int, why: str, members: list[GroupMember], early: list[int], until: float
+    ) -> None:
+        """Fails those that wait for a task, when its last connection has ended: each brings what was sent before."""
+        found = self._ranks.peers() if self._ranks is not None and self.now() < until else ()
+        if any((peer.task, peer.incarnation, peer.state) == (task, incarnation, State.READY) for peer in found):
+            self._later(self._lose, task, incarnation, why, members, early, until)
+        else:
+            self._fail_lost(task, why, members, early)
 
     def _fail_lost(self, task: str, why: str, members: list[GroupMember], early: list[int]) -> None:
         for member in members:  # what the lost task has laid into shared memory may be all that is wanted from it
@@ -345,9 +373,9 @@ class CollectiveExecutor:
         left = self.table(GroupTable.lose, task, why, members, early)
         for member, is_waiting in left:
             error = self._loss(member, task, why)
-            if is_waiting or member.is_idle:
-                self.fail(member, error, tell=is_waiting)
-            else:
+            if is_waiting:
+                self.fail(member, error, tell=True)
+            else:  # other ranks may still read what it has laid out for its last collective
                 member.lost = member.lost or error
 
     def _loss(self, member: GroupMember, task: str, why: str) -> errors.OpError:
@@ -394,7 +422,8 @@ class CollectiveExecutor:
         if rest_s < 0 or self._call_later is None:
             return
         # Not at once: what it sent before may still be on its way, by another link or by way of another rank.
-        self._later(self._fail_lost, news.task, f"it has ended: {news.why}", members, [])
+        why, until = f"it has ended: {news.why}", self.now() + _CLOSING_S
+        self._later(self._lose, news.task, news.incarnation, why, members, [], until)
         self._call_later(rest_s + LAST_MESSAGE_S, self._fail_joining)
         if self.leader_task == self.task:
             self._spread(news)
@@ -452,7 +481,8 @@ def collective_handlers(collectives: CollectiveExecutor) -> dict[type[Any], Call
     def join(peer: Peer, request: m.CollectiveJoin, respond: Responder) -> None:
         leader, key, device = collectives.leader, request.group_key, request.device
         collectives.tell_ended(peer)
-        leader.join(key, request.group_size, device, request.place, respond, request.steps, request.least)
+        size, place, steps, least = request.group_size, request.place, request.steps, request.least
+        leader.join(key, size, device, place, respond, steps, least, peer.incarnation)
         if respond.is_open:
             respond.on_cancel(lambda: leader.withdraw(key, device, respond))
 

@@ -328,7 +328,7 @@ class Worker:
 
         A master watches only the tasks that it calls itself. Only this worker watches its links to other workers.
         """
-        self.collectives.peer_lost(task, why)
+        self.collectives.peer_lost(task, why, 0 if peer is None else peer.incarnation)
         for run in list(self.runs.values()):
             if run.needs(task, peer):
                 text = f"{task} was lost by {self.task} in step {run.step_id}: {why}"
