@@ -116,7 +116,7 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
                     _named(model.output_names, model.outputs))  # fmt: skip
     folder = os.path.join(os.fsdecode(saved_model_path), "assets")
     os.makedirs(folder, exist_ok=True)
-    if model._is_graph_network:
+    if model._is_graph_network or isinstance(model, root.Sequential):
         with open(os.path.join(folder, _MODEL), "w") as file:
             file.write(model.to_json())
     with open(os.path.join(folder, _TRAINING), "w") as file:
@@ -288,6 +288,14 @@ def _restored(make: Callable[..., None]) -> Callable[..., None]:
             restore_made(self)
 
     return make_restored
+
+
+def make_optimizer_weights(model: Any) -> None:
+    """Makes the state of a compiled model's optimizer, before its first step."""
+    if model.inputs:
+        model._make_train_function()
+    else:
+        model.optimizer._create_all_weights(model.trainable_weights)
 
 
 def _tree(members: dict[str, Any]) -> Checkpoint:
