@@ -318,6 +318,13 @@ def test_a_sequence_without_shapes_is_no_functional_model() -> None:
     assert built.predict(np.ones((2, 3))).shape == (2, 2)
 
 
+def test_a_sequence_takes_sparse_inputs() -> None:
+    model = keras.Sequential([keras.Input((3,), sparse=True), keras.layers.Lambda(tf.sparse.to_dense)])
+    rows = importlib.import_module("scipy.sparse").csr_matrix(np.eye(3, dtype=np.float32))
+    assert model.predict(rows).tolist() == np.eye(3).tolist()
+    assert keras.backend.get_value(keras.backend.cast_to_floatx(tf.constant([1, 2]))).dtype == np.float32
+
+
 def test_layers_are_added_to_a_sequence_that_data_have_built() -> None:
     model = keras.Sequential([keras.layers.Dense(2)])
     x, y = np.ones((4, 3)), np.ones((4, 2))

@@ -24,6 +24,7 @@ from tfmini.layers.base import Layer as TfLayer
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.composites import SparseTensor
 
 _NEXT = "generator_output = next(output_generator)\n"
 _NEXT_OR_END = """\
@@ -250,7 +251,7 @@ def _layer_behind(layer: Any) -> Any:
     """
     if isinstance(layer, TfLayer):
         raise TypeError(f"Models of tf.keras cannot use legacy tf.layers.Layers:\n  {layer}\nuse tf.keras.layers.")
-    history = getattr(layer, "_keras_history", None) if isinstance(layer, Tensor) else None
+    history = getattr(layer, "_keras_history", None) if isinstance(layer, (Tensor, SparseTensor)) else None
     return layer if history is None else history[0]
 
 
