@@ -349,6 +349,14 @@ def test_the_layers_of_a_model_know_its_calls() -> None:
     assert outer.evaluate(np.full((4, 2), 3.0), verbose=0) == 24
 
 
+def test_a_sequence_after_an_input_layer_is_copied_with_its_shape() -> None:
+    shared = keras.Sequential([keras.layers.InputLayer((3,)), keras.layers.Dense(2)])
+    assert keras.Sequential.from_config(shared.get_config()).output_shape == (None, 2)
+    x = keras.Input((3,))
+    copy = keras.Model.from_config(keras.Model(x, shared(x)).get_config())
+    assert copy.predict(np.ones((1, 3))).shape == (1, 2)
+
+
 def test_a_model_of_a_sequence_without_shapes_is_read_from_a_file(tmp_path: Path) -> None:
     x, y = keras.Input((4,)), keras.Input((4,))
     shared = keras.Sequential([keras.layers.Dense(2)])

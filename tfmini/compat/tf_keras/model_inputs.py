@@ -165,3 +165,16 @@ def build_sequence(build: Callable[..., None]) -> Callable[..., None]:
         self._build_input_shape = tuple(TensorShape(input_shape).as_list())
 
     return build_or_call
+
+
+def config_with_shape(get_config: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(get_config)
+    def get_whole_config(self: Any) -> Any:
+        """A sequence's configuration, whose first layer has the shape of the `InputLayer` before it."""
+        config = get_config(self)
+        first = self.layers[0] if self._is_graph_network else None
+        if first is not None and not hasattr(first, "_is_graph_network") and not hasattr(first, "batch_input_shape"):
+            config["layers"][0]["config"]["batch_input_shape"] = state.library_root().backend.int_shape(self.inputs[0])
+        return config
+
+    return get_whole_config

@@ -16,7 +16,7 @@ import numpy as np
 
 from tfmini.compat import tf_logging
 from tfmini.compat.tf_keras import op_layers, saving, state, tracking
-from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, set_inputs
+from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.graph.prune import traverse
@@ -302,6 +302,7 @@ def apply(root: ModuleType) -> None:
     model.build = build_model
     sequence = root.Sequential
     sequence.build = build_sequence(sequence.build)
+    sequence.get_config = config_with_shape(sequence.get_config)
     network.__call__ = _called_on_structures(network.__call__, {model.build, sequence.build})
     model.metrics = property(functools.partial(_metrics, root.engine.training._get_metrics_from_layers))
     model.metrics_names = property(_metrics_names)
