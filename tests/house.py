@@ -199,8 +199,7 @@ LIMITS: dict[str, float] = {
     # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build.
     "files": 632,
     "files under 100 lines": 101,
-    "lines without generated files": 193_450,  # (128,000)
-    "lines without generated files": 193_050,  # (128,000)
+    "lines without generated files": 193_600,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

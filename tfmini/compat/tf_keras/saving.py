@@ -60,7 +60,7 @@ def apply(root: ModuleType) -> None:
         "export_saved_model": functools.partial(export_saved_model, root),
         "load_from_saved_model": functools.partial(load_saved_model, root),
     }
-    vars(root.engine.saving).update(saved_models)  # of its module `saved_model_experimental`
+    vars(root.engine.saving).update(saved_models)  # their private path
     root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
         **saved_models,
         PeepholeLSTMCell=root.layers.PeepholeLSTMCell,
