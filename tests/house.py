@@ -196,6 +196,10 @@ LIMITS: dict[str, float] = {
     "files": 633,
     "files under 100 lines": 101,
     "lines without generated files": 193_800,  # (128,000)
+    # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build.
+    "files": 632,
+    "files under 100 lines": 101,
+    "lines without generated files": 193_600,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

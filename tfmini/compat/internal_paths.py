@@ -36,6 +36,7 @@ _OPS = {
     "tf.manip": "manip_ops",
     "tf.metrics": "metrics",
     "tf.nn": "candidate_sampling_ops ctc_ops embedding_ops nn nn_impl",
+    "tf tf.ragged": "ragged.ragged_factory_ops ragged.ragged_tensor ragged.ragged_tensor_value",
     "tf.resource_loader": "resource_loader",
     "tf.sets": "sets sets_impl",
     "tf.spectral": "spectral_ops",

@@ -91,7 +91,7 @@ def test_a_model_without_inputs_gets_those_of_the_first_batch() -> None:
         _ = model.weights
     data = tf.data.Dataset.from_tensor_slices((np.ones((8, 3), "float32"), np.ones((8, 1), "float32"))).batch(4)
     assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
-    assert model.input_shape == (None, 3)
+    assert model.inputs[0].shape.as_list() == [None, 3]
     rows = ((np.ones((2, 3)), np.ones((2, 1))) for _ in range(4))
     other = keras.Sequential([keras.layers.Dense(1)])
     other.compile("sgd", "mse")
@@ -688,3 +688,15 @@ def test_each_call_of_a_layer_keeps_the_structure_of_its_inputs() -> None:
     again = keras.Model([a, b], keras.Model([a, b], outputs)([a, b]))
     values = np.full((1, 2), 3.0, np.float32)
     assert [found[0, 0] for found in again.predict([values, values + 1])] == [-1, 12]
+
+
+def test_a_causal_separable_convolution_sees_no_later_step() -> None:
+    layer = keras.layers.SeparableConv1D(1, 3, padding="causal", dilation_rate=2, use_bias=False,
+                                         depthwise_initializer="ones", pointwise_initializer="ones")  # fmt: skip
+    model = keras.Sequential([layer])
+    assert model.predict(np.arange(1.0, 6.0).reshape(1, 5, 1)).ravel().tolist() == [1, 2, 4, 6, 9]
+
+
+def test_a_lambda_that_was_not_called_tells_its_shape() -> None:
+    layer = keras.layers.Lambda(lambda xs: tf.matmul(*xs), dtype="float64")
+    assert tuple(layer.compute_output_shape([(10, 10), (10, 20)])) == (10, 20)

@@ -76,3 +76,16 @@ def test_libraries_read_the_optimizers_weights_and_write_objects_as_json(tmp_pat
     assert get_json_type(_adam())["class_name"] == "Adam"
     with pytest.raises(TypeError):
         get_json_type("text")
+
+
+def test_a_saved_model_is_compiled_with_the_numbers_and_objects_that_it_was(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.layers.Dense(2, input_shape=(3,))])
+    metrics = [keras.metrics.categorical_accuracy, keras.metrics.TopKCategoricalAccuracy(1, name="top")]
+    model.compile(keras.optimizers.RMSprop(0.5), keras.losses.Huber(2.0), metrics)
+    x, y = np.ones((1, 3)), np.ones((1, 2))
+    model.train_on_batch(x, y)
+    keras.experimental.export_saved_model(model, str(tmp_path / "model"))
+    again = keras.experimental.load_from_saved_model(str(tmp_path / "model"))
+    assert keras.backend.get_value(again.optimizer.lr) == 0.5
+    assert again.metrics_names == model.metrics_names == ["loss", "categorical_accuracy", "top"]
+    assert again.evaluate(x, y, verbose=0) == model.evaluate(x, y, verbose=0)

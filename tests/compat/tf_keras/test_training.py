@@ -302,8 +302,89 @@ def test_a_sequence_that_is_built_on_data_has_its_name(base: str) -> None:
 
     model = (Sequence if base == "a subclass" else keras.Sequential)([keras.layers.Flatten(), Bias()], name="s")
     model.compile("sgd", "mae")
-    assert model.evaluate(np.full((2, 1), 3, np.int32), np.zeros((2, 1)), verbose=0) == 3
+    assert model.evaluate(np.full((2, 1), 3.0), np.zeros((2, 1)), verbose=0) == 3
     assert model.weights[0].op.name == "s/bias/bias"
+
+
+def test_a_sequence_without_shapes_is_no_functional_model() -> None:
+    model = keras.Sequential([keras.layers.BatchNormalization()])
+    x = tf.placeholder(tf.float32, [None, 3])
+    model(x)
+    assert len(model.updates) == 2 and model.inputs is None  # those of one call
+    built = keras.Sequential([keras.layers.Dense(2)], name="no_scope_of_this")
+    built.build((None, 3))
+    assert [w.op.name for w in built.weights] == ["dense/kernel", "dense/bias"] and built.inputs is None
+    built.compile("sgd", "mse")
+    assert built.predict(np.ones((2, 3))).shape == (2, 2)
+
+
+def test_a_sequence_takes_sparse_inputs() -> None:
+    model = keras.Sequential([keras.Input((3,), sparse=True), keras.layers.Lambda(tf.sparse.to_dense)])
+    rows = importlib.import_module("scipy.sparse").csr_matrix(np.eye(3, dtype=np.float32))
+    assert model.predict(rows).tolist() == np.eye(3).tolist()
+    assert keras.backend.get_value(keras.backend.cast_to_floatx(tf.constant([1, 2]))).dtype == np.float32
+
+
+def test_layers_are_added_to_a_sequence_that_data_have_built() -> None:
+    model = keras.Sequential([keras.layers.Dense(2)])
+    x, y = np.ones((4, 3)), np.ones((4, 2))
+    for count in (1, 2):
+        model.compile("sgd", "mse")
+        model.fit(x, y, verbose=0)
+        assert len(model.layers) == count and len(model.weights) == 2 * count
+        model.add(keras.layers.Dense(2))
+    model.pop()
+    model.compile("sgd", "mse")
+    model.fit(x, y, verbose=0)
+    assert len(model.weights) == 4
+
+
+def test_the_layers_of_a_model_know_its_calls() -> None:
+    x = keras.Input((2,))
+    inner = keras.Model(x, keras.layers.Dense(1)(keras.layers.Activation("relu")(x)))
+    y = keras.Input((2,))
+    outer = keras.Model(y, inner(y))
+    outer.add_loss(keras.backend.sum(inner.layers[1].get_output_at(-1)))
+    outer.compile("sgd")
+    assert outer.evaluate(np.full((4, 2), 3.0), verbose=0) == 24
+
+
+def test_a_sequence_after_an_input_layer_is_copied_with_its_shape() -> None:
+    shared = keras.Sequential([keras.layers.InputLayer((3,)), keras.layers.Dense(2)])
+    assert keras.Sequential.from_config(shared.get_config()).output_shape == (None, 2)
+    x = keras.Input((3,))
+    copy = keras.Model.from_config(keras.Model(x, shared(x)).get_config())
+    assert copy.predict(np.ones((1, 3))).shape == (1, 2)
+
+
+def test_a_model_of_a_sequence_without_shapes_is_read_from_a_file(tmp_path: Path) -> None:
+    x, y = keras.Input((4,)), keras.Input((4,))
+    shared = keras.Sequential([keras.layers.Dense(2)])
+    model = keras.Model([x, y], keras.layers.add([shared(x), shared(y)]))
+    model.save(str(tmp_path / "model.h5"))
+    again, rows = keras.models.load_model(str(tmp_path / "model.h5"), compile=False), np.arange(8.0).reshape(2, 4)
+    assert np.array_equal(again.predict([rows, rows]), model.predict([rows, rows]))
+    shared.compile("adam", "mse")
+    shared.fit(rows, np.ones((2, 2)), verbose=0)
+    shared.save(str(tmp_path / "sequence.h5"))
+    sequence = keras.models.load_model(str(tmp_path / "sequence.h5"))
+    assert [keras.backend.get_value(w).shape for w in sequence.optimizer.weights] == [
+        keras.backend.get_value(w).shape for w in shared.optimizer.weights
+    ]
+    assert np.array_equal(sequence.predict(rows), shared.predict(rows))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_models_that_first_data_build_take_integers_as_they_are(dtype: type) -> None:
+    class Model(keras.Model):
+        def call(self, x: Any) -> Any:
+            return x % 2
+
+    model = Model()
+    data = np.asarray([[16777217]], dtype)  # which float32 does not have
+    assert model.predict(data).tolist() == [[1]]
+    with pytest.raises(TypeError, match="non-floating point dtype"):
+        keras.Sequential([keras.layers.Dense(1)]).predict(data)
 
 
 def test_a_sequence_is_built_on_tensors() -> None:

@@ -161,7 +161,7 @@ def _random_features(root: ModuleType) -> list[type]:
             width = sizes.as_list()[1]
             if width is None:
                 raise ValueError(
-                    "The last dimension of the inputs to RandomFourierFeatures should be defined. Found `None`."
+                    "The last dimension of the inputs to `RandomFourierFeatures` should be defined. Found `None`."
                 )
             drawn, phases = _features(root.initializers, self.kernel_initializer), (0.0, 2 * np.pi)
             named = functools.partial(self.add_weight, dtype="float32")

@@ -20,7 +20,6 @@ from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import reshape
@@ -59,18 +58,6 @@ def _known(shape: Any, told: Any) -> Any:
     if shape is None or told is None or len(shape) != len(told):
         return told if shape is None else shape
     return tuple(b if a is None else a for a, b in zip(shape, told))
-
-
-def _call_in_scope(model: Any, inputs: Any, **kwargs: Any) -> Any:
-    """The first call of a subclassed model, in whose scope its layers make their variables."""
-    with name_scope(model.name), op_layers.explained(model):
-        if not model.built and not op_layers.is_librarys(type(model).build):
-            shapes = [TensorShape(x.shape) for x in nest.flatten(inputs)]
-            model.build(shapes if isinstance(inputs, list) else shapes[0])
-            model.built = True
-        outputs = op_layers.converted(model.call, inputs, **kwargs)
-    saving.restore_made(model)
-    return outputs
 
 
 def _mean_activity(layer: Any, output: Any) -> Any:
@@ -228,6 +215,12 @@ def _take_dtype(layer: Any, inputs: Any) -> None:
         layer.dtype = first.dtype.base_dtype.name
 
 
+def _check_floating(layer: Any) -> None:
+    """Raises TypeError for a layer of other than floating numbers."""
+    if layer.dtype is not None and not dtypes.as_dtype(layer.dtype).is_floating:
+        raise TypeError(f"Unable to build `{type(layer).__name__}` layer with non-floating point dtype {layer.dtype}")
+
+
 def _as_dtype(inputs: Any, dtype: Any) -> Any:
     return inputs if dtype is None or not isinstance(inputs, Tensor) else cast(inputs, dtype)
 
@@ -243,6 +236,14 @@ def _padded(layer: Any, inputs: Any) -> Any:
         missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
         sizes[first + i] = [missing // 2, missing - missing // 2]
     return pad(inputs, sizes)
+
+
+def _padded_before(layer: Any, inputs: Any) -> Any:
+    """The steps of a separable convolution with the zeros before them that ``padding="causal"`` adds."""
+    if layer.padding != "causal":
+        return inputs
+    before = [layer.dilation_rate[0] * (layer.kernel_size[0] - 1), 0]
+    return pad(inputs, [[0, 0], [0, 0], before] if layer.data_format == "channels_first" else [[0, 0], before, [0, 0]])
 
 
 def _copy_of(layer: Any, clone: Callable[[Any], Any] | None) -> Any:
@@ -328,6 +329,8 @@ HELPERS: dict[str, Any] = {
     "_serialized_activation": _serialized_activation,
     "_layer_of": _layer_of,
     "_call": op_layers.call,
+    "_called_again": op_layers.called_again,
+    "_make_optimizer_weights": saving.make_optimizer_weights,
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,
@@ -339,12 +342,14 @@ HELPERS: dict[str, Any] = {
     "_by_name": _by_name,
     "_take_dtype": _take_dtype,
     "_as_dtype": _as_dtype,
+    "_check_floating": _check_floating,
     "_tracked": tracking.tracked,
     "_untracked": tracking.untracked,
     "_layers_of": tracking.layers_of,
     "_own_weights": tracking.own_weights,
     "_takes_layers": tracking.takes_layers,
     "_padded": _padded,
+    "_padded_before": _padded_before,
     "_make_op_layers": lambda tensors: op_layers.make_layers(state.library_root(), tensors),
     "_flattened": _flattened,
     "_dropout": _dropout,
@@ -356,7 +361,6 @@ HELPERS: dict[str, Any] = {
     "_in_scope": state.is_in_phase_scope,
     "_phase_scope": state.learning_phase_scope,
     "_output_shape": _output_shape,
-    "_call_in_scope": _call_in_scope,
     "_mean_activity": _mean_activity,
     "_to_snake_case": state.to_snake_case,
     **training.HELPERS,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.compat.tf_keras.training import more_inputs, warn
+from tfmini.compat.tf_keras.model_inputs import more_inputs
+from tfmini.compat.tf_keras.training import warn
 from tfmini.data.dataset import Dataset
 from tfmini.data.iterator import Iterator as DatasetIterator
 from tfmini.data.iterator import make_initializable_iterator

@@ -72,6 +72,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("        dtype = floatx()\n    return tf.ones_like(", "        pass\n    return tf.ones_like("),
     ],
     "engine.saving": [
+        ("model._make_train_function()", "_make_optimizer_weights(model)"),
         ("n.decode('utf8') for n in", "_as_text(n) for n in"),
         # In files those that are trained come first, also of a model in a model.
         ("weights = layer.weights\n", "weights = layer.trainable_weights + layer.non_trainable_weights\n"),
@@ -175,7 +176,6 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "engine.training": [
         ("_get_metrics_from_layers(self._layers)", "_get_metrics_from_layers(_layers_of(self))"),
         ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
-        ("self.call(unpack_singleton(self.inputs)", "_call_in_scope(self, unpack_singleton(self.inputs)"),
     ],
     "engine.training_generator": [
         (
@@ -287,9 +287,21 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "            config['mask'] = func_load(config['mask'], globs=globs)\n"
             "        return cls(**config)\n",
         ),
+        (
+            "zip(input_shape, self._input_dtypes)]",
+            "zip(input_shape, self._input_dtypes or [self.dtype] * len(input_shape))]",
+        ),
+        (
+            "K.placeholder(shape=input_shape, dtype=self._input_dtypes)",
+            "K.placeholder(shape=input_shape, dtype=self._input_dtypes or self.dtype)",
+        ),
         ("self.input_spec = InputSpec(min_ndim=3)", "self.input_spec = InputSpec(min_ndim=1)"),
         ("        if not all(input_shape[1:]):\n", "        if False:\n"),  # Flatten takes unknown sizes
         ("return (input_shape[0], np.prod(input_shape[1:]))", "return _flat_shape(input_shape)"),
+        (
+            "        assert len(input_shape) >= 2\n        input_dim",
+            "        _check_floating(self)\n        assert len(input_shape) >= 2\n        input_dim",
+        ),
         ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.dtype), self.kernel)"),
         ("return K.batch_flatten(inputs)", "return _flattened(inputs)"),
         ("return K.dropout(inputs, self.rate, noise_shape,", "return _dropout(inputs, self.rate, noise_shape,"),
@@ -299,6 +311,19 @@ _IN: dict[str, list[tuple[str, str]]] = {
         (
             "        if self.rank == 1:\n            outputs = K.conv1d(",
             "        _note_dilation(self)\n        if self.rank == 1:\n            outputs = K.conv1d(",
+        ),
+        (
+            "            outputs = K.separable_conv1d(\n                inputs,\n",
+            "            outputs = K.separable_conv1d(\n                _padded_before(self, inputs),\n",
+        ),
+        (
+            "                strides=self.strides,\n                padding=self.padding,\n"
+            "                dilation_rate=self.dilation_rate)\n        if self.rank == 2:\n"
+            "            outputs = K.separable",
+            "                strides=self.strides,\n"
+            "                padding='valid' if self.padding == 'causal' else self.padding,\n"
+            "                dilation_rate=self.dilation_rate)\n        if self.rank == 2:\n"
+            "            outputs = K.separable",
         ),
     ],
     # Arguments by place mean what they say; Keras takes some for those of its first version.
@@ -435,8 +460,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "def _base_init(self, name=None, trainable=True, dtype=None, dynamic=False, autocast=None):\n"
             "        self._dynamic = dynamic\n",
         ),
-        ("layer.activity_regularizer(x)", "_mean_activity(layer, x)"),
-        *((f"layer.call({inputs}, **kwargs)", f"_call(layer, {inputs}, kwargs)") for inputs in _COMPUTED),
+        *((f"layer.call({inputs}, **kwargs)", f"_called_again(layer, {inputs}, kwargs)") for inputs in _COMPUTED),
+        ("with K.name_scope(layer.name):", "if True:"),
+        ("if (hasattr(layer, 'activity_regularizer') and\n", "if (False and\n"),  # the call has added it
+        (  # only a model of inputs and outputs has a node before its first call
+            "            if issubclass(layer.__class__, Network):\n",
+            "            if isinstance(layer, Network) and layer._is_graph_network:\n",
+        ),
         (
             "    def call(self, inputs, mask=None):\n",
             "    def call(self, inputs, training=None, mask=None):\n"
@@ -500,7 +530,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "output_masks=[None for _ in self.outputs]",
             "output_masks=[getattr(x, '_keras_mask', None) for x in self.outputs]",
         ),
-        ("shapes = to_list(layer.compute_output_shape(input_shapes))", "shapes = _shapes_of(layer, input_shapes)"),
+        ("if all([hasattr(x, '_keras_shape') for x in computed_tensors]):", "if False:"),  # the call has said it
         (
             "                        output_shape = layer.compute_output_shape(\n"
             "                            unpack_singleton(input_shapes))\n\n"

@@ -19,7 +19,7 @@ _MERGED = {
 }
 _MODULES = {
     "optimizer_v2": "adadelta adagrad adam adamax ftrl gradient_descent nadam optimizer_v2 rmsprop",
-    "saving": "hdf5_format save saving_utils model_config",
+    "saving": "hdf5_format save saving_utils model_config saved_model_experimental",
 }
 _made: dict[str, ModuleType] = {}
 

@@ -71,6 +71,21 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     return flatten(outputs) if is_nested_in else outputs
 
 
+def called_again(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """The outputs of a layer when its model is called; the inputs know their mask, unless another is given."""
+    if isinstance(layer, state.library_root().layers.InputLayer):
+        return _listed(inputs)
+    masks = map_structure(lambda x: getattr(x, "_keras_mask", None), inputs)
+    named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
+    if "mask" in named and all(mask is known for mask, known in zip(_listed(named["mask"]), _listed(masks))):
+        del named["mask"]
+    return list(flatten(layer(as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def flat_inputs(layer: Any, inputs: Any) -> Any:
     """The inputs of a call as a tensor or a list; `as_given` makes of it again what the call got."""
     is_flat = not is_nested(inputs) or type(inputs) is list and not any(map(is_nested, inputs))
@@ -392,9 +407,6 @@ def op_layer(root: ModuleType) -> type:
                 found.insert(index, value if isinstance(value, Tensor) else constant(value, types[index].base_dtype))
             outputs = _run(self.node_def, found)
             return outputs[0] if len(outputs) == 1 else outputs
-
-        def compute_output_shape(self, input_shape: Any) -> Any:
-            return input_shape
 
         @classmethod
         def from_config(cls, config: dict[str, Any]) -> Any:

@@ -119,14 +119,18 @@ class Optimizer:
         """
         pairs = _with_gradients(grads_and_vars)
         with name_scope(self._name):
-            _ = self.iterations
-            self._create_hypers()
-            self._create_slots([var for _, var in pairs])
+            self._create_all_weights([var for _, var in pairs])
             state = self._prepare([var for _, var in pairs])
             with name_scope(name or self._name):
                 updates = [self._update(grad, var, state) for grad, var in pairs]
             with control_dependencies([update for update in updates if update is not None]):
                 return self._count_step()
+
+    def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        """Makes all variables of the optimizer: the count of the steps, hyperparameters, and the slots of variables."""
+        _ = self.iterations
+        self._create_hypers()
+        self._create_slots(var_list)
 
     def _count_step(self) -> Operation:
         return group(self.iterations.assign_add(1))

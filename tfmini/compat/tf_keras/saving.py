@@ -56,9 +56,13 @@ def apply(root: ModuleType) -> None:
     root.models.load_model = _load_model(root, root.models.load_model)
     root.engine.saving.load_model = root.models.load_model
     root.models.save_model = _save(root, root.models.save_model)
+    saved_models = {
+        "export_saved_model": functools.partial(export_saved_model, root),
+        "load_from_saved_model": functools.partial(load_saved_model, root),
+    }
+    vars(root.engine.saving).update(saved_models)  # their private path
     root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
-        export_saved_model=functools.partial(export_saved_model, root),
-        load_from_saved_model=functools.partial(load_saved_model, root),
+        **saved_models,
         PeepholeLSTMCell=root.layers.PeepholeLSTMCell,
         **{name: getattr(schedules, name) for name in _EXPERIMENTAL_SCHEDULES},
     )
@@ -116,7 +120,7 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
                     _named(model.output_names, model.outputs))  # fmt: skip
     folder = os.path.join(os.fsdecode(saved_model_path), "assets")
     os.makedirs(folder, exist_ok=True)
-    if model._is_graph_network:
+    if model._is_graph_network or isinstance(model, root.Sequential):
         with open(os.path.join(folder, _MODEL), "w") as file:
             file.write(model.to_json())
     with open(os.path.join(folder, _TRAINING), "w") as file:
@@ -159,10 +163,16 @@ def _training(root: ModuleType, model: Any) -> dict[str, Any] | None:
             "optimizer": root.optimizers.serialize(optimizer), "loss": model.loss, "metrics": model._compile_metrics,
             "loss_weights": model.loss_weights, "sample_weight_mode": model.sample_weight_mode,
         }  # fmt: skip
-        return json.loads(json.dumps(told, default=get_json_type))  # type: ignore[no-any-return]
     except (NotImplementedError, TypeError, AttributeError) as error:
         _log.warning("The model is saved without what compile() got: %s. Compile it again when it is loaded.", error)
         return None
+
+
+def _of_json(get: Callable[[Any], Any], told: Any) -> Any:
+    """The losses or metrics that a configuration tells: objects for their configurations."""
+    if isinstance(told, dict):
+        return get(told) if "class_name" in told else {key: _of_json(get, part) for key, part in told.items()}
+    return [_of_json(get, part) for part in told] if isinstance(told, list) else told
 
 
 def _load_model(root: ModuleType, load: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,7 +210,10 @@ def load_saved_model(
     if compile and told.get("training"):
         training = told["training"]
         optimizer = root.optimizers.deserialize(training.pop("optimizer"), custom_objects=custom_objects)
-        model.compile(optimizer, **training)
+        with root.utils.CustomObjectScope(custom_objects or {}):
+            objects = {name: _of_json(get, training.pop(name)) for name, get in
+                       (("loss", root.losses.get), ("metrics", root.metrics.get))}  # fmt: skip
+            model.compile(optimizer, **objects, **training)
     return model
 
 
@@ -288,6 +301,14 @@ def _restored(make: Callable[..., None]) -> Callable[..., None]:
             restore_made(self)
 
     return make_restored
+
+
+def make_optimizer_weights(model: Any) -> None:
+    """Makes the state of a compiled model's optimizer, before its first step."""
+    if model.inputs:
+        model._make_train_function()
+    else:
+        model.optimizer._create_all_weights(model.trainable_weights)
 
 
 def _tree(members: dict[str, Any]) -> Checkpoint:

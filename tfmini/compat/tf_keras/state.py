@@ -21,10 +21,12 @@ from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph, reset_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import name_scope
-from tfmini.ops.array.identity import placeholder_with_default
+from tfmini.ops.array.identity import cast, placeholder_with_default
 from tfmini.ops.variables.assignment import is_variable_initialized
+from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import variables_initializer
 from tfmini.runtime.client.session import Session
 
@@ -67,8 +69,10 @@ def set_image_data_format(data_format: str) -> None:
     _numbers["image_data_format"] = str(data_format)
 
 
-def cast_to_floatx(x: Any) -> np.ndarray:
-    """An array of the default element type."""
+def cast_to_floatx(x: Any) -> Any:
+    """An array, or a tensor of one, of the default element type."""
+    if isinstance(x, (Tensor, Variable)):
+        return cast(x, floatx())
     return np.asarray(x, dtype=floatx())
 
 

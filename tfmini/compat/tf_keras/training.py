@@ -7,7 +7,6 @@ a line.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -17,16 +16,15 @@ import numpy as np
 
 from tfmini.compat import tf_logging
 from tfmini.compat.tf_keras import op_layers, saving, state, tracking
+from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
-from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.prune import traverse
-from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer as TfLayer
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.identity import placeholder_with_default
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.shapes import TensorShape
+from tfmini.ops.composites import SparseTensor
 
 _NEXT = "generator_output = next(output_generator)\n"
 _NEXT_OR_END = """\
@@ -89,7 +87,6 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "            raise ValueError('`validation_steps` should not be specified'\n"
             "                             ' if `validation_data` is None.')\n",
         ),
-        ("if self.__class__.__name__ == 'Sequential':", "if False:"),  # `_begin_sequence` builds it
         ("    def train_on_batch(self, x, y,\n", "    def train_on_batch(self, x, y=None,\n"),
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
@@ -114,6 +111,15 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ("[x._uses_learning_phase for x in computed_tensors]", "[True]"),
     ],
     "engine.sequential": [
+        (
+            "        if self.inputs:\n            self.build()\n        else:",
+            "        if _continues(self):\n            self.build()\n"
+            "        else:\n            self.built = bool(self.inputs)",
+        ),
+        (
+            "        if not self.layers:\n            self.outputs = None",
+            "        if not self.layers or not self._is_graph_network:\n            self.outputs = None",
+        ),
         (
             "        if layers:\n            for layer in layers:\n",
             "        if layers is not None:\n"
@@ -245,8 +251,13 @@ def _layer_behind(layer: Any) -> Any:
     """
     if isinstance(layer, TfLayer):
         raise TypeError(f"Models of tf.keras cannot use legacy tf.layers.Layers:\n  {layer}\nuse tf.keras.layers.")
-    history = getattr(layer, "_keras_history", None) if isinstance(layer, Tensor) else None
+    history = getattr(layer, "_keras_history", None) if isinstance(layer, (Tensor, SparseTensor)) else None
     return layer if history is None else history[0]
+
+
+def _continues(sequence: Any) -> bool:
+    """Whether a sequence, to which a layer is being added, is a model of inputs and outputs."""
+    return bool(sequence.inputs) and (sequence._is_graph_network or not sequence._layers)
 
 
 def _with_last_axis(arrays: list[Any], targets: list[Any]) -> list[Any]:
@@ -262,16 +273,10 @@ def _with_last_axis(arrays: list[Any], targets: list[Any]) -> list[Any]:
 HELPERS: dict[str, Any] = {
     "_is_sequence": lambda layer: isinstance(layer, state.library_root().Sequential),
     "_with_last_axis": _with_last_axis, "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
-    "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch, "_unit_weights": _unit_weights,
-    "_as_arrays": _as_arrays, "_some": _some, "_for_inputs": lambda model, kind: _for_inputs(model, kind),
+    "_continues": _continues, "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch,
+    "_unit_weights": _unit_weights, "_as_arrays": _as_arrays, "_some": _some,
+    "_for_inputs": lambda model, kind: _for_inputs(model, kind),
 }  # fmt: skip
-
-
-def more_inputs(model: Any) -> list[str]:
-    """The arguments of a model's ``call`` that must be given, beside the first one and ``training``."""
-    taken = inspect.signature(model.call).parameters.values()
-    must = [one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
-    return [name for name in must[1:] if name != "training"]
 
 
 # ---- What is more than a line ----------------------------------------------------------------------------------------
@@ -290,11 +295,15 @@ def apply(root: ModuleType) -> None:
         kept = () if cls is root.engine.network.Network else ("losses", "updates")
         for name in {"losses", "updates", "get_losses_for", "get_updates_for"}.difference(kept).intersection(vars(cls)):
             delattr(cls, name)
-    model._set_inputs = _set_inputs(root, model._set_inputs)
+    root.engine.training_utils.ModelInputs = ModelInputs
+    model._set_inputs = set_inputs
     network = root.engine.network.Network
     network._init_graph_network = _takes_structures(network._init_graph_network)
-    model.build = _build(root)
-    network.__call__ = _called_on_structures(network.__call__, model.build)
+    model.build = build_model
+    sequence = root.Sequential
+    sequence.build = build_sequence(sequence.build)
+    sequence.get_config = config_with_shape(sequence.get_config)
+    network.__call__ = _called_on_structures(network.__call__, {model.build, sequence.build})
     model.metrics = property(functools.partial(_metrics, root.engine.training._get_metrics_from_layers))
     model.metrics_names = property(_metrics_names)
     model._loss_weights_list = property(lambda self: self.loss_weights_list)
@@ -417,79 +426,6 @@ def _for_inputs(model: Any, kind: str) -> list[Any]:
             vars(layer)["_trainable"] = trains
 
 
-def _set_inputs(root: ModuleType, set_arrays: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(set_arrays)
-    def set_inputs(self: Any, inputs: Any, outputs: Any = None, training: Any = None) -> None:
-        """Makes the model's inputs: placeholders for arrays, or the tensors; of a dictionary, by its keys."""
-        if not isinstance(inputs, dict):
-            is_of_layers = isinstance(self, root.Sequential) and self.call == root.Sequential.call.__get__(self)
-            start = functools.partial(_begin_sequence, root) if is_of_layers else set_arrays
-            start(self, inputs, outputs, training)
-            return
-        if isinstance(self, root.Sequential) and not hasattr(self.layers[0], "feature_columns"):
-            raise ValueError(
-                "Passing a dictionary input to a Sequential Model which doesn't have FeatureLayer as the first layer is"
-                " an error."
-            )
-        names = sorted(inputs)
-        tensors = {name: _placeholder(root, name, inputs[name]) for name in names}
-        _take_inputs(root, self, names, [tensors[name] for name in names])
-        made = _called(root, self, tensors, training) if outputs is None else outputs
-        self.outputs = nest.flatten(made)
-        self.output_names = [f"output_{i + 1}" for i in range(len(self.outputs))]
-        self.built = True
-
-    return set_inputs
-
-
-def _begin_sequence(root: ModuleType, model: Any, data: Any, *_: object) -> None:
-    """Builds a sequence on its first data, in the scope of its name."""
-    data = data[0] if isinstance(data, (list, tuple)) and len(data) == 1 else data
-    name = f"{model.name}_input"
-    with name_scope(model.name):
-        if root.backend.is_tensor(data):
-            x = root.layers.Input(tensor=convert_to_tensor(data), name=name)
-        else:
-            kind = "string" if np.asarray(data).dtype.kind in "USO" else root.backend.floatx()
-            x = root.layers.Input(batch_shape=(None, *data.shape[1:]), dtype=kind, name=name)
-        model.inputs, model._build_input_shape = [x], (None, *root.backend.int_shape(x)[1:])
-        model.outputs = [functools.reduce(lambda made, layer: layer(made), model.layers, x)]
-    model.build()
-
-
-def _placeholder(root: ModuleType, name: str, value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value
-    value = np.asarray(value)
-    kind = _placeholder_kind(root, value)
-    return root.backend.placeholder(shape=(None, *(value.shape[1:] or (1,))), dtype=kind, name=name)
-
-
-def _placeholder_kind(root: ModuleType, value: Any) -> Any:
-    """The dtype of a placeholder for an array: floating numbers are those of Keras."""
-    kind = value.dtype.kind
-    return root.backend.floatx() if kind == "f" else value.dtype.name if kind != "U" else "string"
-
-
-def _take_inputs(root: ModuleType, model: Any, names: list[str], tensors: list[Any]) -> None:
-    fed = [i for i, x in enumerate(tensors) if root.backend.is_placeholder(x)]
-    model.inputs, model.input_names = tensors, names
-    model._feed_inputs = [tensors[i] for i in fed]
-    model._feed_input_names = [names[i] for i in fed]
-    model._feed_input_shapes = [root.backend.int_shape(tensors[i]) for i in fed]
-
-
-def _called(root: ModuleType, model: Any, inputs: Any, training: Any) -> Any:
-    """The outputs of a model for a dictionary of tensors."""
-    if isinstance(model, root.Sequential):
-        for layer in model.layers:
-            inputs = layer(inputs)
-        return inputs
-    with root.backend.name_scope(model.name):
-        more = {"training": training} if model._expects_training_arg else {}
-        return op_layers.converted(model.call, inputs, **more)
-
-
 def _metrics(of_layers: Callable[..., list[Any]], model: Any) -> list[Any]:
     """The metrics of `compile`, and those that layers and the model have added."""
     compiled = model._compile_metric_functions if model._is_compiled else []
@@ -527,11 +463,11 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
     return init_graph_network
 
 
-def _called_on_structures(call: Callable[..., Any], build: Callable[..., None]) -> Callable[..., Any]:
+def _called_on_structures(call: Callable[..., Any], builds: set[Callable[..., None]]) -> Callable[..., Any]:
     @functools.wraps(call)
     def call_on_structures(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._is_graph_network:
-            self.built = self.built or type(self).build is build  # the call itself makes the variables
+            self.built = self.built or type(self).build in builds  # the call itself makes the variables
             made = call(self, inputs, *args, **kwargs)
             saving.restore_made(self)
             return made
@@ -540,47 +476,3 @@ def _called_on_structures(call: Callable[..., Any], build: Callable[..., None]) 
         return made if structure is None else nest.pack_sequence_as(structure, nest.flatten(made))
 
     return call_on_structures
-
-
-def _build(root: ModuleType) -> Callable[..., None]:
-    K = root.backend  # noqa: N806 - as everybody calls it
-
-    def build(self: Any, input_shape: Any = None) -> None:
-        """Makes the variables of a subclassed model for inputs of a shape, or a list or dictionary of shapes.
-
-        Raises:
-          ValueError: there is no shape, or ``call`` takes more than floating numbers of these shapes.
-        """
-        if self._is_graph_network or self.built:
-            return
-        if input_shape is None:
-            raise ValueError("Input shape must be defined when calling build on a model subclass network.")
-        if not isinstance(input_shape, (list, tuple, dict, TensorShape)):
-            raise ValueError(
-                "Specified input shape is not one of the valid types. Please specify a batch input shape of type tuple"
-                f" or list of input shapes. User provided input type: {type(input_shape)}"
-            )
-        if more_inputs(self):
-            raise ValueError(
-                "Currently, you cannot build your model if it has positional or keyword arguments that are required by"
-                f" `call`, beside the inputs: {more_inputs(self)}. Instead, call it on tensors."
-            )
-        is_nested = isinstance(input_shape, dict) or isinstance(input_shape, list) and isinstance(
-            input_shape[0], (list, tuple, TensorShape)
-        )  # fmt: skip
-        hold = lambda shape: K.placeholder(shape=tuple(TensorShape(shape).as_list()))  # noqa: E731
-        if isinstance(input_shape, dict):
-            inputs: Any = {key: hold(shape) for key, shape in input_shape.items()}
-        else:
-            inputs = [hold(shape) for shape in input_shape] if is_nested else hold(input_shape)
-        try:
-            _called(root, self, inputs, None)
-        except TypeError as error:
-            raise ValueError(
-                "You cannot build your model by calling `build` if your layers do not support float type inputs."
-                " Instead, call it on tensors of the right types."
-            ) from error
-        saving.restore_made(self)
-        self.built = True
-
-    return build
