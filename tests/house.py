@@ -192,14 +192,11 @@ LIMITS: dict[str, float] = {
     # and op layers of tf.keras and its attention layers, GPUs in profiles, modules in the place of scripts,
     # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph,
     # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
-    # their checkpoints, Horovod for Keras, datasets of databases and resampled ones.
-    "files": 633,
+    # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build,
+    # tridiagonal systems and glimpses, columns of embeddings.
+    "files": 634,
     "files under 100 lines": 101,
-    "lines without generated files": 193_800,  # (128,000)
-    # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build.
-    "files": 632,
-    "files under 100 lines": 101,
-    "lines without generated files": 193_600,  # (128,000)
+    "lines without generated files": 194_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

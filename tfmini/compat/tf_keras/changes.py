@@ -388,7 +388,7 @@ def apply(root: ModuleType) -> None:
     layer.add_weight = _add_weight(root)
     layer.compute_output_signature = _output_signature
     layer.dynamic = property(lambda self: any(getattr(x, "_dynamic", False) for x in (self, *self.submodules)))
-    layer.submodules = property(_submodules)
+    layer.submodules = property(tracking.submodules)
     layer._TF_MODULE_IGNORED_PROPERTIES = frozenset({"_updates", "_per_input_updates", "_noted"})  # of assignments
     layer._flatten = Module._flatten
     layer.apply = lambda self, inputs, *args, **kwargs: self(inputs, *args, **kwargs)
@@ -538,22 +538,6 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         return weight
 
     return add_weight
-
-
-def _submodules(self: Any) -> tuple[Any, ...]:
-    """All layers below a layer, its attributes and theirs (``tf.Module.submodules``)."""
-    layer_type = state.library_root().engine.base_layer.Layer
-    found: dict[int, Any] = {}
-    waiting, seen = list(vars(self).values()), set()
-    while waiting:
-        value = waiting.pop(0)
-        if isinstance(value, layer_type) and value is not self and id(value) not in found:
-            found[id(value)] = value
-            waiting += vars(value).values()
-        elif isinstance(value, (dict, list, tuple)) and id(value) not in seen:
-            seen.add(id(value))  # the keys of a dictionary have no order here: they may be of several types
-            waiting += value.values() if isinstance(value, dict) else value
-    return tuple(found.values())
 
 
 def _refuses_arguments(get_config: Callable[..., Any]) -> Callable[..., Any]:

@@ -163,6 +163,7 @@ def _training(root: ModuleType, model: Any) -> dict[str, Any] | None:
             "optimizer": root.optimizers.serialize(optimizer), "loss": model.loss, "metrics": model._compile_metrics,
             "loss_weights": model.loss_weights, "sample_weight_mode": model.sample_weight_mode,
         }  # fmt: skip
+        return json.loads(json.dumps(told, default=get_json_type))  # type: ignore[no-any-return]
     except (NotImplementedError, TypeError, AttributeError) as error:
         _log.warning("The model is saved without what compile() got: %s. Compile it again when it is loaded.", error)
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
-from tfmini.compat.tf_keras.state import track_variable
+from tfmini.compat.tf_keras.state import library_root, track_variable
 from tfmini.graph.operation import Tensor
 
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
@@ -171,3 +171,19 @@ def _layer_class() -> Any:
 
 def _metric_class() -> Any:
     return sys.modules[f"{NAME}.metrics"].Metric
+
+
+def submodules(self: Any) -> tuple[Any, ...]:
+    """All layers below a layer, its attributes and theirs (``tf.Module.submodules``)."""
+    layer_type = library_root().engine.base_layer.Layer
+    found: dict[int, Any] = {}
+    waiting, seen = list(vars(self).values()), set()
+    while waiting:
+        value = waiting.pop(0)
+        if isinstance(value, layer_type) and value is not self and id(value) not in found:
+            found[id(value)] = value
+            waiting += vars(value).values()
+        elif isinstance(value, (dict, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))  # the keys of a dictionary have no order here: they may be of several types
+            waiting += value.values() if isinstance(value, dict) else value
+    return tuple(found.values())
