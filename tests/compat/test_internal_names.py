@@ -9,6 +9,7 @@ import pytest
 
 import tfmini as tf
 from tfmini.compat import internal_names as names
+from tfmini.compat import internals
 
 
 def test_arguments_and_names_of_functions() -> None:
@@ -62,3 +63,8 @@ def test_no_number_of_shards_is_known_outside_of_its_context() -> None:
 def test_eager_mode_can_be_named_and_not_entered() -> None:
     with pytest.raises(NotImplementedError, match="no eager mode"):
         names.eager_mode()
+
+
+def test_a_name_out_of_scope_has_its_alternative_also_below_modules_that_are_there() -> None:
+    assert "use tf.estimator.Estimator" in internals.nearest("contrib.learn.python.learn.dataframe")
+    assert internals.nearest("no.such.path").startswith("Look for a public name")

@@ -384,8 +384,10 @@ def test_a_move_whose_client_has_gone_ends_with_its_hold_and_lets_later_ones_beg
             own, other = (cluster.target("ps", task).partition("://")[2] for task in range(2))
             rows = [[*key, PS[1]] for key in departures.variables()]
             request = m.MoveVariables(rows, [[PS[1], other]], "", 600_000)
-            call = client.peer(own).call(request, lambda _: None)
-            assert held.wait(60)
+            answers: list[Any] = []
+            call = client.peer(own).call(request, answers.append)
+            poll(lambda: held.is_set() or answers, "the hold")
+            assert not answers
             client.close() if how == "gone" else call.cancel()
             poll(departures.begin_move, "the end of the move")
             departures.open_gate()

@@ -197,7 +197,12 @@ def nearest(dotted: str) -> str:
         path = f"{namespace}.{last}" if namespace else last
         if owner is not None and last in dir(owner) and not _is_room(owner, path):
             return f"The public name is tf.{path}."
-    return unsupported(dotted) or "Look for a public name (tf.…) that does the same."
+    from tfmini.out_of_scope import alternative  # imported for errors only
+
+    way, instead = unsupported(dotted), alternative(dotted)
+    if not way and instead is not None:
+        way = f"tf.{dotted} is out of tfmini's scope; use {instead}."
+    return way or "Look for a public name (tf.…) that does the same."
 
 
 def _is_room(owner: ModuleType, path: str) -> bool:
