@@ -196,7 +196,7 @@ LIMITS: dict[str, float] = {
     # tridiagonal systems and glimpses, columns of embeddings.
     "files": 634,
     "files under 100 lines": 101,
-    "lines without generated files": 194_000,  # (128,000)
+    "lines without generated files": 194_200,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -10,7 +10,7 @@ import pytest
 
 import tfmini as tf
 from tests.ops.fake_wait import FakeWait
-from tfmini.data.pipeline import TURN, FunctionSource, Reading, compiled
+from tfmini.data.pipeline import TURN, FunctionSource, GeneratorStage, Reading, Source, compiled
 from tfmini.data.stages import Batch, Shard
 from tfmini.graph.op_types import kernel_for
 from tfmini.ops.queues.queue_state import QueueState
@@ -120,3 +120,59 @@ def test_an_error_that_comes_with_the_end_of_the_reading_is_no_element() -> None
     stage = kernel.function(requests, elements).open(Ending(None))
     with pytest.raises(StopIteration):
         next(stage)
+
+
+class Varying(Source):
+    """A source whose epochs have other lengths; it is not opened the first ``failures`` times after the first epoch."""
+
+    def __init__(self, lengths: list[int], failures: int = 0) -> None:
+        super().__init__(self.begin)
+        self.left, self.failures, self.is_first = lengths, failures, True
+
+    def begin(self, _: Reading) -> GeneratorStage:
+        if self.failures and not self.is_first:
+            self.failures -= 1
+            raise tf.errors.UnavailableError(None, None, "not now")
+        self.is_first = False
+        return GeneratorStage(iter([(i,) for i in range(self.left.pop(0))]))
+
+
+def shuffled_and_repeated(source: Source, size: int, epochs: int) -> Any:
+    """The stage of `Dataset.shuffle` and `repeat`, which is one."""
+    shuffle, repeat = (kernel_for(f"{name}Dataset", "CPU") for name in ("Shuffle", "Repeat"))
+    assert shuffle is not None and repeat is not None
+    dataset = shuffle.function(source, np.int64(size), np.int64(1), np.int64(2), reshuffle_each_iteration=True)
+    return repeat.function(dataset, np.int64(epochs)).open(Reading(None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_epochs_without_elements_end_no_shuffled_dataset(size: int) -> None:
+    lengths = [0, 2, 0, 0, 3, 1, 1, 1, 2, 0]
+    stage = shuffled_and_repeated(Varying(list(lengths)), size, len(lengths))
+    found = [element[0] for element in stage]
+    expected = iter(found)
+    for length in lengths:  # the epochs do not mix
+        assert sorted(next(expected) for _ in range(length)) == list(range(length))
+    assert len(found) == sum(lengths)
+
+
+def test_a_shuffled_dataset_goes_on_after_an_epoch_that_could_not_begin() -> None:
+    stage = shuffled_and_repeated(Varying([2] * 5, failures=2), 1, -1)
+    found: list[Any] = []
+    while len(found) < 8:
+        try:
+            found.append(next(stage)[0])
+        except tf.errors.UnavailableError:
+            found.append("error")
+    assert [sorted(found[:2]), found[2:4], sorted(found[4:6]), sorted(found[6:])] == [
+        [0, 1],
+        ["error"] * 2,
+        [0, 1],
+        [0, 1],
+    ]
+
+
+def test_the_buffer_of_a_shuffled_dataset_has_room_for_what_is_there() -> None:
+    stage = shuffled_and_repeated(Varying([10] * 2000), 10**9, 2000)
+    assert sum(1 for _ in stage) == 20_000
+    assert len(stage.buffer) <= 64

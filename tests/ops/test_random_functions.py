@@ -163,3 +163,16 @@ def test_many_unseeded_numbers_fill_their_interval_evenly() -> None:
     assert abs(counts / 6250 - 1).max() < 0.08  # six standard deviations
     assert len(np.unique(numbers)) > 98_000
     assert abs(np.corrcoef(numbers[:-1:2], numbers[1::2])[0, 1]) < 0.03
+
+
+def test_seeded_gamma_and_poisson_take_what_unseeded_ones_take() -> None:
+    many = [r.random_gamma([40_000], [0.5, 3.0], seed=1), r.random_poisson([3.0, 30.0], [40_000], seed=1)]
+    none = [r.random_gamma([0], 1.5, seed=1), r.random_poisson(2.0, [0, 3], seed=1)]
+    with tf.Session() as session:
+        (gammas, counts), empty = session.run([many, none])
+        np.testing.assert_allclose(gammas.mean(axis=0), [0.5, 3.0], rtol=0.02)  # in several passes
+        np.testing.assert_allclose(counts.mean(axis=0), [3.0, 30.0], rtol=0.02)
+        assert [each.shape for each in empty] == [(0,), (0, 3)]
+        for rate, dtype in ((1e10, dtypes.int32), (1e5, dtypes.float16), (float("nan"), dtypes.float32)):
+            with pytest.raises(errors.InvalidArgumentError, match="rate must be finite and at most"):
+                session.run(r.random_poisson(tf.constant(rate, dtypes.float64), [2], dtype, seed=1))

@@ -394,69 +394,83 @@ _MOST_EPOCHS = 3  # of which a buffer has elements
 class _Shuffle(Stage):
     """Draws from a buffer of the next ``size`` elements of some epochs, first all those of the first epoch.
 
-    The order is TensorFlow's. An epoch has a slice of the buffer, which is a ring: [begin, end), counted from the first
-    element on.
+    The order is TensorFlow's. Each epoch has a slice of the buffer, [begin, end), counted from the first element on.
+    The buffer is a ring, which grows up to ``size``.
+
+    Attributes:
+      buffer: the ring; ``()`` where nothing is.
     """
 
     def __init__(self, source: Source, epochs: int, size: int, words: WordStream, reading: Reading) -> None:
         self._source, self._size, self._reading = source, size, reading
-        self._left = epochs - 1
-        self._upstream: Stage | None = source.open(reading)
+        self._left, self._is_first = epochs, True  # epochs that have not ended; below 0: without end
+        self._upstream: Stage | None = None
         self._stream, self._words = words, [0] * 0
-        self._buffer: list[Element] = []
+        self.buffer: list[Element] = []
         self._slices = collections.deque([[0, 0]])
         self._count = 0
 
     def __next__(self) -> Element:
-        if self._upstream is not None and self._count < self._size:
+        if self._left and self._count < self._size:
             self._fill()
         if not self._count:
             raise StopIteration
-        first = self._slices[0]
-        begin, end = first
-        while begin == end:
-            self._slices.popleft()
-            begin, end = first = self._slices[0]
+        self._drop_empty_slices()
         if not self._words:  # many at once: the generator takes microseconds for one
             self._words = self._stream.take(_WORDS)[::-1].tolist()
-        size, buffer = self._size, self._buffer
-        chosen, vacated = (begin + self._words.pop() % (end - begin)) % size, begin % size
-        element, buffer[chosen] = buffer[chosen], buffer[vacated]
-        buffer[vacated] = ()
+        first, ring = self._slices[0], self.buffer
+        begin, end = first
+        chosen, vacated = (begin + self._words.pop() % (end - begin)) % len(ring), begin % len(ring)
+        element, ring[chosen] = ring[chosen], ring[vacated]
+        ring[vacated] = ()
         first[0] = begin + 1
         self._count -= 1
         return element
 
+    def _drop_empty_slices(self) -> None:
+        slices = self._slices
+        while slices[0][0] == slices[0][1] and len(slices) > 1:
+            slices.popleft()
+
     def _fill(self) -> None:
-        size, buffer = self._size, self._buffer
-        while self._upstream is not None and self._count < size and len(self._slices) <= _MOST_EPOCHS:
+        """Reads until the buffer is full. Where this raises, the next call goes on from there."""
+        while self._left and self._count < self._size and len(self._slices) <= _MOST_EPOCHS:
+            if self._upstream is None:
+                self._reading.check()
+                self._upstream = self._source.open(self._reading)
+                if not self._is_first:
+                    self._slices.append([self._slices[-1][1]] * 2)
             if self._count % TURN == TURN - 1:
                 self._reading.check()
             try:
                 element = next(self._upstream)
             except StopIteration:
-                self._next_epoch()
+                self._end_epoch()
                 continue
+            if self._count == len(self.buffer):
+                self._grow()
             last = self._slices[-1]
-            end = last[1]
-            if end < size:
-                buffer.append(element)
-            else:
-                buffer[end % size] = element
-            last[1] = end + 1
+            self.buffer[last[1] % len(self.buffer)] = element
+            last[1] += 1
             self._count += 1
 
-    def _next_epoch(self) -> None:
-        """Opens the source once more, unless it was the last epoch or an empty one."""
+    def _end_epoch(self) -> None:
         assert self._upstream is not None
         self._upstream.close()
         self._upstream = None
+        self._left -= 1
         begin, end = self._slices[-1]
-        if self._left and (end > begin or len(self._slices) > 1):
-            self._reading.check()
-            self._left -= 1
-            self._slices.append([end, end])
-            self._upstream = self._source.open(self._reading)
+        if self._is_first and self._left < 0 and begin == end == 0:
+            self._left = 0  # the source is empty: do not reopen it without end
+        self._is_first = False
+        self._drop_empty_slices()
+
+    def _grow(self) -> None:
+        old, begin, end = self.buffer, self._slices[0][0], self._slices[-1][1]
+        ring: list[Element] = [()] * min(self._size, max(16, 2 * len(old)))
+        for at in range(begin, end):
+            ring[at % len(ring)] = old[at % len(old)]
+        self.buffer = ring
 
     def close(self) -> None:
         if self._upstream is not None:

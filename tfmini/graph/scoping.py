@@ -244,7 +244,7 @@ def set_random_seed(seed: int | None) -> None:
 def count_ops(number: int) -> None:
     """Counts ops that TensorFlow adds here beyond tfmini's (below 0: those that it does not), for later seeds.
 
-    With a seed of the graph, the number of its ops is the seed of the next random op.
+    With a seed of the graph, the number of its ops is the seed of the next random op; see decision 6.
     """
     get_default_graph().uncounted_ops += number
 

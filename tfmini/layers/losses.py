@@ -13,7 +13,7 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collection, control_dependencies, get_collection, name_scope
+from tfmini.graph.scoping import add_to_collection, control_dependencies, count_ops, get_collection, name_scope
 from tfmini.layers.core import sharing
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import ones_like, zeros_like
@@ -74,11 +74,11 @@ def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
 
 
 def _with_sizes(value: TensorLike, role: str) -> tuple[Tensor, Tensor]:
-    """The tensor and its shape. TensorFlow makes an op of the rank, too, which default seeds count."""
+    """The tensor and its shape."""
     with name_scope(None, role, [value]) as scope:
         tensor = convert_to_tensor(value, name=scope)
         sizes = shape_of(tensor, name="shape")
-        rank_of(tensor, name="rank")
+        count_ops(1)  # the rank
     return tensor, sizes
 
 
@@ -188,7 +188,7 @@ def _reduced(total: Tensor, losses: Tensor, weights: Tensor, reduction: str) -> 
         count = _present(losses, weights)
     else:
         count = cast(size(losses, name="num_elements"), losses.dtype)
-    reduce_sum(total)  # the sum of one number, an op that TensorFlow makes and default seeds count
+    count_ops(2)  # the sum of one number
     return div_no_nan(total, count, name="value")
 
 

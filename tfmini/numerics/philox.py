@@ -316,8 +316,8 @@ class _Lanes:
     A block gives two values, of which the second is used first.
     """
 
-    def __init__(self, generator: PhiloxGenerator, count: int) -> None:
-        self._generator, self._start = generator, generator.reserve(count * RESERVED_PER_OUTPUT)
+    def __init__(self, generator: PhiloxGenerator, start: int, count: int) -> None:
+        self._generator, self._start = generator, start
         self._blocks = np.arange(count, dtype=np.uint64) * np.uint64(RESERVED_PER_OUTPUT)  # the next of each lane
         self._uniform, self._normal = np.empty((count, 2)), np.empty((count, 2))
         self._uniforms, self._normals = np.zeros(count, np.intp), np.zeros(count, np.intp)  # how many are left
@@ -342,7 +342,28 @@ class _Lanes:
 
 def gamma(generator: PhiloxGenerator, alpha: Array) -> Array:
     """A gamma value of scale 1 for each shape parameter (float64 [n]; NaN below 0), by Marsaglia and Tsang's method."""
-    lanes, found = _Lanes(generator, len(alpha)), np.full(len(alpha), np.nan)
+    return _in_passes(_gamma, generator, alpha)
+
+
+def poisson(generator: PhiloxGenerator, rate: Array, highest: float) -> Array:
+    """A Poisson value for each rate (float64 [n], finite); ``highest``: of both.
+
+    By products, from a rate of 10 on by rejection.
+    """
+    return _in_passes(lambda lanes, rates: _poisson(lanes, rates, highest), generator, rate)
+
+
+def _in_passes(draw: Callable[[_Lanes, Array], Array], generator: PhiloxGenerator, parameters: Array) -> Array:
+    """A value for each parameter: what a pass needs beside its values is many times their size."""
+    start, out = generator.reserve(len(parameters) * RESERVED_PER_OUTPUT), np.empty(len(parameters))
+    for first in range(0, len(out), _PASS):
+        some = parameters[first : first + _PASS]
+        out[first : first + _PASS] = draw(_Lanes(generator, start + first * RESERVED_PER_OUTPUT, len(some)), some)
+    return out
+
+
+def _gamma(lanes: _Lanes, alpha: Array) -> Array:
+    found = np.full(len(alpha), np.nan)
     exponential = alpha == 1
     one = np.flatnonzero(exponential)
     if len(one):
@@ -368,14 +389,13 @@ def gamma(generator: PhiloxGenerator, alpha: Array) -> Array:
     return found
 
 
-def poisson(generator: PhiloxGenerator, rate: Array, highest: float) -> Array:
-    """A Poisson value, at most ``highest``, for each rate (float64 [n]): by products, from 10 on by rejection."""
-    lanes, found = _Lanes(generator, len(rate)), np.zeros(len(rate))
+def _poisson(lanes: _Lanes, rate: Array, highest: float) -> Array:
+    found = np.zeros(len(rate))
     small = rate < 10
     waiting, product = np.flatnonzero(small), np.ones(len(rate))
     while len(waiting):
         product[waiting] *= lanes.uniform(waiting)
-        waiting = waiting[(product[waiting] > np.exp(-rate[waiting])) | (found[waiting] > highest)]
+        waiting = waiting[product[waiting] > np.exp(-rate[waiting])]
         found[waiting] += 1
     waiting = np.flatnonzero(~small)
     while len(waiting):

@@ -304,8 +304,8 @@ def _poisson(node: Node) -> Callable[..., Any]:
         count, wide = as_shape(shape), np.asarray(rate, np.float64)
         if seeded is None:
             return free.poisson(wide, count + wide.shape).astype(dtype)
-        if not np.isfinite(wide).all():
-            refuse("rate must be finite")
+        if not (np.isfinite(wide) & (wide <= highest)).all():
+            refuse(f"rate must be finite and at most {highest:g}, the largest number of the result's type")
         return _per_parameter(lambda each: philox.poisson(seeded, each, highest), count, wide).astype(dtype)
 
     return kernel
@@ -315,7 +315,7 @@ def _per_parameter(draw: Callable[[Array], Array], count: tuple[int, ...], param
     """Samples of shape ``count + parameters.shape``; as in TensorFlow all those of one parameter are drawn first."""
     samples = math.prod(count)
     drawn = draw(np.repeat(parameters.ravel(), samples))
-    return np.ascontiguousarray(drawn.reshape(-1, samples).T).reshape(count + parameters.shape)
+    return np.ascontiguousarray(drawn.reshape(parameters.size, samples).T).reshape(count + parameters.shape)
 
 
 # ---- ``ParameterizedTruncatedNormal``: normal samples between bounds, with parameters per batch --------------------

@@ -9,6 +9,7 @@ import pytest
 
 import tfmini as tf
 from tests.ops.session_run import run
+from tfmini.ops.nn import sampling
 
 
 def test_a_loss_over_all_classes_equals_the_exact_loss() -> None:
@@ -71,3 +72,18 @@ def test_rare_classes_are_found_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with tf.Session() as session:
         assert sorted(session.run(drawn[0])) == [0, 1, 2]
+
+
+def test_no_samples_hit_nothing() -> None:
+    hits = tf.nn.compute_accidental_hits(tf.constant([[1], [2]], tf.int64), tf.constant([], tf.int64), 1)
+    with tf.Session() as session:
+        assert [each.tolist() for each in session.run(hits)] == [[], [], []]
+
+
+def test_the_weights_of_learned_unigrams_end_where_an_int32_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MOST_WEIGHT", 12)
+    true = tf.constant([[0]] * 4, tf.int64)
+    drawn = tf.nn.learned_unigram_candidate_sampler(true, 1, 2, False, 10, seed=1)
+    with tf.Session() as session:
+        counts = [session.run(drawn)[1][0, 0] for _ in range(4)]
+    np.testing.assert_allclose(counts, [0.2, 0.5, 0.5, 0.5])  # 2 draws of weights 1 of 10, then 3 of 12

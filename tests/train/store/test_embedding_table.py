@@ -170,6 +170,30 @@ def test_a_table_whose_first_step_failed_can_be_made_again(monkeypatch: pytest.M
         np.testing.assert_allclose(table.pull([5]), [[0.9, 1.1]], rtol=1e-5)
 
 
+def test_ids_and_options_that_are_none_are_refused() -> None:
+    with tf.ParameterStore() as store:
+        table = tf.EmbeddingTable(store, "t", 2)
+        assert table.pull(np.array([3], np.uint64)).shape == (1, 2)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="int64; 18446744073709551615 is none"):
+            table.pull(np.array([2**64 - 1], np.uint64))
+        with pytest.raises(TypeError, match="EmbeddingVariableOption"):
+            tf.EmbeddingTable(store, "u", 2, option=tf.CounterFilter(2))
+
+
+def test_restore_names_what_was_not_declared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        store.declare("w", [2])
+        tf.EmbeddingTable(store, "t", 2).pull([1])
+        store.push({"w": np.ones(2)})
+        path = store.save(str(tmp_path / "all"))
+        store.restore(path)
+        assert "restore()" not in caplog.text
+    with tf.ParameterStore(optimizer=tf.train.AdamOptimizer(0.1)) as store:
+        store.declare("w", [2])
+        store.restore(path)
+    assert f"has not declared: t of {path}" in caplog.text
+
+
 def raised(error: Exception) -> None:
     raise error
 

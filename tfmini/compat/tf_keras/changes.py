@@ -608,8 +608,16 @@ class _SeenNode:
         self._node = node
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_node":  # while it is copied
+            raise AttributeError(name)
         value = getattr(self._node, name)
         return value[0] if type(value) is list and len(value) == 1 else value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SeenNode) and self._node is other._node
+
+    def __hash__(self) -> int:
+        return hash(self._node)
 
 
 _LAYER_PROPERTIES: dict[str, Callable[[Any], Any]] = {

@@ -13,7 +13,14 @@ from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import nest
-from tfmini.graph.families import Operation, Tensor, control_dependencies, convert_to_tensor, name_scope
+from tfmini.graph.families import (
+    Operation,
+    Tensor,
+    control_dependencies,
+    convert_to_tensor,
+    get_default_graph,
+    name_scope,
+)
 from tfmini.graph.graph import Graph
 from tfmini.graph.scopes import ControlScope
 from tfmini.ops.array.constant import const, constant
@@ -23,6 +30,7 @@ from tfmini.ops.array.identity import cast, placeholder
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import rank, reshape, shape
+from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.debugging import Assert
 from tfmini.ops.flow.cond import cond, first_true
@@ -286,10 +294,15 @@ def vectorized_map(fn: Function, elems: TensorLike) -> Any:
     run, to find the types of the results.
     """
     elems = nest.map_structure(convert_to_tensor, elems)
-    first = nest.flatten(elems)[0]
-    count = shape(first)[0] if not first.raw_shape or first.raw_shape[0] is None else first.raw_shape[0]
-    # Rows are gathered: the gradients of an array's reads, inside of the loop, would read the array too early.
-    return pfor(lambda i: fn(nest.map_structure(lambda t: gather(t, i), elems)), count)
+    rows = nest.map_structure(lambda t: getitem(t, 0), elems)
+    before = get_default_graph().version
+    kinds = nest.map_structure(lambda t: convert_to_tensor(t).dtype.base_dtype, fn(rows))
+    if all(op.type != "StridedSliceGrad" for op in get_default_graph().get_operations()[before:]):
+        return map_fn(fn, elems, dtype=kinds)
+    # It asks for gradients by what the rows are made of: those of an array's reads, inside of the loop, would read the
+    # array too early. So rows are gathered; to differentiate the whole takes the more for that.
+    count = shape(nest.flatten(elems)[0])[0]
+    return map_fn(lambda i: fn(nest.map_structure(lambda t: gather(t, i), elems)), math_range(count), dtype=kinds)
 
 
 @export("tensorflow.python.ops.parallel_for.for_loop", "tensorflow.python.ops.parallel_for.control_flow_ops.for_loop")

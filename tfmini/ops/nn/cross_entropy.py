@@ -9,6 +9,7 @@ from tfmini import dtypes
 from tfmini.core_types import TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, name_scope
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.filling import zeros_like
@@ -114,14 +115,14 @@ def softmax_cross_entropy_with_logits_v2(
         static = logits.raw_shape
         if axis != -1 and (static is None or axis % len(static) != len(static) - 1):
             precise, labels = _class_last(precise, axis), _class_last(labels, axis)
-        axes, sizes, rows, truth = rank(precise), shape_of(precise), _rows(precise), _rows(labels)
-        # As in TensorFlow, labels of another rank are accepted if they have as many rows. A matrix is its own rows: the
-        # ops that TensorFlow makes for it are there for those who count them (default seeds) and do not run.
-        is_matrix = _is_matrix(precise)
-        given = (precise, labels if _is_matrix(labels) else truth) if is_matrix else (rows, truth)
-        flat = softmax_xent_op(*given, name=scope)[0]
-        cost = reshape(flat, slice_(sizes, [0], [subtract(axes, 1)]))
-        cost = flat if is_matrix else cost
+        if _is_matrix(precise) and _is_matrix(labels):
+            count_ops(30)  # TensorFlow reshapes matrices as well
+            cost = softmax_xent_op(precise, labels, name=scope)[0]
+        else:  # as in TensorFlow, labels of another rank are accepted if they have as many rows
+            axes, sizes, rows, truth = rank(precise), shape_of(precise), _rows(precise), _rows(labels)
+            flat = softmax_xent_op(precise if _is_matrix(precise) else rows, truth, name=scope)[0]
+            reshaped = reshape(flat, slice_(sizes, [0], [subtract(axes, 1)]))
+            cost = flat if _is_matrix(precise) else reshaped
         if static is not None:
             kept = list(static)
             del kept[axis]
@@ -218,12 +219,13 @@ def sparse_softmax_cross_entropy_with_logits(
     with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
         labels = convert_to_tensor(labels)
         logits = convert_to_tensor(logits)
-        sizes = shape_of(labels)
         _check_sparse_shapes(labels, logits)
         precise = cast(logits, dtypes.float32) if logits.dtype in _NARROW else logits
         if logits.raw_shape is not None and len(logits.raw_shape) == 2:
+            count_ops(1)  # the shape of the labels
             cost = sparse_xent_op(precise, labels, name=name)[0]
         else:
+            sizes = shape_of(labels)
             # The op compares the numbers of rows and labels in the step.
             flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]
             cost = reshape(flat, sizes)

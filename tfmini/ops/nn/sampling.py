@@ -71,6 +71,7 @@ def _sampler_shape(node: Operation) -> list[RawShape]:
 
 
 MANY_TRIES = 1 << 20
+MOST_WEIGHT = 2**31 - 1
 
 
 # Gives the next words of a stream: uint32 [count].
@@ -155,7 +156,8 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
                 now = _learned(weights) if learns else distribution
                 sampled, tries = _sample(now, words(), count, unique)
                 if learns:
-                    np.add.at(weights, np.ravel(true_classes), 1)
+                    # As in TensorFlow, whose sum of all weights is an int32.
+                    np.add.at(weights, np.ravel(true_classes)[: max(0, MOST_WEIGHT - int(weights.sum()))], 1)
             sampled = sampled.astype(np.int64)
             return (
                 sampled,
@@ -282,6 +284,8 @@ def _hits_kernel(true_classes: Array, sampled: Array, *, num_true: int) -> tuple
     if true_classes.ndim != 2 or true_classes.shape[1] != num_true:
         refuse(f"true_candidates must be a batch_size * num_true matrix, got shape {list(true_classes.shape)}")
     order = np.argsort(sampled, kind="stable")
+    if not sampled.size:
+        return np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float32)
     last = np.searchsorted(sampled[order], true_classes.ravel(), "right") - 1  # of a class that was drawn repeatedly
     found = np.flatnonzero((last >= 0) & (sampled[order[last]] == true_classes.ravel()))
     rows, ids = (found // num_true).astype(np.int32), order[last[found]].astype(np.int64)

@@ -122,7 +122,7 @@ class CollectiveExecutor:
         """Begins a collective; the call's wait is answered when it is over."""
         known = self.members.get((call.about.group_key, call.about.device))
         if known is not None and known.lost is not None and known.is_idle:
-            self.fail(known, known.lost)
+            self.fail(known, known.lost, tell=True)
         member, refusal = self.table(GroupTable.admit, call)
         if refusal is not None:
             call.wait.fail(refusal)

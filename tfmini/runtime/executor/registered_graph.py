@@ -121,7 +121,8 @@ def deadline_exceeded(step_id: int, timeout_s: float, waits: str) -> errors.Dead
     """The error of a step whose time is over. ``waits`` are sentences that name tasks and their waits."""
     return errors.DeadlineExceededError.of(
         f"Timed out waiting for notification: step {step_id} did not end within {timeout_s:g} s. {waits} If the step"
-        " needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's ConfigProto."
+        " needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's ConfigProto"
+        " (of a ParameterStore: timeout_s)."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import operator
 import re
 import zlib
@@ -29,6 +30,8 @@ from tfmini.shapes import TensorShape
 from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec
 from tfmini.train.optimizers.compression import GradientCompression
 from tfmini.train.optimizers.optimizer import Optimizer
+
+_log = logging.getLogger("tensorflow")
 
 Init: TypeAlias = float | Array | Callable[..., Any]
 Gradient: TypeAlias = Array | IndexedSlices | IndexedSlicesValue | float
@@ -447,3 +450,15 @@ def _text(value: Any) -> str:
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         return f"{value:.7g}"
     return str(value) if np.ndim(value) == 0 else init_text(value)
+
+
+def warn_of_undeclared(
+    path: str, stored: Iterable[str], declared: Iterable[str], arrays: Iterable[DeclaredArray]
+) -> None:
+    """Names what a checkpoint has and a store has not declared, so that it stays as it is."""
+    known = {*declared, *(name for array in arrays for part in array.parts for name, _ in part.scalars())}
+    found = {name.partition("-")[0] for name in stored}  # a table is stored under several names, such as `t-keys`
+    others = {name for name in found - known if not any(name.startswith(f"{one}/") for one in known)}
+    others = {name for name in others if not any(name.startswith(f"{one}/") for one in others)}
+    if others:
+        _log.warning("restore() leaves out what this store has not declared: %s of %s", ", ".join(sorted(others)), path)

@@ -73,7 +73,8 @@ class EmbeddingTable:
       name: as of a variable.
       dim: the numbers in a row.
       dtype: float32 or float64.
-      init: an initializer of new rows; see `InitializerOption`.
+      init: of new rows: an initializer, a number, an array or a function; default: a truncated normal with a standard
+        deviation of 1, which is much for embeddings. See `InitializerOption`.
       option: which ids get rows and which rows go; see `EmbeddingVariableOption`. `GlobalStepEvict` is not possible,
         since a store has no global step.
 
@@ -87,17 +88,19 @@ class EmbeddingTable:
         option: EmbeddingVariableOption | None = None,
     ) -> None:  # fmt: skip
         self.name, self.dim, self._dtype, self._store = name, dim, dtypes.as_dtype(dtype), store
+        if option is not None and not isinstance(option, EmbeddingVariableOption):
+            raise TypeError(f"option is an EmbeddingVariableOption, such as EmbeddingVariableOption({option!r}).")
         if option is not None and option.settings(name, dim, init).steps_to_live:
             raise ValueError(f"The rows of table '{name}' can have no age: a ParameterStore has no global step.")
         with store._adding(name, "table"):
+            settings = dim, self._dtype, (option or EmbeddingVariableOption()).settings(name, dim, init)
             made = store._added_tables.get(name)
             if made is None:
-                made = store._added_tables[name] = self._build(init, option)
+                made = store._added_tables[name] = settings, *self._build(init, option)
             # Else the first step of another try has failed: the graph has the table from now on.
-            table, parts = made
+            known, table, parts = made
             self._parts: list[_Part] = parts
-            of_this_form = (self._parts[0].variable.embedding_dim, self._parts[0].variable.dtype) == (dim, self._dtype)
-            if name in store._tables or not of_this_form:
+            if name in store._tables or known != settings:
                 raise ValueError(f"Table {name} already exists in this store.")
             self._table = {name: table}
             self._saver = Saver({**self._table, **self.scalars()}, max_to_keep=None)
@@ -130,7 +133,7 @@ class EmbeddingTable:
 
         Args:
           ids: integers of any shape.
-          insert: as for `EmbeddingVariable.sparse_read`.
+          insert: whether unknown ids get rows, and lookups count; False: an unknown id has the row that it would get.
         """
         flat, masks = self._split(ids)
         values = self._finds[insert](*[flat[mask] for mask in masks])
@@ -161,6 +164,10 @@ class EmbeddingTable:
         found = np.asarray(ids) if np.size(ids) else np.empty(0, np.int64)
         if found.dtype.kind not in "iu":
             raise errors.InvalidArgumentError.of(f"The ids of {self} are integers; got {found.dtype}.")
+        if found.dtype == np.uint64 and (found > np.iinfo(np.int64).max).any():
+            raise errors.InvalidArgumentError.of(
+                f"The ids of {self} are int64; {found.max()} is none: use ids.view(np.int64)."
+            )
         flat = found.astype(np.int64, copy=False).ravel()
         owners = flat % len(self._parts)
         return flat, [owners == part for part in range(len(self._parts))]

@@ -72,6 +72,7 @@ from tfmini.train.store.arrays import (
     named,
     optimizer_text,
     set_initial,
+    warn_of_undeclared,
 )
 from tfmini.train.store.pace import Clocks, Leaving, Meeting, Rounds, check_pace
 from tfmini.train.store.work_queue import Shards, WorkQueue
@@ -96,7 +97,7 @@ class ParameterStore:
     Args:
       cluster: a session target, or what has one: a `LocalCluster`, a worker of `LocalCluster.run`, a
         `tf.train.Server`. The arrays stand on the tasks of its job ``ps``, or on the target's if it has none. A worker
-        whose process has the target's server talks to each parameter server directly.
+        whose process has the target's server talks to each parameter server directly. A `LocalCluster` is its worker 0.
       optimizer: what makes an update of a gradient; None: what is pushed is added.
       staleness: None: nobody waits. ``s`` > 0: `pull` waits while another worker has pushed over ``s`` times less than
         this one. 0: updates are synchronous: a round has a push of each worker, and one update by the mean of their
@@ -151,7 +152,7 @@ class ParameterStore:
         self._saver: Saver | None = None
         self._shards: dict[str, Shards] = {}
         self._tables: dict[str, KeptTable] = {}  # that grow
-        self._added_tables: dict[str, tuple[Any, Any]] = {}  # also those whose first step has failed
+        self._added_tables: dict[str, tuple[Any, Any, Any]] = {}  # also those whose first step has failed
         self._leaving = Leaving()
         self.graph = Graph()
         # A worker that has ended or begins again must not hold this one up: only tasks with arrays count.
@@ -579,7 +580,7 @@ class ParameterStore:
     # ---- checkpoints ----------------------------------------------------------------------------
 
     def save(self, path: str, step: int | None = None) -> str:
-        """Writes a checkpoint of all arrays and tables and of what their optimizers keep, and returns its path.
+        """Writes a checkpoint of what this store has declared, with its optimizers and shards, and returns its path.
 
         A `tf.train.Saver` of a graph with the same names can restore it. Where each part has its own scalar of
         something, such as Adam's ``beta1_power``, the checkpoint also has that of the first part under the array's
@@ -595,8 +596,8 @@ class ParameterStore:
     def restore(self, path: str) -> None:
         """Reads a checkpoint that `save` has written, or a graph's with the same names.
 
-        What the checkpoint lacks, such as the slots of another optimizer, stays as it is. The residuals of this
-        store's compressed gradients are dropped.
+        What this store has not declared is left out, and a warning names it. What the checkpoint lacks, such as the
+        slots of another optimizer, stays as it is. The residuals of this store's compressed gradients are dropped.
 
         Raises:
           NotFoundError: there is none, or it lacks an array or a table.
@@ -608,6 +609,7 @@ class ParameterStore:
                     raise errors.NotFoundError.of(f"The checkpoint {path} has no array '{missing[0]}'.")
                 savers = [Saver(names, max_to_keep=None) for names in self._restored(stored) if names]
                 tables, arrays = list(self._tables.values()), list(self._arrays)
+                warn_of_undeclared(path, stored, [*self._arrays, *self._tables, *self._shards], self._arrays.values())
             for saver in savers:
                 saver.restore(self.session, path)
             for table in tables:
@@ -655,7 +657,7 @@ class ParameterStore:
     # ---- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends this worker's part: nobody waits for it any more. The arrays stay. Idempotent."""
+        """Ends this worker's part: nobody waits for it any more. The arrays stay. Idempotent, also after an OpError."""
         entered, self._entered = self._entered, []
         rounds, self._rounds = self._rounds, None
         try:
