@@ -12,7 +12,7 @@ PS, WORKER = "/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"
 ELEMENT = f'{PS} waits for an element of FIFOQueue "queue" (0 of 1 elements) (node element).'
 REMEDY = (
     "If the step needs longer, raise timeout_in_ms of its RunOptions, or operation_timeout_in_ms of the session's"
-    " ConfigProto."
+    " ConfigProto (of a ParameterStore: timeout_s)."
 )
 
 
