@@ -153,7 +153,7 @@ def _answer(tf: Any, line: str, answers: Any) -> None:
         answers.write(text + "\n")
         answers.flush()
         code = 0
-    except BaseException:
+    except BaseException:  # even SystemExit: this child must end here, and its parent shows what it prints
         traceback.print_exc()
         sys.stderr.flush()
     finally:

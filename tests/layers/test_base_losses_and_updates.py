@@ -1,4 +1,4 @@
-"""What a layer answers about the losses and updates of its calls."""
+"""Layers tell the losses and the updates of their calls."""
 
 from __future__ import annotations
 

@@ -531,7 +531,7 @@ def test_close_lets_one_way_messages_leave(server: Any, peer: Any, monkeypatch: 
 def test_messages_count_as_unsent_while_a_new_connection_takes_them(
     server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who closes the endpoint meanwhile waits for them."""
+    """A close of the endpoint waits for them."""
     send, asked, early = Link.send, threading.Event(), list[bool]()
 
     def ask_meanwhile(link: Link, parts: Any) -> None:

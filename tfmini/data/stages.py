@@ -20,6 +20,7 @@ from tfmini.data.pipeline import (
     Element,
     FileCacheSource,
     FunctionSource,
+    GeneratorStage,
     Reading,
     Source,
     Stage,
@@ -387,7 +388,6 @@ def _repeat(source: Source, count: np.ndarray) -> Source:
     return Source(lambda reading: _Repeat(source, times, reading), repeated(times)(source.count))
 
 
-_WORDS = 1024
 _MOST_EPOCHS = 3  # of which a buffer has elements
 
 
@@ -405,7 +405,7 @@ class _Shuffle(Stage):
         self._source, self._size, self._reading = source, size, reading
         self._left, self._is_first = epochs, True  # epochs that have not ended; below 0: without end
         self._upstream: Stage | None = None
-        self._stream, self._words = words, [0] * 0
+        self._words = iter(words)
         self.buffer: list[Element] = []
         self._slices = collections.deque([[0, 0]])
         self._count = 0
@@ -415,12 +415,12 @@ class _Shuffle(Stage):
             self._fill()
         if not self._count:
             raise StopIteration
-        self._drop_empty_slices()
-        if not self._words:  # many at once: the generator takes microseconds for one
-            self._words = self._stream.take(_WORDS)[::-1].tolist()
+        if self._slices[0][0] == self._slices[0][1]:
+            self._drop_empty_slices()
         first, ring = self._slices[0], self.buffer
         begin, end = first
-        chosen, vacated = (begin + self._words.pop() % (end - begin)) % len(ring), begin % len(ring)
+        size = len(ring)
+        chosen, vacated = (begin + next(self._words) % (end - begin)) % size, begin % size
         element, ring[chosen] = ring[chosen], ring[vacated]
         ring[vacated] = ()
         first[0] = begin + 1
@@ -449,8 +449,8 @@ class _Shuffle(Stage):
                 continue
             if self._count == len(self.buffer):
                 self._grow()
-            last = self._slices[-1]
-            self.buffer[last[1] % len(self.buffer)] = element
+            last, ring = self._slices[-1], self.buffer
+            ring[last[1] % len(ring)] = element
             last[1] += 1
             self._count += 1
 
@@ -526,22 +526,12 @@ def _given_or_any(seed: Array, seed2: Array) -> tuple[int, int]:
 random_dataset = dataset_op("RandomDataset", "seed: int64, seed2: int64")
 
 
-class _Words(Stage):
-    """The words of a stream, as int64 scalars."""
-
-    def __init__(self, stream: WordStream) -> None:
-        self._stream, self._words = stream, [0] * 0
-
-    def __next__(self) -> Element:
-        if not self._words:
-            self._words = self._stream.take(_WORDS)[::-1].tolist()
-        return (np.int64(self._words.pop()),)
-
-
 @random_dataset.kernel("CPU")
 def _random(seed: Array, seed2: Array) -> Source:
     seeds = _given_or_any(seed, seed2)
-    return Source(lambda reading: _Words(WordStream(PhiloxGenerator(*seeds))), INFINITE)
+    return Source(
+        lambda reading: GeneratorStage((np.int64(word),) for word in WordStream(PhiloxGenerator(*seeds))), INFINITE
+    )
 
 
 @dataclass(eq=False)

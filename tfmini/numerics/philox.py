@@ -9,7 +9,7 @@ do not depend on rejections. All of this is as in TensorFlow's CPU kernels.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ _LOW = np.uint64(_WORD)
 _HALF = np.uint64(32)
 # Blocks per pass: the working arrays of one pass stay in the cache.
 _PASS = 8192
+_WORDS = 1024
 RESERVED_PER_OUTPUT = 256
 
 
@@ -284,6 +285,10 @@ class WordStream:
             self._at += blocks
         taken, self._rest = self._rest[:count], self._rest[count:]
         return taken
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield from self.take(_WORDS).tolist()  # many at once: one alone takes microseconds
 
 
 def doubles_of(words: Array) -> Array:

@@ -342,7 +342,7 @@ def late(self, peer):
 if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
     Endpoint.dial = late
 """
-"""What rank 1 sends to rank 2 comes when rank 0 has its result, and has stopped its server."""
+"""The data of rank 1 reach rank 2 after rank 0 has its result and has stopped its server."""
 
 
 @pytest.mark.cluster
