@@ -186,9 +186,11 @@ def output_dtypes(node: TypedNode) -> list[dtypes.DType]:
     type_attrs = MADE_BY_PASSES.get(node.op)
     if type_attrs is not None:
         return [node.attrs[name] for name in type_attrs]
-    if node.handle is None and OUTPUT_TYPES in node.attrs:
+    handle = node.handle
+    if handle is None and OUTPUT_TYPES in node.attrs:
         return list(node.attrs[OUTPUT_TYPES])
-    return [dtype for arg in _op_def(node).outputs for dtype in _arg_dtypes(arg, node)]
+    op_def = _op_def(node) if handle is None else handle.op_def
+    return [dtype for arg in op_def.outputs for dtype in _arg_dtypes(arg, node)]
 
 
 def input_dtypes(node: TypedNode) -> list[dtypes.DType]:

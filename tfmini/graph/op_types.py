@@ -470,8 +470,9 @@ class OpsWith(Set[str]):
     def __contains__(self, op_type: object) -> bool:
         # Written out: the first step of a large graph asks this a million times.
         handle = _found(OPS, op_type) or OPS.get(op_type)  # type: ignore[arg-type, call-overload]
-        value = None if handle is None else handle.traits.get(self._trait)
-        return value is not None and (not self._values or value in self._values)
+        if handle is None or self._trait not in handle.traits:
+            return False
+        return not self._values or handle.traits[self._trait] in self._values
 
     def __iter__(self) -> Iterator[str]:
         load_ops()
