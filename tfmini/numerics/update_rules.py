@@ -419,15 +419,27 @@ _MAX_ROUNDS = 16
 _SMALL = 8192
 
 
+# signed type -> the one without a sign, and the smallest number that is negative with a sign
+_UNSIGNED = {np.dtype(f"int{bits}"): (np.dtype(f"uint{bits}"), 1 << bits - 1) for bits in (8, 16, 32, 64)}
+
+
+def any_outside(indices: Array, size: int) -> bool:
+    """Whether one of some integers is not in ``[0, size)``, in one pass: without a sign, a negative one is large."""
+    if not indices.size:
+        return False
+    if indices.dtype not in _UNSIGNED:
+        return bool(indices.max() >= size)
+    unsigned, negative = _UNSIGNED[indices.dtype]
+    return bool(indices.view(unsigned).max() >= min(size, negative))
+
+
 def check_row_indices(indices: Array, size: int) -> None:
     """Refuses row numbers outside ``[0, size)``.
 
     Raises:
       InvalidArgumentError: naming the first.
     """
-    if not indices.size:
-        return
-    if indices.min() < 0 or indices.max() >= size:
+    if any_outside(indices, size):
         wrong = (indices < 0) | (indices >= size)
         at = np.argwhere(wrong)[0]
         place = f"indices[{','.join(map(str, at))}]" if at.size else "indices"

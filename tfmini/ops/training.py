@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import Node
 from tfmini.numerics import update_rules as rules
-from tfmini.numerics.update_rules import Rule, rounds_without_repeats, run_blockwise
+from tfmini.numerics.update_rules import Rule, any_outside, rounds_without_repeats, run_blockwise
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.variables.state import VariableState, update_together
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
@@ -101,7 +101,7 @@ def _check(arrays: tuple[Any, ...], grad: Array, indices: Array, states: Sequenc
             refuse(f"var and grad must match in dimension {axis}")
     if grad.shape[0] != indices.size:
         refuse("grad must be the same size as indices in the first dimension.")
-    if indices.size and (indices.min() < 0 or indices.max() >= shape[0]):
+    if any_outside(indices, shape[0]):
         offset = int(np.flatnonzero((indices < 0) | (indices >= shape[0]))[0])
         refuse(f"Index {indices[offset]} at offset {offset} in indices is out of range")
 

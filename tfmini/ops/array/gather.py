@@ -24,6 +24,7 @@ from tfmini.graph.families import (
     same_shape,
 )
 from tfmini.memory import check_room
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
@@ -100,7 +101,7 @@ def _gather_v2_kernel(params: Array, indices: Array, axis: Array, *, batch_dims:
 
 def _gathered(params: Array, indices: Array, axis: int) -> Any:
     limit = params.shape[axis]
-    if indices.size and (indices.min() < 0 or indices.max() >= limit):
+    if any_outside(indices, limit):
         bad = np.argwhere((indices < 0) | (indices >= limit))[0]
         where = ",".join(map(str, bad))
         refuse(f"indices{f'[{where}]' if where else ''} = {as_ndarray(indices)[tuple(bad)]} is not in [0, {limit})")

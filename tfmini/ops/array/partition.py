@@ -12,7 +12,7 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.memory import check_room
-from tfmini.numerics.update_rules import first_positions
+from tfmini.numerics.update_rules import any_outside, first_positions
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as range_op
@@ -245,7 +245,7 @@ def _one_hot_kernel(indices: Array, depth: Array, on_value: Array, off_value: Ar
 
 @_invert.kernel("CPU")
 def _invert_kernel(x: Array) -> Any:
-    if x.size and (x.min() < 0 or x.max() >= x.size):
+    if any_outside(x, x.size):
         bad = int(x[(x < 0) | (x >= x.size)][0])
         refuse(f"{bad} is not between 0 and {x.size}")
     result = np.full_like(x, -1)

@@ -14,6 +14,7 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_t
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
@@ -205,7 +206,7 @@ def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
         refuse(f"boxes must have 4 columns, got shape {list(boxes.shape)}")
     if box_ind.shape != boxes.shape[:1]:
         refuse(f"box_index has incompatible shape {list(box_ind.shape)}")
-    if box_ind.size and (box_ind.min() < 0 or box_ind.max() >= batch):
+    if any_outside(box_ind, batch):
         refuse("box_index has values outside [0, batch_size)")
 
 

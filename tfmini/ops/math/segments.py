@@ -13,7 +13,7 @@ from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
-from tfmini.numerics.update_rules import first_positions
+from tfmini.numerics.update_rules import any_outside, first_positions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -134,8 +134,12 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
             check_room((count, *tail), data.dtype.itemsize)
             out = np.full((count, *tail), fill, data.dtype)
             flat = np.ravel(ids)
-            _check_range(flat, ids_shape, count)
-            _reduce_unsorted(ufunc, np.reshape(data, (flat.size, *tail)), flat, out)
+            rows = np.reshape(data, (flat.size, *tail))
+            if any_outside(flat, count):
+                _check_range(flat, ids_shape, count)
+                kept = flat >= 0  # rows of negative ids are dropped
+                rows, flat = rows[kept], flat[kept]
+            _reduce_unsorted(ufunc, rows, flat, out)
             return out
 
         return kernel
@@ -144,7 +148,7 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
 
 
 def _check_range(flat: Array, shape: tuple[int, ...], count: int) -> None:
-    if flat.size and flat.max() >= count:
+    if flat.max() >= count:
         where = int(np.argmax(flat >= count))
         place = ",".join(str(int(i)) for i in np.unravel_index(where, shape)) if shape else ""
         name = f"segment_ids[{place}]" if shape else "segment_ids"
@@ -160,9 +164,6 @@ def _reduce_repeated(ufunc: np.ufunc, rows: Array, ids: Array, first: Array, rep
 
 
 def _reduce_unsorted(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
-    if ids.size and ids.min() < 0:  # Rows of negative ids are dropped.
-        kept = ids >= 0
-        rows, ids = rows[kept], ids[kept]
     is_unsorted = bool(np.any(ids[1:] < ids[:-1]))
     if is_unsorted and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
         first = first_positions(ids, len(out))

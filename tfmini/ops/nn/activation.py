@@ -24,6 +24,7 @@ from tfmini.graph.families import (
     sized,
 )
 from tfmini.graph.node import Node
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_as
 from tfmini.ops.array.identity import cast
@@ -433,9 +434,7 @@ def _check_labels(logits: Array, labels: Array) -> None:
             "logits and labels must have the same first dimension, "
             f"got logits shape {_bracketed(logits)} and labels shape {_bracketed(labels)}"
         )
-    if not labels.size:
-        return
-    if labels.min() < 0 or labels.max() >= classes:
+    if any_outside(labels, classes):
         wrong = next(v for v in labels.tolist() if not 0 <= v < classes)
         values = " ".join(map(str, labels.tolist()))
         refuse(

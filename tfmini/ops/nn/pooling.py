@@ -17,6 +17,7 @@ from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.numerics import onednn_kernels
 from tfmini.numerics import windows as kernels
+from tfmini.numerics.update_rules import any_outside
 from tfmini.numerics.windows import (
     Array,
     Axes,
@@ -543,7 +544,7 @@ def _flat_places(node: Node, places: Array, image: Array) -> Array:
             places
             + (np.arange(len(image), dtype=places.dtype) * (image.size // max(len(image), 1)))[:, None, None, None]
         )
-    if places.size and (places.min() < 0 or places.max() >= image.size):
+    if any_outside(places, image.size):
         refuse(f"Invalid argmax: positions must be in [0, {image.size})")
     return places
 

@@ -11,6 +11,7 @@ from tfmini.core_types import Array
 from tfmini.graph.families import OpHandle, op, sized
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.memory import check_room
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import partition as array_partition
@@ -494,7 +495,7 @@ def _fill_rows_grad_kernel(places: Array, grad: Array) -> tuple[Any, Any]:
     if np.ndim(places) != 1 or np.ndim(grad) != 1:
         shapes = f"{list(np.shape(places))} and {list(np.shape(grad))}"
         refuse(f"reverse_index_map and grad_values must be vectors, saw: {shapes}")
-    if places.size and (places.min() < 0 or places.max() >= grad.shape[0]):
+    if any_outside(places, grad.shape[0]):
         refuse(f"Elements in reverse index must be in [0, {grad.shape[0]})")
     rest = np.ones(grad.shape[0], np.bool_)
     rest[places] = False

@@ -13,6 +13,7 @@ from tfmini.core_types import Array, AxisLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.memory import check_room
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -204,7 +205,7 @@ def _matmul_kernel(indices: Array, values: Array, shape: Array, b: Array, *, adj
             f"[{shape[0]}, {shape[1]}).  Dimensions of B: {list(b.shape)}"
         )
     for what, found, bound in (("k", columns, width), ("m", rows, height)):
-        if found.size and (found.min() < 0 or found.max() >= bound):
+        if any_outside(found, bound):
             bad = np.flatnonzero((found < 0) | (found >= bound))
             refuse(f"{what} ({found[bad[0]]}) from index[{bad[0]},{int(what == 'k')}] out of bounds (>={bound})")
     check_room((height, b.shape[1]), b.dtype.itemsize)

@@ -19,6 +19,7 @@ from tfmini.graph.node import Node
 from tfmini.graph.op_types import DeviceResources
 from tfmini.memory import check_room
 from tfmini.numerics.images import check_inflated
+from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.composites import SparseTensor, SparseTensorLike
 from tfmini.ops.sparse.layout import as_sparse, check_parts, parts
@@ -299,7 +300,7 @@ def _add_many(
         refuse(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
     kept = _map(resources, container, shared_name, node)
     rows = indices[:, 0]
-    if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
+    if any_outside(rows, shape[0]):
         refuse(f"Received invalid row {rows.max()}, expected < {shape[0]}")
     check_room((int(shape[0]),), _KEPT_BYTES)
     numbers = np.empty(int(shape[0]), np.int64)
