@@ -115,7 +115,7 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import tensorflow.contrib.distribute", "use tf.estimator.train_and_evaluate with ps in TF_CONFIG"),
+        ("from tensorflow.contrib.distribute import TPUStrategy", "use its strategies of one replica"),
         ("from tensorflow.contrib.learn import learn_runner", "use tf.estimator.train_and_evaluate"),
         ("from tensorflow.contrib.tpu import rewrite", r"use TPUEstimator\(use_tpu=False\)"),
         ("import tensorflow.nothing", "TensorFlow 1.15 has no tf.nothing either"),

@@ -329,7 +329,6 @@ UNSUPPORTED: dict[str, str] = {
     "contrib.eager": "a graph that a tf.Session runs",
     "contrib.compiler": "the graph as it is",
     "contrib.estimator": "tf.estimator.Estimator with a model function",
-    "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "contrib.nccl": "tf.add_n",
     "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "contrib.tensorrt": "the graph as it is",
