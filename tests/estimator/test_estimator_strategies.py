@@ -54,9 +54,14 @@ def test_parameter_servers_of_the_cluster_keep_the_variables(
         parts.append(input_context and (input_context.num_input_pipelines, input_context.input_pipeline_id))
         return _inputs()
 
-    estimator = tf.estimator.Estimator(_model, config=config)
-    with tf.Graph().as_default() as graph, graph.device(estimator._device_fn):
-        tf.train.create_global_step()
-        estimator._call_model_fn(*estimator._inputs(inputs, "train")[:2], "train", estimator.config)
-        devices = {variable.name: variable.device for variable in tf.trainable_variables()}
-    assert set(devices.values()) == {"/job:ps/task:0"} and parts == [strategy and (2, 1)]
+    def model(features: Any, labels: Any, mode: str) -> Any:
+        _model(features, labels, mode)
+        raise _BuiltError({variable.device for variable in tf.trainable_variables()})
+
+    with pytest.raises(_BuiltError) as built:
+        tf.estimator.Estimator(model, config=config).train(inputs, steps=1)
+    assert built.value.args == ({"/job:ps/task:0"},) and parts == [strategy and (2, 1)]
+
+
+class _BuiltError(Exception):
+    """Ends a training after its graph was built."""

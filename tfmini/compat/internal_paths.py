@@ -206,6 +206,15 @@ _CONTRIB = {
     "tf.contrib.losses.metric_learning": (
         "losses.python.metric_learning losses.python.metric_learning.metric_loss_ops"
     ),
+    "tf.contrib.learn": (
+        "learn.python.learn learn.python.learn.experiment learn.python.learn.metric_spec "
+        "learn.python.learn.export_strategy learn.python.learn.estimators learn.python.learn.estimators.dnn "
+        "learn.python.learn.estimators.estimator learn.python.learn.estimators.linear "
+        "learn.python.learn.estimators.model_fn learn.python.learn.estimators.run_config"
+    ),
+    "tf.contrib.learn.learn_runner": "learn.python.learn.learn_runner",
+    "tf.contrib.learn.models": "learn.python.learn.models",
+    "tf.contrib.learn.monitors": "learn.python.learn.monitors",
     "tf.contrib.learn.datasets": "learn.python.learn.datasets",
     "tf.contrib.learn.datasets.mnist": "learn.python.learn.datasets.mnist",
     "tf.contrib.learn.preprocessing": (

@@ -33,6 +33,7 @@ from tfmini.ops import control
 from tfmini.ops.array.identity import identity
 from tfmini.ops.math import reductions
 from tfmini.placement.device_setter import replica_device_setter
+from tfmini.protos import ConfigProto
 
 
 @export("tf.distribute.ReduceOp")
@@ -111,7 +112,7 @@ class InputIterator:
         return [self.initializer]
 
 
-@export("tf.distribute.Strategy", "tf.distribute.StrategyExtended", "tf.contrib.distribute.DistributionStrategy")
+@export("tf.distribute.Strategy", "tf.contrib.distribute.DistributionStrategy")
 class Strategy:
     """A strategy of one replica, on ``device`` or the graph's current device (``tf.distribute.Strategy``)."""
 
@@ -201,7 +202,7 @@ class Strategy:
         """The data set that the function makes."""
         return dataset_fn(InputContext())
 
-    def experimental_make_numpy_dataset(self, numpy_input: Any, session: Any = None) -> Dataset:
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: object = None) -> Dataset:
         """A data set of the rows of arrays, which the graph holds."""
         return Dataset.from_tensor_slices(numpy_input)
 
@@ -209,14 +210,16 @@ class Strategy:
         """An iterator of a data set for `experimental_run`."""
         return InputIterator(dataset)
 
-    def make_input_fn_iterator(self, input_fn: Callable[[InputContext], Dataset], replication_mode: Any = None) -> Any:
+    def make_input_fn_iterator(
+        self, input_fn: Callable[[InputContext], Dataset], replication_mode: object = None
+    ) -> Any:
         """An iterator of the data set that ``input_fn`` makes of an `InputContext`."""
         return InputIterator(input_fn(InputContext()))
 
-    def configure(self, session_config: Any = None, **task: Any) -> None:
+    def configure(self, session_config: ConfigProto | None = None, **task: Any) -> None:
         """Does nothing: a strategy of one replica is ready at once."""
 
-    def update_config_proto(self, config_proto: Any) -> Any:
+    def update_config_proto(self, config_proto: ConfigProto) -> ConfigProto:
         """The ConfigProto as it is."""
         return config_proto
 
@@ -324,9 +327,9 @@ class ContribMirroredStrategy(MirroredStrategy):
         devices: Sequence[str] | str | None = None,
         num_gpus: int | None = None,
         num_gpus_per_worker: int | None = None,
-        cross_device_ops: Any = None,
+        cross_device_ops: object = None,
         auto_shard_dataset: bool = False,
-        cross_tower_ops: Any = None,
+        cross_tower_ops: object = None,
     ) -> None:
         if num_gpus is not None and num_gpus_per_worker is not None and num_gpus != num_gpus_per_worker:
             raise ValueError("`num_gpus` and `num_gpus_per_worker` cannot be set to different values.")
