@@ -92,7 +92,7 @@ class ExportStrategy(_ExportStrategy):
     __slots__ = ()
 
     def export(
-        self, estimator: Estimator, export_path: str, checkpoint_path: str | None = None, eval_result: Metrics = None
+        self, estimator: Any, export_path: str, checkpoint_path: str | None = None, eval_result: Metrics = None
     ) -> Any:
         """Exports the model; returns what the function returned."""
         return self.export_fn(estimator, export_path, checkpoint_path, eval_result)
@@ -128,7 +128,7 @@ def make_export_strategy(
         estimator: Estimator, directory: str, checkpoint_path: str | None = None, eval_result: Metrics = None
     ) -> Any:
         path = checkpoint_path or estimator.latest_checkpoint() or ""
-        return exporter.export(estimator, directory, path, eval_result, True)
+        return exporter.export(estimator, directory, path, eval_result or {}, True)
 
     return ExportStrategy("Servo", export_fn, strip_default_attrs)
 

@@ -135,7 +135,7 @@ def pandas_input_fn(
 
 
 @export("tf.contrib.learn.extract_pandas_data", "tf.contrib.learn.io.extract_pandas_data")
-def extract_pandas_data(data: object) -> Any:
+def extract_pandas_data(data: Any) -> Any:
     """The numbers of a DataFrame as float64 (``tf.contrib.learn.extract_pandas_data``); other data as they are.
 
     Raises:
@@ -150,7 +150,7 @@ def extract_pandas_data(data: object) -> Any:
 
 
 @export("tf.contrib.learn.extract_pandas_labels", "tf.contrib.learn.io.extract_pandas_labels")
-def extract_pandas_labels(labels: object) -> Any:
+def extract_pandas_labels(labels: Any) -> Any:
     """The values of a Series, or of a DataFrame of one column; other labels as they are (``tf.contrib.learn``).
 
     Raises:
@@ -165,6 +165,6 @@ def extract_pandas_labels(labels: object) -> Any:
 
 
 @export("tf.contrib.learn.extract_pandas_matrix", "tf.contrib.learn.io.extract_pandas_matrix")
-def extract_pandas_matrix(data: object) -> Any:
+def extract_pandas_matrix(data: Any) -> Any:
     """The array of a DataFrame; other data as they are (``tf.contrib.learn``)."""
     return data.values if hasattr(data, "columns") else data
