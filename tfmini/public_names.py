@@ -157,6 +157,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
     },
+    "contrib.distribute": {
+        "train.strategy": "CollectiveAllReduceStrategy DistributeConfig DistributionStrategy=Strategy MirroredStrategy=ContribMirroredStrategy OneDeviceStrategy ParameterServerStrategy=ContribParameterServerStrategy ReplicaContext get_distribution_strategy=get_strategy get_replica_context get_strategy has_distribution_strategy=has_strategy has_strategy in_cross_replica_context",
+    },
     "contrib.distributions": {
         "layers.contrib.bijectors": "softplus_inverse",
         "layers.contrib.discrete_distributions": "Binomial Deterministic DirichletMultinomial ExpRelaxedOneHotCategorical Geometric NegativeBinomial OneHotCategorical Poisson VectorDeterministic",
@@ -217,6 +220,8 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.layers_names": "ModeKeys=LearnModeKeys",
         "estimator.contrib_learn": "BaseEstimator=LearnEstimator Estimator=LearnEstimator MetricSpec ModelFnOps PredictionKey SKCompat infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn",
         "estimator.contrib_models": "DNNClassifier=LearnDNNClassifier DNNLinearCombinedClassifier=LearnDNNLinearCombinedClassifier DNNLinearCombinedRegressor=LearnDNNLinearCombinedRegressor DNNRegressor=LearnDNNRegressor LinearClassifier=LearnLinearClassifier LinearRegressor=LearnLinearRegressor",
+        "estimator.experiment": "Experiment ExportStrategy RunConfig=LearnRunConfig make_export_strategy",
+        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix",
         "estimator.run_config": "TaskType",
     },
     "contrib.learn.datasets": {
@@ -227,6 +232,21 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.learn.datasets.mnist": {
         "compat.mnist": "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download read_data_sets",
+    },
+    "contrib.learn.io": {
+        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix numpy_input_fn pandas_input_fn",
+    },
+    "contrib.learn.learn_runner": {
+        "estimator.experiment": "run=run_experiment",
+    },
+    "contrib.learn.models": {
+        "estimator.learn_functions": "linear_regression linear_regression_zero_init logistic_regression logistic_regression_zero_init",
+    },
+    "contrib.learn.monitors": {
+        "estimator.experiment": "ValidationMonitor",
+    },
+    "contrib.learn.ops": {
+        "estimator.learn_functions": "mean_squared_error_regressor softmax_classifier",
     },
     "contrib.learn.preprocessing": {
         "compat.layers_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
@@ -375,10 +395,13 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "distribute": {
         "runtime.server": "Server",
-        "train.strategy": "MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context get_strategy has_strategy in_cross_replica_context",
+        "train.strategy": "InputContext MirroredStrategy OneDeviceStrategy ReduceOp ReplicaContext Strategy get_replica_context get_strategy has_strategy in_cross_replica_context",
     },
     "distribute.cluster_resolver": {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
+    },
+    "distribute.experimental": {
+        "train.strategy": "CentralStorageStrategy CollectiveCommunication MultiWorkerMirroredStrategy ParameterServerStrategy",
     },
     "distributions": {
         "layers.contrib.discrete_distributions": "DirichletMultinomial",

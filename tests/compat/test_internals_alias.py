@@ -115,8 +115,8 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import tensorflow.contrib.distribute", "use tf.estimator.train_and_evaluate with ps in TF_CONFIG"),
-        ("from tensorflow.contrib.learn import learn_runner", "use tf.estimator.train_and_evaluate"),
+        ("from tensorflow.contrib.distribute import TPUStrategy", "use its strategies of one replica"),
+        ("from tensorflow.contrib.learn import SVM", "use tf.estimator.Estimator with a model function"),
         ("from tensorflow.contrib.tpu import rewrite", r"use TPUEstimator\(use_tpu=False\)"),
         ("import tensorflow.nothing", "TensorFlow 1.15 has no tf.nothing either"),
         ("from tensorflow.python.ops import nothing_ops", r"Look for a public name \(tf.…\) that does the same"),

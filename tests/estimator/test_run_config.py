@@ -86,8 +86,24 @@ def test_periods_of_checkpoints() -> None:
         config(save_checkpoints_steps=1, save_checkpoints_secs=1)
     with pytest.raises(ValueError, match="not supported"):
         config().replace(master="x")
+
+
+def test_strategies_are_of_one_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    contrib, config = tf.contrib.distribute, tf.estimator.RunConfig
+    both = contrib.DistributeConfig(contrib.MirroredStrategy(), contrib.OneDeviceStrategy("/cpu:0"))
+    made = config(experimental_distribute=both)
+    assert (made.train_distribute, made.eval_distribute) == (both.train_distribute, both.eval_distribute)
+    with pytest.raises(ValueError, match="together"):
+        config(experimental_distribute=both, train_distribute=both.train_distribute)
+    with pytest.raises(NotImplementedError, match="remote cluster"):
+        config(experimental_distribute=contrib.DistributeConfig(remote_cluster={"worker": ["a:1"]}))
+    cluster = {"ps": ["a:1"], "chief": ["a:2"], "worker": ["a:3"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
     with pytest.raises(NotImplementedError, match="TF_CONFIG"):
-        config(train_distribute=object())
+        config(train_distribute=both.train_distribute)
+    with pytest.raises(tf.errors.UnimplementedError, match="/job:chief/task:0, /job:worker/task:0"):
+        contrib.CollectiveAllReduceStrategy()
+    assert config(train_distribute=contrib.ParameterServerStrategy()).num_worker_replicas == 2
 
 
 def test_a_subclass_may_add_settings() -> None:

@@ -55,3 +55,51 @@ def test_what_one_replica_reduces_is_its_value() -> None:
     assert strategy.experimental_distribute_dataset(data) is data
     with extended.colocate_vars_with(v):
         assert tf.Variable(2.0).op.colocation_groups() == [b"loc:@Variable"]
+
+
+def test_inputs_and_steps_of_a_strategy() -> None:
+    strategy = tf.distribute.experimental.ParameterServerStrategy()
+    with strategy.scope():
+        v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
+        data = tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32))
+        inputs = strategy.make_input_fn_iterator(lambda context: data.batch(context.get_per_replica_batch_size(4)))
+
+        def step(x: Any) -> Any:
+            loss = tf.reduce_sum(v * tf.reduce_mean(x))
+            with tf.control_dependencies([tf.train.GradientDescentOptimizer(0.1).minimize(loss)]):
+                return tf.identity(loss)
+
+        loss = strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.experimental_run(step, inputs))
+    with tf.Session() as session:
+        session.run([inputs.initialize(), v.initializer])
+        # The numbers of TensorFlow 1.15.5.
+        assert [session.run(loss) for _ in range(2)] == pytest.approx([3.0, 9.35])
+        assert session.run(v) == pytest.approx([0.3, 0.3])
+    with pytest.raises(ValueError, match="not divisible"):
+        tf.distribute.InputContext(num_replicas_in_sync=2).get_per_replica_batch_size(3)
+
+
+def test_parameter_servers_of_a_resolver_have_the_variables() -> None:
+    cluster = tf.train.ClusterSpec({"ps": ["a:1", "a:2"], "worker": ["a:3"]})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, task_type="worker", task_id=0)
+    strategy = tf.distribute.experimental.ParameterServerStrategy(resolver)
+
+    def names(variable: str) -> list[str]:
+        made = tf.get_variable(variable, [1])
+        return [made.device, (made * 2).device]
+
+    with strategy.scope():
+        assert names("v") == ["/job:ps/task:0", "/job:worker/task:0"]
+        assert strategy.experimental_run_v2(names, ("w",)) == ["/job:ps/task:1", "/job:worker/task:0"]
+
+
+def test_strategies_of_contrib_take_one_gpu_at_most() -> None:
+    contrib = tf.contrib.distribute
+    assert contrib.MirroredStrategy(num_gpus=0).worker_devices == ("/device:CPU:0",)
+    assert contrib.MirroredStrategy(num_gpus=1).worker_devices == ("/device:GPU:0",)
+    assert contrib.CollectiveAllReduceStrategy(num_gpus_per_worker=1).worker_devices == ("/device:GPU:0",)
+    for refused in (contrib.MirroredStrategy, contrib.ParameterServerStrategy, contrib.CollectiveAllReduceStrategy):
+        with pytest.raises(tf.errors.UnimplementedError, match="not on 2"):
+            refused(num_gpus_per_worker=2)
+    with pytest.raises(ValueError, match="only specify one"):
+        contrib.MirroredStrategy(["/cpu:0"], num_gpus=1)

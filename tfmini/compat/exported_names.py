@@ -13,6 +13,12 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "in_eager_mode list_devices",
         "ops.flow.function": "defun=function function",
     },
+    "contrib.learn.python.learn.learn_runner": {
+        "estimator.experiment": "run=run_experiment",
+    },
+    "contrib.learn.python.learn.utils.saved_model_export_utils": {
+        "estimator.experiment": "make_export_strategy",
+    },
     "contrib.opt.python.training.sign_decay": {
         "train.optimizers.research_optimizers": "get_cosine_decay_fn get_linear_decay_fn get_restart_decay_fn",
     },

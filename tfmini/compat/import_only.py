@@ -48,7 +48,7 @@ NAMES = {
     ),
     "contrib.learn.python.learn.utils.saved_model_export_utils": (
         "build_standardized_signature_def extend_export_strategy garbage_collect_exports get_input_alternatives"
-        " get_output_alternatives get_timestamped_export_dir make_best_model_export_strategy make_export_strategy"
+        " get_output_alternatives get_timestamped_export_dir make_best_model_export_strategy"
         " make_parsing_export_strategy"
     ),
     "contrib.tpu.python.ops.tpu_ops": _TPU_OPS,

@@ -206,6 +206,15 @@ _CONTRIB = {
     "tf.contrib.losses.metric_learning": (
         "losses.python.metric_learning losses.python.metric_learning.metric_loss_ops"
     ),
+    "tf.contrib.learn": (
+        "learn.python.learn learn.python.learn.experiment learn.python.learn.metric_spec "
+        "learn.python.learn.export_strategy learn.python.learn.estimators learn.python.learn.estimators.dnn "
+        "learn.python.learn.estimators.estimator learn.python.learn.estimators.linear "
+        "learn.python.learn.estimators.model_fn learn.python.learn.estimators.run_config"
+    ),
+    "tf.contrib.learn.learn_runner": "learn.python.learn.learn_runner",
+    "tf.contrib.learn.models": "learn.python.learn.models",
+    "tf.contrib.learn.monitors": "learn.python.learn.monitors",
     "tf.contrib.learn.datasets": "learn.python.learn.datasets",
     "tf.contrib.learn.datasets.mnist": "learn.python.learn.datasets.mnist",
     "tf.contrib.learn.preprocessing": (
@@ -329,7 +338,6 @@ UNSUPPORTED: dict[str, str] = {
     "contrib.eager": "a graph that a tf.Session runs",
     "contrib.compiler": "the graph as it is",
     "contrib.estimator": "tf.estimator.Estimator with a model function",
-    "contrib.distribute": "tf.estimator.train_and_evaluate with ps in TF_CONFIG, or tf.train.replica_device_setter",
     "contrib.nccl": "tf.add_n",
     "contrib.tpu": "TPUEstimator(use_tpu=False), and tf.device with CPU devices",
     "contrib.tensorrt": "the graph as it is",

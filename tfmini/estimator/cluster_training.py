@@ -88,19 +88,19 @@ def _alone(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> 
 
 
 def _chief(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
-    _start_server(estimator)
+    start_server(estimator)
     _train(estimator, train_spec, train_spec.saving_listeners)
 
 
 def _master(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
-    _start_server(estimator)
+    start_server(estimator)
     listener = EvaluateNewCheckpoints(CheckpointEvaluator(estimator, eval_spec, train_spec.max_steps))
     _train(estimator, train_spec, (*train_spec.saving_listeners, listener))
 
 
 def _worker(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
     config = estimator.config
-    _start_server(estimator)  # before the delay: other tasks wait for this server
+    start_server(estimator)  # before the delay: other tasks wait for this server
     longest = config.experimental_max_worker_delay_secs
     delay = min(_MAX_DELAY_S if longest is None else int(longest), (config.task_id + 1) * _DELAY_PER_WORKER_S)
     if delay > 0:
@@ -110,7 +110,7 @@ def _worker(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) ->
 
 
 def _ps(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
-    server = _start_server(estimator)
+    server = start_server(estimator)
     assert server is not None  # a cluster with a ps has a chief as well
     server.join()
 
@@ -128,7 +128,7 @@ _TASKS = {
 }
 
 
-def _start_server(estimator: Estimator) -> Server | None:
+def start_server(estimator: Any) -> Server | None:
     """The server of this task; None where the cluster is a single task, which needs none."""
     config = estimator.config
     if not config.master:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,11 +17,13 @@ from tfmini.estimator.input_functions import known_arguments, numpy_input_fn
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import get_collection
+from tfmini.ops.array.identity import placeholder
 from tfmini.train.hooks import FeedFnHook
 
 InputFn = Callable[[], Any]
@@ -138,10 +141,16 @@ class LearnEstimator:
         self._own_fn, self.params, self._engineering = model_fn, params, feature_engineering_fn
         self._metrics: Mapping[Any, Any] = {}
         self._is_constant = False
+        # A model function is called with unfed placeholders of the labels of training when it predicts.
+        self._labels: Any = lambda: None
         self._core = Estimator(self._model_fn, model_dir, config)
 
     def _model_fn(self, features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
         self._is_constant = _is_constant()
+        if mode == ModeKeys.PREDICT and labels is None:
+            labels = nest.map_structure(lambda make: make(), self._labels)
+        elif mode != ModeKeys.PREDICT:
+            self._labels = nest.map_structure(_unfed_like, labels)
         if self._engineering is not None:
             features, labels = self._engineering(features, labels)
         offered = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
@@ -196,6 +205,8 @@ class LearnEstimator:
         if steps is not None and max_steps is not None:
             raise ValueError("Can not provide both steps and max_steps.")
         _check_input(x, y, input_fn, batch_size)
+        for monitor in monitors or ():
+            getattr(monitor, "set_estimator", lambda _: None)(self)
         self._core.train(input_fn or _batch(x, y, batch_size, True, None), list(monitors or ()), steps, max_steps)
         return self
 
@@ -266,6 +277,14 @@ class LearnEstimator:
     def _of(self, key: str, x: Data, input_fn: InputFn | None, batch_size: int | None, as_iterable: bool) -> Any:
         found = LearnEstimator.predict(self, x, input_fn, batch_size, [key], as_iterable)
         return (example[key] for example in found) if as_iterable else found[key]
+
+
+def _unfed_like(label: Any) -> Callable[[], Any]:
+    """Makes a placeholder of any number of such labels; None for what is no tensor."""
+    if not isinstance(label, Tensor):
+        return lambda: None
+    shape = None if label.shape.ndims is None else [None, *label.shape.as_list()[1:]]
+    return functools.partial(placeholder, label.dtype, shape)
 
 
 def _is_constant() -> bool:

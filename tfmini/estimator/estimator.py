@@ -18,6 +18,7 @@ from tfmini.export import export
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.train.checkpointing.graph_files import latest_checkpoint, list_variables, load_variable
 from tfmini.train.hooks import StopAtStepHook
+from tfmini.train.strategy import InputContext, Strategy, get_strategy
 
 _log = logging.getLogger("tensorflow")
 _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
@@ -244,7 +245,16 @@ class Estimator:
 
     def _inputs(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, Any, list[Any]]:
         """(features, labels, hooks) of an input function."""
-        return features_and_labels(call_input_fn(input_fn, mode, self.params, self.config))
+        config = self.config
+        part = None if self._strategy(mode) is None else InputContext()
+        if part and mode == ModeKeys.TRAIN:
+            part = InputContext(config.num_worker_replicas, config.global_id_in_cluster)
+        with (self._strategy(mode) or get_strategy()).replica_scope(False):
+            return features_and_labels(call_input_fn(input_fn, mode, self.params, config, part))
+
+    def _strategy(self, mode: str) -> Strategy | None:
+        """The strategy that the settings have for a mode."""
+        return {ModeKeys.TRAIN: self._config.train_distribute, ModeKeys.EVAL: self._config.eval_distribute}.get(mode)
 
     def _call_model_fn(self, features: object, labels: object, mode: str, config: RunConfig) -> EstimatorSpec:
         """The `EstimatorSpec` of the model function.
@@ -256,7 +266,8 @@ class Estimator:
         if labels is not None and "labels" not in argument_names(self._model_fn):
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")
         _log.info("Calling model_fn.")
-        spec = self._model_fn(features=features, **known_arguments(self._model_fn, offered))
+        with (self._strategy(mode) or get_strategy()).replica_scope(True):
+            spec = self._model_fn(features=features, **known_arguments(self._model_fn, offered))
         _log.info("Done calling model_fn.")
         if not isinstance(spec, EstimatorSpec):
             raise ValueError("model_fn should return an EstimatorSpec.")

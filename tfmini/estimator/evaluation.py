@@ -103,7 +103,7 @@ def metric_ops(spec: EstimatorSpec) -> tuple[dict[str, Any], Any]:
                 " with the same name."
             )
     metrics[LOSS_KEY] = mean(spec.loss)
-    values = {name: value for name, (value, _) in metrics.items()}
+    values = {name: value for name, (value, _) in sorted(metrics.items())}
     update = group(*[update for _, update in metrics.values()])
     values[GraphKeys.GLOBAL_STEP] = get_global_step()
     return values, update

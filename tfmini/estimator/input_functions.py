@@ -19,6 +19,7 @@ from tfmini.graph.scoping import add_to_collection, device
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.strategy import InputContext
 
 # ---- Input functions for data in memory (``tf.estimator.inputs.numpy_input_fn``, ``pandas_input_fn``) --------------
 
@@ -202,12 +203,16 @@ class DatasetInitializerHook(SessionRunHook):
         session.run(self._initializer)
 
 
-def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Any:
+def call_input_fn(
+    input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig, part: InputContext | None = None
+) -> Any:
     """The result of the user's function, called with those of mode, params and config that it names.
+
+    With a strategy, ``part`` is its ``input_context``.
 
     Its ops are on a CPU of the task that trains, evaluates or predicts.
     """
-    offered = {"mode": mode, "params": params, "config": config}
+    offered = {"mode": mode, "params": params, "config": config, **({"input_context": part} if part else {})}
     with device("/cpu:0"):
         return input_fn(**known_arguments(input_fn, offered))
 

@@ -12,6 +12,7 @@ from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
 from tfmini.export import export
 from tfmini.runtime.process import default_target
 from tfmini.train.checkpointing.assign import warm_start
+from tfmini.train.strategy import ParameterServerStrategy
 
 _log = logging.getLogger("tensorflow")
 # Default of arguments for which None means "never".
@@ -39,7 +40,9 @@ class RunConfig:
       keep_checkpoint_max: number of checkpoints to keep; 0 or None keeps all.
       keep_checkpoint_every_n_hours: hours between checkpoints that are kept for ever.
       log_step_count_steps: steps between logs of loss and speed.
-      train_distribute, eval_distribute, experimental_distribute: distribution strategies; only None is supported.
+      train_distribute, eval_distribute: strategies of one replica, in whose contexts the model is built (for
+        predictions no strategy is used).
+      experimental_distribute: a `DistributeConfig` with both of them in one.
       device_fn: a device function for training, in place of `tf.train.replica_device_setter`.
       protocol: the protocol of the servers.
       experimental_max_worker_delay_secs: at most so many seconds does a worker wait before it trains.
@@ -49,7 +52,7 @@ class RunConfig:
 
     Raises:
       ValueError: when a value, or TF_CONFIG, makes no sense.
-      NotImplementedError: for a distribution strategy.
+      NotImplementedError: for a strategy of a remote cluster, and for one without parameter servers in a cluster.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class RunConfig:
         }
         _check(self._values)
         self._environment = task_environment(tf_config)
+        _check_strategies(self._values, self._environment)
         if session_config is None:
             self._values["session_config"] = _filtered_config(self._environment)
 
@@ -117,6 +121,7 @@ class RunConfig:
             if given in kwargs and left not in kwargs and kwargs[given] is not None:
                 made._values[left] = None
         _check(made._values)
+        _check_strategies({**made._values, "experimental_distribute": None}, self._environment)
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -172,14 +177,29 @@ def _check(values: dict[str, Any]) -> None:
         raise ValueError("session_config must be instance of ConfigProto")
     if values["protocol"] not in (None, "grpc", "zmq", "grpc+verbs"):
         raise ValueError('protocol should be "grpc" or "zmq"')
-    for name in ("train_distribute", "eval_distribute", "experimental_distribute"):
-        if values[name] is not None:
-            raise NotImplementedError(
-                f"RunConfig({name}=...) is out of tfmini's scope: start a process for each task with TF_CONFIG and"
-                " tf.estimator.train_and_evaluate, or call Horovod's DistributedOptimizer in the model function."
-            )
     if values["device_fn"] is not None and not callable(values["device_fn"]):
         raise ValueError('device_fn must be callable with exactly one argument "op".')
+
+
+def _check_strategies(values: dict[str, Any], task: TaskEnvironment) -> None:
+    """Splits ``experimental_distribute`` into its strategies, and refuses those that would be more than one replica."""
+    both = values["experimental_distribute"]
+    if both is not None:
+        if both.remote_cluster:
+            raise NotImplementedError(f"RunConfig(experimental_distribute=) with a remote cluster: {_TASKS_WAY}")
+        for name in ("train_distribute", "eval_distribute"):
+            if values[name] is not None:
+                raise ValueError(f"Setting `{name}` is not allowed together with `experimental_distribute`.")
+            values[name] = getattr(both, name)
+    trains = values["train_distribute"]
+    if trains is not None and not isinstance(trains, ParameterServerStrategy) and task.num_worker_replicas > 1:
+        raise NotImplementedError(f"RunConfig(train_distribute={trains}) in a cluster of several workers: {_TASKS_WAY}")
+
+
+_TASKS_WAY = (
+    "start a process for each task with TF_CONFIG, ps included, and tf.estimator.train_and_evaluate (with no strategy,"
+    " or with ParameterServerStrategy), or call Horovod's DistributedOptimizer in the model function."
+)
 
 
 def _filtered_config(task: TaskEnvironment) -> Any:

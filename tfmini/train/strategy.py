@@ -2,8 +2,9 @@
 
 A strategy replicates a step to several devices. In TensorFlow 1's cluster model a program replicates steps with
 explicit devices instead (`tf.device`, `tf.train.replica_device_setter`, `tf.train.SyncReplicasOptimizer`). So
-tfmini has only strategies of one replica: the default strategy and `OneDeviceStrategy`. `MirroredStrategy`
-equals the latter and refuses several devices.
+tfmini has only strategies of one replica in a process: the default strategy and `OneDeviceStrategy`. Those that
+mirror equal the latter and refuse several devices and several workers; with `ParameterServerStrategy` each worker is
+a replica that updates the variables on the ps by itself.
 
 Code runs in one of two contexts. In the *replica context* it builds one replica; a program starts there, and
 functions given to `Strategy.experimental_run_v2` run there. In the *cross-replica context*, inside
@@ -15,10 +16,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from tfmini import errors
+from tfmini.cluster import tf_config_cluster, tf_config_object
 from tfmini.core_types import TensorLike
+from tfmini.data.dataset import Dataset
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -28,6 +32,8 @@ from tfmini.graph.scoping import device as device_scope
 from tfmini.ops import control
 from tfmini.ops.array.identity import identity
 from tfmini.ops.math import reductions
+from tfmini.placement.device_setter import replica_device_setter
+from tfmini.protos import ConfigProto
 
 
 @export("tf.distribute.ReduceOp")
@@ -38,7 +44,31 @@ class ReduceOp:
     MEAN = "MEAN"
 
 
-@export("tf.distribute.ReplicaContext")
+@export("tf.distribute.InputContext")
+class InputContext:
+    """What an input function of a strategy is told (``tf.distribute.InputContext``).
+
+    Args:
+      num_input_pipelines, input_pipeline_id: into how many parts the data may be split, and which part this is.
+      num_replicas_in_sync: replicas that take a step together.
+    """
+
+    def __init__(self, num_input_pipelines: int = 1, input_pipeline_id: int = 0, num_replicas_in_sync: int = 1) -> None:
+        self.num_input_pipelines = num_input_pipelines
+        self.input_pipeline_id = input_pipeline_id
+        self.num_replicas_in_sync = num_replicas_in_sync
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The part of a batch that each replica takes; ValueError when it cannot be divided."""
+        if global_batch_size % self.num_replicas_in_sync:
+            raise ValueError(
+                f"The `global_batch_size` {global_batch_size} is not divisible by `num_replicas_in_sync`"
+                f" {self.num_replicas_in_sync}"
+            )
+        return global_batch_size // self.num_replicas_in_sync
+
+
+@export("tf.distribute.ReplicaContext", "tf.contrib.distribute.ReplicaContext")
 class ReplicaContext:
     """The context of a replica's function (``tf.distribute.ReplicaContext``)."""
 
@@ -69,7 +99,20 @@ class ReplicaContext:
         return value
 
 
-@export("tf.distribute.Strategy")
+class InputIterator:
+    """What `Strategy.make_dataset_iterator` returns: an iterator to be initialized before its first element."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._iterator = dataset.make_initializable_iterator()
+        self.initializer = self._iterator.initializer
+        self.get_next = self._iterator.get_next
+
+    def initialize(self) -> list[Operation]:
+        """The operations that start the iterator anew."""
+        return [self.initializer]
+
+
+@export("tf.distribute.Strategy", "tf.contrib.distribute.DistributionStrategy")
 class Strategy:
     """A strategy of one replica, on ``device`` or the graph's current device (``tf.distribute.Strategy``)."""
 
@@ -77,7 +120,13 @@ class Strategy:
 
     def __init__(self, device: str = "") -> None:
         self._device = device
-        self.worker_devices: tuple[str, ...] = (device,) if device else ()
+
+    @property
+    def worker_devices(self) -> tuple[str, ...]:
+        """The device of the replica, if the strategy has chosen one."""
+        return (self._device,) if self._device else ()
+
+    parameter_devices = worker_devices
 
     @property
     def extended(self) -> Strategy:
@@ -97,7 +146,7 @@ class Strategy:
         if self is _DEFAULT:
             yield self
             return
-        with _entered(self, None), device_scope(self._device or None):
+        with _entered(self, None), _on(self._device):
             yield self
 
     def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:
@@ -117,8 +166,15 @@ class Strategy:
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Calls ``fn(*args, **kwargs)`` in the replica context."""
-        with _entered(self, ReplicaContext(self)), device_scope(self._device or None):
+        with self.replica_scope(True):
             return fn(*args, **(kwargs or {}))
+
+    @contextlib.contextmanager
+    def replica_scope(self, in_replica: bool) -> Iterator[None]:
+        """A block of the replica context, or of the cross-replica context, on the strategy's own device."""
+        replica = ReplicaContext(self) if in_replica else None if self is not _DEFAULT else get_replica_context()
+        with _entered(self, replica), _on(self._device):
+            yield
 
     def reduce(self, reduce_op: Any, value: TensorLike, axis: int | None = None) -> Any:
         """The value, reduced along ``axis`` if given; a reduction over one replica changes nothing."""
@@ -141,6 +197,31 @@ class Strategy:
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         """The data set itself, since one replica takes all of it."""
         return dataset
+
+    def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any]) -> Any:
+        """The data set that the function makes."""
+        return dataset_fn(InputContext())
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any, session: object = None) -> Dataset:
+        """A data set of the rows of arrays, which the graph holds."""
+        return Dataset.from_tensor_slices(numpy_input)
+
+    def make_dataset_iterator(self, dataset: Dataset) -> InputIterator:
+        """An iterator of a data set for `experimental_run`."""
+        return InputIterator(dataset)
+
+    def make_input_fn_iterator(
+        self, input_fn: Callable[[InputContext], Dataset], replication_mode: object = None
+    ) -> Any:
+        """An iterator of the data set that ``input_fn`` makes of an `InputContext`."""
+        return InputIterator(input_fn(InputContext()))
+
+    def configure(self, session_config: ConfigProto | None = None, **task: Any) -> None:
+        """Does nothing: a strategy of one replica is ready at once."""
+
+    def update_config_proto(self, config_proto: ConfigProto) -> ConfigProto:
+        """The ConfigProto as it is."""
+        return config_proto
 
     # ---- of TensorFlow's ``StrategyExtended`` -------------------------------------------------------------------
 
@@ -168,7 +249,7 @@ class Strategy:
         Args:
           colocate_with: without effect here; TensorFlow takes what `non_slot_devices` returns.
         """
-        with _entered(self, None), device_scope(self._device or None):
+        with _entered(self, None), _on(self._device):
             result = fn(*args, **(kwargs or {}))
         return result if group else nest.map_structure(self.experimental_local_results, result)
 
@@ -200,7 +281,7 @@ class Strategy:
         return f"<{type(self).__name__} on {self._device or 'the current devices'}>"
 
 
-@export("tf.distribute.OneDeviceStrategy")
+@export("tf.distribute.OneDeviceStrategy", "tf.contrib.distribute.OneDeviceStrategy")
 class OneDeviceStrategy(Strategy):
     """Places the ops in its scope on one device (``tf.distribute.OneDeviceStrategy``)."""
 
@@ -221,16 +302,154 @@ class MirroredStrategy(Strategy):
         names = [devices] if isinstance(devices, str) else list(devices or ["/device:CPU:0"])
         if len(names) != 1:
             raise errors.UnimplementedError.of(
-                f"MirroredStrategy runs on one device in tfmini, not on {len(names)} ({', '.join(names)}). Build one "
-                "tower per device with tf.device, or one replica per task with tf.train.replica_device_setter."
+                f"{type(self).__name__} runs on one device in tfmini, not on {len(names)} ({', '.join(names)}). Build"
+                " one tower per device with tf.device, or one replica per task with tf.train.replica_device_setter."
             )
         super().__init__("/" + names[0].lstrip("/"))
+
+
+@export("tf.contrib.distribute.MirroredStrategy")
+class ContribMirroredStrategy(MirroredStrategy):
+    """`MirroredStrategy` with a number of GPUs in place of their names (``tf.contrib.distribute.MirroredStrategy``).
+
+    Args:
+      devices: a list of one device.
+      num_gpus, num_gpus_per_worker: 1 for the first GPU, 0 or None for the CPU.
+      cross_device_ops, auto_shard_dataset, cross_tower_ops: without effect on one replica.
+
+    Raises:
+      ValueError: when devices and a number of GPUs are given, or two numbers that differ.
+      UnimplementedError: for several devices.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[str] | str | None = None,
+        num_gpus: int | None = None,
+        num_gpus_per_worker: int | None = None,
+        cross_device_ops: object = None,
+        auto_shard_dataset: bool = False,
+        cross_tower_ops: object = None,
+    ) -> None:
+        if num_gpus is not None and num_gpus_per_worker is not None and num_gpus != num_gpus_per_worker:
+            raise ValueError("`num_gpus` and `num_gpus_per_worker` cannot be set to different values.")
+        count = num_gpus if num_gpus is not None else num_gpus_per_worker
+        if count and devices:
+            raise ValueError("Must only specify one of `devices` and `num_gpus`.")
+        super().__init__([f"/device:GPU:{gpu}" for gpu in range(count)] if count else devices)
+
+
+@export("tf.distribute.experimental.CentralStorageStrategy")
+class CentralStorageStrategy(MirroredStrategy):
+    """One device beside the variables (``tf.distribute.experimental.CentralStorageStrategy``)."""
+
+    def __init__(self, compute_devices: Sequence[str] | None = None, parameter_device: str | None = None) -> None:
+        super().__init__(compute_devices or parameter_device)
+
+
+@export("tf.distribute.experimental.CollectiveCommunication")
+class CollectiveCommunication(Enum):
+    """How workers reduce gradients (``tf.distribute.experimental.CollectiveCommunication``): one has none to reduce."""
+
+    AUTO, RING, NCCL = "AUTO", "RING", "NCCL"
+
+
+@export("tf.distribute.experimental.MultiWorkerMirroredStrategy")
+class MultiWorkerMirroredStrategy(MirroredStrategy):
+    """``tf.distribute.experimental.MultiWorkerMirroredStrategy`` of one worker.
+
+    Raises:
+      UnimplementedError: when TF_CONFIG has several tasks.
+    """
+
+    def __init__(self, communication: CollectiveCommunication = CollectiveCommunication.AUTO) -> None:
+        cluster = tf_config_cluster(tf_config_object())
+        workers = [f"/job:{job}/task:{index}" for job, index, _ in cluster.tasks() if job not in ("ps", "evaluator")]
+        super().__init__(workers if len(workers) > 1 else None)
+
+
+@export("tf.contrib.distribute.CollectiveAllReduceStrategy")
+class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
+    """`MultiWorkerMirroredStrategy` under its older name (``tf.contrib.distribute.CollectiveAllReduceStrategy``)."""
+
+    def __init__(
+        self,
+        num_gpus_per_worker: int = 0,
+        communication: CollectiveCommunication = CollectiveCommunication.AUTO,
+    ) -> None:
+        super().__init__(communication)
+        if num_gpus_per_worker:
+            self._device = ContribMirroredStrategy(num_gpus=num_gpus_per_worker)._device
+
+
+@export("tf.distribute.experimental.ParameterServerStrategy")
+class ParameterServerStrategy(Strategy):
+    """Variables on the ps in turn, ops on this worker (``tf.distribute.experimental.ParameterServerStrategy``).
+
+    Each worker updates the variables by itself: `tf.train.replica_device_setter` does the placing, in an `Estimator`
+    by TF_CONFIG.
+
+    Args:
+      cluster_resolver: knows the cluster and this task, for `scope`; without one, all is on this task.
+    """
+
+    def __init__(self, cluster_resolver: Any = None) -> None:
+        super().__init__()
+        self._setter = None
+        if cluster_resolver is not None and "ps" in cluster_resolver.cluster_spec().jobs:
+            own = f"/job:{cluster_resolver.task_type}/task:{cluster_resolver.task_id}"
+            self._setter = replica_device_setter(worker_device=own, cluster=cluster_resolver.cluster_spec())
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """See `Strategy.scope`."""
+        inside = get_strategy() is self
+        with super().scope(), _on(None if inside else self._setter):
+            yield self
+
+
+@export("tf.contrib.distribute.ParameterServerStrategy")
+class ContribParameterServerStrategy(ParameterServerStrategy):
+    """`ParameterServerStrategy` on the CPU of each worker (``tf.contrib.distribute.ParameterServerStrategy``).
+
+    Raises:
+      UnimplementedError: for several GPUs in a worker.
+    """
+
+    def __init__(self, num_gpus_per_worker: int = 0) -> None:
+        if num_gpus_per_worker > 1:
+            MirroredStrategy([f"/device:GPU:{gpu}" for gpu in range(num_gpus_per_worker)])
+        super().__init__()
+
+
+class _DistributeConfig(NamedTuple):
+    train_distribute: Any = None
+    eval_distribute: Any = None
+    remote_cluster: Any = None
+
+
+@export("tf.contrib.distribute.DistributeConfig")
+class DistributeConfig(_DistributeConfig):
+    """The strategies of `RunConfig`'s ``experimental_distribute`` (``tf.contrib.distribute.DistributeConfig``).
+
+    Args:
+      train_distribute, eval_distribute: strategies of one replica.
+      remote_cluster: only None is supported.
+    """
+
+    __slots__ = ()
 
 
 _DEFAULT = Strategy()
 _current: ContextVar[tuple[Strategy, ReplicaContext | None]] = ContextVar(
     "strategy", default=(_DEFAULT, ReplicaContext(_DEFAULT))
 )
+
+
+def _on(device: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block on a device, or by a device function; without one, devices stay as they are (`tf.device` of None
+    would undo those around it)."""
+    return device_scope(device) if device else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -242,25 +461,33 @@ def _entered(strategy: Strategy, replica: ReplicaContext | None) -> Iterator[Non
         _current.reset(token)
 
 
-@export("tf.distribute.get_strategy")
+@export(
+    "tf.distribute.get_strategy",
+    "tf.contrib.distribute.get_strategy",
+    "tf.contrib.distribute.get_distribution_strategy",
+)
 def get_strategy() -> Strategy:
     """The current strategy, or the default one outside of all scopes (``tf.distribute.get_strategy``)."""
     return _current.get()[0]
 
 
-@export("tf.distribute.has_strategy")
+@export(
+    "tf.distribute.has_strategy",
+    "tf.contrib.distribute.has_strategy",
+    "tf.contrib.distribute.has_distribution_strategy",
+)
 def has_strategy() -> bool:
     """Whether a strategy's scope is active (``tf.distribute.has_strategy``)."""
     return get_strategy() is not _DEFAULT
 
 
-@export("tf.distribute.get_replica_context")
+@export("tf.distribute.get_replica_context", "tf.contrib.distribute.get_replica_context")
 def get_replica_context() -> ReplicaContext | None:
     """The current replica context; None in the cross-replica context (``tf.distribute.get_replica_context``)."""
     return _current.get()[1]
 
 
-@export("tf.distribute.in_cross_replica_context")
+@export("tf.distribute.in_cross_replica_context", "tf.contrib.distribute.in_cross_replica_context")
 def in_cross_replica_context() -> bool:
     """Whether code runs in the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
     return get_replica_context() is None

@@ -4,6 +4,11 @@ from tfmini.compat.layers_names import (
 )
 from tfmini.contrib.learn import (
     datasets as datasets,
+    io as io,
+    learn_runner as learn_runner,
+    models as models,
+    monitors as monitors,
+    ops as ops,
     preprocessing as preprocessing,
 )
 from tfmini.estimator.contrib_learn import (
@@ -24,6 +29,17 @@ from tfmini.estimator.contrib_models import (
     LearnLinearClassifier as LinearClassifier,
     LearnLinearRegressor as LinearRegressor,
 )
+from tfmini.estimator.experiment import (
+    Experiment as Experiment,
+    ExportStrategy as ExportStrategy,
+    LearnRunConfig as RunConfig,
+    make_export_strategy as make_export_strategy,
+)
+from tfmini.estimator.learn_functions import (
+    extract_pandas_data as extract_pandas_data,
+    extract_pandas_labels as extract_pandas_labels,
+    extract_pandas_matrix as extract_pandas_matrix,
+)
 from tfmini.estimator.run_config import (
     TaskType as TaskType,
 )
@@ -35,16 +51,28 @@ __all__ = [
     "DNNLinearCombinedRegressor",
     "DNNRegressor",
     "Estimator",
+    "Experiment",
+    "ExportStrategy",
     "LinearClassifier",
     "LinearRegressor",
     "MetricSpec",
     "ModeKeys",
     "ModelFnOps",
     "PredictionKey",
+    "RunConfig",
     "SKCompat",
     "TaskType",
     "datasets",
+    "extract_pandas_data",
+    "extract_pandas_labels",
+    "extract_pandas_matrix",
     "infer_real_valued_columns_from_input",
     "infer_real_valued_columns_from_input_fn",
+    "io",
+    "learn_runner",
+    "make_export_strategy",
+    "models",
+    "monitors",
+    "ops",
     "preprocessing",
 ]
