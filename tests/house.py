@@ -198,6 +198,10 @@ LIMITS: dict[str, float] = {
     "files": 637,
     "files under 100 lines": 101,
     "lines without generated files": 195_600,  # (128,000)
+    # tridiagonal systems and glimpses, columns of embeddings; summaries of version 2.
+    "files": 634,
+    "files under 100 lines": 101,
+    "lines without generated files": 194_300,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -62,7 +62,6 @@ _NAMES = {
     "contrib.mixed_precision": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
     "contrib.periodic_resample": "tf.space_to_depth, tf.depth_to_space and tf.reshape",
     "contrib.rnn": "the cells of tf.nn.rnn_cell with tf.nn.dynamic_rnn, and tf.contrib.rnn.LSTMBlockFusedCell",
-    "data.experimental.get_structure": "the output_types and output_shapes of a tf.data.Dataset",
     "initializers.serialize": "the initializer's get_config",
     "initializers.deserialize": "the initializer's from_config",
     "optimizers": "the optimizers of tf.train",

@@ -384,7 +384,7 @@ NAMES: dict[str, dict[str, str]] = {
         "data.iterator": "Optional get_next_as_optional",
         "data.pipeline": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.resampling": "rejection_resample",
-        "data.structure": "AUTOTUNE OptimizationOptions ThreadingOptions",
+        "data.structure": "AUTOTUNE OptimizationOptions ThreadingOptions get_structure",
         "data.transformations": "Counter cardinality copy_to_device enumerate_dataset get_single_element ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
     },
     "debugging": {

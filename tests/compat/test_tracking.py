@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tfmini as tf
 from tfmini.compat import internals
 from tfmini.train.checkpointing.object_graph import children_of
@@ -48,3 +50,49 @@ def test_the_objects_of_a_checkpoint_are_listed() -> None:
     listed.discard(kept)
     listed.add([])
     assert kept not in listed and [] not in listed and len(listed) == size
+
+
+class Keeper(tf.contrib.checkpoint.Checkpointable):
+    """Keeps states by names, and makes those that a checkpoint has."""
+
+    def _lookup_dependency(self, name: str) -> Any:
+        return super()._lookup_dependency(name) or self.keep(name, "")
+
+    def keep(self, name: str, text: str, overwrite: bool = False) -> Any:
+        """Names a text."""
+        return self._track_trackable(Text(text), name, overwrite)
+
+    @property
+    def named(self) -> list[Any]:
+        """What has a name only."""
+        return self._unconditional_checkpoint_dependencies
+
+
+class Text(tf.train.experimental.PythonState):
+    """A text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def serialize(self) -> str:
+        """The text."""
+        return self.text
+
+    def deserialize(self, string_value: bytes) -> None:
+        """Takes a text over."""
+        self.text = string_value.decode()
+
+
+def test_objects_with_a_name_only_are_saved_and_asked_for(tmp_path: Path) -> None:
+    base = internals.module("python.training.tracking.base")
+    keeper, other = Keeper(), Keeper()
+    with pytest.raises(ValueError, match="name='a'"):
+        for text in "xy":
+            keeper.keep("a", text)
+    keeper.keep("a", "z", overwrite=True)
+    keeper.named.append(base.TrackableReference(name="b", ref=Text("w")))
+    assert children(keeper) == ["a", "b"]
+    with tf.Graph().as_default(), tf.Session() as session:
+        path = tf.train.Checkpoint(k=keeper).save(str(tmp_path / "c"), session=session)
+        tf.train.Checkpoint(k=other).restore(path)
+    assert {name: ref.text for name, ref in other.named} == {"a": "z", "b": "w"}

@@ -559,3 +559,15 @@ def test_an_iterator_that_is_not_read_further_is_freed() -> None:
     with tf.Session() as session:
         assert drain(session, element) == [0, 1]
         assert ended.wait(60)
+
+
+def test_the_specs_of_elements_are_those_of_1_15() -> None:
+    dataset = tf.data.Dataset.from_tensors({"a": tf.zeros([2, 3]), "b": tf.SparseTensor([[0, 0]], [1], [2, 2])})
+    found = tf.data.experimental.get_structure(dataset.batch(3))
+    assert found["a"] == tf.TensorSpec([None, 2, 3], tf.float32)
+    assert found["b"] == tf.SparseTensorSpec([None, 2, 2], tf.int32)
+    assert tf.data.make_one_shot_iterator(dataset).element_spec["a"] == tf.TensorSpec([2, 3], tf.float32)
+    with pytest.raises(NotImplementedError, match="datasets in datasets"):
+        tf.data.experimental.get_structure(dataset.window(2))
+    with pytest.raises(TypeError, match="Dataset or Iterator"):
+        tf.data.experimental.get_structure(3)

@@ -120,3 +120,30 @@ def test_the_task_of_the_writer_writes(tmp_path: Path) -> None:
             session.run(op)
             session.run(writer.flush())
             assert values(tmp_path) == [(4, "x", "simple_value")]
+
+
+def test_those_of_version_2_are_tensors_recorded_unless_a_condition_says_no(tmp_path: Path) -> None:
+    second = tf.compat.v2.summary
+    asked = tf.placeholder_with_default(False, [])
+    writer = second.create_file_writer(str(tmp_path))
+    with writer.as_default(), tf.name_scope("run"):
+        written = [second.scalar("mean loss", 2.5, step=4), second.write("raw", [1, 2], step=5)]
+        for condition in (asked, lambda: True, False):
+            with second.record_if(condition):
+                written.append(second.histogram("weights", [1.0], step=6))
+        with pytest.raises(ValueError, match="set_step"):
+            second.scalar("loss", 1.0)
+        second.experimental.set_step(7)
+        written.append(second.text("note", "text"))
+        second.experimental.set_step(None)
+    written.append(second.scalar("no writer", 1.0, step=0))
+    with tf.Session() as session:
+        session.run(writer.init())
+        assert session.run(written[:3]) == [True, True, False] and session.run(written[3])
+        assert session.run(written[5:]) == [True, False]
+        session.run(writer.close())
+    found = [(e.step, v.tag, v.metadata.plugin_data.plugin_name) for e in events(tmp_path) for v in e.summary.value]
+    scalar, histogram = (4, "run/mean loss", "scalars"), (6, "run/weights_1", "")
+    assert sorted(found) == [scalar, (5, "raw", ""), histogram, (7, "run/note", "text")]
+    with pytest.raises(ValueError, match="logdir"):
+        second.create_file_writer(None)

@@ -216,7 +216,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",
     },
     "python.training.tracking.base": {
-        "compat.tracking": "Trackable no_automatic_dependency_tracking no_automatic_dependency_tracking_scope",
+        "compat.tracking": "Trackable TrackableReference no_automatic_dependency_tracking no_automatic_dependency_tracking_scope",
     },
     "python.training.tracking.data_structures": {
         "compat.tracking": "NoDependency",

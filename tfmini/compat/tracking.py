@@ -11,6 +11,7 @@ from tfmini.export import export, export_names
 from tfmini.train.checkpointing.module import NoDependency as NoDependency
 from tfmini.train.checkpointing.object_graph import ObjectGraph
 from tfmini.train.checkpointing.object_graph import Trackable as Trackable
+from tfmini.train.checkpointing.object_graph import TrackableReference as TrackableReference
 
 
 @export("tensorflow.python.training.tracking.base.no_automatic_dependency_tracking_scope")
@@ -71,6 +72,6 @@ class ObjectIdentitySet(MutableSet[Any]):
         self._items.pop(id(value), None)
 
 
-export_names("tensorflow.python.training.tracking.base", "Trackable")
+export_names("tensorflow.python.training.tracking.base", "Trackable TrackableReference")
 export_names("tensorflow.python.training.tracking.tracking", "AutoTrackable=Trackable")
 export_names("tensorflow.python.training.tracking.data_structures", "NoDependency")

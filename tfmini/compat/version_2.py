@@ -77,7 +77,7 @@ SAME = {
     "feature_column": (
         "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity "
         "categorical_column_with_vocabulary_list crossed_column embedding_column indicator_column "
-        "make_parse_example_spec numeric_column"
+        "make_parse_example_spec numeric_column weighted_categorical_column"
     ),
     "graph_util": "import_graph_def",
     "image": (
@@ -164,6 +164,8 @@ SAME = {
         "to_hash_bucket_strong unicode_decode unicode_decode_with_offsets unicode_encode unicode_split "
         "unicode_split_with_offsets unicode_transcode unsorted_segment_join upper"
     ),
+    "summary": "SummaryWriter create_file_writer create_noop_writer flush record_if scalar text write",
+    "summary.experimental": "get_step set_step",
     "sysconfig": "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags",
     "test": (
         "Benchmark benchmark_config create_local_cluster gpu_device_name is_built_with_cuda is_built_with_gpu_support "
@@ -310,7 +312,6 @@ CHANGED: dict[str, dict[str, str]] = {
         "audio": "name data sample_rate step=None max_outputs=3; data=tensor",
         "histogram": "name data step=None; data=tensor",
         "image": "name data step=None max_outputs=3; data=tensor max_outputs=max_images",
-        "scalar": "name data step=None; data=tensor",
     },
     "strings": {
         "length": "input unit='BYTE' name=None",
@@ -327,7 +328,13 @@ _VARIABLE_PARAMETERS = (
 # What version 1 has only under another name.
 _FUNCTIONS = {
     **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
-    **{f"summary.{name}": f"contrib.summary.{name}" for name in ("audio", "histogram", "image", "scalar")},
+    **{
+        f"summary.{name}": f"train.contrib_summary.{name}_2"
+        for name in ("audio", "create_file_writer", "histogram", "image", "scalar", "text")
+    },
+    **{f"summary.{name}": f"train.contrib_summary.{name}" for name in ("create_noop_writer", "record_if", "write")},
+    **{f"summary.{name}": f"contrib.summary.{name}" for name in ("SummaryWriter", "flush")},
+    **{f"summary.experimental.{name}": f"train.contrib_summary.{name}" for name in ("get_step", "set_step")},
     "nn.avg_pool": "nn.avg_pool_v2",
     "nn.max_pool": "nn.max_pool_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
@@ -351,6 +358,8 @@ def value(space: str, name: str) -> Any:
         raise KeyError(name)
     if dotted == "Variable":
         return _variable()
+    if dotted == "keras":
+        return import_module(f"{ROOT}.compat.tf_keras.names").version_2()
     return _version_1(_FUNCTIONS.get(dotted, dotted))
 
 

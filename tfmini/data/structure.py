@@ -21,7 +21,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
-from tfmini.ops.composites import SparseTensor, SparseTensorLike
+from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorSpec, TensorSpec
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # What users give for an element, for its types and for its shapes: one, or a nested structure of them.
@@ -194,6 +194,33 @@ class Structured:
     def output_classes(self) -> Any:
         """The classes of the leaves, in the structure of an element."""
         return self._structure.map(lambda leaf: leaf.kind)
+
+    @property
+    def element_spec(self) -> Any:
+        """The `TensorSpec` or `SparseTensorSpec` of each leaf, in the structure of an element.
+
+        Raises:
+          NotImplementedError: a leaf is a dataset.
+        """
+        return self._structure.map(_spec)
+
+
+def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec:
+    if leaf.kind not in (Tensor, SparseTensor):
+        raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
+    return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(TensorShape.from_raw(leaf.shape), leaf.dtype)
+
+
+@export("tf.data.experimental.get_structure")
+def get_structure(dataset_or_iterator: Structured) -> Any:
+    """The specs of the elements of a dataset or an iterator, ``element_spec`` (``tf.data.experimental.get_structure``).
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if not isinstance(dataset_or_iterator, Structured):
+        raise TypeError(f"`dataset_or_iterator` must be a Dataset or Iterator, not {type(dataset_or_iterator)}.")
+    return dataset_or_iterator.element_spec
 
 
 # ---- ``tf.data.Options``: hints for a pipeline; they are kept and merged, but change nothing -----------------------

@@ -1,11 +1,15 @@
-"""``tf.contrib.summary``: summary ops that write to an event file themselves.
+"""``tf.contrib.summary`` and ``tf.compat.v2.summary``: summary ops that write to an event file themselves.
 
 `scalar`, `histogram` and the like add an op inside ``with writer.as_default(), always_record_summaries():``. A
-step must run the op; `all_summary_ops` lists all of them. `initialize` opens the writers.
+step must run the op; `all_summary_ops` lists all of them. `initialize` opens the writers. Those of version 2 need no
+``always_record_summaries()``, but a step; their names are in `tfmini.compat.version_2`.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini import dtypes
+from tfmini import dtypes, protos
 from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
@@ -24,7 +28,7 @@ from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import control_dependencies, device
 from tfmini.ops import summary as ops
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.identity import cast, placeholder
+from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.control import no_op
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.math.comparison import equal
@@ -36,14 +40,16 @@ from tfmini.train.global_steps import get_global_step, get_or_create_global_step
 _INITIALIZERS = "_SUMMARY_WRITER_V2"
 _SUMMARIES = "_SUMMARY_V2"
 export_names("tensorflow.python.ops.summary_ops_v2", "_INVALID_SCOPE_CHARACTERS")
+_numbers = itertools.count()
 _INVALID_SCOPE_CHARACTERS = re.compile(r"[^-_/.A-Za-z0-9]")
 
 
 class _State(threading.local):
-    """The recording condition (a bool or bool tensor) and the default writer of a thread."""
+    """The recording condition (a bool, a bool tensor or a function), the default writer and step of a thread."""
 
-    recording: Any = False
+    recording: Any = None
     writer: Any = None
+    step: Any = None
 
 
 _state = _State()
@@ -125,7 +131,7 @@ def create_file_writer(
 
 
 @contextmanager
-def _recording(value: TensorLike) -> Iterator[None]:
+def _recording(value: object) -> Iterator[None]:
     before, _state.recording = _state.recording, value
     try:
         yield
@@ -156,7 +162,12 @@ def record_summaries_every_n_global_steps(n: int, global_step: Variable | Tensor
 @export("tf.contrib.summary.should_record_summaries")
 def should_record_summaries() -> Any:
     """Whether summaries are written: a bool or a bool tensor."""
-    return _state.recording
+    return _is_recording(by_default=False)
+
+
+def _is_recording(by_default: bool) -> Any:
+    asked = _state.recording() if callable(_state.recording) else _state.recording
+    return by_default if asked is None else asked
 
 
 # ---- the summaries ------------------------------------------------------------------------------
@@ -171,17 +182,23 @@ def _recorded(
 ) -> Any:
     """Adds the op ``write(resource, step, tag)``; the tag includes the name scopes, as in ``tf.summary``."""
     writer = _state.writer
-    if writer is None or writer.resource is None or _state.recording is False:
+    recording = should_record_summaries()
+    if writer is None or writer.resource is None or recording is False:
         return no_op()
     with summary_scope(name, family, kind) as (text, _), device("cpu:0"):
         tag = constant(text, dtypes.string)
         at = cast(convert_to_tensor(get_or_create_global_step() if step is None else step), dtypes.int64)
+        return _written(recording, lambda: write(writer.resource, at, tag), "")
 
-        def record() -> Any:
-            with control_dependencies([write(writer.resource, at, tag)]):
-                return constant(True)
 
-        made = smart_cond(_state.recording, record, lambda: constant(False), name="")
+def _written(recording: TensorLike, write: Callable[[], Any], name: str) -> Any:
+    """Writes a summary if it is to be recorded, and says whether it was."""
+
+    def record() -> Any:
+        with control_dependencies([write()]):
+            return constant(True)
+
+    made = smart_cond(recording, record, lambda: constant(False), name=name)
     get_default_graph().add_to_collection(_SUMMARIES, made)
     return made
 
@@ -307,3 +324,114 @@ def flush(writer: Any = None, name: str | None = None) -> Any:
     writer = _state.writer if writer is None else writer
     resource = writer.resource if isinstance(writer, SummaryWriter) else writer
     return no_op() if resource is None else ops.flush_op(resource, name=name)
+
+
+# ---- version 2: `tf.compat.v2.summary` ---------------------------------------------------------------------------
+
+
+def create_file_writer_2(
+    logdir: TensorLike,
+    max_queue: TensorLike | None = None,
+    flush_millis: TensorLike | None = None,
+    filename_suffix: str | None = None,
+    name: str | None = None,
+) -> SummaryWriter:
+    """A writer of an event file of its own in ``logdir`` (``tf.compat.v2.summary.create_file_writer``).
+
+    Raises:
+      ValueError: ``logdir`` is None.
+    """
+    if logdir is None:
+        raise ValueError("logdir cannot be None")
+    suffix = f".{os.getpid()}.{next(_numbers)}" + (".v2" if filename_suffix is None else filename_suffix)
+    shared = get_default_graph().unique_name(name or "create_file_writer")
+    return create_file_writer(logdir, max_queue, flush_millis, suffix, shared)
+
+
+def create_noop_writer() -> SummaryWriter:
+    """A writer that discards all events (``tf.compat.v2.summary.create_noop_writer``)."""
+    return SummaryWriter(None, None)
+
+
+@contextmanager
+def record_if(condition: object) -> Iterator[None]:
+    """A context in which summaries are written if the condition holds (``tf.compat.v2.summary.record_if``).
+
+    Args:
+      condition: a bool, a bool tensor, or a function that gives one and is called for each summary.
+    """
+    with _recording(condition):
+        yield
+
+
+def get_step() -> Any:
+    """The step of summaries without one, or None (``tf.compat.v2.summary.experimental.get_step``)."""
+    return _state.step
+
+
+def set_step(step: TensorLike | None) -> None:
+    """Sets the step of this thread's summaries without one (``tf.compat.v2.summary.experimental.set_step``)."""
+    _state.step = step
+
+
+def write(
+    tag: TensorLike, tensor: TensorLike, step: TensorLike | None = None, metadata: Any = None, name: str | None = None
+) -> Any:
+    """Writes a tensor with a SummaryMetadata message (``tf.compat.v2.summary.write``); returns whether it did.
+
+    Raises:
+      ValueError: there is a writer, but neither ``step`` nor one of `set_step`.
+    """
+    writer = _state.writer
+    if writer is None or writer.resource is None:
+        return constant(False)
+    serialized = metadata.SerializeToString() if hasattr(metadata, "SerializeToString") else metadata or b""
+    with get_default_graph().name_scope(name or "write_summary"), device("cpu:0"):
+        at = cast(convert_to_tensor(_chosen(step)), dtypes.int64)
+        return _written(
+            _is_recording(by_default=True),
+            lambda: ops.write_op(writer.resource, at, identity(tensor), tag, serialized),
+            "summary_cond",
+        )
+
+
+def _chosen(step: TensorLike | None) -> Any:
+    if step is None and _state.step is None:
+        raise ValueError("No step set via 'step' argument or tf.summary.experimental.set_step()")
+    return _state.step if step is None else step
+
+
+def of_version_2(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A summary of version 1 that is recorded as those of version 2 are: by default, and with a step."""
+
+    @functools.wraps(function)
+    def recorded(*args: Any, step: TensorLike | None = None, **kwargs: Any) -> Any:
+        if _state.writer is None or _state.writer.resource is None:
+            return constant(False)
+        with _recording(_is_recording(by_default=True)):
+            return function(*args, step=_chosen(step), **kwargs)
+
+    return recorded
+
+
+audio_2, histogram_2, image_2 = of_version_2(audio), of_version_2(histogram), of_version_2(image)
+
+
+def scalar_2(name: str, data: TensorLike, step: TensorLike | None = None, description: str | None = None) -> Any:
+    """Writes a scalar as a float32 tensor (``tf.compat.v2.summary.scalar``); the tag includes the name scopes."""
+    return _tensor_summary("scalars", name, "scalar_summary", cast(data, dtypes.float32), step, description)
+
+
+def text_2(name: str, data: TensorLike, step: TensorLike | None = None, description: str | None = None) -> Any:
+    """Writes strings (``tf.compat.v2.summary.text``); the tag includes the name scopes."""
+    return _tensor_summary("text", name, "text_summary", convert_to_tensor(data), step, description)
+
+
+def _tensor_summary(
+    plugin: str, name: str, scope: str, data: TensorLike, step: TensorLike | None, description: str | None
+) -> Any:
+    metadata: Any = protos.SummaryMetadata(summary_description=description or "")
+    metadata.plugin_data.plugin_name = plugin
+    around = get_default_graph().get_name_scope()
+    with get_default_graph().name_scope(_INVALID_SCOPE_CHARACTERS.sub("", name) or scope):
+        return write(f"{around}/{name}" if around else name, data, step, metadata)

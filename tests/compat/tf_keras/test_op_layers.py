@@ -135,3 +135,21 @@ def test_a_call_that_is_a_tf_function_takes_arguments_by_place_and_trains() -> N
     model = Model()
     model.compile("sgd", "mae")
     assert model.test_on_batch(np.ones((2, 1)), np.zeros((2, 1))) == 21
+
+
+class WithState(keras.layers.Layer):
+    """Returns its input and a state, as policies' networks do."""
+
+    def call(self, x: Any, state: Any = ()) -> Any:
+        """The doubled input, and the state as it was given."""
+        return 2 * x, state
+
+
+def test_outputs_keep_their_structure_and_what_is_no_tensor() -> None:
+    layer, x = WithState(), tf.ones([2, 3])
+    states = [(), None, (tf.zeros([1]), None), {"a": tf.zeros([1])}]
+    found = [layer(x, state=state) for state in states]
+    assert [type(one) for one in found] == [tuple] * len(states)
+    assert [one[1] for one in found[:2]] == states[:2] and found[2][1][1] is None
+    tf.nest.map_structure(lambda here, given: here is given, [one[1] for one in found[2:]], states[2:])
+    assert all(one[0].shape.as_list() == [2, 3] for one in found)

@@ -179,3 +179,13 @@ def test_dropout_of_a_peephole_cell_drops_in_training_only() -> None:
 def test_what_is_experimental_in_1_15() -> None:
     names = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay", "PeepholeLSTMCell"]
     assert [name for name in names if not hasattr(keras.experimental, name)] == []
+
+
+def test_a_cell_of_two_states_has_a_list_of_them() -> None:
+    cells = [keras.layers.LSTMCell(3), tf.compat.v2.keras.layers.LSTMCell(3)]
+    assert [cell.state_size for cell in cells] == [[3, 3]] * 2
+    state = cells[0].get_initial_state(batch_size=2, dtype=tf.float32)
+    steps = tf.while_loop(
+        lambda time, *_: time < 2, lambda time, state: (time + 1, cells[0](tf.ones([2, 4]), state)[1]), (0, state)
+    )
+    assert type(steps[1]) is list

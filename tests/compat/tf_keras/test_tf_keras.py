@@ -120,3 +120,22 @@ def test_a_layers_dtype_is_that_of_its_attribute() -> None:
     layer = tf.keras.layers.Layer()
     setattr(layer, "_dtype", "float16")  # noqa: B010 - as a subclass would
     assert layer.dtype == "float16" and tf.keras.layers.Dense(1, dtype=tf.float64).dtype == "float64"
+
+
+def test_version_2_has_second_versions_of_some_layers() -> None:
+    keras = tf.keras
+    first, second = keras.layers, tf.compat.v2.keras.layers
+    names = ("BatchNormalization", "DenseFeatures", "GRU", "GRUCell", "LSTM", "LSTMCell")
+    assert all(getattr(first, name) is not getattr(second, name) for name in names)
+    gates = [layers.LSTM(2).recurrent_activation.__name__ for layers in (first, second)]
+    assert gates == ["hard_sigmoid", "sigmoid"] and first.Dense is second.Dense
+    dense = second.DenseFeatures([tf.feature_column.numeric_column("a")])
+    copied = type(dense).from_config(dense.get_config())
+    assert isinstance(copied, first.DenseFeatures) and copied.feature_columns == dense.feature_columns
+    assert tf.compat.v2.keras.Model is keras.Model
+
+
+def test_a_layer_that_was_built_casts_its_rows_and_needs_no_initializer() -> None:
+    layer = tf.keras.layers.Dense(4, kernel_initializer=None)
+    layer.build((2, 3))
+    assert [layer(tf.ones([2, 3], dtype)).dtype for dtype in (tf.float64, tf.int32)] == [tf.float32] * 2

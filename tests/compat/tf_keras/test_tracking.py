@@ -321,3 +321,20 @@ def test_wrapped_layers_that_do_not_train_stay_so(make: Any) -> None:
     layer = make(keras.layers)
     layer(keras.Input((4, 3)))
     assert layer.weights and not layer.trainable_weights
+
+
+def test_a_programs_attributes_may_have_names_of_models_of_inputs_and_outputs() -> None:
+    class Subclassed(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self._input_layers = [Dense(2), Dense(3)]
+            self._output_layers = [Dense(1)]
+
+        def call(self, x: Any) -> Any:
+            for layer in [*self._input_layers, *self._output_layers]:
+                x = layer(x)
+            return x
+
+    model = Subclassed()
+    model(tf.ones([2, 4]))
+    assert len(model.layers) == 3 and len(model.trainable_weights) == 6

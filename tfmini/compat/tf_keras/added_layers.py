@@ -78,6 +78,10 @@ def _dense_features(root: ModuleType) -> list[type]:
         def compute_output_shape(self, input_shape: Any) -> Any:
             return (None, None)
 
+        def get_config(self) -> dict[str, Any]:
+            """The arguments; the columns as they are, so that ``from_config`` takes them, and no JSON does."""
+            return {**super().get_config(), "feature_columns": self.feature_columns}
+
     return [DenseFeatures]
 
 

@@ -60,10 +60,12 @@ def _name_initializers(initializers: Any) -> None:
 
 
 def _takes_functions(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Lets a name stand for a function of the program (``custom_objects``), which Keras would call."""
+    """Lets a name stand for a function of the program (``custom_objects``); None is no initializer."""
 
     @functools.wraps(get)
     def get_one(identifier: Any) -> Any:
+        if identifier is None:
+            return None
         known = state.library_root().utils.generic_utils._GLOBAL_CUSTOM_OBJECTS
         given = known.get(identifier) if isinstance(identifier, str) else None
         return given if inspect.isfunction(given) else get(identifier)

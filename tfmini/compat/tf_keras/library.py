@@ -302,7 +302,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        assert len(input_shape) >= 2\n        input_dim",
             "        _check_floating(self)\n        assert len(input_shape) >= 2\n        input_dim",
         ),
-        ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.dtype), self.kernel)"),
+        ("output = K.dot(inputs, self.kernel)", "output = K.dot(_as_dtype(inputs, self.kernel.dtype), self.kernel)"),
         ("return K.batch_flatten(inputs)", "return _flattened(inputs)"),
         ("return K.dropout(inputs, self.rate, noise_shape,", "return _dropout(inputs, self.rate, noise_shape,"),
         ("K.in_train_phase(dropped_inputs, inputs,", "K.in_train_phase(dropped_inputs, lambda: K.identity(inputs),"),
@@ -391,6 +391,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "layers.recurrent": [
         ("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'"),
+        ("self.state_size = (self.units, self.units)", "self.state_size = [self.units, self.units]"),
         (
             "    constants = to_list_or_none(constants)\n",
             "    constants = to_list_or_none(constants)\n"

@@ -47,6 +47,24 @@ def find(namespace: str, name: str) -> Any:
     return owner
 
 
+@functools.cache
+def version_2() -> ModuleType:
+    """``keras`` of ``tf.compat.v2``, which has the second versions of some layers.
+
+    Raises:
+      ImportError: Keras is not installed.
+    """
+    root = library()
+    made, layers = ModuleType("tensorflow.compat.v2.keras"), ModuleType("tensorflow.compat.v2.keras.layers")
+    vars(made).update(vars(root) | {"layers": layers, "__name__": made.__name__})
+    vars(layers).update(vars(root.layers) | {"__name__": layers.__name__})
+    recurrent = {name: getattr(root.layers.recurrent_v2, name) for name in ("GRU", "GRUCell", "LSTM", "LSTMCell")}
+    dense = type("DenseFeatures", (root.layers.DenseFeatures,), {"__module__": root.layers.__name__})
+    normal = root.layers.BatchNormalizationV2
+    vars(layers).update(recurrent, DenseFeatures=dense, BatchNormalization=normal)
+    return made
+
+
 def module(dotted: str) -> ModuleType | None:
     """The module of a path below ``tensorflow``, such as ``python.keras.layers``; None for other paths.
 

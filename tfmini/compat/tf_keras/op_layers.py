@@ -54,7 +54,7 @@ def calls_inputs() -> list[Tensor] | None:
 
 
 def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a layer's ``call``; several outputs become a list, nested ones a flat one until `in_structure`.
+    """Calls a layer's ``call``; several outputs become a flat list without Nones until `in_structure`.
 
     A layer that needs eager mode only tells its shape.
     """
@@ -65,10 +65,10 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
             named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
             outputs = converted(layer.call, as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)
     outputs = map_structure(lambda x: convert_to_tensor(x) if isinstance(x, Variable) else x, outputs)
-    outputs = list(outputs) if type(outputs) is tuple else outputs
-    is_nested_in = is_nested(outputs) and (type(outputs) is not list or any(map(is_nested, outputs)))
-    vars(layer)["_output_structure"] = map_structure(lambda _: None, outputs) if is_nested_in else None
-    return flatten(outputs) if is_nested_in else outputs
+    parts = [x for x in flatten(outputs) if x is not None]
+    is_plain = not is_nested(outputs) or type(outputs) is list and list(map(id, parts)) == list(map(id, outputs))
+    vars(layer)["_output_structure"] = None if is_plain else map_structure(lambda x: x is not None, outputs)
+    return outputs if is_plain else parts
 
 
 def called_again(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> list[Any]:
@@ -119,7 +119,10 @@ def in_structure(layer: Any, outputs: Any) -> Any:
     if getattr(layer, "_inbound_nodes", None):
         layer._inbound_nodes[-1].given_structure = vars(layer).get("_given_structure")
     structure = vars(layer).pop("_output_structure", None)
-    return outputs if structure is None else pack_sequence_as(structure, flatten(outputs))
+    if structure is None:
+        return outputs
+    parts = iter(flatten(outputs))
+    return map_structure(lambda is_there: next(parts) if is_there else None, structure)
 
 
 def _promised(layer: Any, inputs: Any) -> Any:

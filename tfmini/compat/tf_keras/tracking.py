@@ -18,8 +18,7 @@ from tfmini.graph.operation import Tensor
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
 _LIBRARYS = {
     "_layers", "_metrics", "_trainable_weights", "_non_trainable_weights", "_collected_trainable_weights",
-    "_updates", "_losses", "_inbound_nodes", "_outbound_nodes", "_network_nodes", "_nodes_by_depth",
-    "_layers_by_depth", "_input_layers", "_output_layers", "_input_coordinates", "_output_coordinates",
+    "_updates", "_losses", "_inbound_nodes", "_outbound_nodes",
     "_compile_metrics", "_compile_weighted_metrics", "_compile_metric_functions", "_output_loss_metrics",
     "_per_output_metrics", "_per_output_weighted_metrics",
 }  # fmt: skip

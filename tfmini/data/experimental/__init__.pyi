@@ -38,6 +38,7 @@ from tfmini.data.structure import (
     AUTOTUNE as AUTOTUNE,
     OptimizationOptions as OptimizationOptions,
     ThreadingOptions as ThreadingOptions,
+    get_structure as get_structure,
 )
 from tfmini.data.transformations import (
     Counter as Counter,
@@ -76,6 +77,7 @@ __all__ = [
     "enumerate_dataset",
     "get_next_as_optional",
     "get_single_element",
+    "get_structure",
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",

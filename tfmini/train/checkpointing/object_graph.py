@@ -11,7 +11,7 @@ import abc
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors, protos
 from tfmini.export import export
@@ -26,6 +26,21 @@ _VALUE = "VARIABLE_VALUE"
 _STATE = "py_state"
 
 
+class TrackableReference(NamedTuple):
+    """What checkpoints save of an object: another one, and its name there."""
+
+    name: str
+    ref: Any
+
+
+@dataclass
+class _NamedChildren:
+    """What checkpoints save beside attributes."""
+
+    listed: list[TrackableReference] = field(default_factory=list)
+    by_name: dict[str, Any] = field(default_factory=dict)
+
+
 @export("tf.contrib.checkpoint.Checkpointable")
 class Trackable:
     """Base class of objects whose attributes are saved in checkpoints.
@@ -34,13 +49,45 @@ class Trackable:
     """
 
     def _trackable_children(self) -> list[tuple[str, Any]]:
-        """Pairs (attribute, object) in the order in which the attributes were set."""
+        """Pairs (attribute, object) in the order in which the attributes were set; then what has a name only."""
         left_out = vars(self).get("_left_out", ())
-        return [
-            (name, value)
+        attributes = {
+            name: value
             for name, value in vars(self).items()
             if is_trackable(value, inside=True) and name not in left_out
-        ]
+        }
+        return list((attributes | dict(self._unconditional_checkpoint_dependencies)).items())
+
+    def _track_trackable(self, trackable: object, name: str, overwrite: bool = False) -> object:
+        """Has checkpoints save an object under a name, whatever the attributes are; returns the object.
+
+        Raises:
+          ValueError: the name has another object, and ``overwrite`` is false.
+        """
+        named = self._unconditional_dependency_names
+        if not overwrite and named.get(name, trackable) is not trackable:
+            raise ValueError(f"Called Trackable._track_trackable() with name='{name}', which has another object.")
+        listed = self._unconditional_checkpoint_dependencies
+        listed[:] = [*(known for known in listed if known.name != name), TrackableReference(name, trackable)]
+        named[name] = trackable
+        return trackable
+
+    def _lookup_dependency(self, name: str) -> Any:
+        """What has a name for checkpoints, or None; restoring asks for each name that the file has."""
+        return self._unconditional_dependency_names.get(name, dict(self._trackable_children()).get(name))
+
+    @property
+    def _named_children(self) -> _NamedChildren:
+        found: _NamedChildren = vars(self).setdefault("_named", _NamedChildren())
+        return found
+
+    @property
+    def _unconditional_checkpoint_dependencies(self) -> list[TrackableReference]:
+        return self._named_children.listed
+
+    @property
+    def _unconditional_dependency_names(self) -> dict[str, Any]:
+        return self._named_children.by_name
 
 
 @export("tf.train.experimental.PythonState", "tf.contrib.checkpoint.PythonStateWrapper")
@@ -200,8 +247,11 @@ def match(root: object, graph: Any) -> Match:
         number = waiting.popleft()
         here = dict(children_of(found[number]))
         for child in graph.nodes[number].children:
-            if child.local_name in here and child.node_id not in found:
-                found[child.node_id] = here[child.local_name]
+            below = here.get(child.local_name)
+            if below is None and isinstance(found[number], Trackable):
+                below = found[number]._lookup_dependency(child.local_name)
+            if below is not None and child.node_id not in found:
+                found[child.node_id] = below
                 waiting.append(child.node_id)
     for number, thing in list(found.items()):
         if hasattr(thing, "get_slot_names"):
