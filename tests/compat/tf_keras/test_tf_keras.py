@@ -120,3 +120,17 @@ def test_a_layers_dtype_is_that_of_its_attribute() -> None:
     layer = tf.keras.layers.Layer()
     setattr(layer, "_dtype", "float16")  # noqa: B010 - as a subclass would
     assert layer.dtype == "float16" and tf.keras.layers.Dense(1, dtype=tf.float64).dtype == "float64"
+
+
+def test_any_layer_takes_a_regularizer_of_its_activity() -> None:
+    class Doubled(tf.keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return inputs * 2.0
+
+    assert Doubled().activity_regularizer is None
+    layer = Doubled(activity_regularizer=tf.keras.regularizers.l2(0.5))
+    layer(tf.ones([2, 3]))
+    model = tf.keras.Sequential([Doubled(input_shape=(3,), activity_regularizer=tf.reduce_sum)])
+    with tf.Session() as session:
+        assert session.run(layer.losses) == [6.0]  # the mean of the examples
+    assert len(model.losses) == 1
