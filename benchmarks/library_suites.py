@@ -49,6 +49,9 @@ class Recorder:
         self._out, self._limit_s = out, limit_s
 
     def pytest_runtest_setup(self, item: Any) -> None:
+        flags = sys.modules.get("absl.flags")
+        if flags and not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # the main program of absl does so; tests read their temporary folder
         signal.signal(signal.SIGALRM, self._ring)
         signal.alarm(self._limit_s)
 

@@ -38,6 +38,7 @@ NOT_PRIVATE |= {
     "_c_graph",
     "_as_tf_output",
     "_RoundRobinStrategy",
+    "_set_evals_completed_tensor",
 }
 LOCK_WORDS = ("lock", "cond", "mutex")
 
@@ -200,6 +201,8 @@ LIMITS: dict[str, float] = {
     "lines without generated files": 195_600,  # (128,000)
     # tridiagonal systems and glimpses, columns of embeddings; summaries of version 2.
     "files": 634,
+    # tridiagonal systems and glimpses, columns of embeddings, deprecations.
+    "files": 635,
     "files under 100 lines": 101,
     "lines without generated files": 194_300,  # (128,000)
     "packages": 18,

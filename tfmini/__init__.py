@@ -18,6 +18,8 @@ from tfmini import _version, library_log, namespace
 __version__ = _version.API_VERSION
 __git_version__ = _version.GIT_VERSION
 __compiler_version__ = _version.COMPILER_VERSION
+__cxx11_abi_flag__ = _version.CXX11_ABI_FLAG
+__monolithic_build__ = _version.MONOLITHIC_BUILD
 library_log.library_logger()
 namespace.install()
 del library_log, namespace

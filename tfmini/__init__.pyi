@@ -822,7 +822,9 @@ from typing import (
 )
 
 __compiler_version__: str
+__cxx11_abi_flag__: str
 __git_version__: str
+__monolithic_build__: str
 __version__: str
 def get_local_variable(name: str, shape: _Any = ..., dtype: _Any = ..., initializer: _Any = ..., regularizer: _Any = ..., trainable: _Any = ..., collections: _Any = ..., caching_device: _Any = ..., partitioner: _Any = ..., validate_shape: _Any = ..., use_resource: _Any = ..., custom_getter: _Any = ..., constraint: _Any = ..., synchronization: _Any = ..., aggregation: _Any = ...) -> _Any: ...
 __all__ = [

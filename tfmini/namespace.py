@@ -138,6 +138,9 @@ def _found(module: ModuleType) -> dict[str, Any]:
     return found
 
 
+_OF_BUILD = ["__version__", "__git_version__", "__compiler_version__", "__cxx11_abi_flag__", "__monolithic_build__"]
+
+
 def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: Sequence[str]) -> None:
     """Makes ``module`` resolve ``names``, and raise a helpful error for missing ones."""
     own = not hasattr(module, "__file__") or module.__name__ == ROOT
@@ -149,6 +152,8 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
             of_keras = namespace.partition(".")[0] == "keras" and (name[:2] != "__" or name == "__version__")
             if of_keras or (namespace, name) == ("contrib", "keras"):
                 return import_module(f"{ROOT}.compat.tf_keras.names").find(namespace, name)
+            if namespace in ("compat.v1", "compat.v2") and name in _OF_BUILD:
+                return getattr(sys.modules[ROOT], name)
             raise AttributeError(_missing_message(namespace, name, names), name=name, obj=module) from None
         if own:
             setattr(module, name, value)

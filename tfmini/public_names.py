@@ -180,6 +180,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
     "contrib.framework": {
+        "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
         "compat.internal_names": "get_name_scope",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
@@ -304,6 +305,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.signal_frames": "frame hamming_window hann_window inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "contrib.slim": {
+        "compat.deprecation": "deprecated deprecated_arg_values",
         "compat.slim_library": "data_decoder data_provider dataset dataset_data_provider nets parallel_reader prefetch_queue queues tfexample_decoder",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",

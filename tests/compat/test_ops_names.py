@@ -100,3 +100,15 @@ def test_the_registered_ops_have_messages() -> None:
     ops = internals.module("python.framework.op_def_registry").get_registered_ops()
     assert {"Unpack", "AddV2", "FusedBatchNormV3", "Placeholder"} <= set(ops)
     assert [arg.name for arg in ops["MatMul"].input_arg] == ["a", "b"]
+
+
+def test_the_hook_of_evaluations_takes_its_counter_as_tf_slim_gives_it() -> None:
+    completed = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+    hook = tf.contrib.training.StopAfterNEvalsHook(3)
+    hook._set_evals_completed_tensor(completed)
+    runs = 0
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+        while not session.should_stop():
+            session.run(completed)
+            runs += 1
+    assert runs == 3

@@ -234,7 +234,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "collections_abc",
     },
     "python.util.deprecation": {
-        "compat.internal_names": "_PRINT_DEPRECATION_WARNINGS deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated deprecated_argument_lookup silence",
+        "compat.deprecation": "_PRINT_DEPRECATION_WARNINGS deprecated deprecated_alias deprecated_arg_values deprecated_args deprecated_argument_lookup silence",
     },
     "python.util.function_utils": {
         "compat.internal_names": "fn_args get_func_code get_func_name has_kwargs",
@@ -258,7 +258,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "make_decorator unwrap",
     },
     "python.util.tf_export": {
-        "compat.internal_names": "estimator_export=deprecated keras_export tf_export=deprecated",
+        "compat.internal_names": "estimator_export=keras_export keras_export tf_export=keras_export",
     },
     "python.util.tf_inspect": {
         "compat.internal_names": "ArgSpec _inspect getargspec getcallargs getdoc getfile getfullargspec getmembers getmro getsource getsourcefile isclass isfunction isgeneratorfunction ismethod ismodule signature",

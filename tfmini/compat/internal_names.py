@@ -9,7 +9,7 @@ import itertools
 import sys
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -109,8 +109,6 @@ def InstallStackTraceHandler() -> None:
 
 DatasetV1 = DatasetV2 = Dataset
 export_names("tensorflow.python.data.ops.dataset_ops", "DatasetV1 DatasetV2")
-_PRINT_DEPRECATION_WARNINGS = True
-export_names("tensorflow.python.util.deprecation", "_PRINT_DEPRECATION_WARNINGS")
 _inspect = inspect
 export_names("tensorflow.python.util.tf_inspect", "_inspect")
 
@@ -185,16 +183,7 @@ def _undecorated(function: Callable[..., Any] | None = None, *_: object, **__: o
     return function
 
 
-def deprecated(*_: object, **__: object) -> Callable[[Any], Any]:
-    """Returns a decorator that changes nothing."""
-    return _undecorated
-
-
-export_names(
-    "tensorflow.python.util.deprecation",
-    "deprecated deprecated_alias=deprecated deprecated_arg_values=deprecated deprecated_args=deprecated",
-)
-export_names("tensorflow.python.util.tf_export", "estimator_export=deprecated tf_export=deprecated")
+export_names("tensorflow.python.util.tf_export", "estimator_export=keras_export tf_export=keras_export")
 export_names(
     "tensorflow.python.util.tf_should_use", "must_use_result_or_fatal=_undecorated should_use_result=_undecorated"
 )
@@ -272,7 +261,6 @@ def is_ref_variable(value: object) -> bool:
 export_names("tensorflow.python.util.function_utils", "fn_args get_func_code get_func_name has_kwargs")
 export_names("tensorflow.python.estimator.util", "fn_args")
 export_names("tensorflow.python.util.all_util", "make_all remove_undocumented reveal_undocumented=remove_undocumented")
-export_names("tensorflow.python.util.deprecation", "deprecated_argument_lookup silence")
 
 
 def fn_args(fn: Callable[..., Any]) -> tuple[str, ...]:
@@ -311,24 +299,10 @@ def get_func_code(func: Callable[..., Any]) -> Any:
     return getattr(func, "__code__", None) or getattr(type(func).__call__, "__code__", None)
 
 
-def silence() -> AbstractContextManager[None]:
-    """A context without messages about deprecated names; tfmini has none."""
-    return nullcontext()
-
-
 @export("tensorflow.python.util.tf_export.keras_export")
 def keras_export(*_: str, **__: object) -> Callable[[Any], Any]:
     """Returns a decorator that changes nothing."""
     return lambda decorated: decorated
-
-
-def deprecated_argument_lookup(new_name: str, new_value: object, old_name: str, old_value: object) -> Any:
-    """The value of an argument with an old and a new name; raises ValueError if both are given."""
-    if old_value is None:
-        return new_value
-    if new_value is not None:
-        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
-    return old_value
 
 
 def make_all(module_name: str, doc_string_modules: object = None) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.op_types import register_gradient
@@ -48,8 +49,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _apply(f: Callable[..., Any], args: list[Tensor]) -> Any:
     result, grad_fn = f(*args)
-    is_list = isinstance(result, (list, tuple))
-    results = [convert_to_tensor(r) for r in (result if is_list else [result])]
+    results = [convert_to_tensor(r) for r in nest.flatten(result)]
     variables = _variables_between(args, results)
     _check_signature(grad_fn, variables)
     name = f"CustomGradient-{next(_numbers)}"
@@ -63,15 +63,12 @@ def _apply(f: Callable[..., Any], args: list[Tensor]) -> Any:
             own, of_variables = grad_fn(*given, variables=variables)
             if len(of_variables) != len(variables):
                 raise ValueError("Must return gradient for each variable from @custom_gradient grad_fn.")
-        found = list(own) if isinstance(own, (list, tuple)) else [own]
-        return [*[None] * count, *found, *of_variables]
+        return [*[None] * count, *nest.flatten(own), *of_variables]
 
     register_gradient(name, gradient)
     with get_default_graph().gradient_override_map({"IdentityN": name}):
         outputs = identity_n([*results, *args, *[v.handle for v in variables]])
-    if not is_list:
-        return outputs[0]
-    return type(result)(outputs[:count]) if not hasattr(result, "_fields") else type(result)(*outputs[:count])
+    return nest.pack_sequence_as(result, outputs[:count])
 
 
 def _check_signature(grad_fn: Callable[..., Any], variables: list[Any]) -> None:

@@ -70,7 +70,7 @@ class StopAfterNEvalsHook(SessionRunHook):
         self._every = 1 if num_evals is None or num_evals < _ALL_LOGGED_BELOW else num_evals // 10
         self._completed: Tensor | None = None
 
-    def count_by(self, completed: Tensor) -> None:
+    def _set_evals_completed_tensor(self, completed: Tensor) -> None:
         """Sets the tensor that holds the number of completed evaluations."""
         self._completed = completed
 
@@ -140,7 +140,7 @@ def _counted(eval_ops: object, hooks: Sequence[Any]) -> Any:
         completed = identity(get_or_create_eval_step().read_value())
     for hook in hooks:
         if isinstance(hook, StopAfterNEvalsHook):
-            hook.count_by(completed)
+            hook._set_evals_completed_tensor(completed)
     return eval_ops
 
 

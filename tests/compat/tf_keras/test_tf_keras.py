@@ -139,3 +139,17 @@ def test_a_layer_that_was_built_casts_its_rows_and_needs_no_initializer() -> Non
     layer = tf.keras.layers.Dense(4, kernel_initializer=None)
     layer.build((2, 3))
     assert [layer(tf.ones([2, 3], dtype)).dtype for dtype in (tf.float64, tf.int32)] == [tf.float32] * 2
+
+
+def test_any_layer_takes_a_regularizer_of_its_activity() -> None:
+    class Doubled(tf.keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return inputs * 2.0
+
+    assert Doubled().activity_regularizer is None
+    layer = Doubled(activity_regularizer=tf.keras.regularizers.l2(0.5))
+    layer(tf.ones([2, 3]))
+    model = tf.keras.Sequential([Doubled(input_shape=(3,), activity_regularizer=tf.reduce_sum)])
+    with tf.Session() as session:
+        assert session.run(layer.losses) == [6.0]  # the mean of the examples
+    assert len(model.losses) == 1

@@ -162,3 +162,9 @@ def test_an_assignment_outside_of_its_graph_belongs_to_the_variables(use_resourc
     with Graph().as_default() as other:
         assigned = getattr(v, method)(2.0)
     assert assigned.graph is graph and not other.get_operations()
+
+
+@pytest.mark.parametrize("assign", [tf.assign, tf.assign_add, tf.assign_sub])
+def test_only_variables_have_the_methods_of_an_assignment(assign: Any) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{assign.__name__}'"):
+        assign(constant(1.0), 2.0)

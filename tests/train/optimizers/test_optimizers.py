@@ -168,3 +168,9 @@ def test_subclasses_read_and_set_hyper_parameters_by_tensorflows_names() -> None
     momentum.minimize(x)
     assert momentum._learning_rate == 0.1 and momentum._momentum_tensor.name.startswith("Momentum/momentum")
     assert not hasattr(momentum, "_nothing_t")
+
+
+def test_a_global_step_that_is_a_constant_is_an_error() -> None:
+    v, optimizer = tf.Variable(1.0), tf.train.GradientDescentOptimizer(0.1)
+    with pytest.raises(AttributeError, match="no attribute 'assign_add'"):
+        optimizer.apply_gradients([(v, v)], global_step=tf.constant(1))

@@ -377,6 +377,7 @@ HELPERS: dict[str, Any] = {
 def apply(root: ModuleType) -> None:
     """Changes the classes of the copy."""
     layer = root.engine.base_layer.Layer
+    layer.activity_regularizer = None
     own = root.backend.tensorflow_backend.tf_keras_backend
     for name in ("get_session", "local_conv", "local_conv1d", "local_conv2d"):
         setattr(root.backend, name, getattr(own, name))

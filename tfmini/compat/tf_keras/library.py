@@ -119,11 +119,16 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "                if isinstance(value, Layer):\n",
             "                if isinstance(value, Layer) and _takes_layers(self):\n",
         ),
-        ("                          'trainable',\n", "                          'trainable', 'dynamic', 'autocast',\n"),
+        (
+            "                          'trainable',\n",
+            "                          'trainable', 'dynamic', 'autocast', 'activity_regularizer',\n",
+        ),
         (
             "        self.trainable = kwargs.get('trainable', True)\n",
             "        self._trainable = kwargs.get('trainable', True)\n"
-            "        self._dynamic = kwargs.get('dynamic', False)\n",
+            "        self._dynamic = kwargs.get('dynamic', False)\n"
+            "        if 'activity_regularizer' in kwargs:\n"
+            "            self.activity_regularizer = kwargs['activity_regularizer']\n",
         ),
         ("    def __call__(self, inputs, **kwargs):\n", "    def __call__(self, inputs, *args, **kwargs):\n"),
         (

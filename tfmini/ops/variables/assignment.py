@@ -49,6 +49,11 @@ def _reference(ref: Any) -> Tensor:
     return ref._reference if isinstance(ref, Variable) else ref
 
 
+def _assigns_itself(ref: object) -> bool:
+    """Whether TensorFlow asks ``ref`` for its method: of a tensor only the part of a variable has one."""
+    return isinstance(ref, BaseResourceVariable) or (isinstance(ref, Tensor) and not ref.dtype._is_ref_dtype)
+
+
 def _update(handle: OpHandle, ref: Variable | GraphTensor, *values: TensorLike, **attrs: object) -> Any:
     reference = _reference(ref)
     return beside(reference, handle(reference, *values, **attrs))
@@ -67,9 +72,7 @@ def assign(
       validate_shape: require the shape of the variable (default); False: the shape may change.
       use_locking: accepted; assignments are always exclusive.
     """
-    if isinstance(ref, BaseResourceVariable):
-        return ref.assign(value, name=name)
-    if isinstance(ref, Tensor) and ref.op.type == "StridedSlice":
+    if _assigns_itself(ref):
         return ref.assign(value, name=name)  # type: ignore[attr-defined]
     validate = True if validate_shape is None else validate_shape
     locking = True if use_locking is None else use_locking
@@ -86,8 +89,8 @@ def assign_add(ref: GraphTensor, value: TensorLike, use_locking: bool | None = N
       use_locking: an attr of the op; no update is lost with or without it.
       name: of the op.
     """
-    if isinstance(ref, BaseResourceVariable):
-        return ref.assign_add(value)  # Without the name, as in TensorFlow.
+    if _assigns_itself(ref):
+        return ref.assign_add(value)  # type: ignore[attr-defined]  # Without the name, as in TensorFlow.
     return _update(ref_ops.assign_add_op, ref, value, use_locking=bool(use_locking), name=name)
 
 
@@ -96,8 +99,8 @@ def assign_sub(
     ref: Variable | GraphTensor, value: TensorLike, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
     """Subtracts ``value`` (``tf.assign_sub``); returns ``ref`` after it."""
-    if isinstance(ref, BaseResourceVariable):
-        return ref.assign_sub(value)
+    if _assigns_itself(ref):
+        return ref.assign_sub(value)  # type: ignore[union-attr]
     return _update(ref_ops.assign_sub_op, ref, value, use_locking=bool(use_locking), name=name)
 
 

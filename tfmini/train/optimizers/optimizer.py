@@ -555,5 +555,7 @@ def increment_op(global_step: Any, name: str) -> Operation:
     if is_resource(global_step):
         one = convert_to_tensor(1, dtype=global_step.dtype)
         return raw_ops.AssignAddVariableOp(global_step.handle, one, name=name)
+    if isinstance(global_step, Tensor) and not global_step.dtype._is_ref_dtype:
+        global_step.assign_add  # type: ignore[attr-defined]  # noqa: B018 - an AttributeError, as in TensorFlow
     reference = state_of(global_step) if isinstance(global_step, Variable) else global_step
     return raw_ops.AssignAdd(reference, 1, name=name).op
