@@ -79,6 +79,8 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     lookups = [_lookup(source) for source in sources if source != "-"]
     if dotted.startswith("python.keras."):
         lookups.append(partial(_of_keras, dotted))
+    if dotted == "python.keras":
+        lookups.insert(0, _optimizers_of_keras)
     if exported:
         lookups.insert(0, lambda name: _exported_value(exported, name))
     # The names of the public root are a fallback: ``from tensorflow.python import math_ops``.
@@ -147,6 +149,13 @@ def _of_keras(dotted: str, name: str) -> Any:
         return getattr(import_module(f"{_ROOT}.compat.tf_keras.names").module(dotted), name)
     except ImportError as error:
         raise AttributeError(name) from error
+
+
+def _optimizers_of_keras(name: str) -> Any:
+    """The one module below ``python.keras`` that is another than the public one of its name."""
+    if name != "optimizers":
+        raise AttributeError(name)
+    return import_module(f"{_ROOT}.compat.tf_keras.names").module(f"python.keras.{name}")
 
 
 def _namespace(source: str) -> ModuleType | None:

@@ -297,7 +297,51 @@ def estimators(tf):
     return {key: float(value) for key, value in found.items()}, predictions[:2], made.latest_checkpoint()[-2:]
 
 
+def orders_of_examples(tf):
+    dense, found = tf.keras.layers.Dense, []
+    x, y = numbers(4).normal(size=(11, 3)), numbers(5).normal(size=(11, 2))
+    for more in ({}, {"validation_split": 0.4}, {"validation_data": (x[:7], y[:7], COUNT[:7])}, {"shuffle": "batch"}):
+        np.random.seed(3)
+        model = regression(tf, "sgd", [dense(2, input_shape=(3,))], metrics=["mae"])
+        found.append(history(model.fit(x, y, 4, epochs=3, verbose=0, **more)))
+    return found
+
+
+def early_ends(tf):
+    class End(tf.keras.callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == self.at
+
+    found = []
+    for at in (0, 1):  # before the last batch and with it: without a validation
+        end = End()
+        end.at = at
+        model = regression(tf, "sgd")
+        data = {"validation_data": (ONES, COUNT), "callbacks": [end]}
+        found.append(sorted(history(model.fit(ONES, COUNT, 4, epochs=3, verbose=0, **data))))
+    return found
+
+
+def accuracies_of_any_numbers(tf):
+    binary = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,), kernel_initializer="ones")])
+    model.compile("sgd", binary, ["accuracy", tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+    return model.evaluate(IMAGES[:8, 0, 0] * 6 - 3, COUNT > 3, verbose=0)
+
+
+def optimizers_of_the_private_path(tf):
+    private = importlib.import_module(f"{tf.__name__}.python.keras.optimizers")
+    found = {}
+    for name in ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "Adamax", "Nadam"):
+        tf.keras.backend.clear_session()
+        model = regression(tf, getattr(private, name)())
+        losses = [float(model.train_on_batch(ONES, COUNT)) for _ in range(3)]
+        found[name] = losses, sorted(model.optimizer.get_config())
+    return found, private.SGD(0.1, 0.9, 0.25).get_config()["decay"]
+
+
 PROGRAMS = (
+    orders_of_examples, early_ends, accuracies_of_any_numbers, optimizers_of_the_private_path,
     optimizers, convolutions, recurrent, several_outputs, penalties, custom_layer, subclassed_model, phases, callbacks,
     schedules_of_epochs, generators, data_sets, hdf5, checkpoints_of_weights, saved_models, layers_on_tensors,
     added_layers, estimators,

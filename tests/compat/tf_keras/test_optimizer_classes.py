@@ -248,3 +248,19 @@ def test_an_optimizer_without_a_name_has_that_of_its_class() -> None:
 
     with tf.Graph().as_default():
         assert [MyOpt(name).get_config()["name"] for name in (None, "own", "")] == ["my_opt", "own", "my_opt_1"]
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_on_references_is_that_on_resources(nesterov: bool) -> None:
+    def values(use_resource: bool) -> Any:
+        var = tf.Variable([1.0, 2.0, 3.0], use_resource=use_resource)
+        sgd = tf.keras.optimizers.SGD(0.1, momentum=0.9, nesterov=nesterov)
+        dense = sgd.apply_gradients([(tf.constant([0.1, 0.2, 0.3]), var)])
+        sparse = sgd.apply_gradients([(tf.IndexedSlices(tf.constant([0.5]), tf.constant([1]), tf.constant([3])), var)])
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for step in (dense, sparse, dense, sparse):
+                session.run(step)
+            return session.run([var, sgd.get_slot(var, "momentum")])
+
+    np.testing.assert_allclose(values(False), values(True), rtol=1e-6)

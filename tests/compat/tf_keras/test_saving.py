@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,3 +90,34 @@ def test_a_saved_model_is_compiled_with_the_numbers_and_objects_that_it_was(tmp_
     assert keras.backend.get_value(again.optimizer.lr) == 0.5
     assert again.metrics_names == model.metrics_names == ["loss", "categorical_accuracy", "top"]
     assert again.evaluate(x, y, verbose=0) == model.evaluate(x, y, verbose=0)
+
+
+def _saving() -> Any:
+    return importlib.import_module("tfmini.python.keras.saving.saving_utils")
+
+
+def test_a_traced_model_gives_its_outputs_by_name_as_outside_training() -> None:
+    with tf.Graph().as_default():
+        a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
+        dropped = keras.layers.Dropout(0.9, name="dropped")(keras.layers.Add()([a, b]))
+        model = keras.Model([a, b], dropped)
+        traced = _saving().trace_model_call(model)
+        found = traced([np.ones((3, 2), "f"), np.ones((3, 2), "f")])
+        np.testing.assert_array_equal(tf.Session().run(found["dropped"]), np.full((3, 2), 2.0))
+        with pytest.raises(ValueError, match="input shapes have not been set"):
+            _saving().trace_model_call(keras.Sequential([keras.layers.Dense(1)]))
+
+
+def test_convolutions_and_averages_of_models_in_models_come_back_from_hdf5(tmp_path: Path) -> None:
+    layers = keras.layers
+    part = lambda: keras.Sequential([layers.Conv2D(2, (1, 3), input_shape=(2, 4, 2)), layers.BatchNormalization()])  # noqa: E731
+    inner = lambda: keras.Sequential([part(), layers.ZeroPadding2D((0, 1)), part()])  # noqa: E731
+    model = keras.Sequential([inner(), layers.Flatten()])
+    model.build((None, 2, 4, 2))
+    model.set_weights([np.random.RandomState(i).rand(*w.shape) for i, w in enumerate(model.get_weights())])
+    model.save_weights(str(tmp_path / "w.h5"))
+    other = keras.Sequential([inner(), layers.Flatten()])
+    other.build((None, 2, 4, 2))
+    other.load_weights(str(tmp_path / "w.h5"))
+    for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -331,6 +331,7 @@ HELPERS: dict[str, Any] = {
     "_call": op_layers.call,
     "_called_again": op_layers.called_again,
     "_make_optimizer_weights": saving.make_optimizer_weights,
+    "_nested_weights": saving.nested_weights,
     "_in_structure": op_layers.in_structure,
     "_with_variables": _with_variables,
     "_with_batch": _with_batch,

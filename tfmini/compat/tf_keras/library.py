@@ -74,6 +74,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "engine.saving": [
         ("model._make_train_function()", "_make_optimizer_weights(model)"),
         ("n.decode('utf8') for n in", "_as_text(n) for n in"),
+        (
+            "        new_weights = []\n        # trainable weights\n",
+            "        return _nested_weights(\n            lambda one, values: preprocess_weights_for_loading(\n"
+            "                one, values, original_keras_version, original_backend), layer, weights)\n",
+        ),
         # In files those that are trained come first, also of a model in a model.
         ("weights = layer.weights\n", "weights = layer.trainable_weights + layer.non_trainable_weights\n"),
     ],
@@ -582,6 +587,14 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "optimizers": [
+        (  # the number of this step, whatever runs first
+            "        t = K.cast(self.iterations, K.floatx()) + 1\n",
+            "        with K.control_dependencies(self.updates):\n            t = K.cast(self.iterations, K.floatx())\n",
+        ),
+        *(  # other classes get these names
+            (f"super({name}, self)", "super()")
+            for name in ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "Adamax", "Nadam")
+        ),
         (  # what applies the gradients counts
             "        self.updates = [K.update_add(self.iterations, 1)]\n        opt_update = self.optimizer",
             "        self.updates = []\n        opt_update = self.optimizer",
@@ -602,6 +615,13 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "metrics": [
+        (  # a prediction may be any number
+            "    if threshold != 0.5:\n        threshold = K.cast(threshold, y_pred.dtype)\n"
+            "        y_pred = K.cast(y_pred > threshold, y_pred.dtype)\n"
+            "    return K.mean(K.equal(y_true, K.round(y_pred)), axis=-1)\n",
+            "    y_pred = K.cast(y_pred > K.cast(threshold, y_pred.dtype), y_pred.dtype)\n"
+            "    return K.mean(K.equal(y_true, y_pred), axis=-1)\n",
+        ),
         ("deserialize(config)\n    elif", "deserialize(identifier)\n    elif"),
         ("self.dtype = dtype or K.floatx()", "self.dtype = _dtype_name(dtype) or K.floatx()"),
         (

@@ -80,6 +80,8 @@ def module(dotted: str) -> ModuleType | None:
     else:
         return None
     root = library()
+    if dotted == "python.keras.optimizers":
+        return root.optimizers.legacy  # type: ignore[no-any-return]
     if below in _MERGED:
         return _made.setdefault(below, _package(f"{prefix}.{below}", value_at(root, _MERGED[below]), _MODULES[below]))
     below = MOVED.get(below, _MERGED.get(below.rpartition(".")[0], below))

@@ -103,9 +103,15 @@ class SGD(_Classic):
     def _dense(self, grad: Tensor, var: Any, c: dict[str, Tensor]) -> Any:
         if not self._kept:
             return self._apply_op("ApplyGradientDescent", var, [], c["lr_t"], grad)
-        return self._apply_op(
-            "ApplyKerasMomentum", var, self._slots_of(var), c["lr_t"], grad, c["momentum"], use_nesterov=self.nesterov
-        )
+        return self._step("Apply", var, c, grad)
+
+    def _step(self, way: str, var: Any, c: dict[str, Tensor], grad: Tensor, *indices: Tensor) -> Any:
+        """A step with momentum; the op of references adds gradients to the slot, so it gets them as steps."""
+        kind, rate = "KerasMomentum", c["lr_t"]
+        if not hasattr(var, "handle"):
+            kind, rate, grad = "Momentum", convert_to_tensor(-1.0, grad.dtype), -rate * grad
+        slots = self._slots_of(var)
+        return self._apply_op(way + kind, var, slots, rate, grad, *indices, c["momentum"], use_nesterov=self.nesterov)
 
     def _resource_apply_sparse_duplicate_indices(self, grad: Tensor, var: Any, indices: Tensor, **kwargs: Any) -> Any:
         if self._kept:
@@ -114,10 +120,7 @@ class SGD(_Classic):
         return self._resource_scatter_add(var, indices, -grad * rate)
 
     def _sparse(self, grad: Tensor, var: Any, indices: Tensor, c: dict[str, Tensor]) -> Any:
-        return self._apply_op(
-            "SparseApplyKerasMomentum", var, self._slots_of(var), c["lr_t"], grad, indices, c["momentum"],
-            use_nesterov=self.nesterov,
-        )  # fmt: skip
+        return self._step("SparseApply", var, c, grad, indices)
 
 
 class Adam(_Classic):
@@ -306,7 +309,8 @@ class Adagrad(_Classic):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Optimizer:
         """Makes the optimizer of a configuration; that of Keras, and a name, have accumulators that begin at 0."""
-        return super().from_config({"initial_accumulator_value": 0.0, **config}, custom_objects)
+        config.setdefault("initial_accumulator_value", 0.0)
+        return super().from_config(config, custom_objects)
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         for var in var_list:

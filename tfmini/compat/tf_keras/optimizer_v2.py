@@ -376,11 +376,11 @@ class Optimizer:
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Optimizer:
-        """Makes the optimizer of a configuration."""
-        config = dict(config)
+        """Makes the optimizer of a configuration, whose ``lr`` becomes ``learning_rate``."""
         if "lr" in config:
             config["learning_rate"] = config.pop("lr")
         if isinstance(config.get("learning_rate"), dict):
+            config = dict(config)
             config["learning_rate"] = deserialize(config["learning_rate"], custom_objects)
         return cls(**config)
 

@@ -18,6 +18,9 @@ from tfmini.compat.old_python.behaviours import mend_attributes
 from tfmini.compat.tf_keras import schedules, state
 from tfmini.core_types import PathLike
 from tfmini.export import export
+from tfmini.graph import nest
+from tfmini.ops.composites import TensorSpec
+from tfmini.ops.flow.function import function
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.checkpoint import Checkpoint
@@ -60,7 +63,8 @@ def apply(root: ModuleType) -> None:
         "export_saved_model": functools.partial(export_saved_model, root),
         "load_from_saved_model": functools.partial(load_saved_model, root),
     }
-    vars(root.engine.saving).update(saved_models)  # their private path
+    private = {"trace_model_call": trace_model_call, "extract_model_metrics": extract_model_metrics}
+    vars(root.engine.saving).update(saved_models, **private)  # their private path
     root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
         **saved_models,
         PeepholeLSTMCell=root.layers.PeepholeLSTMCell,
@@ -112,6 +116,8 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
     Raises:
       ValueError: the model has not been built: a subclassed one is, by its first call.
     """
+    if not model.inputs and isinstance(model, root.Sequential):
+        raise ValueError("Weights for sequential model have not yet been created: call, fit or build it first.")
     if not model.inputs:
         raise ValueError(f"Model {model.name} has no inputs yet: call or fit it before it is saved.")
     session = root.backend.get_session()
@@ -125,6 +131,40 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
             file.write(model.to_json())
     with open(os.path.join(folder, _TRAINING), "w") as file:
         json.dump({"weights": [w.op.name for w in model.weights], "training": _training(root, model)}, file)
+
+
+def trace_model_call(model: Any, input_signature: Any = None) -> Any:
+    """A `tf.function` of a model's inputs that gives its outputs by name, as they are outside training.
+
+    Raises:
+      ValueError: neither the model nor its ``call`` says what its inputs are.
+    """
+    signature = input_signature or getattr(model.call, "input_signature", None)
+    if signature is None and not model.inputs:
+        raise ValueError(f"Model {model.name}: its input shapes have not been set; call or fit it first.")
+    if signature is None:
+        specs = [_spec(name, x) for name, x in zip(model.input_names, model.inputs)]
+        structure = getattr(model, "_structured_inputs", None) or (specs if len(specs) > 1 else specs[0])
+        signature = [nest.pack_sequence_as(structure, specs)]
+
+    @function(input_signature=signature, autograph=False)
+    def traced(*inputs: Any) -> dict[str, Any]:
+        outputs = nest.flatten(model(inputs[0] if len(signature) == 1 else list(inputs), training=False))
+        names = getattr(model, "output_names", None) or [f"output_{i + 1}" for i in range(len(outputs))]
+        return dict(zip(names, outputs))
+
+    return traced
+
+
+def _spec(name: str, tensor: Any) -> TensorSpec:
+    """What an input may be: a batch of any size."""
+    return TensorSpec([None, *tensor.shape.as_list()[1:]], tensor.dtype, name)
+
+
+def extract_model_metrics(model: Any) -> dict[str, Any] | None:
+    """The metrics that ``compile`` got, by their names; None if there are none."""
+    metrics = getattr(model, "_compile_metric_functions", None)
+    return {metric.name: metric for metric in metrics} if metrics else None
 
 
 def _named(names: list[str], tensors: list[Any]) -> dict[str, Any]:
@@ -302,6 +342,19 @@ def _restored(make: Callable[..., None]) -> Callable[..., None]:
             restore_made(self)
 
     return make_restored
+
+
+def nested_weights(convert: Callable[..., list[Any]], model: Any, weights: list[Any]) -> list[Any]:
+    """The weights of a model in a model, converted: each layer gets its own together; what is trained comes first."""
+    trained, others = weights[: len(model.trainable_weights)], weights[len(model.trainable_weights) :]
+    first: list[Any] = []
+    last: list[Any] = []
+    for layer in model.layers:
+        count, more = len(layer.trainable_weights), len(layer.non_trainable_weights)
+        made = convert(layer, trained[:count] + others[:more]) if count + more else []
+        first, last = first + made[:count], last + made[count:]
+        trained, others = trained[count:], others[more:]
+    return first + last
 
 
 def make_optimizer_weights(model: Any) -> None:

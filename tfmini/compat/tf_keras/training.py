@@ -91,6 +91,10 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
     "engine.training_generator": [
+        (
+            "                        do_validation and\n",
+            "                        do_validation and not callbacks.model.stop_training and\n",
+        ),
         ("'a tuple `(x, y, sample_weight)` '", "'a tuple of 1 or 2 or 3 elements: `(x, y, sample_weight)` '"),
         ("Output of generator should be a tuple '", "Output of generator should be a tuple of 1 or 2 or 3 elements: '"),
         (
@@ -132,6 +136,33 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
     ],
     "callbacks.callbacks": [("warnings.warn(", "_warn(")],
     "engine.training_arrays": [
+        (  # `fit` shuffles what it validates with, too: partial batches and NumPy's random numbers depend on it
+            "def test_loop(model, f, ins,\n              batch_size=None,\n",
+            "def test_loop(model, f, ins,\n              batch_size=None, shuffle=False,\n",
+        ),
+        (
+            "        index_array = np.arange(num_samples)\n"
+            "        for batch_index, (batch_start, batch_end) in enumerate(batches):\n"
+            "            batch_ids = index_array[batch_start:batch_end]\n            if isinstance(ins[-1], int):\n",
+            "        index_array = np.random.permutation(num_samples) if shuffle else np.arange(num_samples)\n"
+            "        for batch_index, (batch_start, batch_end) in enumerate(batches):\n"
+            "            batch_ids = index_array[batch_start:batch_end]\n            if isinstance(ins[-1], int):\n",
+        ),
+        (
+            f"callbacks=callbacks,\n{' ' * 41}verbose=0)\n{' ' * 20}val_outs",
+            f"callbacks=callbacks, shuffle=True,\n{' ' * 41}verbose=0)\n{' ' * 20}val_outs",
+        ),
+        (  # the order of an epoch does not go on from that of the one before
+            "            if shuffle == 'batch':\n                index_array = batch",
+            "            index_array = np.arange(num_train_samples)\n"
+            "            if shuffle == 'batch':\n                index_array = batch",
+        ),
+        # An end that a callback asks for comes before the validation, which would begin anew.
+        ("if batch_index == len(batches) - 1:", "if not callback_model.stop_training:"),
+        (
+            "            if do_validation and should_run",
+            "            if do_validation and not callback_model.stop_training and should_run",
+        ),
         (  # losses of steps are added, metrics keep their own state
             "                        outs[i] = float(batch_out)\n                    else:\n"
             "                        outs[i] += float(batch_out)\n",
