@@ -195,16 +195,10 @@ LIMITS: dict[str, float] = {
     # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
     # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build,
     # tridiagonal systems and glimpses, columns of embeddings, strategies of one replica, the experiments of
-    # contrib.learn.
-    "files": 637,
+    # contrib.learn, deprecations, summaries of version 2.
+    "files": 638,
     "files under 100 lines": 101,
-    "lines without generated files": 195_600,  # (128,000)
-    # tridiagonal systems and glimpses, columns of embeddings; summaries of version 2.
-    "files": 634,
-    # tridiagonal systems and glimpses, columns of embeddings, deprecations.
-    "files": 635,
-    "files under 100 lines": 101,
-    "lines without generated files": 194_300,  # (128,000)
+    "lines without generated files": 197_000,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
