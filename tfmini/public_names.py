@@ -177,6 +177,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.estimator": {
         "compat.tf_keras.multi_head": "binary_classification_head logistic_regression_head multi_class_head multi_head multi_label_head poisson_regression_head regression_head",
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
+        "estimator.estimator": "add_metrics",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
     "contrib.framework": {
@@ -423,7 +424,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.tf_keras.heads": "BinaryClassHead Head LogisticRegressionHead MultiClassHead MultiLabelHead PoissonRegressionHead RegressionHead",
         "compat.tf_keras.multi_head": "MultiHead",
         "estimator.cluster_training": "EvalSpec TrainSpec train_and_evaluate",
-        "estimator.estimator": "Estimator",
+        "estimator.estimator": "Estimator add_metrics",
         "estimator.exporters": "BestExporter Exporter FinalExporter LatestExporter",
         "estimator.model_spec": "EstimatorSpec ModeKeys",
         "estimator.premade": "DNNClassifier DNNEstimator DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor DNNRegressor LinearClassifier LinearEstimator LinearRegressor",

@@ -65,3 +65,16 @@ def test_parameter_servers_of_the_cluster_keep_the_variables(
 
 class _BuiltError(Exception):
     """Ends a training after its graph was built."""
+
+
+def test_metrics_are_added_to_an_estimator(tmp_path: Path) -> None:
+    def sums(predictions: Any, features: Any) -> Any:
+        return {"y": tf.metrics.mean(predictions), "mae": tf.metrics.mean(features["x"])}
+
+    first = tf.estimator.Estimator(_model, str(tmp_path))
+    estimator = tf.contrib.estimator.add_metrics(first, sums).train(_inputs, steps=10)
+    found = estimator.evaluate(_inputs)
+    assert found["mae"] == pytest.approx(0.4875) and found["loss"] == pytest.approx(0.342115, rel=1e-5)
+    assert "y" in found and first.evaluate(_inputs)["mae"] == pytest.approx(0.506001, rel=1e-5)
+    with pytest.raises(ValueError, match="other"):
+        tf.estimator.add_metrics(first, lambda other: {})

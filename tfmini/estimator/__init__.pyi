@@ -24,6 +24,7 @@ from tfmini.estimator.cluster_training import (
 )
 from tfmini.estimator.estimator import (
     Estimator as Estimator,
+    add_metrics as add_metrics,
 )
 from tfmini.estimator.exporters import (
     BestExporter as BestExporter,
@@ -124,6 +125,7 @@ __all__ = [
     "TrainSpec",
     "VocabInfo",
     "WarmStartSettings",
+    "add_metrics",
     "experimental",
     "export",
     "inputs",

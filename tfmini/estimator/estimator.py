@@ -274,6 +274,33 @@ class Estimator:
         return spec
 
 
+@export("tf.estimator.add_metrics", "tf.contrib.estimator.add_metrics")
+def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimator:
+    """An estimator of the same model and directory with further metrics (``tf.estimator.add_metrics``).
+
+    Args:
+      estimator: an `Estimator`.
+      metric_fn: a function of those of features, labels, predictions and config that it names; returns name -> metric.
+
+    Raises:
+      ValueError: when the function names other arguments.
+    """
+    offered: dict[str, Any] = dict.fromkeys(("features", "labels", "predictions", "config"))
+    unknown = sorted(set(argument_names(metric_fn)) - set(offered))
+    if unknown:
+        raise ValueError(f"metric_fn ({metric_fn}) has following not expected args: {unknown}")
+
+    def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
+        spec = estimator.model_fn(features, labels, mode, config)
+        if mode != ModeKeys.EVAL:
+            return spec
+        given = {"features": features, "labels": labels, "predictions": spec.predictions, "config": config}
+        more = metric_fn(**known_arguments(metric_fn, given))
+        return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **(more or {})})
+
+    return Estimator(model_fn, estimator.model_dir, estimator.config)
+
+
 def _with_directory(given: object, model_dir: str | None) -> RunConfig:
     """The settings with a directory and a session config."""
     if given is None:

@@ -10,6 +10,9 @@ from tfmini.estimator.early_stopping import (
     stop_if_no_decrease_hook as stop_if_no_decrease_hook,
     stop_if_no_increase_hook as stop_if_no_increase_hook,
 )
+from tfmini.estimator.estimator import (
+    add_metrics as add_metrics,
+)
 from tfmini.estimator.model_export import (
     build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
 )
@@ -28,6 +31,7 @@ def multi_label_head(n_classes: int, weight_column: _Any = ..., thresholds: _Any
 def poisson_regression_head(weight_column: _Any = ..., label_dimension: int = ..., loss_reduction: str = ..., compute_full_loss: bool = ..., name: str | None = ...) -> None: ...
 def regression_head(weight_column: _Any = ..., label_dimension: int = ..., loss_reduction: str = ..., loss_fn: _Any = ..., inverse_link_fn: _Any = ..., name: str | None = ...) -> None: ...
 __all__ = [
+    "add_metrics",
     "binary_classification_head",
     "build_raw_supervised_input_receiver_fn",
     "logistic_regression_head",
