@@ -38,3 +38,11 @@ def test_libraries_may_keep_attributes_of_their_own_at_tensors_and_operations() 
     tensor.op.layer = "dense"
     assert tensor.op.outputs[0].aliases == ["one"] and vars(tensor.op) == {"layer": "dense"}
     assert not hasattr(tf.constant(1.0), "aliases")
+
+
+def test_a_shape_is_the_same_object_until_it_changes() -> None:
+    tensor = tf.placeholder(tf.float32, [None, 3])
+    before = tensor.shape
+    assert tensor.shape is before is tensor.get_shape()
+    tensor.set_shape([2, 3])
+    assert tensor.shape.as_list() == [2, 3] and before.as_list() == [None, 3]

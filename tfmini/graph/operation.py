@@ -289,7 +289,17 @@ class Tensor(Symbol):
       raw_shape: the static shape as a plain tuple with None for unknown sizes; None for an unknown rank.
     """
 
-    __slots__ = ("op", "value_index", "dtype", "raw_shape", "_consumers", "handle_data", "__weakref__", "__dict__")
+    __slots__ = (
+        "op",
+        "value_index",
+        "dtype",
+        "raw_shape",
+        "_shape_val",
+        "_consumers",
+        "handle_data",
+        "__weakref__",
+        "__dict__",
+    )
 
     # Makes numpy leave ``ndarray + tensor`` to the tensor, instead of treating it as a sequence.
     __array_priority__ = 100
@@ -308,6 +318,7 @@ class Tensor(Symbol):
         self.value_index = value_index
         self.dtype: dtypes.DType = dtype
         self.raw_shape = shape
+        self._shape_val: TensorShape | None = None
         self._consumers: list[Operation] | None = None
         self.handle_data: tuple[dtypes.DType, RawShape] | None = None
 
@@ -341,12 +352,14 @@ class Tensor(Symbol):
 
     @property
     def shape(self) -> TensorShape:
-        """The static shape as far as it is known."""
-        return TensorShape.from_raw(self.raw_shape)
+        """The static shape as far as it is known: the same object until it changes, as in TensorFlow."""
+        if self._shape_val is None or self._shape_val.raw is not self.raw_shape:
+            self._shape_val = TensorShape.from_raw(self.raw_shape)
+        return self._shape_val
 
     def get_shape(self) -> TensorShape:
         """Same as `shape`."""
-        return TensorShape.from_raw(self.raw_shape)
+        return self.shape
 
     def set_shape(self, shape: Any) -> None:
         """Refines the static shape.

@@ -153,3 +153,23 @@ def test_any_layer_takes_a_regularizer_of_its_activity() -> None:
     with tf.Session() as session:
         assert session.run(layer.losses) == [6.0]  # the mean of the examples
     assert len(model.losses) == 1
+
+
+def test_the_shape_of_a_weight_may_be_an_array() -> None:
+    layer = tf.keras.layers.Layer()
+    weight = layer.add_weight("w", shape=np.array([2, 3], np.int32), initializer="ones")
+    assert weight.shape.as_list() == [2, 3]
+
+
+def test_a_lambda_without_a_shape_calls_its_function_once_and_may_return_what_has_a_shape() -> None:
+    class Held:
+        shape = tf.TensorShape([None, 3])
+
+    calls: list[Any] = []
+
+    def function(x: Any) -> Any:
+        calls.append(x)
+        return Held(), tf.boolean_mask(x, x[:, 0] > 0)
+
+    found = tf.keras.layers.Lambda(function)(tf.keras.layers.Input((3,)))
+    assert isinstance(found[0], Held) and found[1].shape.as_list() == [None, 3] and len(calls) == 1

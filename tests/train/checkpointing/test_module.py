@@ -71,3 +71,15 @@ def test_a_checkpoint_saves_a_module_without_what_it_leaves_out(tmp_path: Path) 
         assert session.run(module.z) == 1.0
     keys = [name for name, _ in tf.train.list_variables(path)]
     assert "module/z/.ATTRIBUTES/VARIABLE_VALUE" in keys and not [name for name in keys if "skipped" in name]
+
+
+def test_an_attribute_may_be_set_to_what_it_is_also_without_a_setter() -> None:
+    class Held(tf.Module):
+        @property
+        def shape(self) -> object:
+            return held.shape
+
+    held = tf.ones([2, 3])
+    Held().shape = held.shape  # type: ignore[misc]  # TensorFlow Probability's layers of distributions do
+    with pytest.raises(AttributeError):
+        Held().shape = tf.TensorShape([2, 3])  # type: ignore[misc]

@@ -38,7 +38,7 @@ from tfmini.train.checkpointing.module import Module
 def _output_shape(layer: Any, input_shape: Any, output: Any) -> Any:
     """The shape of a layer's output: that of its tensor, as in TensorFlow; what the layer says, if that is unknown."""
     outputs = output if isinstance(output, (list, tuple)) else [output]
-    shapes: list[Any] = [x.raw_shape if isinstance(x, Tensor) else None for x in outputs]
+    shapes: list[Any] = [as_tuple(getattr(x, "shape", None)) for x in outputs]
     if any(shape is None or None in shape[1:] for shape in shapes) and _tells_its_shape(layer):
         told = as_tuple(layer.compute_output_shape(input_shape))
         shapes = [_known(a, b) for a, b in zip(shapes, told if isinstance(told, list) else [told] * len(shapes))]
@@ -46,8 +46,11 @@ def _output_shape(layer: Any, input_shape: Any, output: Any) -> Any:
 
 
 def _tells_its_shape(layer: Any) -> bool:
-    """Whether a layer has a `compute_output_shape` of its own; the inherited one gives the shape of the input."""
-    if not getattr(layer, "_is_graph_network", True):
+    """Whether a layer has a `compute_output_shape` of its own; the inherited one gives the shape of the input.
+
+    A Lambda that was given no shape would call its function again.
+    """
+    if not getattr(layer, "_is_graph_network", True) or getattr(layer, "_output_shape", True) is None:
         return False
     home = next(cls for cls in type(layer).__mro__ if "compute_output_shape" in vars(cls))
     return home.__name__ != "Layer"
@@ -527,7 +530,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
         dtype = dtypes.as_dtype(dtype or self.dtype or K.floatx()).name
         initializer = initializer or ("glorot_uniform" if dtypes.as_dtype(dtype).is_floating else "zeros")
         trains = trainable is not False
-        sizes = tuple(int(size) for size in as_tuple(TensorShape(shape or ()).as_list()))
+        sizes = tuple(int(size) for size in as_tuple(TensorShape(() if shape is None else shape).as_list()))
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
             # A function: the value of a variable that is made in a cond or a loop is computed outside.
             value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)

@@ -6,7 +6,7 @@ import functools
 import keyword
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, ClassVar, TypeVar
 
 from tfmini import nest
@@ -56,6 +56,9 @@ class Module(Trackable):
             self._scope_name = scope_name
 
     def __setattr__(self, name: str, value: Any) -> None:
+        with suppress(AttributeError):
+            if getattr(self, name) is value:  # also of a property without a setter, as in TensorFlow
+                return
         if isinstance(value, NoDependency):
             vars(self).setdefault("_left_out", set()).add(name)
             value = value.value
