@@ -176,3 +176,104 @@ def _losses(tf: Any, estimator: Any, features: Any, classes: Any) -> list[float]
 
     estimator.train(read, steps=3, hooks=[Kept()])
     return found
+
+
+def _seeds(tf: Any, parts: list[Callable[[], Any]]) -> list[Any]:
+    """The default seeds that each part gives its random ops, in a graph of its own, and that of the next op."""
+    found = []
+    for part in parts:
+        with tf.Graph().as_default() as graph:
+            tf.set_random_seed(7)
+            part()
+            random = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Multinomial", "RandomUniformInt")
+            drawn = [op.get_attr("seed2") for op in graph.get_operations() if op.type in random]
+            found.append([drawn, tf.get_seed(None)[1]])
+    return found
+
+
+def _place(tf: Any, *shape: int | None, dtype: Any = None) -> Any:
+    return tf.placeholder(dtype or tf.float32, shape)
+
+
+@program
+def seeds_in_recurrent_networks(tf: Any) -> Any:
+    basic, contrib = tf.nn.rnn_cell, tf.contrib.rnn
+
+    def lstm() -> Any:
+        return basic.BasicLSTMCell(4)
+
+    cells: list[Callable[[], Any]] = [
+        lambda: basic.BasicRNNCell(4),
+        lambda: basic.GRUCell(4),
+        lambda: basic.LSTMCell(4, use_peepholes=True, cell_clip=1.0, num_proj=3),
+        lambda: basic.BasicLSTMCell(4, state_is_tuple=False),
+        lambda: basic.MultiRNNCell([basic.DropoutWrapper(lstm(), output_keep_prob=_place(tf)), basic.GRUCell(3)]),
+        lambda: basic.MultiRNNCell([basic.GRUCell(3), basic.GRUCell(4)], state_is_tuple=False),
+        lambda: basic.DropoutWrapper(lstm(), 0.5, 0.5, 0.5, True, 3, tf.float32),
+        lambda: basic.ResidualWrapper(basic.GRUCell(3)),
+        lambda: contrib.LSTMBlockCell(4, use_peephole=True),
+        lambda: contrib.GRUBlockCellV2(4),
+        lambda: contrib.LayerNormBasicLSTMCell(4, dropout_keep_prob=0.5),
+        lambda: contrib.AttentionCellWrapper(lstm(), 2, attn_size=3),
+        lambda: contrib.UGRNNCell(4),
+        lambda: contrib.CoupledInputForgetGateLSTMCell(4, use_peepholes=True),
+    ]
+    rnn, kind = tf.nn, {"dtype": tf.float32}
+
+    def lengths() -> Any:
+        return _place(tf, None, dtype=tf.int32)
+
+    runs: list[Callable[[Any], Any]] = [
+        lambda cell: rnn.static_rnn(cell(), [_place(tf, 2, 3), _place(tf, 2, 3)], **kind),
+        lambda cell: rnn.static_rnn(cell(), [_place(tf, None, 3)] * 2, sequence_length=lengths(), **kind),
+        lambda cell: rnn.dynamic_rnn(cell(), _place(tf, 2, 5, 3), **kind),
+        lambda cell: rnn.dynamic_rnn(cell(), _place(tf, None, None, 3), lengths(), **kind),
+        lambda cell: rnn.bidirectional_dynamic_rnn(cell(), cell(), _place(tf, None, 5, 3), lengths(), **kind),
+        lambda cell: rnn.static_bidirectional_rnn(cell(), cell(), [_place(tf, None, 3)] * 2, **kind),
+    ]
+    return [_seeds(tf, [lambda run=run, cell=cell: run(cell) for cell in cells]) for run in runs]  # type: ignore[misc]
+
+
+@program
+def seeds_after_losses_and_layers(tf: Any) -> Any:
+    losses, nn, image = tf.losses, tf.nn, tf.image
+
+    def place(*shape: int | None, dtype: Any = None) -> Any:
+        return _place(tf, *shape, dtype=dtype)
+
+    def classes(loss: Callable[..., Any], **kwargs: Any) -> Any:
+        weights = tf.get_variable("w", [9, 3])
+        return loss(weights, tf.get_variable("b", [9]), place(None, 1, dtype=tf.int64), place(None, 3), 2, 9, **kwargs)
+
+    def mode() -> Any:
+        return place(dtype=tf.bool)
+
+    parts = [
+        lambda: losses.mean_squared_error(place(None, 4), place(None, 4), place(None, 1)),
+        lambda: losses.softmax_cross_entropy(place(None, 4), place(None, 4), place(None)),
+        lambda: losses.sparse_softmax_cross_entropy(place(None, 5, dtype=tf.int32), place(None, 5, 4), place(None, 5)),
+        lambda: losses.sparse_softmax_cross_entropy(place(2, 5, dtype=tf.int32), place(2, 5, 4)),
+        lambda: tf.contrib.seq2seq.sequence_loss(place(2, 5, 4), place(2, 5, dtype=tf.int32), place(2, 5)),
+        lambda: classes(nn.nce_loss),
+        lambda: classes(nn.nce_loss, remove_accidental_hits=True),
+        lambda: classes(nn.sampled_softmax_loss),
+        lambda: tf.layers.batch_normalization(place(None, 3), training=mode()),
+        lambda: tf.layers.batch_normalization(place(None, 4, 4, 3), training=mode()),
+        lambda: tf.contrib.layers.batch_norm(place(None, 3), is_training=mode()),
+        lambda: tf.contrib.layers.batch_norm(place(None, 4, 4, 3), is_training=mode(), fused=False),
+        lambda: tf.split(place(4, 6), 3, 1),
+        lambda: nn.softmax(place(None, 3, 4), 1),
+        lambda: nn.softmax(place(None, 3, 4), -2),
+        lambda: nn.swish(place(3)),
+        lambda: tf.random_crop(place(8, 8, 3), [4, 4, 3]),
+        lambda: image.random_flip_left_right(place(8, 8, 3)),
+        lambda: image.random_flip_left_right(place(None, 8, 8, 3)),
+        lambda: image.random_brightness(place(8, 8, 3), 0.3),
+        lambda: image.random_contrast(place(8, 8, 3), 0.3, 0.6),
+        lambda: image.random_saturation(place(8, 8, 3), 0.3, 0.6),
+        lambda: image.random_hue(place(8, 8, 3), 0.3),
+        lambda: image.per_image_standardization(place(8, 8, 3)),
+        lambda: tf.distributions.Categorical(np.zeros([2, 3], np.float32)).sample(),
+        lambda: tf.distributions.Bernoulli(logits=place(3)).sample(),
+    ]
+    return _seeds(tf, parts)

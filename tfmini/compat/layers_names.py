@@ -22,7 +22,7 @@ from tfmini.layers import binary_metrics, convolutional, normalization
 from tfmini.layers.losses import matched
 from tfmini.layers.metrics import metric_variable as metric_variable
 from tfmini.layers.metrics import streaming_confusion_matrix
-from tfmini.layers.rnn_cells import RNNCell, _zeros
+from tfmini.layers.rnn_cells import RNNCell, zero_rows
 from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.joining import concat, stack
@@ -80,7 +80,7 @@ def _like_rnncell(cell: object) -> bool:
 
 
 def _zero_state_tensors(state_size: object, batch_size: TensorLike, dtype: DTypeLike) -> Any:
-    return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), state_size)
+    return nest.map_structure(lambda size: zero_rows(batch_size, size, dtype), state_size)
 
 
 def _concat(prefix: Any, suffix: Any, static: bool = False) -> Any:

@@ -249,6 +249,15 @@ def count_ops(number: int) -> None:
     get_default_graph().uncounted_ops += number
 
 
+@contextmanager
+def counted_as(number: int) -> Iterator[None]:
+    """Counts the ops that the block makes as ``number``, as many as TensorFlow makes here (`count_ops`)."""
+    graph = get_default_graph()
+    before = graph.version + graph.uncounted_ops
+    yield
+    graph.uncounted_ops += number - (graph.version + graph.uncounted_ops - before)
+
+
 @export("tf.get_seed", "tf.random.get_seed")
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """Returns the ``seed`` and ``seed2`` of a random op (``tf.get_seed``).

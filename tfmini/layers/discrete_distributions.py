@@ -10,6 +10,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import count_ops
 from tfmini.layers.distributions import FULLY_REPARAMETERIZED, NOT_REPARAMETERIZED, Distribution, RegisterKL
 from tfmini.ops.array.diagonals import matrix_set_diag
 from tfmini.ops.array.filling import ones_like, zeros
@@ -67,6 +68,7 @@ class Bernoulli(Distribution):
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         sizes = concat([[n], self.batch_shape_tensor()], 0)
+        count_ops(-2)
         return cast(less(random_uniform(sizes, dtype=self.probs.dtype, seed=seed), self.probs), self.dtype)
 
     def _log_prob(self, event: Tensor) -> Any:
@@ -135,6 +137,7 @@ class Categorical(Classes):
         super().__init__(logits, probs, dtype, dict(locals()))
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
+        count_ops(-2)
         flat = reshape(self.logits, [-1, self.event_size])
         drawn = transpose(multinomial(flat, n, seed=seed, output_dtype=dtypes.int32), [1, 0])
         return cast(reshape(drawn, concat([[n], self.batch_shape_tensor()], 0)), self.dtype)

@@ -69,6 +69,7 @@ def assert_broadcastable(weights: TensorLike, values: TensorLike) -> Any:
             raise ValueError(f"{_PREFIX} Mismatch at dim {_first_mismatch(pairs)}.{shapes}")
         if all(w == 1 or (w is not None and w == v) for w, v in pairs):
             return no_op(name="static_dims_check_success")
+        count_ops(49)  # TensorFlow finds the dimensions that differ, and knows what to say about them
         fits = reduce_all(logical_or(equal(sizes, 1), equal(sizes, wanted)), name="is_valid_shape")
         return Assert(fits, [_PREFIX, "weights.shape=", sizes, "values.shape=", wanted], name="AssertGuard")
 

@@ -10,7 +10,7 @@ from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import colocate_with, control_dependencies, name_scope
+from tfmini.graph.scoping import colocate_with, control_dependencies, count_ops, name_scope
 from tfmini.layers.base import InputSpec, Layer
 from tfmini.layers.core import as_function
 from tfmini.ops.array.constant import constant
@@ -209,6 +209,8 @@ class BatchNormalizer:
             None if v is None else cast(v, kind) for v in (shaped(mean), shaped(variance), beta, gamma)
         )
         outputs = normalize(inputs, mean, variance, beta, gamma, self.epsilon)
+        if smart_constant_value(training) is None:
+            count_ops(9)  # TensorFlow updates the averages in conditionals
         outputs.set_shape(inputs.shape)
         return outputs, *batch
 

@@ -16,13 +16,14 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import device, name_scope
+from tfmini.graph.scoping import count_ops, counted_as, device, name_scope
 from tfmini.layers.base import InputSpec, Layer
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.joining import concat, split, stack
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.array.slicing import slice as slice_tensor
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.math.elementwise import add, div, multiply
 from tfmini.ops.math.matmul import matmul
@@ -86,7 +87,7 @@ class RNNCell(Layer):
     def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> Any:
         """A state of zeros."""
         with name_scope(type(self).__name__ + "ZeroState", values=[batch_size]):
-            return nest.map_structure(lambda size: _zeros(batch_size, size, dtype), self.state_size)
+            return nest.map_structure(lambda size: zero_rows(batch_size, size, dtype), self.state_size)
 
     def get_initial_state(self, inputs: TensorLike | None = None, batch_size: Any = None, dtype: Any = None) -> Any:
         """`zero_state` with the batch size and type of ``inputs``, or those given."""
@@ -116,11 +117,14 @@ def _check_batch(inputs: Tensor, batch_size: TensorLike) -> None:
         )
 
 
-def _zeros(batch_size: TensorLike, size: ShapeLike, dtype: DTypeLike) -> Any:
+def zero_rows(batch_size: TensorLike, size: ShapeLike, dtype: DTypeLike) -> Any:
+    """Return zeros of a size of a cell, for each row of a batch."""
     sizes = TensorShape(size).as_list() if not isinstance(size, (int, np.integer)) else [size]
     if isinstance(batch_size, (int, np.integer)):
-        return zeros([batch_size, *sizes], dtype=dtype)
-    result = zeros(stack([batch_size, *sizes]), dtype=dtype)
+        with counted_as(8):
+            return zeros([batch_size, *sizes], dtype=dtype)
+    with counted_as(10):
+        result = zeros(stack([batch_size, *sizes]), dtype=dtype)
     result.set_shape(TensorShape([None, *sizes]))
     return result
 
@@ -242,7 +246,8 @@ class _TwoPartState(_Gated):
     def _parts(self, state: Any) -> Any:
         if self._state_is_tuple:
             return state
-        return split(value=state, num_or_size_splits=[self._num_units, self._output_width], axis=1)
+        with counted_as(6):
+            return split(value=state, num_or_size_splits=[self._num_units, self._output_width], axis=1)
 
     def _joined(self, c: TensorLike, h: TensorLike) -> Any:
         return LSTMStateTuple(c, h) if self._state_is_tuple else concat([c, h], 1)
@@ -281,7 +286,7 @@ class BasicLSTMCell(_TwoPartState):
 
     def call(self, inputs: TensorLike, state: Any) -> Any:
         one = constant(1, dtype=dtypes.int32)
-        c, h = self._parts(state)
+        c, h = state if self._state_is_tuple else split(value=state, num_or_size_splits=2, axis=one)
         gates = bias_add(matmul(concat([inputs, h], 1), self._kernel), self._bias)
         i, j, f, o = split(value=gates, num_or_size_splits=4, axis=one)
         forget = constant(self._forget_bias, dtype=f.dtype)
@@ -413,11 +418,12 @@ class MultiRNNCell(RNNCell):
             if len(states) != len(self._cells):
                 raise ValueError(f"Expected state to be a tuple of length {len(self._cells)}, but received: {state}")
         else:
-            states = split(value=state, num_or_size_splits=[cell.state_size for cell in self._cells], axis=1)
+            starts = itertools.accumulate((cell.state_size for cell in self._cells), initial=0)
+            states = [([0, start], [-1, cell.state_size]) for start, cell in zip(starts, self._cells)]
         new = []
         for i, cell in enumerate(self._cells):
             with vs.variable_scope(f"cell_{i}"):
-                inputs, after = cell(inputs, states[i])
+                inputs, after = cell(inputs, states[i] if self._state_is_tuple else slice_tensor(state, *states[i]))
                 new.append(after)
         return inputs, tuple(new) if self._state_is_tuple else concat(new, 1)
 
@@ -492,6 +498,7 @@ class DropoutWrapper(_Wrapper):
     ) -> None:
         super().__init__(cell)
         self._keep = {"input": input_keep_prob, "state": state_keep_prob, "output": output_keep_prob}
+        count_ops(sum(not hasattr(keep, "op") for keep in self._keep.values()))  # numbers as tensors
         for name, keep in self._keep.items():
             if isinstance(keep, (int, float)) and not 0 < keep <= 1:
                 raise ValueError(f"Parameter {name}_keep_prob must be between 0 and 1: {keep}")
@@ -517,6 +524,7 @@ class DropoutWrapper(_Wrapper):
 
             def noise(size: ShapeLike) -> Tensor:
                 shape = [1, *TensorShape(size).as_list()]  # the examples of a batch share it
+                count_ops(3)  # TensorFlow joins the shape
                 return random_uniform(shape, seed=self._seed_of(salt, next(numbers)), dtype=dtype)
 
             return nest.map_structure(noise, sizes[salt])

@@ -13,21 +13,21 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies
-from tfmini.layers.rnn_cells import RNNCell
+from tfmini.graph.scoping import control_dependencies, count_ops, counted_as
+from tfmini.layers.rnn_cells import RNNCell, zero_rows
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat, stack, unstack
 from tfmini.ops.array.layout import reverse, reverse_sequence, transpose
 from tfmini.ops.array.partition import where
-from tfmini.ops.array.shape import expand_dims
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.cond import cond
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
-from tfmini.ops.math.comparison import greater_equal, less, logical_not, logical_or
+from tfmini.ops.math.comparison import greater, greater_equal, less, logical_not, logical_or
 from tfmini.ops.math.elementwise import add
-from tfmini.ops.math.reductions import reduce_all
+from tfmini.ops.math.reductions import reduce_all, reduce_max, reduce_min
 from tfmini.ops.variables.scope import VariableScope, cache_outside_loops, variable_scope
 from tfmini.shapes import TensorShape
 
@@ -63,7 +63,8 @@ def _lengths(sequence_length: TensorLike) -> Any:
 def _batch_major(value: Any) -> Any:
     """Swaps the first two axes."""
     rank = value.shape.ndims
-    return transpose(value, [1, 0, *range(2, rank)])
+    with counted_as(8):
+        return transpose(value, [1, 0, *range(2, rank)])
 
 
 @export("tf.nn.dynamic_rnn")
@@ -101,7 +102,8 @@ def dynamic_rnn(
             steps_first = [_batch_major(t) for t in steps_first]
         if sequence_length is not None:
             sequence_length = _lengths(sequence_length)
-        state = _first_state(cell, steps_first[0], initial_state, dtype, shape_of(steps_first[0])[1])
+            count_ops(12)  # a name for them, and a check of their number in the step
+        state = _first_state(cell, _batch(steps_first[0], 1), initial_state, dtype)
         outputs, state = _loop(
             cell, nest.pack_sequence_as(inputs, steps_first), state, sequence_length, parallel_iterations, swap_memory,
             dtype,
@@ -111,13 +113,18 @@ def dynamic_rnn(
         return outputs, state
 
 
-def _first_state(cell: RNNCell, first: Any, initial_state: object, dtype: DTypeLike | None, batch: TensorLike) -> Any:
+def _batch(value: Any, axis: int) -> Any:
+    """The size of the batch: a number if it is known."""
+    known = value.shape.as_list()[axis] if value.shape.ndims and value.shape.ndims > axis else None
+    return shape_of(value)[axis] if known is None else known
+
+
+def _first_state(cell: RNNCell, batch: TensorLike, initial_state: object, dtype: DTypeLike | None) -> Any:
     if initial_state is not None:
         return nest.map_structure(convert_to_tensor, initial_state)
     if not dtype:
         raise ValueError("If there is no initial_state, you must give a dtype.")
-    known = first.shape.as_list()[1] if first.shape.ndims and first.shape.ndims > 1 else None
-    return cell.zero_state(batch if known is None else known, dtype)
+    return cell.zero_state(batch, dtype)
 
 
 def _output_type(dtype: DTypeLike | None, state: object) -> Any:
@@ -153,14 +160,17 @@ def _loop(
         values = [source.read(time) for source in sources]
         for value, whole in zip(values, flat):
             value.set_shape(whole.shape[1:])
+        over = None if lengths is None else greater_equal(time, lengths)
         output, after = cell(nest.pack_sequence_as(inputs, values), before)
-        if lengths is not None:
-            over = greater_equal(time, lengths)
+        if over is not None:
             output = _held(over, nest.map_structure(zeros_like, output), output)
             after = _held(over, before, after)
         written = [array.write(time, one) for array, one in zip(arrays, nest.flatten(output))]
         return add(time, 1), written, after
 
+    known = [size is not None for size in flat[0].shape.as_list()[:2]]
+    # Zeros for each output, bounds of the lengths and of the loop, and the loop's own counter.
+    count_ops((6 * len(sizes) if known[1] else 7 * len(sizes) + 5) + 13 + 4 * (lengths is not None))
     _, results, state = while_loop(
         lambda time, *_: less(time, steps),
         body,
@@ -168,6 +178,7 @@ def _loop(
         parallel_iterations=parallel_iterations or 32,
         swap_memory=swap_memory,
     )
+    count_ops(2 + len(sizes) * (1 + all(known)))  # the counter, and the shapes of the outputs
     outputs = [array.stack() for array in results]
     for output, size in zip(outputs, sizes):
         width = [size] if isinstance(size, (int, np.integer)) else TensorShape(size).as_list()
@@ -237,21 +248,40 @@ def static_rnn(
     outputs = []
     with variable_scope(scope or "rnn") as opened:
         cache_outside_loops(opened)
-        first = convert_to_tensor(nest.flatten(inputs[0])[0])
-        state = _first_state(cell, expand_dims(first, 0), initial_state, dtype, shape_of(first)[0])
-        if sequence_length is not None:
-            sequence_length = _lengths(sequence_length)
+        batch = _batch(convert_to_tensor(nest.flatten(inputs[0])[0]), 0)
+        state = _first_state(cell, batch, initial_state, dtype)
+        run = cell if sequence_length is None else _Ending(cell, batch, _output_type(dtype, state), sequence_length)
         for time, step in enumerate(inputs):
             if time > 0:
                 opened.reuse_variables()
-            output, after = cell(step, state)
-            if sequence_length is not None:
-                over = greater_equal(time, sequence_length)
-                output = _held(over, nest.map_structure(zeros_like, output), output)
-                after = _held(over, state, after)
+            output, state = run(step, state)
             outputs.append(output)
-            state = after
     return outputs, state
+
+
+class _Ending:
+    """The steps of a cell on sequences that end: those behind all ends do not run."""
+
+    def __init__(self, cell: RNNCell, batch: TensorLike, dtype: DTypeLike, lengths: TensorLike) -> None:
+        self._cell, self._time = cell, -1
+        self._lengths = _lengths(lengths)
+        sizes = nest.flatten(cell.output_size)
+        with counted_as(8 * len(sizes)):
+            self._zeros = nest.pack_sequence_as(cell.output_size, [zero_rows(batch, size, dtype) for size in sizes])
+        self._shortest, self._longest = reduce_min(self._lengths), reduce_max(self._lengths)
+
+    def __call__(self, step: Any, state: Any) -> tuple[Any, Any]:
+        self._time += 1
+        over, kept = greater_equal(self._time, self._lengths), (self._zeros, state)
+
+        def run() -> Any:
+            new = self._cell(step, state)
+            ended = greater(self._shortest, self._time)
+            return cond(ended, lambda: nest.flatten(new), lambda: nest.flatten(_held(over, kept, new)))
+
+        done = cond(greater_equal(self._time, self._longest), lambda: nest.flatten(kept), run)
+        output, last = nest.pack_sequence_as(kept, done)
+        return output, last
 
 
 @export("tf.nn.static_bidirectional_rnn", "tf.contrib.rnn.static_bidirectional_rnn")
@@ -373,9 +403,10 @@ def _body(cell: RNNCell, loop_fn: Callable[..., Any], blanks: object) -> Callabl
             return where(done, old, new)
 
         output, after = cell(current, state)
+        following_time = time + 1
         nest.assert_same_structure(state, after)
         nest.assert_same_structure(cell.output_size, output)
-        finished, following, after, emitted, next_loop_state = loop_fn(time + 1, output, after, loop_state)
+        finished, following, after, emitted, next_loop_state = loop_fn(following_time, output, after, loop_state)
         nest.assert_same_structure(state, after)
         nest.assert_same_structure(current, following)
         nest.assert_same_structure(arrays, emitted)
@@ -383,7 +414,7 @@ def _body(cell: RNNCell, loop_fn: Callable[..., Any], blanks: object) -> Callabl
         after = nest.map_structure(kept, state, after)
         arrays = nest.map_structure(lambda array, one: array.write(time, one), arrays, emitted)
         loop_state = loop_state if next_loop_state is None else next_loop_state
-        return time + 1, logical_or(done, finished), following, arrays, after, loop_state
+        return following_time, logical_or(done, finished), following, arrays, after, loop_state
 
     return body
 

@@ -13,7 +13,7 @@ from tfmini.core_types import Array, DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op
-from tfmini.graph.scoping import get_seed, name_scope
+from tfmini.graph.scoping import count_ops, get_seed, name_scope
 from tfmini.numerics import philox
 from tfmini.ops import random_ops
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -159,6 +159,7 @@ def random_crop(value: TensorLike, size: TensorLike, seed: int | None = None, na
         value = convert_to_tensor(value, name="value")
         size = convert_to_tensor(size, dtype=dtypes.int32, name="size")
         shape = raw_ops.Shape(value)
+        count_ops(1)  # the message
         fits = raw_ops.All(raw_ops.GreaterEqual(shape, size), [0])
         check = Assert(fits, ["Need value.shape >= size, got ", shape, size], summarize=1000)
         shape = with_dependencies([check], shape)

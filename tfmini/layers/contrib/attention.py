@@ -18,7 +18,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer
 from tfmini.layers.core import Dense
-from tfmini.layers.rnn_cells import RNNCell
+from tfmini.layers.rnn_cells import RNNCell, zero_rows
 from tfmini.ops.array.filling import fill, ones_like, zeros, zeros_like
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat
@@ -452,7 +452,7 @@ class AttentionWrapper(RNNCell):
             states = [mechanism.initial_state(batch_size, dtype) for mechanism in self._mechanisms]
             history = [TensorArray(dtype, 0, dynamic_size=True, element_shape=one.shape) for one in alignments]
             return AttentionWrapperState(
-                cell_state, zeros([batch_size, self._attention_size], dtype), zeros([], dtypes.int32),
+                cell_state, zero_rows(batch_size, self._attention_size, dtype), zeros([], dtypes.int32),
                 self._structured(alignments), self._structured(history) if self._keeps_history else (),
                 self._structured(states),
             )  # fmt: skip

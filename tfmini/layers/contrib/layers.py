@@ -11,7 +11,7 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collections, control_dependencies, name_scope
+from tfmini.graph.scoping import add_to_collections, control_dependencies, count_ops, name_scope
 from tfmini.layers.contrib.model_variables import (
     add_arg_scope,
     add_model_variable,
@@ -477,9 +477,7 @@ def batch_norm(
       NotImplementedError: when an unsupported argument is given.
     """
     if batch_weights is not None or zero_debias_moving_mean:
-        raise NotImplementedError(
-            "tfmini's batch_norm does not support `batch_weights` and `zero_debias_moving_mean`; leave them out."
-        )
+        raise NotImplementedError("tfmini has neither `batch_weights` nor `zero_debias_moving_mean`; leave them out.")
     with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as opened:
         inputs = convert_to_tensor(inputs)
         layer = BatchNormalization(
@@ -491,6 +489,8 @@ def batch_norm(
         layer.updates_collection = None
         outputs = layer(inputs, training=is_training)
         _collect(layer, variables_collections)
+        if inputs.shape.ndims == 2 and fused is not False and smart_constant_value(is_training) is None:
+            count_ops(-9)  # TensorFlow's fused op, on images of one pixel
         if smart_constant_value(is_training) is not False:
             if updates_collections is None:
                 with control_dependencies(layer.updates):

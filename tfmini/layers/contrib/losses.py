@@ -15,7 +15,7 @@ from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.scoping import count_ops, name_scope
 from tfmini.layers import losses as element_losses
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.constant import constant
@@ -84,6 +84,7 @@ def sequence_loss(
             raise ValueError(f"average_across_{axis} and sum_over_{axis} cannot be set to True at same time.")
     with name_scope(name, "sequence_loss", [logits, targets, weights]):
         losses = _weighted(logits, targets, weights, softmax_loss_function)
+        count_ops(-5)
         averaged = _axes(average_across_batch, average_across_timesteps)
         if averaged:  # TensorFlow then ignores the sum_over arguments
             return div_no_nan(reduce_sum(losses, axis=averaged), reduce_sum(weights, axis=averaged))

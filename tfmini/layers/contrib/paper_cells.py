@@ -16,7 +16,9 @@ from typing import Any
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.export import export, export_names
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import count_ops
 from tfmini.layers.contrib.rnn import LayerNormBasicLSTMCell, linear, width_of
 from tfmini.layers.rnn_cells import LSTMStateTuple, RNNCell, _Gated, _TwoPartState
 from tfmini.ops.array.filling import zeros
@@ -71,7 +73,7 @@ class UGRNNCell(_Gated):
 
     def call(self, inputs: TensorLike, state: Any) -> Any:
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
-            gate, candidate = split(linear([inputs, state], 2 * self._num_units), 2, axis=1)
+            gate, candidate = split(linear([concat([inputs, state], 1)], 2 * self._num_units), 2, axis=1)
         keep = sigmoid(gate + self._forget_bias)
         new = keep * state + (1.0 - keep) * self._activation(candidate)
         return new, new
@@ -109,7 +111,8 @@ class IntersectionRNNCell(_Gated):
                     )
                 with vs.variable_scope("in_projection"):
                     inputs = linear([inputs], self._num_units)
-            gate_h, h, gate_y, y = split(linear([inputs, state], 4 * self._num_units), 4, axis=1)
+            gate_h, h, gate_y, y = split(linear([concat([inputs, state], 1)], 4 * self._num_units), 4, axis=1)
+            count_ops(13)  # slices
         keep_h, keep_y = sigmoid(gate_h + self._forget_bias), sigmoid(gate_y + self._forget_bias)
         output = keep_y * inputs + (1.0 - keep_y) * self._y_activation(y)
         return output, keep_h * state + (1.0 - keep_h) * self._activation(h)
@@ -146,22 +149,22 @@ class CoupledInputForgetGateLSTMCell(LayerNormBasicLSTMCell):
         sizes = LSTMStateTuple(self._num_units, self.output_size)
         return sizes if self._is_tuple else sum(sizes)
 
-    def _peep(self, name: str, cell: Tensor) -> Any:
-        return vs.get_variable(name, [self._num_units], cell.dtype) * cell if self._peepholes else 0.0
-
     def call(self, inputs: TensorLike, state: Any) -> Any:
         units = self._num_units
         c, m = state if self._is_tuple else split(state, [units, self.output_size], axis=1)
-        joined = concat([inputs, m], 1)
+        rows = width_of(convert_to_tensor(inputs)) + self.output_size
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
-            kernel = _sharded("W", width_of(joined), 3 * units, joined.dtype, self._shards[0])
-            bias = vs.get_variable("B", [3 * units], joined.dtype, Zeros())
-            gates = matmul(joined, kernel)
+            kernel = _sharded("W", rows, 3 * units, m.dtype, self._shards[0])
+            bias = vs.get_variable("B", [3 * units], m.dtype, Zeros())
+            gates = matmul(concat([inputs, m], 1), kernel)
             parts = split(gates if self._layer_norm else bias_add(gates, bias), 3, axis=1)
             j, f, o = (self._normalised(part, scope) for part, scope in zip(parts, ("transform", "forget", "output")))
-            keep = sigmoid(f + self._forget_bias + self._peep("W_F_diag", c))
+            names = ("W_F_diag", "W_O_diag") if self._peepholes else ()
+            peepholes = [vs.get_variable(name, [units], c.dtype) for name in names]
+            f = f + self._forget_bias
+            keep = sigmoid(f + peepholes[0] * c if peepholes else f)
             c = self._normalised(keep * c + (1 - keep) * self._activation(j), "state")
-            m = sigmoid(o + self._peep("W_O_diag", c)) * self._activation(c)
+            m = sigmoid(o + peepholes[1] * c if peepholes else o) * self._activation(c)
             if self._num_proj is not None:
                 m = matmul(m, _sharded("W_P", units, self._num_proj, m.dtype, self._shards[1]))
                 m = m if self._proj_clip is None else clip_by_value(m, -self._proj_clip, self._proj_clip)
@@ -326,7 +329,7 @@ class GLSTMCell(_TwoPartState):
         with vs.variable_scope(vs.get_variable_scope(), initializer=self._initializer):
             for k, pair in enumerate(zip(split(inputs, groups, axis=1), split(m, groups, axis=1))):
                 with vs.variable_scope(f"group{k}"):
-                    parts.append(split(linear(pair, 4 * units // groups, bias=False), 4, axis=1))
+                    parts.append(split(linear([concat(pair, 1)], 4 * units // groups, bias=False), 4, axis=1))
             i, j, f, o = (
                 bias_add(concat(same, 1), vs.get_variable(f"bias_{name}", [units], m.dtype, Constant(0.0)))
                 for name, same in zip("ijfo", zip(*parts))

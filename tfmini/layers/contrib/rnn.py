@@ -13,12 +13,13 @@ from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.scoping import count_ops, name_scope
 from tfmini.layers.contrib.layers import layer_norm
 from tfmini.layers.rnn_cells import GRUCell, LSTMCell, LSTMStateTuple, RNNCell, _Wrapper
 from tfmini.layers.rnn_unrolling import bidirectional_dynamic_rnn, check_cell, static_bidirectional_rnn
 from tfmini.ops.array.joining import concat, split
 from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.slicing import slice as slice_tensor
 from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.unary import sigmoid, tanh
@@ -45,9 +46,12 @@ def width_of(inputs: Tensor) -> int:
 
 def linear(parts: Sequence[Any], units: int, bias: bool = True) -> Any:
     """``concat(parts) @ kernel + bias``, [batch, units], with the variables of the current scope."""
-    joined = parts[0] if len(parts) == 1 else concat(parts, 1)
-    product = matmul(joined, vs.get_variable("kernel", [width_of(joined), units], joined.dtype))
-    return bias_add(product, vs.get_variable("bias", [units], joined.dtype, Zeros())) if bias else product
+    parts = [convert_to_tensor(part) for part in parts]
+    dtype = parts[0].dtype
+    kernel = vs.get_variable("kernel", [sum(map(width_of, parts)), units], dtype)
+    offset = vs.get_variable("bias", [units], dtype, Zeros()) if bias else None
+    product = matmul(parts[0] if len(parts) == 1 else concat(parts, 1), kernel)
+    return product if offset is None else bias_add(product, offset)
 
 
 def additive_attention(query: Any, states: Tensor, features: Tensor, vector: Tensor) -> Any:
@@ -90,6 +94,11 @@ class LSTMBlockCell(LSTMCell):
         clip = cell_clip if cell_clip is not None and cell_clip > 0 else None
         super().__init__(num_units, use_peephole, clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype)
 
+    def call(self, inputs: TensorLike, state: Any) -> Any:
+        result = super().call(inputs, state)
+        count_ops(-16 - 7 * self._use_peepholes - 4 * (self._cell_clip is not None))  # one op in TensorFlow
+        return result
+
 
 @export("tf.contrib.rnn.GRUBlockCell")
 class GRUBlockCell(GRUCell):
@@ -117,6 +126,11 @@ class GRUBlockCell(GRUCell):
         if (num_units is None) == (cell_size is None):
             raise ValueError("Exactly one of num_units or cell_size must be provided.")
         super().__init__(num_units or cell_size or 0, reuse=reuse, name=name)
+
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
+        result = super().call(inputs, state)
+        count_ops(-18)  # one op in TensorFlow
+        return result
 
 
 @export("tf.contrib.rnn.GRUBlockCellV2")
@@ -374,10 +388,12 @@ class AttentionCellWrapper(RNNCell):
         past = reshape(past, [-1, length, size])
         inputs = convert_to_tensor(inputs)
         output, inner = self._cell(linear([inputs, attended], self._input_size or width_of(inputs)), inner)
-        attended = self._attention(inner, past)
+        attended = self._attention(concat(nest.flatten(inner), 1), past)
+        count_ops(2)  # TensorFlow reshapes what is attended
+        past = slice_tensor(past, [0, 1, 0], [-1, -1, -1])
         with vs.variable_scope("attn_output_projection"):
             output = linear([output, attended], size)
-        past = reshape(concat([past[:, 1:], expand_dims(output, 1)], 1), [-1, length * size])
+        past = reshape(concat([past, expand_dims(output, 1)], 1), [-1, length * size])
         found = (inner, attended, past)
         return output, found if self._is_tuple else concat(list(found), 1)
 

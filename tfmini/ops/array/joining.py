@@ -15,6 +15,7 @@ from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor, register_tensor_conversion_function
 from tfmini.graph.families import Operation, OpHandle, Tensor, name_scope, op
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import identity
@@ -504,6 +505,7 @@ def split(
     """
     sizes_given = isinstance(num_or_size_splits, np.ndarray) and num_or_size_splits.ndim  # it has __index__ as well
     if hasattr(num_or_size_splits, "__index__") and not sizes_given:
+        count_ops(1)  # the number as a tensor
         return list(_split(axis, value, num_split=int(num_or_size_splits), name=name))
     sizes = convert_to_tensor(num_or_size_splits)
     if sizes.raw_shape == ():

@@ -12,6 +12,7 @@ from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
 from tfmini.ops.array.identity import cast, saturate_cast
@@ -62,6 +63,7 @@ def per_image_standardization(image: Any) -> Any:
         sizes = image.shape.as_list()[-3:]
         if None in sizes:
             raise ValueError("per_image_standardization needs images whose size is known when the graph is built.")
+        count_ops(9)  # the number of values, and the deviation by another formula
         mean = reduce_mean(image, axis=axes, keepdims=True)
         variance = reduce_mean(image * image, axis=axes, keepdims=True) - mean * mean
         least = constant(1.0 / math.sqrt(math.prod(sizes)), dtypes.float32)
@@ -79,6 +81,7 @@ def _as_floats(image: TensorLike, adjust: Callable[[Any], Any]) -> Any:
 def adjust_brightness(image: TensorLike, delta: TensorLike) -> Any:
     """``delta`` added to the image as floats (``tf.image.adjust_brightness``)."""
     with name_scope(None, "adjust_brightness", [image, delta]):
+        count_ops(1)  # the result's name
         return _as_floats(image, lambda floats: floats + cast(delta, dtypes.float32))
 
 
@@ -89,6 +92,7 @@ def adjust_contrast(images: TensorLike, contrast_factor: TensorLike) -> Any:
 
         def adjust(floats: Tensor) -> Any:
             mean = reduce_mean(floats, axis=[-3, -2], keepdims=True)
+            count_ops(-3)  # one op in TensorFlow
             return (floats - mean) * cast(contrast_factor, dtypes.float32) + mean
 
         return _as_floats(images, adjust)
@@ -157,6 +161,7 @@ def _in_hsv(image: TensorLike, change: Callable[[Any, Any, Any], list[Any]]) -> 
 def adjust_saturation(image: TensorLike, saturation_factor: TensorLike, name: str | None = None) -> Any:
     """Scales the saturation (``tf.image.adjust_saturation``)."""
     with name_scope(name, "adjust_saturation", [image]):
+        count_ops(-97)  # one op in TensorFlow
         return _in_hsv(image, lambda h, s, v: [h, clip_by_value(s * saturation_factor, 0.0, 1.0), v])
 
 
@@ -164,6 +169,7 @@ def adjust_saturation(image: TensorLike, saturation_factor: TensorLike, name: st
 def adjust_hue(image: TensorLike, delta: TensorLike, name: str | None = None) -> Any:
     """Rotates the hue by ``delta``; 1 is the full circle (``tf.image.adjust_hue``)."""
     with name_scope(name, "adjust_hue", [image]):
+        count_ops(-95)  # one op in TensorFlow
         return _in_hsv(image, lambda h, s, v: [floormod(h + delta, 1.0), s, v])
 
 

@@ -12,6 +12,7 @@ from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
+from tfmini.graph.scoping import count_ops
 from tfmini.memory import check_room
 from tfmini.numerics.windows import padded, patches
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
@@ -249,8 +250,11 @@ def flip_up_down(image: Any) -> Any:
 def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
     with name_scope(None, scope, [image]):
         image = convert_to_tensor(image, name="image")
+        count_ops(1)  # the image after a check
         if image.shape.ndims == 4:
+            count_ops(23)  # a check of the rank
             chosen = greater(random_uniform(shape_of(image)[:1], 0, 1.0, seed=seed), 0.5)  # as in TensorFlow
+            count_ops(8)
             return where(chosen, flip(image), image)
         chosen = less(random_uniform([], 0, 1.0, seed=seed), 0.5)
         result = smart_cond(chosen, lambda: flip(image), lambda: image)

@@ -80,6 +80,7 @@ def _swap_with_last(tensor: Tensor, axis: Any) -> tuple[Tensor, Any]:
     if tensor.raw_shape is not None and not isinstance(axis, Tensor):
         order: Any = list(range(len(tensor.raw_shape)))
         order[axis], order[-1] = order[-1], order[axis]
+        count_ops(26 + 4 * (axis < 0))  # TensorFlow computes the order
     else:
         count = rank(tensor)
         if isinstance(axis, Tensor):
@@ -225,6 +226,9 @@ def sparse_softmax_cross_entropy_with_logits(
             count_ops(1)  # the shape of the labels
             cost = sparse_xent_op(precise, labels, name=name)[0]
         else:
+            # Sizes, and whether those of logits and labels agree.
+            known = labels.shape.is_fully_defined() and logits.shape.is_fully_defined()
+            count_ops(11 if known else 17 if labels.shape.ndims is None or logits.shape.ndims is None else 27)
             sizes = shape_of(labels)
             # The op compares the numbers of rows and labels in the step.
             flat = sparse_xent_op(_flat(precise), reshape(labels, [-1]), name=name)[0]

@@ -233,6 +233,7 @@ def swish(features: TensorLike) -> Tensor:
     """``x * sigmoid(x)`` (``tf.nn.swish``)."""
     with name_scope(None, "swish", [features]):
         features = convert_to_tensor(features, name="features")
+        count_ops(2)  # copies that carry the gradient
         return multiply(features, sigmoid(features))
 
 

@@ -20,6 +20,7 @@ from tfmini.errors import naming_file
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
+from tfmini.graph.scoping import count_ops
 from tfmini.memory import check_room
 from tfmini.numerics import philox
 from tfmini.ops.array import shape as array_shape
@@ -430,6 +431,7 @@ def _sampled_logits(
             sampled_logits = sampled_logits - log(sampled_counts)
         logits = concat([true_logits, sampled_logits], 1)
         targets = concat([ones_like(true_logits) / num_true, zeros_like(sampled_logits)], 1)
+        count_ops(14 + 9 * remove_accidental_hits)  # sums by products, and shapes
         return logits, targets
 
 
@@ -467,6 +469,7 @@ def nce_loss(
         remove_accidental_hits, partition_strategy, name, None,
     )  # fmt: skip
     losses = sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name="sampled_losses")
+    count_ops(10)  # a sum by a product
     return reduce_sum(losses, -1)
 
 
@@ -485,4 +488,5 @@ def sampled_softmax_loss(
         remove_accidental_hits, partition_strategy, name, seed,
     )  # fmt: skip
     targets = stop_gradient(targets, name="labels_stop_gradient")
+    count_ops(-1)
     return softmax_cross_entropy_with_logits(labels=targets, logits=logits)
