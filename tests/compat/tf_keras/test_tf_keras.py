@@ -135,6 +135,20 @@ def test_version_2_has_second_versions_of_some_layers() -> None:
     assert tf.compat.v2.keras.Model is keras.Model
 
 
+def test_features_of_version_2_have_variables_of_their_own() -> None:
+    words = tf.feature_column.categorical_column_with_vocabulary_list("a", ["x", "y"])
+    columns = [tf.feature_column.embedding_column(words, 3)]
+    with tf.Graph().as_default():
+        features = {"a": tf.constant(["x", "y"])}
+        made = [tf.compat.v2.keras.layers.DenseFeatures(columns, name="same") for _ in range(2)]
+        for layer in [*made, *made]:
+            layer(features)
+        assert [len(layer.weights) for layer in made] == [1, 1] and len(tf.global_variables()) == 2
+        tf.keras.layers.DenseFeatures(columns, name="first")(features)
+        with pytest.raises(ValueError, match="already exists"):
+            tf.keras.layers.DenseFeatures(columns, name="first")(features)
+
+
 def test_a_layer_that_was_built_casts_its_rows_and_needs_no_initializer() -> None:
     layer = tf.keras.layers.Dense(4, kernel_initializer=None)
     layer.build((2, 3))

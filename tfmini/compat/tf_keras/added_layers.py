@@ -51,6 +51,9 @@ def _dense_features(root: ModuleType) -> list[type]:
     class DenseFeatures(base):
         """A dictionary of features as one tensor, by dense feature columns."""
 
+        _second = False  # whether it is that of TensorFlow 2
+        _scope: Any = None
+
         def __init__(
             self, feature_columns: Any, trainable: bool = True, name: str | None = None, **kwargs: Any
         ) -> None:
@@ -67,9 +70,9 @@ def _dense_features(root: ModuleType) -> list[type]:
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
             made: dict[Any, Any] = {}
-            with variable_scope(
-                self.name, reuse=bool(self._trainable_weights)
-            ):  # another layer of this name is an error
+            # Another layer of this name is an error in version 1; in version 2 it has variables of its own.
+            place, is_known = self._scope if self._second else self.name, bool(self._trainable_weights)
+            with variable_scope(place, default_name=self.name, reuse=is_known) as self._scope:
                 found = input_layer(features, self.feature_columns, trainable=self.trainable, cols_to_vars=made)
             known = [id(weight) for weight in self._trainable_weights]
             self._trainable_weights += [weight for weight in flatten(list(made.values())) if id(weight) not in known]

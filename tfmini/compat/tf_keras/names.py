@@ -59,7 +59,7 @@ def version_2() -> ModuleType:
     vars(made).update(vars(root) | {"layers": layers, "__name__": made.__name__})
     vars(layers).update(vars(root.layers) | {"__name__": layers.__name__})
     recurrent = {name: getattr(root.layers.recurrent_v2, name) for name in ("GRU", "GRUCell", "LSTM", "LSTMCell")}
-    dense = type("DenseFeatures", (root.layers.DenseFeatures,), {"__module__": root.layers.__name__})
+    dense = type("DenseFeatures", (root.layers.DenseFeatures,), {"__module__": root.layers.__name__, "_second": True})
     normal = root.layers.BatchNormalizationV2
     vars(layers).update(recurrent, DenseFeatures=dense, BatchNormalization=normal)
     return made
