@@ -193,10 +193,10 @@ LIMITS: dict[str, float] = {
     # recurrent layers, training and callbacks of tf.keras, the heads of tf.estimator, tapes, tf.function, AutoGraph,
     # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
     # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build,
-    # tridiagonal systems and glimpses, columns of embeddings.
-    "files": 634,
+    # tridiagonal systems and glimpses, columns of embeddings, what the seeds of tf.keras count.
+    "files": 635,
     "files under 100 lines": 101,
-    "lines without generated files": 194_200,  # (128,000)
+    "lines without generated files": 194_400,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
