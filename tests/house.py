@@ -199,6 +199,10 @@ LIMITS: dict[str, float] = {
     "files": 638,
     "files under 100 lines": 101,
     "lines without generated files": 197_000,  # (128,000)
+    # tridiagonal systems and glimpses, columns of embeddings, what the seeds of tf.keras count.
+    "files": 635,
+    "files under 100 lines": 101,
+    "lines without generated files": 194_400,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

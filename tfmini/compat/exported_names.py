@@ -226,6 +226,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.tracking.util": {
         "compat.tracking": "list_objects",
+        "train.checkpointing.checkpoint": "Checkpoint",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",

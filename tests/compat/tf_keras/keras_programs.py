@@ -340,7 +340,42 @@ def optimizers_of_the_private_path(tf):
     return found, private.SGD(0.1, 0.9, 0.25).get_config()["decay"]
 
 
+def weights_of_a_seed(tf):
+    layers, found = tf.keras.layers, []
+    stacks = [
+        [
+            layers.Conv2D(2, 3, kernel_regularizer="l2", input_shape=(8, 8, 3)), layers.BatchNormalization(),
+            layers.Flatten(), layers.Dense(3), layers.BatchNormalization(), layers.Dropout(0.5), layers.Dense(2),
+        ],
+        [layers.Embedding(10, 3, input_length=6), layers.LSTM(3, dropout=0.4), layers.Dense(2)],
+        [
+            layers.Masking(input_shape=(6, 3)), layers.GRU(3, return_sequences=True), layers.SimpleRNN(3),
+            layers.Dense(2),
+        ],
+        [
+            layers.Conv1D(2, 2, dilation_rate=2, input_shape=(6, 3)), layers.Dense(3), layers.SpatialDropout1D(0.5),
+            layers.LSTM(2),
+        ],
+    ]  # fmt: skip
+    for stack in stacks:
+        tf.keras.backend.clear_session()
+        tf.set_random_seed(5)
+        found.append(
+            tf.keras.Sequential([type(layer).from_config(layer.get_config()) for layer in stack]).get_weights()
+        )
+    return found
+
+
+def states_of_stacked_cells(tf):
+    layers, inputs = tf.keras.layers, tf.keras.Input((6, 3))
+    outputs = layers.RNN([layers.GRUCell(2), layers.LSTMCell(3)], return_state=True)(inputs)
+    return set_weights(tf.keras.Model(inputs, outputs)).predict(IMAGES[:2, :6, 0]), layers.LSTM(2).get_config()[
+        "implementation"
+    ]
+
+
 PROGRAMS = (
+    weights_of_a_seed, states_of_stacked_cells,
     orders_of_examples, early_ends, accuracies_of_any_numbers, optimizers_of_the_private_path,
     optimizers, convolutions, recurrent, several_outputs, penalties, custom_layer, subclassed_model, phases, callbacks,
     schedules_of_epochs, generators, data_sets, hdf5, checkpoints_of_weights, saved_models, layers_on_tensors,

@@ -19,7 +19,9 @@ from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.layout import pad
 from tfmini.ops.array.shape import reshape
@@ -536,8 +538,10 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)
             weight = K.variable(value, dtype=dtype, name=name, constraint=root.constraints.get(constraint))
         if regularizer is not None:
+            before = get_default_graph().version
             with K.name_scope(f"{weight.op.name}/Regularizer/"):
                 self.add_loss(root.regularizers.get(regularizer)(weight))
+            count_ops(before - get_default_graph().version)  # TensorFlow makes them later
         (self._trainable_weights if trains else self._non_trainable_weights).append(weight)
         weight._tracked = True
         return weight

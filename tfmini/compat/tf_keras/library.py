@@ -402,6 +402,12 @@ _IN: dict[str, list[tuple[str, str]]] = {
     "layers.recurrent": [
         ("recurrent_activation='sigmoid'", "recurrent_activation='hard_sigmoid'"),
         ("self.state_size = (self.units, self.units)", "self.state_size = [self.units, self.units]"),
+        # The first way drops other inputs for each gate; without dropout the second one gives the same in fewer ops.
+        ("implementation=2", "implementation=1"),
+        (
+            "        if self.implementation == 1:\n",
+            "        if self.implementation == 1 and not self.dropout == self.recurrent_dropout == 0:\n",
+        ),
         (
             "    constants = to_list_or_none(constants)\n",
             "    constants = to_list_or_none(constants)\n"

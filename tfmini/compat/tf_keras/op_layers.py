@@ -16,6 +16,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.compat.tf_keras import state
+from tfmini.compat.tf_keras.counted_ops import count_call
 from tfmini.errors import OperatorNotAllowedInGraphError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph_def import node_from_node_def
@@ -64,6 +65,8 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
         with in_call(inputs), explained(layer):
             named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
             outputs = converted(layer.call, as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)
+        if is_librarys(layer.call):
+            count_call(layer, inputs)
     outputs = map_structure(lambda x: convert_to_tensor(x) if isinstance(x, Variable) else x, outputs)
     parts = [x for x in flatten(outputs) if x is not None]
     is_plain = not is_nested(outputs) or type(outputs) is list and list(map(id, parts)) == list(map(id, outputs))

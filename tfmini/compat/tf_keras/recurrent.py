@@ -369,8 +369,8 @@ def _spec(shape: Any) -> Any:
 
 
 def _depends_on_phase(output: Any) -> bool:
-    phase = state.learning_phase()
-    if isinstance(phase, int):
+    phase = state.known_learning_phase()
+    if phase is None or isinstance(phase, int):
         return False
     targets = set(nest.flatten(output))
     return not targets.isdisjoint(state.reachable([phase], targets))

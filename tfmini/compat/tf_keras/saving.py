@@ -19,6 +19,7 @@ from tfmini.compat.tf_keras import schedules, state
 from tfmini.core_types import PathLike
 from tfmini.export import export
 from tfmini.graph import nest
+from tfmini.graph.operation import Tensor
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.flow.function import function
 from tfmini.ops.variables.base import Variable
@@ -133,7 +134,7 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
         json.dump({"weights": [w.op.name for w in model.weights], "training": _training(root, model)}, file)
 
 
-def trace_model_call(model: Any, input_signature: Any = None) -> Any:
+def trace_model_call(model: Any, input_signature: list[TensorSpec] | None = None) -> Any:
     """A `tf.function` of a model's inputs that gives its outputs by name, as they are outside training.
 
     Raises:
@@ -156,7 +157,7 @@ def trace_model_call(model: Any, input_signature: Any = None) -> Any:
     return traced
 
 
-def _spec(name: str, tensor: Any) -> TensorSpec:
+def _spec(name: str, tensor: Tensor) -> TensorSpec:
     """What an input may be: a batch of any size."""
     return TensorSpec([None, *tensor.shape.as_list()[1:]], tensor.dtype, name)
 

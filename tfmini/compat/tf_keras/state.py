@@ -217,6 +217,7 @@ def clear_session() -> None:
     reset_uids()
     _session.value = None
     _phases.clear()
+    learning_phase()
 
 
 # ---- The learning phase ----------------------------------------------------------------------------------------------
@@ -231,6 +232,11 @@ def learning_phase() -> Any:
         with name_scope(None), graph.device(None), graph.control_dependencies(None):
             _phases[graph] = placeholder_with_default(False, shape=(), name="keras_learning_phase")
     return _phases[graph]
+
+
+def known_learning_phase() -> Any:
+    """The phase of the default graph; None if nothing has asked for it."""
+    return _phases.get(get_default_graph())
 
 
 symbolic_learning_phase = learning_phase

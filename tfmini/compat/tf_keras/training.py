@@ -488,7 +488,7 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
             )
         self._structured_inputs = inputs if isinstance(inputs, dict) else None
         self._structured_outputs = outputs if isinstance(outputs, dict) else None
-        flat = [nest.flatten(x) if isinstance(x, dict) else x for x in (inputs, outputs)]
+        flat = [nest.flatten(x) if isinstance(x, (dict, list, tuple)) else x for x in (inputs, outputs)]
         init(self, *flat, *args, **kwargs)
 
     return init_graph_network

@@ -40,7 +40,7 @@ class _FedSaveable(SaveableObject):
         return no_op()
 
 
-@export("tf.train.Checkpoint")
+@export("tf.train.Checkpoint", "tensorflow.python.training.tracking.util.Checkpoint")
 class Checkpoint(Trackable):
     """Groups objects to save and restore them together (``tf.train.Checkpoint``).
 
