@@ -195,21 +195,17 @@ LIMITS: dict[str, float] = {
     # initializers of tf.keras, its batch normalisation, copies of its compiled models and the state of optimizers in
     # their checkpoints, Horovod for Keras, datasets of databases and resampled ones, inputs of models that data build,
     # tridiagonal systems and glimpses, columns of embeddings, strategies of one replica, the experiments of
-    # contrib.learn, deprecations, summaries of version 2.
+    # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count.
     "files": 638,
     "files under 100 lines": 101,
-    "lines without generated files": 197_000,  # (128,000)
-    # tridiagonal systems and glimpses, columns of embeddings, what the seeds of tf.keras count.
-    "files": 635,
-    "files under 100 lines": 101,
-    "lines without generated files": 194_400,  # (128,000)
+    "lines without generated files": 195_900,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 10.3,  # (12); no annotation can name what a program's own functions return
+    "parameters annotated as Any, %": 10.5,  # (12); no annotation can name what a program's own functions return
     "lock blocks in runtime and rpc": 105,  # (110); the last: messages between the queue of a peer and its link
     "private members reached from tests": 100,
 }

@@ -13,7 +13,7 @@ from tfmini.graph.scoping import count_ops
 
 _ALWAYS = {
     "Masking": -3, "SpatialDropout1D": -2, "SpatialDropout2D": -2, "SpatialDropout3D": -2, "Conv2DTranspose": 4,
-    "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51, "UpSampling1D": 1, "UpSampling3D": 3,
+    "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51,
 }  # fmt: skip
 _CONVOLUTIONS = {"Conv1D": -2, "SeparableConv1D": -2, "Conv2D": 0, "SeparableConv2D": 0, "Conv3D": -2}
 # Recurrent layer -> without dropout, with it, and what a mask adds.
@@ -28,7 +28,7 @@ def count_call(layer: Any, inputs: object) -> None:
     elif kind in _CONVOLUTIONS:
         number = _CONVOLUTIONS[kind] + (10 if max(layer.dilation_rate) > 1 else 0)
     elif kind == "BatchNormalization":
-        number = 0 if layer.fused else 11
+        number = 0 if layer.fused else 2
     elif kind == "Dense" and isinstance(inputs, Tensor):
         number = _of_dense(inputs.raw_shape)
     elif kind == "LayerNormalization" and layer.center:
