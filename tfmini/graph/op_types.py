@@ -462,17 +462,23 @@ def trait_of(op_type: str, trait: str) -> Any:
 
 
 class OpsWith(Set[str]):
-    """The ops that have a trait with one of some values, or with any value. It asks the declarations each time."""
+    """The ops that have a trait with one of some values, or with any value. It asks each declaration once."""
 
     def __init__(self, trait: str, values: tuple[str, ...]) -> None:
         self._trait, self._values = trait, values
+        self._known: dict[object, bool] = {}  # the first step of a large graph asks for an op a hundred thousand times
 
     def __contains__(self, op_type: object) -> bool:
-        # Written out: the first step of a large graph asks this a million times.
-        handle = _found(OPS, op_type) or OPS.get(op_type)  # type: ignore[arg-type, call-overload]
-        if handle is None or self._trait not in handle.traits:
-            return False
-        return not self._values or handle.traits[self._trait] in self._values
+        known = self._known.get(op_type)
+        return self._look_up(op_type) if known is None else known
+
+    def _look_up(self, op_type: object) -> bool:
+        handle = OPS.get(op_type)  # type: ignore[arg-type]
+        if handle is None:
+            return False  # it may be declared later
+        value = handle.traits.get(self._trait)
+        known = self._known[op_type] = value is not None and (not self._values or value in self._values)
+        return known
 
     def __iter__(self) -> Iterator[str]:
         load_ops()

@@ -239,7 +239,8 @@ def task_graphs(
       places: device -> its place.
     """
     arranging = _Arranging(step, parts, pairs, places)
-    routed = [replace(pair, route=arranging.route(pair)) for pair in pairs]
+    routes = [(pair, arranging.route(pair)) for pair in pairs]
+    routed = [pair if pair.route is route else replace(pair, route=route) for pair, route in routes]
     return arranging.graphs(), routed
 
 
@@ -315,10 +316,10 @@ class _Arranging:
         found: dict[str, list[Node]] = {name: [] for pair in self.pairs for name in (pair.recv, pair.source[0])}
         for nodes in self.original.values():
             for node in nodes.values():
-                sources = {source for source, _ in node.inputs if source in found}
-                sources.update(source for source in node.controls if source in found)
-                for source in sources:
-                    found[source].append(node)
+                for source in (*(source for source, _ in node.inputs), *node.controls):
+                    users = found.get(source)
+                    if users is not None and (not users or users[-1] is not node):
+                        users.append(node)
         return found
 
     def graphs(self) -> dict[str, TaskGraph]:

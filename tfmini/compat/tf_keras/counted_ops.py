@@ -6,6 +6,7 @@ those of 1.15.5 less those of tfmini, for the common arguments of a layer; with 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tfmini.graph.operation import Tensor
@@ -15,7 +16,7 @@ _ALWAYS = {
     "Masking": -3, "SpatialDropout1D": -2, "SpatialDropout2D": -2, "SpatialDropout3D": -2, "Conv2DTranspose": 4,
     "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51,
 }  # fmt: skip
-_CONVOLUTIONS = {"Conv1D": -2, "SeparableConv1D": -2, "Conv2D": 0, "SeparableConv2D": 0, "Conv3D": -2}
+_CONVOLUTION = re.compile(r"(Separable)?Conv\dD")
 # Recurrent layer -> without dropout, with it, and what a mask adds.
 _RECURRENT = {"LSTM": (-16, -11, -11), "GRU": (-11, 37, -5), "SimpleRNN": (-2, -2, -5)}
 
@@ -25,8 +26,8 @@ def count_call(layer: Any, inputs: object) -> None:
     kind = type(layer).__name__
     if kind in _RECURRENT:
         number = _of_recurrent(layer, kind, inputs)
-    elif kind in _CONVOLUTIONS:
-        number = _CONVOLUTIONS[kind] + (10 if max(layer.dilation_rate) > 1 else 0)
+    elif _CONVOLUTION.fullmatch(kind):
+        number = (0 if "2" in kind else -2) + (10 if max(layer.dilation_rate) > 1 else 0)
     elif kind == "BatchNormalization":
         number = 0 if layer.fused else 2
     elif kind == "Dense" and isinstance(inputs, Tensor):

@@ -395,7 +395,7 @@ def _handle(node: Node, by_name: dict[str, Node]) -> Node | None:
 
 def is_training(nodes: Iterable[Node]) -> bool:
     """Whether a partition updates variables, other than by giving them a value of their own."""
-    return any(node.op in _TRAINS for node in nodes)
+    return any(op in _TRAINS for op in {node.op for node in nodes})
 
 
 # ---- Registered graphs ---------------------------------------------------------------------------------------------
