@@ -473,7 +473,7 @@ class OpsWith(Set[str]):
         return self._look_up(op_type) if known is None else known
 
     def _look_up(self, op_type: object) -> bool:
-        handle = OPS.get(op_type)  # type: ignore[arg-type]
+        handle = OPS.get(op_type)  # type: ignore[call-overload]
         if handle is None:
             return False  # it may be declared later
         value = handle.traits.get(self._trait)

@@ -700,3 +700,9 @@ def test_a_causal_separable_convolution_sees_no_later_step() -> None:
 def test_a_lambda_that_was_not_called_tells_its_shape() -> None:
     layer = keras.layers.Lambda(lambda xs: tf.matmul(*xs), dtype="float64")
     assert tuple(layer.compute_output_shape([(10, 10), (10, 20)])) == (10, 20)
+
+
+def test_bilinear_upsampling_takes_the_centres_of_pixels_as_in_tensorflow_1_15() -> None:
+    layer = keras.layers.UpSampling2D((1, 2), interpolation="bilinear", input_shape=(1, 4, 1))
+    found = keras.Sequential([layer]).predict(np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1))
+    np.testing.assert_allclose(found.ravel(), [0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3])

@@ -121,3 +121,22 @@ def test_convolutions_and_averages_of_models_in_models_come_back_from_hdf5(tmp_p
     other.load_weights(str(tmp_path / "w.h5"))
     for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_checkpoint_has_the_weights_of_a_sequence_that_its_data_built(tmp_path: Path) -> None:
+    def make() -> Any:
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    model = make()
+    model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    model.save_weights(str(tmp_path / "weights"))
+    assert f"layer-2/bias{VALUE}" in dict(tf.train.list_variables(str(tmp_path / "weights")))
+    built, fitted, later = make(), make(), make()
+    built.build((None, 3))
+    fitted.fit(np.ones((2, 3)), np.zeros((2, 1)), verbose=0)
+    for other in (built, fitted, later):  # the last one gets its weights when its data build it
+        other.load_weights(str(tmp_path / "weights"))
+    found = [other.predict(np.ones((1, 3))) for other in (model, built, fitted, later)]
+    np.testing.assert_allclose(found, [found[0]] * 4, rtol=1e-6)

@@ -662,7 +662,7 @@ def _change_models(root: ModuleType) -> None:
     sequence = root.engine.sequential.Sequential
     sequence.call = _by_layers(sequence.call)
     network.compute_output_shape = _shapes_of_models(network.compute_output_shape)
-    root.engine.training_utils.get_metric_name = functools.partial(_metric_name, root.metrics)
+    root.engine.training_utils.get_metric_name = functools.partial(losses_metrics.metric_name, root.metrics)
 
 
 def _shapes_of_models(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -693,12 +693,3 @@ def _by_layers(call: Callable[..., Any]) -> Callable[..., Any]:
             return functools.reduce(lambda made, layer: layer(made), self.layers, inputs)
 
     return call_layers
-
-
-def _metric_name(metrics: Any, metric: Any, weighted: bool = False) -> str:
-    """The name of a metric in logs and histories, which is not the string that ``compile`` got."""
-    prefix = "weighted_" if weighted else ""
-    if metric in ("accuracy", "acc", "crossentropy", "ce"):
-        return prefix + ("acc" if metric in ("accuracy", "acc") else "ce")
-    found = metrics.get(metric)
-    return prefix + str(getattr(found, "name", None) or found.__name__)

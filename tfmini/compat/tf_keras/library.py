@@ -48,6 +48,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
     ],
     "backend.tensorflow_backend": [
         (
+            "tf_image_ops.resize_bilinear(x, new_shape)",
+            "tf_image_ops.resize_bilinear(x, new_shape, half_pixel_centers=True)",
+        ),
+        (
             "        return x.eval(session=get_session())\n",
             "        return x.eval(session=get_session()) if is_tensor(x) else x\n",
         ),

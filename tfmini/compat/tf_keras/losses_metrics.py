@@ -228,3 +228,12 @@ def _mean_iou(root: ModuleType) -> type:
 def _diagonal(matrix: Any) -> Any:
     size = matrix.shape.as_list()[0]
     return reduce_sum(matrix * np.eye(size), 0)
+
+
+def metric_name(metrics: Any, metric: Any, weighted: bool = False) -> str:
+    """The name of a metric in logs and histories, which is not the string that ``compile`` got."""
+    prefix = "weighted_" if weighted else ""
+    if metric in ("accuracy", "acc", "crossentropy", "ce"):
+        return prefix + ("acc" if metric in ("accuracy", "acc") else "ce")
+    found = metrics.get(metric)
+    return prefix + str(getattr(found, "name", None) or found.__name__)

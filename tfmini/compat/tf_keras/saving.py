@@ -281,7 +281,7 @@ def restore_made(model: Any) -> None:
     root = state.library_root()
     tree = tree_of(root, model)
     variables = match(tree, object_graph_of(CheckpointReader(path))).variables
-    if vars(model)["_tree"][0] and not variables:
+    if set(vars(model)["_tree"][0]) - {"optimizer"} and not variables:
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value: {path} has no weight of {model.name}."
         )
@@ -367,7 +367,14 @@ def make_optimizer_weights(model: Any) -> None:
 
 
 def _tree(members: dict[str, Any]) -> Checkpoint:
-    return Checkpoint(**{name: _tree(part) if isinstance(part, dict) else part for name, part in members.items()})
+    """The members as an object; a part of two names is one, and files know it by the first."""
+    made: dict[int, Checkpoint] = {}
+    tree = Checkpoint()
+    for name, part in members.items():
+        if isinstance(part, dict):
+            made[id(part)] = made[id(part)] if id(part) in made else _tree(part)
+        setattr(tree, name, made.get(id(part), part))
+    return tree
 
 
 def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
@@ -375,10 +382,9 @@ def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
     base = root.engine.base_layer.Layer
     seen.add(id(layer))
     members: Mapping[str, Any] = vars(layer)
-    if getattr(layer, "_is_graph_network", False):
-        with_weights = [below for below in layer.layers if below.weights]
-        members = {f"layer_with_weights-{i}": below for i, below in enumerate(with_weights)}
     found: dict[str, Any] = {}
+    if getattr(layer, "_is_graph_network", False) or isinstance(layer, root.Sequential):
+        members, found = {}, _numbered(root, layer, seen)
     for name, member in members.items():
         if name.startswith("_") or id(member) in seen:
             continue
@@ -390,6 +396,19 @@ def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
     for weight in [*vars(layer).get("_trainable_weights", ()), *vars(layer).get("_non_trainable_weights", ())]:
         if id(weight) not in known:  # of add_weight, whose result is no attribute
             found.setdefault(weight.op.name.rpartition("/")[2], weight)
+    return found
+
+
+def _numbered(root: ModuleType, model: Any, seen: set[int]) -> dict[str, Any]:
+    """The layers of a model by their numbers among all, and of one of inputs also among those with weights."""
+    found: dict[str, Any] = {}
+    with_weights = [layer for layer in model.layers if layer.weights]
+    for number, layer in enumerate(model.layers):
+        if layer.weights and id(layer) not in seen:
+            part = _children(root, layer, seen)
+            if model._is_graph_network:
+                found[f"layer_with_weights-{with_weights.index(layer)}"] = part
+            found[f"layer-{number}"] = part
     return found
 
 
