@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
 import sys
 
@@ -43,6 +44,11 @@ def test_a_deprecated_class_warns_at_construction_and_stays_a_class(told: list[s
 
     made = deprecation.deprecated(None, "Use New.")(Old)
     assert made is Old and Old(3).x == 3 and len(told) == 1
+
+
+def test_a_deprecated_named_tuple_is_made_as_before(told: list[str]) -> None:
+    point = deprecation.deprecated("2020-01-01", "Use another.")(collections.namedtuple("Point", "x y"))
+    assert point(1, y=2) == (1, 2) and len(told) == 1
 
 
 def test_deprecated_arguments_warn_when_given_another_value_than_the_fine_one(told: list[str]) -> None:

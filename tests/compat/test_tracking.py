@@ -96,3 +96,26 @@ def test_objects_with_a_name_only_are_saved_and_asked_for(tmp_path: Path) -> Non
         path = tf.train.Checkpoint(k=keeper).save(str(tmp_path / "c"), session=session)
         tf.train.Checkpoint(k=other).restore(path)
     assert {name: ref.text for name, ref in other.named} == {"a": "z", "b": "w"}
+
+
+def test_an_attribute_and_a_name_do_not_hide_each_other() -> None:
+    first, second = tf.Variable(1.0), tf.Variable(2.0)
+    later = tf.train.Checkpoint()
+    later._track_trackable(second, "x")
+    later.x = first
+    assert dict(children_of(later))["x"] is first
+    earlier = tf.train.Checkpoint(x=first)
+    with pytest.raises(ValueError, match="name='x', which has another object"):
+        earlier._track_trackable(second, "x")
+    earlier._track_trackable(second, "x", overwrite=True)
+    assert dict(children_of(earlier))["x"] is second
+    with pytest.raises(TypeError, match="passed type .*int.*, not a Trackable"):
+        earlier._track_trackable(3, "y")
+
+
+def test_a_program_may_have_an_attribute_of_any_name() -> None:
+    module = tf.Module()
+    vars(module)["_named"] = "a text"
+    module.kept = tf.Variable(1.0)
+    before = set(vars(module))
+    assert children(module) == ["kept"] and set(vars(module)) == before

@@ -76,5 +76,9 @@ def test_metrics_are_added_to_an_estimator(tmp_path: Path) -> None:
     found = estimator.evaluate(_inputs)
     assert found["mae"] == pytest.approx(0.4875) and found["loss"] == pytest.approx(0.342115, rel=1e-5)
     assert "y" in found and first.evaluate(_inputs)["mae"] == pytest.approx(0.506001, rel=1e-5)
+    second = tf.estimator.Estimator(_model, str(tmp_path / "warm"), warm_start_from=str(tmp_path))
+    warm = tf.contrib.estimator.add_metrics(second, sums).train(_inputs, steps=1)
+    cold = tf.estimator.Estimator(_model, str(tmp_path / "cold")).train(_inputs, steps=1)
+    assert warm.evaluate(_inputs)["loss"] < 0.6 * cold.evaluate(_inputs)["loss"]
     with pytest.raises(ValueError, match="other"):
         tf.estimator.add_metrics(first, lambda other: {})

@@ -120,3 +120,33 @@ def test_functions_of_data() -> None:
         assert session.run([features["x"], labels])[0].tolist() == X[:4].tolist()
     names = {op.name for op in tf.get_default_graph().get_operations() if op.type == "HistogramSummary"}
     assert names == {f"linear_regression/linear_regression.{part}" for part in ("x", "y", "weights", "bias")}
+
+
+@pytest.mark.parametrize(
+    ("environment", "task", "found"),
+    [
+        ("local", ("worker", 0), (True, "grpc://h:2", 1, 3)),
+        ("local", ("master", 0), (False, "grpc://h:4", 1, 3)),
+        ("cloud", ("master", 0), (True, "grpc://h:4", 1, 3)),
+        ("cloud", ("worker", 0), (False, "grpc://h:2", 1, 3)),
+        ("local", ("ps", 0), (False, "grpc://h:1", 1, 3)),
+    ],
+)
+def test_worker_0_is_the_chief_but_in_the_cloud(
+    environment: str, task: tuple[str, int], found: tuple[bool, str, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = {"ps": ["h:1"], "worker": ["h:2", "h:3"], "master": ["h:4"]}
+    job = {"cluster": cluster, "task": {"type": task[0], "index": task[1]}, "environment": environment}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(job))
+    config = LEARN.RunConfig()
+    assert (config.is_chief, config.master, config.num_ps_replicas, config.num_worker_replicas) == found
+    assert (config.task_type, config.task_id) == task
+
+
+def test_an_export_function_gets_what_it_names() -> None:
+    export = lambda function, *args: LEARN.ExportStrategy("a", function).export(*args)  # noqa: E731
+    swapped = lambda estimator, directory, eval_result, checkpoint_path: (checkpoint_path, eval_result)  # noqa: E731
+    assert export(swapped, None, "to", "path", {"loss": 1.0}) == ("path", {"loss": 1.0})
+    assert export(lambda estimator, directory: directory, None, "to", "path") == "to"
+    with pytest.raises(ValueError, match="accepting eval_result must also accept checkpoint_path"):
+        export(lambda estimator, directory, eval_result: None, None, "to")

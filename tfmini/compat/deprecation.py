@@ -51,7 +51,8 @@ def _checked(date: str | None, instructions: str) -> str:
 def _warning(function: Any, end: str, used: _Used, warn_once: bool) -> Any:
     """Wrap ``function`` so that a call warns of each text of ``used``; of a class, wrap its constructor."""
     if inspect.isclass(function):
-        function.__init__ = _warning(function.__init__, end, used, warn_once)  # type: ignore[method-assign]
+        maker = "__init__" if function.__new__ is object.__new__ else "__new__"  # named tuples have the latter
+        setattr(function, maker, _warning(getattr(function, maker), end, used, warn_once))
         return function
     signature, told = inspect.signature(function), set[str]()
 

@@ -298,7 +298,7 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
         more = metric_fn(**known_arguments(metric_fn, given))
         return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **(more or {})})
 
-    return Estimator(model_fn, estimator.model_dir, estimator.config)
+    return Estimator(model_fn, estimator.model_dir, estimator.config, warm_start_from=estimator._warm_start_settings)
 
 
 def _with_directory(given: object, model_dir: str | None) -> RunConfig:

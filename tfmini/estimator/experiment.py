@@ -15,7 +15,8 @@ from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.evaluation import step_of_checkpoint
 from tfmini.estimator.exporters import LatestExporter
-from tfmini.estimator.run_config import RunConfig, TaskType
+from tfmini.estimator.input_functions import argument_names, known_arguments
+from tfmini.estimator.run_config import RunConfig, TaskType, task_of_contrib_learn
 from tfmini.export import export
 from tfmini.protos import ConfigProto
 from tfmini.runtime.process import current_process
@@ -40,6 +41,8 @@ class LearnRunConfig(RunConfig):
       save_checkpoints_secs: 0 means the default, 600 seconds, if there are no ``save_checkpoints_steps``.
       Others: see `tf.estimator.RunConfig`.
     """
+
+    _task_of = staticmethod(task_of_contrib_learn)
 
     def __init__(
         self, master: str | None = None, num_cores: int = 0, log_device_placement: bool = False,
@@ -85,7 +88,8 @@ class ExportStrategy(_ExportStrategy):
 
     Args:
       name: the folder of the exports, below ``export`` of the model's.
-      export_fn: a function of (estimator, directory, checkpoint_path, eval_result).
+      export_fn: a function of (estimator, directory), which may also take ``checkpoint_path``, ``eval_result`` and
+        ``strip_default_attrs`` by these names.
       strip_default_attrs: without effect here.
     """
 
@@ -94,8 +98,19 @@ class ExportStrategy(_ExportStrategy):
     def export(
         self, estimator: Any, export_path: str, checkpoint_path: str | None = None, eval_result: Metrics = None
     ) -> Any:
-        """Exports the model; returns what the function returned."""
-        return self.export_fn(estimator, export_path, checkpoint_path, eval_result)
+        """Exports the model; returns what the function returned.
+
+        Raises:
+          ValueError: the function takes ``eval_result`` but no ``checkpoint_path``.
+        """
+        names = argument_names(self.export_fn)
+        if "eval_result" in names and "checkpoint_path" not in names:
+            raise ValueError("An export_fn accepting eval_result must also accept checkpoint_path.")
+        more = {
+            "checkpoint_path": checkpoint_path, "eval_result": eval_result,
+            "strip_default_attrs": self.strip_default_attrs,
+        }  # fmt: skip
+        return self.export_fn(estimator, export_path, **known_arguments(self.export_fn, more))
 
 
 @export(

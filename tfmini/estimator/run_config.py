@@ -55,6 +55,10 @@ class RunConfig:
       NotImplementedError: for a strategy of a remote cluster, and for one without parameter servers in a cluster.
     """
 
+    @staticmethod
+    def _task_of(tf_config: Mapping[str, Any]) -> TaskEnvironment:
+        return task_environment(tf_config)
+
     def __init__(
         self,
         model_dir: str | None = None,
@@ -98,7 +102,7 @@ class RunConfig:
             "session_creation_timeout_secs": session_creation_timeout_secs,
         }
         _check(self._values)
-        self._environment = task_environment(tf_config)
+        self._environment = self._task_of(tf_config)
         _check_strategies(self._values, self._environment)
         if session_config is None:
             self._values["session_config"] = _filtered_config(self._environment)
@@ -254,6 +258,29 @@ class TaskEnvironment(NamedTuple):
     num_worker_replicas: int
     global_id_in_cluster: int | None
     service: Any
+
+
+def task_of_contrib_learn(tf_config: Mapping[str, Any]) -> TaskEnvironment:
+    """The task as ``tf.contrib.learn`` takes it: worker 0 is the chief, in the cloud the master is."""
+    cluster = tf_config_cluster(tf_config)
+    if not cluster:
+        return _alone(tf_config, cluster)
+    chief = TaskType.MASTER if tf_config.get("environment") == "cloud" else TaskType.WORKER
+    task = tf_config.get("task") or {}
+    task_type, task_id = task.get("type", chief), int(task.get("index") or 0)
+    counts = {job: cluster.num_tasks(job) for job in cluster.jobs}
+    return TaskEnvironment(
+        cluster,
+        task_type,
+        task_id,
+        _target(cluster, task_type, task_id),
+        "",
+        (task_type, task_id) == (chief, 0),
+        counts.get(TaskType.PS, 0),
+        counts.get(TaskType.WORKER, 0) + counts.get(TaskType.MASTER, 0),
+        [(each.job, each.task) for each in cluster.tasks()].index((task_type, task_id)),
+        None,
+    )
 
 
 def task_environment(tf_config: Mapping[str, Any]) -> TaskEnvironment:

@@ -24,6 +24,7 @@ from tfmini.train.optimizers.optimizer import Optimizer
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
 _STATE = "py_state"
+_NAMED = "_self_named_for_checkpoints"  # an attribute of trackable objects, which programs do not call so
 
 
 class TrackableReference(NamedTuple):
@@ -39,6 +40,7 @@ class _NamedChildren:
 
     listed: list[TrackableReference] = field(default_factory=list)
     by_name: dict[str, Any] = field(default_factory=dict)
+    overwriting: set[str] = field(default_factory=set)
 
 
 @export("tf.contrib.checkpoint.Checkpointable")
@@ -56,16 +58,24 @@ class Trackable:
             for name, value in vars(self).items()
             if is_trackable(value, inside=True) and name not in left_out
         }
-        return list((attributes | dict(self._unconditional_checkpoint_dependencies)).items())
+        named: _NamedChildren | None = vars(self).get(_NAMED)
+        if named is not None:  # an attribute that came later than the name stands for it
+            attributes |= {n: v for n, v in named.listed if n not in attributes or n in named.overwriting}
+        return list(attributes.items())
 
     def _track_trackable(self, trackable: object, name: str, overwrite: bool = False) -> object:
         """Has checkpoints save an object under a name, whatever the attributes are; returns the object.
 
         Raises:
+          TypeError: no checkpoint saves such an object.
           ValueError: the name has another object, and ``overwrite`` is false.
         """
+        if not is_trackable(trackable, inside=True):
+            raise TypeError(f"Trackable._track_trackable() passed type {type(trackable)}, not a Trackable.")
         named = self._unconditional_dependency_names
-        if not overwrite and named.get(name, trackable) is not trackable:
+        if overwrite:
+            self._named_children.overwriting.add(name)
+        elif (dict(self._trackable_children()) | named).get(name, trackable) is not trackable:
             raise ValueError(f"Called Trackable._track_trackable() with name='{name}', which has another object.")
         listed = self._unconditional_checkpoint_dependencies
         listed[:] = [*(known for known in listed if known.name != name), TrackableReference(name, trackable)]
@@ -78,7 +88,7 @@ class Trackable:
 
     @property
     def _named_children(self) -> _NamedChildren:
-        found: _NamedChildren = vars(self).setdefault("_named", _NamedChildren())
+        found: _NamedChildren = vars(self).setdefault(_NAMED, _NamedChildren())
         return found
 
     @property
