@@ -198,7 +198,7 @@ LIMITS: dict[str, float] = {
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count.
     "files": 638,
     "files under 100 lines": 101,
-    "lines without generated files": 195_990,  # (128,000)
+    "lines without generated files": 195_900,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
