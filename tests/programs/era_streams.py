@@ -277,3 +277,38 @@ def seeds_after_losses_and_layers(tf: Any) -> Any:
         lambda: tf.distributions.Bernoulli(logits=place(3)).sample(),
     ]
     return _seeds(tf, parts)
+
+
+@program
+def seeds_after_images_and_samples(tf: Any) -> Any:
+    image, made, numbers = tf.image, tf.distributions, tf.int32
+
+    def place(*shape: int | None, dtype: Any = None) -> Any:
+        return _place(tf, *shape, dtype=dtype)
+
+    def loss(*across: bool) -> Any:
+        return tf.contrib.seq2seq.sequence_loss(place(2, 5, 4), place(2, 5, dtype=numbers), place(2, 5), *across)
+
+    adjusted = (image.adjust_brightness, image.adjust_contrast, image.adjust_hue, image.adjust_saturation)
+    distributions = [
+        lambda: made.Bernoulli(probs=place(3)),
+        lambda: made.Bernoulli(logits=place(None, 3)),
+        lambda: made.Categorical(logits=place(2, 3)),
+        lambda: made.Categorical(logits=place(None)),
+        lambda: made.Categorical(probs=place(None, 2, 3)),
+        lambda: made.Normal(0.0, 1.0),
+        lambda: made.Uniform(0.0, 1.0),
+    ]
+    sizes = [lambda: (), lambda: 4, lambda: [2, 3], lambda: place(dtype=numbers), lambda: place(None, dtype=numbers)]
+    parts = [
+        *(lambda f=f: f(place(4, 4, 3, dtype=tf.uint8), 0.3) for f in adjusted),  # type: ignore[misc]
+        *(lambda f=f: f(place(4, 4, 3), place()) for f in adjusted),  # type: ignore[misc]
+        lambda: image.random_flip_left_right(place(2, 4, 4, 3)),
+        lambda: image.random_flip_up_down(place(None, None, 3)),
+        lambda: image.random_flip_left_right(tf.placeholder(tf.float32)),
+        lambda: loss(False, True),
+        lambda: loss(False, False),
+        lambda: loss(False, False, True, False),
+        *(lambda d=d, n=n: d().sample(n()) for d in distributions for n in sizes),  # type: ignore[misc]
+    ]
+    return _seeds(tf, parts)

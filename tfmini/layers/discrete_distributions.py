@@ -10,11 +10,11 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import count_ops, counted_as
 from tfmini.layers.distributions import FULLY_REPARAMETERIZED, NOT_REPARAMETERIZED, Distribution, RegisterKL
 from tfmini.ops.array.diagonals import matrix_set_diag
 from tfmini.ops.array.filling import ones_like, zeros
-from tfmini.ops.array.identity import cast
+from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.partition import one_hot, sequence_mask, where
@@ -56,6 +56,7 @@ class Bernoulli(Distribution):
         else:
             self.probs = convert_to_tensor(probs, preferred_dtype=dtypes.float32, name="probs")
             self.logits = log(self.probs) - log1p(-self.probs)
+            count_ops(1)
         super().__init__(
             dtype, NOT_REPARAMETERIZED, validate_args, allow_nan_stats, parameters, [self.logits, self.probs], name
         )
@@ -68,7 +69,6 @@ class Bernoulli(Distribution):
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         sizes = concat([[n], self.batch_shape_tensor()], 0)
-        count_ops(-2)
         return cast(less(random_uniform(sizes, dtype=self.probs.dtype, seed=seed), self.probs), self.dtype)
 
     def _log_prob(self, event: Tensor) -> Any:
@@ -135,10 +135,20 @@ class Categorical(Classes):
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Categorical",
     ) -> None:  # fmt: skip
         super().__init__(logits, probs, dtype, dict(locals()))
+        classes = self.logits.shape.as_list()[-1]
+        with counted_as((3 if classes else 8) + (1 if self.batch_shape.is_fully_defined() else 4)):
+            self._event_size, self._batch = super().event_size, super()._batch_shape_tensor()
+
+    @property
+    def event_size(self) -> Any:
+        """The number of classes, a scalar tensor."""
+        return self._event_size
+
+    def _batch_shape_tensor(self) -> Any:
+        return identity(self._batch)
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
-        count_ops(-2)
-        flat = reshape(self.logits, [-1, self.event_size])
+        flat = self.logits if self.logits.shape.ndims == 2 else reshape(self.logits, [-1, self.event_size])
         drawn = transpose(multinomial(flat, n, seed=seed, output_dtype=dtypes.int32), [1, 0])
         return cast(reshape(drawn, concat([[n], self.batch_shape_tensor()], 0)), self.dtype)
 

@@ -14,7 +14,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.scoping import count_ops, counted_as, name_scope
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import ones, ones_like, zeros_like
 from tfmini.ops.array.joining import concat
@@ -159,13 +159,18 @@ class Distribution:
     def sample(self, sample_shape: TensorLike | TensorShape = (), seed: int | None = None, name: str = "sample") -> Any:
         """Samples of shape ``sample_shape + batch_shape + event_shape``."""
         with self._scope(name):
-            sizes = reshape(convert_to_tensor(sample_shape, dtypes.int32), [-1])
-            known = constant_value(sizes)
-            # Subclasses of programs compare the number with others, so it is one where it is known.
-            flat = self._sample_n(reduce_prod(sizes) if known is None else int(np.prod(known)), seed)
+            given = convert_to_tensor(sample_shape, dtypes.int32)
+            known, scalar = constant_value(given), int(given.shape.ndims == 0)
+            with counted_as(2 + 2 * scalar if known is None else scalar):
+                sizes = reshape(given, [-1])
+                # Subclasses of programs compare the number with others, so it is one where it is known.
+                number = reduce_prod(sizes) if known is None else int(np.prod(known))
+            flat = self._sample_n(number, seed)
             found = reshape(flat, concat([sizes, shape_of(flat)[1:]], 0))
             if known is not None:
-                found.set_shape(TensorShape(known.tolist()).concatenate(self.batch_shape).concatenate(self.event_shape))
+                found.set_shape(
+                    TensorShape(known.reshape(-1).tolist()).concatenate(self.batch_shape).concatenate(self.event_shape)
+                )
             return found
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
@@ -343,6 +348,7 @@ class ScalarDistribution(Distribution):
         return convert_to_tensor([], dtype="int32")
 
     def _sizes(self, n: Tensor | int) -> Any:
+        count_ops(2)  # the shape of each parameter
         return concat([[n], self.batch_shape_tensor()], 0)
 
 
@@ -430,7 +436,8 @@ class Uniform(ScalarDistribution):
         return self.high - self.low
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
-        return self.low + self.range() * random_uniform(self._sizes(n), dtype=self.dtype, seed=seed)
+        share = random_uniform(self._sizes(n), dtype=self.dtype, seed=seed)
+        return self.low + self.range() * share
 
     def _prob(self, x: Tensor) -> Any:
         inside = ones_like(x) / self.range()

@@ -153,3 +153,31 @@ def test_outputs_keep_their_structure_and_what_is_no_tensor() -> None:
     assert [one[1] for one in found[:2]] == states[:2] and found[2][1][1] is None
     tf.nest.map_structure(lambda here, given: here is given, [one[1] for one in found[2:]], states[2:])
     assert all(one[0].shape.as_list() == [2, 3] for one in found)
+
+
+def test_ops_are_counted_as_in_tensorflow() -> None:
+    """In the first and the second call; the numbers are those of 1.15.5."""
+    layers = keras.layers
+    own = type("Own", (layers.LSTM,), {})
+    expected: list[tuple[Any, dict[str, Any], list[int]]] = [
+        (layers.LSTM(3), {}, [280, 240]),
+        (own(3), {}, [280, 240]),
+        (layers.LSTM(3, implementation=2), {}, [212, 172]),
+        (layers.GRU(3), {}, [274, 238]),
+        (layers.Dense(3, use_bias=False), {}, [37, 26]),
+        (layers.Conv1D(3, 3, use_bias=False), {}, [19, 7]),
+        (layers.BatchNormalization(), {"training": True}, [50, 30]),
+        (layers.BatchNormalization(), {"training": False}, [32, 12]),
+        (layers.LayerNormalization(center=False), {}, [20, 15]),
+    ]
+    for layer, kwargs, counts in expected:
+        found: list[int] = []
+        with tf.Graph().as_default():
+            tf.set_random_seed(1)
+            for _ in counts:
+                inputs = keras.Input((5, 4))
+                before: Any = tf.get_seed(None)[1]
+                layer(inputs, **kwargs)
+                after: Any = tf.get_seed(None)[1]
+                found.append(after - before)
+        assert found == counts, layer.name

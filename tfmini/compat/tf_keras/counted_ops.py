@@ -17,39 +17,46 @@ _ALWAYS = {
     "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51,
 }  # fmt: skip
 _CONVOLUTION = re.compile(r"(Separable)?Conv\dD")
-# Recurrent layer -> without dropout, with it, and what a mask adds.
-_RECURRENT = {"LSTM": (-16, -11, -11), "GRU": (-11, 37, -5), "SimpleRNN": (-2, -2, -5)}
+# Recurrent layer -> in its first call, then in each: without dropout, with it, and what a mask and one product add.
+_RECURRENT = {"LSTM": (-60, 44, 49, -11, -68), "GRU": (-45, 34, 82, -5, -36), "SimpleRNN": (0, -2, -2, -5, 0)}
+# (center, scale) of a layer normalisation, training of a batch normalisation that is not fused
+_NORMS = {(True, True): -2, (True, False): 0, (False, True): 1, (False, False): 3, None: 2, True: -2, False: 0}
 
 
-def count_call(layer: Any, inputs: object) -> None:
+def count_call(layer: Any, inputs: object, training: object = None) -> None:
     """Counts what TensorFlow's layer would make in a call beyond the ops of this one."""
-    kind = type(layer).__name__
+    kind = next(base.__name__ for base in type(layer).__mro__ if base.__module__.startswith("tfmini."))
     if kind in _RECURRENT:
         number = _of_recurrent(layer, kind, inputs)
     elif _CONVOLUTION.fullmatch(kind):
-        number = (0 if "2" in kind else -2) + (10 if max(layer.dilation_rate) > 1 else 0)
+        number = (0 if "2" in kind or not layer.use_bias else -2) + (10 if max(layer.dilation_rate) > 1 else 0)
     elif kind == "BatchNormalization":
-        number = 0 if layer.fused else 2
+        number = 0 if layer.fused else _NORMS[training if isinstance(training, bool) else None]
     elif kind == "Dense" and isinstance(inputs, Tensor):
-        number = _of_dense(inputs.raw_shape)
-    elif kind == "LayerNormalization" and layer.center:
-        number = -2 if layer.scale else 0
+        number = _of_dense(inputs.raw_shape, layer.use_bias)
+    elif kind == "LayerNormalization":
+        number = _NORMS[bool(layer.center), bool(layer.scale)]
     else:
         number = _ALWAYS.get(kind, 0)
     if number:
         count_ops(number)
 
 
-def _of_dense(shape: tuple[int | None, ...] | None) -> int:
+def _of_dense(shape: tuple[int | None, ...] | None, has_bias: bool) -> int:
     if shape is None or len(shape) < 3:
         return 0
-    return 7 if len(shape) == 3 and None not in shape[1:] else 8
+    return (7 if len(shape) == 3 and None not in shape[1:] else 8) + (0 if has_bias or len(shape) > 3 else 2)
 
 
 def _of_recurrent(layer: Any, kind: str, inputs: object) -> int:
     first = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
-    plain, dropping, masked = _RECURRENT[kind]
+    first_call, plain, dropping, masked, one_product = _RECURRENT[kind]
     number = plain if layer.dropout == layer.recurrent_dropout == 0 else dropping
+    if not vars(layer).get("_ops_counted"):
+        vars(layer)["_ops_counted"] = True
+        number += first_call
+    if getattr(layer, "implementation", 1) == 2:
+        number += one_product
     if getattr(first, "_keras_mask", None) is not None:
         number += masked
     shape = getattr(first, "raw_shape", None)  # a variable has none

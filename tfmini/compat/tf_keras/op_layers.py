@@ -66,7 +66,7 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
             named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
             outputs = converted(layer.call, as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)
         if is_librarys(layer.call):
-            count_call(layer, inputs)
+            count_call(layer, inputs, kwargs.get("training"))
     outputs = map_structure(lambda x: convert_to_tensor(x) if isinstance(x, Variable) else x, outputs)
     parts = [x for x in flatten(outputs) if x is not None]
     is_plain = not is_nested(outputs) or type(outputs) is list and list(map(id, parts)) == list(map(id, outputs))

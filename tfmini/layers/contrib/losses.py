@@ -84,11 +84,11 @@ def sequence_loss(
             raise ValueError(f"average_across_{axis} and sum_over_{axis} cannot be set to True at same time.")
     with name_scope(name, "sequence_loss", [logits, targets, weights]):
         losses = _weighted(logits, targets, weights, softmax_loss_function)
-        count_ops(-5)
         averaged = _axes(average_across_batch, average_across_timesteps)
+        summed = _axes(sum_over_batch, sum_over_timesteps)
+        count_ops(-5 if len(averaged or summed) == 2 else 1)
         if averaged:  # TensorFlow then ignores the sum_over arguments
             return div_no_nan(reduce_sum(losses, axis=averaged), reduce_sum(weights, axis=averaged))
-        summed = _axes(sum_over_batch, sum_over_timesteps)
         if summed:
             count = cast(count_nonzero(weights, axis=summed), losses.dtype)
             return div_no_nan(reduce_sum(losses, axis=summed), count)

@@ -12,10 +12,10 @@ from tfmini import dtypes
 from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import count_ops, counted_as
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import zeros, zeros_like
-from tfmini.ops.array.identity import cast, saturate_cast
+from tfmini.ops.array.identity import cast, identity, saturate_cast
 from tfmini.ops.array.joining import concat, stack, unstack
 from tfmini.ops.array.layout import pad, tile
 from tfmini.ops.array.partition import where
@@ -37,7 +37,7 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
     """An image of another type: floats in [0, 1], integers in [0, max] (``tf.image.convert_image_dtype``)."""
     image, target = convert_to_tensor(image, name="image"), dtypes.as_dtype(dtype)
     if target == image.dtype:
-        return image
+        return identity(image, name=name)
     convert: Callable[..., Any] = saturate_cast if saturate else cast
     with name_scope(name, "convert_image", [image]):
         if image.dtype.is_integer and target.is_integer:
@@ -70,18 +70,17 @@ def per_image_standardization(image: Any) -> Any:
         return (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
 
 
-def _as_floats(image: TensorLike, adjust: Callable[[Any], Any]) -> Any:
+def _as_floats(image: TensorLike, adjust: Callable[[Any], Any], saturate: bool = True) -> Any:
     """Applies ``adjust`` to the image as float32; the result has the image's type."""
     image = convert_to_tensor(image, name="image")
-    adjusted = adjust(convert_image_dtype(image, dtypes.float32))
-    return convert_image_dtype(adjusted, image.dtype, saturate=True)
+    adjusted = adjust(image if image.dtype == dtypes.float32 else convert_image_dtype(image, dtypes.float32))
+    return convert_image_dtype(adjusted, image.dtype, saturate)
 
 
 @export("tf.image.adjust_brightness")
 def adjust_brightness(image: TensorLike, delta: TensorLike) -> Any:
     """``delta`` added to the image as floats (``tf.image.adjust_brightness``)."""
     with name_scope(None, "adjust_brightness", [image, delta]):
-        count_ops(1)  # the result's name
         return _as_floats(image, lambda floats: floats + cast(delta, dtypes.float32))
 
 
@@ -91,9 +90,10 @@ def adjust_contrast(images: TensorLike, contrast_factor: TensorLike) -> Any:
     with name_scope(None, "adjust_contrast", [images, contrast_factor]):
 
         def adjust(floats: Tensor) -> Any:
-            mean = reduce_mean(floats, axis=[-3, -2], keepdims=True)
-            count_ops(-3)  # one op in TensorFlow
-            return (floats - mean) * cast(contrast_factor, dtypes.float32) + mean
+            factor = cast(contrast_factor, dtypes.float32)
+            with counted_as(1):
+                mean = reduce_mean(floats, axis=[-3, -2], keepdims=True)
+                return (floats - mean) * factor + mean
 
         return _as_floats(images, adjust)
 
@@ -150,27 +150,27 @@ def hsv_to_rgb(images: TensorLike, name: str | None = None) -> Any:
         return stack(channels, axis=-1)
 
 
-def _in_hsv(image: TensorLike, change: Callable[[Any, Any, Any], list[Any]]) -> Any:
+def _in_hsv(image: TensorLike, amount: TensorLike, change: Callable[[Any, Any, Any, Any], list[Any]]) -> Any:
     def adjust(floats: Any) -> Any:
-        return hsv_to_rgb(stack(change(*unstack(rgb_to_hsv(floats), num=3, axis=-1)), axis=-1))
+        given = convert_to_tensor(amount, dtypes.float32)
+        with counted_as(1):
+            return hsv_to_rgb(stack(change(given, *unstack(rgb_to_hsv(floats), num=3, axis=-1)), axis=-1))
 
-    return _as_floats(image, adjust)
+    return _as_floats(image, adjust, saturate=False)  # the values lie in [0, 1]
 
 
 @export("tf.image.adjust_saturation")
 def adjust_saturation(image: TensorLike, saturation_factor: TensorLike, name: str | None = None) -> Any:
     """Scales the saturation (``tf.image.adjust_saturation``)."""
     with name_scope(name, "adjust_saturation", [image]):
-        count_ops(-97)  # one op in TensorFlow
-        return _in_hsv(image, lambda h, s, v: [h, clip_by_value(s * saturation_factor, 0.0, 1.0), v])
+        return _in_hsv(image, saturation_factor, lambda f, h, s, v: [h, clip_by_value(s * f, 0.0, 1.0), v])
 
 
 @export("tf.image.adjust_hue")
 def adjust_hue(image: TensorLike, delta: TensorLike, name: str | None = None) -> Any:
     """Rotates the hue by ``delta``; 1 is the full circle (``tf.image.adjust_hue``)."""
     with name_scope(name, "adjust_hue", [image]):
-        count_ops(-95)  # one op in TensorFlow
-        return _in_hsv(image, lambda h, s, v: [floormod(h + delta, 1.0), s, v])
+        return _in_hsv(image, delta, lambda d, h, s, v: [floormod(h + d, 1.0), s, v])
 
 
 @export("tf.image.random_brightness")

@@ -237,22 +237,22 @@ def central_crop(image: TensorLike, central_fraction: float) -> Any:
 def flip_left_right(image: Any) -> Any:
     """Each image with its columns reversed (``tf.image.flip_left_right``)."""
     image = convert_to_tensor(image, name="image")
-    return reverse(image, [image.shape.ndims - 2])
+    return reverse(image, [(image.shape.ndims or 3) - 2])
 
 
 @export("tf.image.flip_up_down")
 def flip_up_down(image: Any) -> Any:
     """Each image with its rows reversed (``tf.image.flip_up_down``)."""
     image = convert_to_tensor(image, name="image")
-    return reverse(image, [image.shape.ndims - 3])
+    return reverse(image, [(image.shape.ndims or 3) - 3])
 
 
 def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
     with name_scope(None, scope, [image]):
         image = convert_to_tensor(image, name="image")
-        count_ops(1)  # the image after a check
+        count_ops(1 if image.shape.is_fully_defined() else 23)  # the image after a check of its sizes
         if image.shape.ndims == 4:
-            count_ops(23)  # a check of the rank
+            count_ops(1)
             chosen = greater(random_uniform(shape_of(image)[:1], 0, 1.0, seed=seed), 0.5)  # as in TensorFlow
             count_ops(8)
             return where(chosen, flip(image), image)
