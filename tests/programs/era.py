@@ -571,6 +571,41 @@ def _weights_after(tf: Any, part: Any) -> Any:
 
 
 @program
+def complex_numbers_by_zero(tf: Any) -> Any:
+    def parts(value: Any) -> Any:
+        return [float(value.real), float(value.imag)]
+
+    def answer(dtype: Any) -> Any:
+        x, y = tf.placeholder(dtype, []), tf.placeholder(dtype, [])
+        names = ["reciprocal", "rsqrt", "sqrt", "log"], ["divide", "pow", "divide_no_nan", "xdivy", "xlogy"]
+        grads = ["SqrtGrad", "RsqrtGrad", "ReciprocalGrad"]
+        one = [getattr(tf.math, name)(x) for name in names[0]] + [tf.math.log1p(x - 1), 1 / x]
+        two = [getattr(tf.math, name)(x, y) for name in names[1]]
+        two += [getattr(tf.raw_ops, name)(y=x, dy=y) for name in grads]
+        edges = [complex(0.0, 0.0), complex(-0.0, 0.0), complex(-0.0, -0.0), complex(0.0, np.inf), complex(np.inf, 1.0),
+                 complex(-np.inf, np.nan), 1 - 2j, -0.5j]  # fmt: skip
+        # One at a time: TensorFlow divides vectors of the processor in another way than what is left of a tensor.
+        with tf.Session() as session:
+            singles = [[parts(z) for z in session.run(one, {x: a})] for a in edges]
+            pairs = [[parts(z) for z in session.run(two, {x: a, y: b})] for a in edges for b in edges]
+        return singles, pairs
+
+    return answer(tf.complex64), answer(tf.complex128)
+
+
+@program
+def gradients_of_what_is_masked(tf: Any) -> Any:
+    found = []
+    for dtype in (tf.float16, tf.float32, tf.float64, tf.complex64):
+        x = tf.constant([0.0, 4.0, 0.0, 0.0, 0.0], dtype)
+        for function in (tf.sqrt, tf.math.rsqrt, tf.math.reciprocal):
+            y = tf.where([False, True, False, False, False], function(x), tf.zeros_like(x))
+            (grad,) = tf.gradients(y, x, grad_ys=tf.ones_like(y))
+            found.append(np.real(run(tf, grad)))
+    return found
+
+
+@program
 def seeded_orders_of_data(tf: Any) -> Any:
     data, more = tf.data.Dataset, tf.data.experimental
     fixed = data.range(10).shuffle(4, seed=7, reshuffle_each_iteration=False)

@@ -239,7 +239,8 @@ def computed_into(ufunc: np.ufunc) -> Callable[[Any], Callable[..., Any] | None]
 
     def rule(node: Node) -> Callable[..., Any] | None:
         dtype = node.attrs["T"]
-        if dtype.numpy.hasobject or dtype.is_integer and ufunc is np.divide:  # these kernels are not the ufunc
+        is_real = dtype.is_floating or ufunc is not np.divide
+        if dtype.numpy.hasobject or not is_real:  # these kernels are not the ufunc
             return None
         return partial(_into, ufunc, dtype.numpy)
 

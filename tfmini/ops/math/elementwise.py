@@ -25,6 +25,7 @@ from tfmini.graph.families import (
 )
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import Traits
+from tfmini.numerics import complex_numbers
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
@@ -82,13 +83,19 @@ def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
     return kernel
 
 
+def _division(node: Node) -> Callable[..., Any]:
+    dtype = node.attrs["T"]
+    return _truncated_quotient if dtype.is_integer else complex_numbers.divide if dtype.is_complex else np.divide
+
+
 def _by_kind(integers: Callable[..., Any], others: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
     return lambda node: integers if node.attrs["T"].is_integer else others
 
 
 def _div_no_nan(x: Array, y: Array) -> Any:
     zero = y.dtype.type(0)
-    return np.where(y == zero, zero, np.divide(x, y))[()]
+    quotient = complex_numbers.divide(x, y) if y.dtype.kind == "c" else np.divide(x, y)
+    return np.where(y == zero, zero, quotient)[()]
 
 
 def _mul_no_nan(x: Array, y: Array) -> Any:
@@ -202,7 +209,6 @@ def _add_factory(node: Node) -> Callable[..., Any]:
     return (lambda x, y: x + y) if node.attrs["T"] is dtypes.string else np.add
 
 
-_DIVISION = _by_kind(_truncated_quotient, np.divide)
 _FLOOR = _by_kind(_floored_quotient, _floored_real)
 _REMAINDER = _by_kind(_integer_remainder(np.fmod), np.fmod)
 
@@ -219,10 +225,10 @@ mul_op, multiply = _row(
     "Mul", _ALL, _mul_gradient, "multiply", "``x * y``, element-wise", np.multiply, sign="*", aggregates=True,
     neutral="one",
 )  # fmt: skip
-div_op = _declared("Div", _ALL, _quotient_gradient, np.divide, _DIVISION, "/", aggregates=True, neutral="one")
+div_op = _declared("Div", _ALL, _quotient_gradient, np.divide, _division, "/", aggregates=True, neutral="one")
 real_div_op, realdiv = _row(
     "RealDiv", _ALL, _quotient_gradient, "realdiv", "``x / y`` for real numbers",
-    np.divide, _DIVISION, "/", aggregates=True, neutral="one",
+    np.divide, _division, "/", aggregates=True, neutral="one",
 )  # fmt: skip
 floor_div_op, floor_div = _row(
     "FloorDiv", _ALL, None, "floor_div", "``x // y``, rounded towards minus infinity; only the op itself",

@@ -27,7 +27,7 @@ from tfmini.graph.families import (
     same_shape,
 )
 from tfmini.graph.node import Node
-from tfmini.numerics import special_functions
+from tfmini.numerics import complex_numbers, special_functions
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import SparseTensor, on_values
@@ -44,10 +44,9 @@ Gradient = Callable[[Operation, Tensor], list[Any]]
 # ---- kernels --------------------------------------------------------------------------------
 
 
-def _complex_log1p(x: Array) -> Any:
-    """Without adding 1 first, as numpy does, which loses the digits of what is small."""
-    size = np.log1p(x.real * (2 + x.real) + x.imag * x.imag) / 2
-    return (size + 1j * np.arctan2(x.imag, 1 + x.real)).astype(x.dtype)
+def _by_kind(complexes: Callable[..., Any], others: Callable[..., Any]) -> Callable[[Node], Callable[..., Any]]:
+    """A kernel factory: numpy's functions of complex numbers are not C's where a part is zero or infinite."""
+    return lambda node: complexes if node.attrs["T"].is_complex else others
 
 
 def _sign_factory(node: Node) -> Callable[..., Any]:
@@ -63,6 +62,8 @@ def _sign_factory(node: Node) -> Callable[..., Any]:
 
 def _rsqrt(x: Array) -> Any:
     root = np.sqrt(x)
+    if x.dtype.kind == "c":
+        return complex_numbers.reciprocal(root)
     return np.reciprocal(root, out=root) if type(root) is np.ndarray else np.reciprocal(root)
 
 
@@ -96,18 +97,28 @@ def _conjugated(y: Array) -> Any:
     return np.conjugate(y) if y.dtype.kind == "c" else y
 
 
+def _product(x: Array, y: Array) -> Any:
+    return complex_numbers.multiply(x, y) if x.dtype.kind == "c" else x * y
+
+
+def _passed(dy: Array, grad: Array) -> Any:
+    """``grad``, and 0 where ``dy`` is 0 even if the slope is infinite or NaN: of what a program has masked, say."""
+    return np.where(dy == 0, dy.dtype.type(0), grad)[()]
+
+
 def _sqrt_grad(y: Array, dy: Array) -> Any:
-    return dy * y.dtype.type(0.5) / _conjugated(y)
+    half = _product(y.dtype.type(0.5), dy)
+    return _passed(dy, complex_numbers.divide(half, np.conjugate(y)) if y.dtype.kind == "c" else half / y)
 
 
 def _rsqrt_grad(y: Array, dy: Array) -> Any:
     y = _conjugated(y)
-    return dy * y.dtype.type(-0.5) * y * y * y
+    return _passed(dy, _product(_product(y.dtype.type(-0.5), _product(dy, y)), _product(y, y)))
 
 
 def _reciprocal_grad(y: Array, dy: Array) -> Any:
     y = _conjugated(y)
-    return -dy * y * y
+    return _passed(dy, _product(_product(-y, y), dy))
 
 
 # ---- gradients ------------------------------------------------------------------------------
@@ -206,7 +217,8 @@ abs_op = _declared(
     "T",
     False,
 )
-inv_op = _declared("Inv", _SIGNED, np.reciprocal, _fused(inv_grad_op), "T", False)
+_RECIPROCAL = _by_kind(complex_numbers.reciprocal, np.reciprocal)
+inv_op = _declared("Inv", _SIGNED, _RECIPROCAL, _fused(inv_grad_op), "T", True)
 round_op = _declared(
     "Round", _SIGNED, lambda node: (lambda x: x) if node.attrs["T"].is_integer else np.rint, None, "T", True
 )
@@ -219,7 +231,7 @@ square_op, square = _row("Square", _SQUARED, np.square, _times(lambda x: _scaled
 sqrt_op, sqrt = _row("Sqrt", _ANALYTIC, np.sqrt, _fused(sqrt_grad_op), "sqrt", "The square root")
 rsqrt_op, rsqrt = _row("Rsqrt", _ANALYTIC, widened(_rsqrt), _fused(rsqrt_grad_op), "rsqrt", "1 / sqrt(x)", factory=True)
 reciprocal_op, reciprocal = _row(
-    "Reciprocal", _SIGNED, np.reciprocal, _fused(reciprocal_grad_op), "reciprocal", "1 / x"
+    "Reciprocal", _SIGNED, _RECIPROCAL, _fused(reciprocal_grad_op), "reciprocal", "1 / x", factory=True
 )
 exp_op, exp = _row(
     "Exp", _ANALYTIC, np.exp, lambda node, grad: [mul_op(grad, conjugate(node.outputs[0]))], "exp", "e ** x"
@@ -227,7 +239,7 @@ exp_op, exp = _row(
 expm1_op, expm1 = _row("Expm1", _ANALYTIC, np.expm1, _times(exp_op), "expm1", "e ** x - 1, accurate near 0")
 log_op, log = _row("Log", _ANALYTIC, np.log, _over(lambda x: x), "log", "The natural logarithm")
 log1p_op, log1p = _row(
-    "Log1p", _ANALYTIC, lambda node: _complex_log1p if node.attrs["T"].is_complex else np.log1p,
+    "Log1p", _ANALYTIC, _by_kind(complex_numbers.log1p, np.log1p),
     _over(lambda x: add_op(_number(1, x), x)), "log1p", "log(1 + x), accurate near 0", factory=True,
 )  # fmt: skip
 cos_op, cos = _row("Cos", _ANALYTIC, np.cos, _times(lambda x: neg_op(sin_op(x))), "cos", "The cosine of radians")
@@ -537,6 +549,8 @@ _LARGEST_WHOLE = 8  # exponent that is a product of few factors
 @pow_op.kernel_factory("CPU")
 def _power_kernel(node: Operation) -> Any:
     dtype = node.attrs["T"]
+    if dtype.is_complex:
+        return complex_numbers.power
     return _integer_power if dtype.is_integer else _single_power if dtype == dtypes.float32 else np.power
 
 
@@ -563,12 +577,14 @@ def _integer_power(x: Array, y: Array) -> Any:
 
 def _xdivy(x: Array, y: Array) -> Any:
     zero = x.dtype.type(0)
-    return np.where(x == zero, zero, np.divide(x, y))[()]
+    quotient = complex_numbers.divide(x, y) if x.dtype.kind == "c" else np.divide(x, y)
+    return np.where(x == zero, zero, quotient)[()]
 
 
 def _xlogy(x: Array, y: Array) -> Any:
     zero = x.dtype.type(0)
-    return np.where(x == zero, zero, np.multiply(x, np.log(y)))[()]
+    product = complex_numbers.multiply(x, np.log(y)) if x.dtype.kind == "c" else np.multiply(x, np.log(y))
+    return np.where(x == zero, zero, product)[()]
 
 
 xdivy_op.kernel_factory("CPU")(widened(_xdivy))
