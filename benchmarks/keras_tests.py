@@ -7,7 +7,7 @@
 with a checkout of the branch of 1.15, and again with ``--target tensorflow --python ORACLE``; ``--only "not v2_eager
 and not v2_function and not v2_funcgraph"`` leaves out what is skipped anyway. Of a test that runs in several modes the
 one in graph mode is left, and one that asks for eager mode is skipped. A name that the target does not have can be
-imported, and fails where a test uses it. The helpers of these tests come from TESTS where the target has none.
+imported, and fails where a test uses it. The helpers of these tests come from TESTS.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ def _all_in_graph(cls: Any) -> Any:
 
 
 def _helper(name: str) -> ModuleType:
-    """A helper module of the tests: the target's, or that of the checkout."""
-    found = importlib.import_module(f"{_KERAS}.{name}")
-    if not isinstance(found, _Absent):
-        return found
+    """A helper module of the tests: that of the checkout, or the target's."""
+    full = f"{_KERAS}.{name}"
     path = Path(_KERAS.replace(".", "/"), f"{name}.py").resolve()
-    spec: Any = importlib.util.spec_from_file_location(found.__name__, str(path))
-    made = sys.modules[found.__name__] = importlib.util.module_from_spec(spec)
+    if not path.exists():
+        return importlib.import_module(full)
+    spec: Any = importlib.util.spec_from_file_location(full, str(path))
+    made = sys.modules[full] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     setattr(importlib.import_module(_KERAS), name, made)
     return made

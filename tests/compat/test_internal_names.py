@@ -51,6 +51,23 @@ def test_composite_tensors_are_those_that_consist_of_tensors() -> None:
     assert not isinstance(tf.constant(1.0), names.CompositeTensor)
 
 
+def test_what_consists_of_tensors_is_not_converted() -> None:
+    class Pair(names.CompositeTensor):
+        def __init__(self, parts: Any) -> None:
+            self.parts = parts
+
+    class Number:
+        pass
+
+    tf.register_tensor_conversion_function(Number, lambda value, **_: Pair([value]))  # type: ignore[arg-type]
+    convert = names.convert_to_tensor_or_composite
+    sparse = tf.SparseTensor([[0]], [1.0], [2])
+    assert convert(sparse) is sparse and isinstance(convert(Number()), Pair)
+    assert convert([1.0, 2.0], name="pair").name == "pair:0"
+    with pytest.raises(ValueError, match="requested dtype int32"):
+        convert(sparse, tf.int32)
+
+
 def test_no_number_of_shards_is_known_outside_of_its_context() -> None:
     assert names.get_tpu_context().number_of_shards is None
     with names.tpu_shard_context(4):

@@ -154,6 +154,20 @@ def test_a_wrong_gradient_is_detected(case: tf.test.TestCase) -> None:
         assert tf.test.compute_gradient_error(x, [2], y, [2]) > 0.5
 
 
+def test_gradients_of_functions_agree_with_differences(case: tf.test.TestCase) -> None:
+    check = tf.compat.v2.test.compute_gradient
+    with case.session():
+        theoretical, numeric = check(lambda a, b: a * tf.sin(b), [np.array([1.0, 2.0]), tf.constant([3.0], tf.float64)])
+        assert [j.shape for j in theoretical] == [(2, 2), (1, 2)] == [j.shape for j in numeric]
+        assert test_functions.max_error(theoretical, numeric) < 1e-6
+        assert test_functions.max_error(*check(lambda x: x * tf.stop_gradient(x), [tf.ones([2])])) > 0.5
+        rows = check(lambda x: tf.gather(x, [2, 0, 2]), [np.arange(3.0)])
+        assert rows[0][0].tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 1]] and test_functions.max_error(*rows) < 1e-6
+        with pytest.raises(ValueError, match="must be a list"):
+            check(tf.sin, tf.ones([2]))
+    assert np.isnan(test_functions.max_error([np.ones(1), np.full(1, np.nan)], [np.ones(1), np.ones(1)]))
+
+
 def test_graphs_are_compared_node_by_node() -> None:
     tf.constant(1, name="one")
     test_functions.assert_ops_in_graph({"one": "Const"}, tf.get_default_graph())

@@ -96,7 +96,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.ops_names": "get_registered_ops",
     },
     "python.framework.ops": {
-        "compat.internal_names": "convert_n_to_tensor convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
+        "compat.internal_names": "convert_n_to_tensor convert_to_tensor_or_composite convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
         "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
         "compat.py_function": "EagerTensor",
     },
@@ -139,6 +139,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.distributions.util": {
         "ops.random_functions": "gen_new_seed",
     },
+    "python.ops.gradient_checker_v2": {
+        "compat.test_functions": "compute_gradient=compute_gradient_v2 max_error",
+    },
     "python.ops.init_ops": {
         "compat.ops_names": "_assert_float_dtype _compute_fans",
     },
@@ -153,6 +156,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.nn_impl": {
         "compat.ops_names": "nce_loss_v2 sampled_softmax_loss_v2",
+    },
+    "python.ops.nn_ops": {
+        "ops.nn.dilated": "Convolution",
     },
     "python.ops.parallel_for": {
         "ops.flow.functional": "batch_jacobian for_loop jacobian pfor",

@@ -19,6 +19,7 @@ from tfmini.compat.switches import executing_eagerly
 from tfmini.core_types import DTypeLike
 from tfmini.data.dataset import Dataset
 from tfmini.devices import DeviceSpec
+from tfmini.dtypes import as_dtype
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
@@ -350,6 +351,22 @@ class CompositeTensor(ABC):  # noqa: B024 - as TensorFlow's, it asks for no meth
 
 for _composite in (SparseTensor, RaggedTensor, IndexedSlices):
     CompositeTensor.register(_composite)
+
+
+@export("tensorflow.python.framework.ops.convert_to_tensor_or_composite")
+def convert_to_tensor_or_composite(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Any:
+    """Converts ``value`` to a tensor, unless it consists of tensors, or is converted to what does.
+
+    Raises:
+      ValueError: it consists of tensors and has another dtype than ``dtype``.
+    """
+    if not isinstance(value, CompositeTensor):
+        return convert_to_tensor(value, dtype, name)
+    if dtype is not None and not as_dtype(dtype).is_compatible_with(getattr(value, "dtype", None)):
+        raise ValueError(f"Tensor conversion requested dtype {as_dtype(dtype).name} for {value!r}")
+    return value
+
+
 BatchableTypeSpec = TypeSpec
 export_names("tensorflow.python.framework.type_spec", "BatchableTypeSpec")
 

@@ -19,14 +19,14 @@ from tfmini import dtypes
 from tfmini.compat.test_case import TestCase
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph.conversion import IndexedSlices
+from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.device_types import FAKE_ENV, DeviceWishes, LocalDevice, local_devices
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.gradients import gradients
 from tfmini.protos import ConfigProto, GraphDef
 
@@ -271,8 +271,41 @@ def compute_gradient_error(
 ) -> float:
     """The largest difference between the two Jacobians of `compute_gradient` (``tf.test.compute_gradient_error``)."""
     found = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
-    differences = [np.abs(a - b) for a, b in (found if isinstance(found, list) else [found])]
-    return max((float(d.max()) for d in differences if d.size), default=0.0)
+    return max_error(*zip(*(found if isinstance(found, list) else [found])))
+
+
+def max_error(grad1: Sequence[np.ndarray], grad2: Sequence[np.ndarray]) -> float:
+    """The largest difference between arrays of two lists; NaN if one is."""
+    return float(np.max([np.abs(a - b).max() for a, b in zip(grad1, grad2) if a.size], initial=0.0))
+
+
+def compute_gradient_v2(f: Callable[..., Tensor], x: list[Any], delta: float = 1e-3) -> tuple[Any, ...]:
+    """`compute_gradient` of a function (``tf.compat.v2.test.compute_gradient``).
+
+    Args:
+      f: makes a tensor of as many tensors as ``x`` has values.
+      x: a list of the values.
+      delta: the distance of the finite differences.
+
+    Returns:
+      Two tuples with an array for each value: the theoretical Jacobians, and the numeric ones.
+
+    Raises:
+      ValueError: ``x`` is no list.
+    """
+    if not isinstance(x, list):
+        raise ValueError(f"`x` must be a list of Tensors (arguments to `f`), not a {type(x)}")
+    session = get_default_session()
+    starts = session.run([convert_to_tensor(one) for one in x])
+    xs = [placeholder(start.dtype) for start in starts]
+    y = f(*xs)
+    feeds = dict(zip(xs, starts))
+    shape = np.shape(session.run(y, feeds))
+    found = compute_gradient(xs, [start.shape for start in starts], y, shape, starts, delta, extra_feed_dict=feeds)
+    return tuple(zip(*found))
+
+
+export_names("tensorflow.python.ops.gradient_checker_v2", "compute_gradient=compute_gradient_v2 max_error")
 
 
 def _gradient_node(x: Any, y: Tensor, y_shape: ShapeLike) -> tuple[Any, Any]:

@@ -168,8 +168,8 @@ SAME = {
     "summary.experimental": "get_step set_step",
     "sysconfig": "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags",
     "test": (
-        "Benchmark benchmark_config create_local_cluster gpu_device_name is_built_with_cuda is_built_with_gpu_support "
-        "is_built_with_rocm is_gpu_available main TestCase"
+        "Benchmark benchmark_config compute_gradient create_local_cluster gpu_device_name is_built_with_cuda "
+        "is_built_with_gpu_support is_built_with_rocm is_gpu_available main TestCase"
     ),
     "train": (
         "BytesList Checkpoint CheckpointManager ClusterDef ClusterSpec Coordinator Example ExponentialMovingAverage "
@@ -338,6 +338,7 @@ _FUNCTIONS = {
     "nn.avg_pool": "nn.avg_pool_v2",
     "nn.max_pool": "nn.max_pool_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
+    "test.compute_gradient": "compat.test_functions.compute_gradient_v2",
     "where": "where_v2",
 }
 

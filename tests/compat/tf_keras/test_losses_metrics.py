@@ -135,3 +135,12 @@ def test_the_reduction_may_be_chosen_by_itself() -> None:
     ours = [keras.losses.MeanSquaredError(reduction=each) for each in ("auto", "sum_over_batch_size", "sum")]
     found = [value_of(loss(np.array([[1.0], [2.0]]), np.array([[4.0], [4.0]]))) for loss in ours]
     assert found == pytest.approx([6.5, 6.5, 13.0])
+
+
+@pytest.mark.parametrize("reduction", ["sum", "auto"])
+def test_a_loss_may_be_one_number_for_the_batch(reduction: str) -> None:
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones", input_shape=(3,))])
+    whole = lambda y, p: tf.reduce_mean(tf.square(y - p))  # noqa: E731
+    model.compile("sgd", tf.keras.losses.MeanSquaredError() if reduction == "auto" else whole)
+    x, y = np.arange(24.0).reshape(8, 3), np.ones((8, 1))
+    assert model.test_on_batch(x, y) == pytest.approx(1547.5)  # also on 1.15.5

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.compat.tf_keras import backend
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
 needs_malt = pytest.mark.skipif(importlib.util.find_spec("malt") is None, reason="needs the extra autograph")
@@ -181,3 +182,42 @@ def test_ops_are_counted_as_in_tensorflow() -> None:
                 after: Any = tf.get_seed(None)[1]
                 found.append(after - before)
         assert found == counts, layer.name
+
+
+class Sampled:
+    """Stands for a tensor, as a distribution stands for a sample."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.shape, self.dtype = value, value.shape, value.dtype
+
+
+tf.register_tensor_conversion_function(Sampled, lambda x, **_: x.value)  # type: ignore[arg-type]
+
+
+class Sampling(keras.layers.Layer):
+    """Returns a tensor in a wrapper, and the tensor."""
+
+    def call(self, x: Any) -> Any:
+        """Both."""
+        return Sampled(x), x * 2
+
+
+def test_layers_take_objects_of_registered_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "symbolic_types", set())
+    with pytest.raises(ValueError, match="symbolic tensor"):
+        keras.layers.Lambda(lambda s: s.value + 1)(Sampled(keras.Input((2,))))
+    backend.register_symbolic_tensor_type(Sampled)
+    x = keras.Input((2,))
+    sampled, _ = Sampling()(x)
+    model = keras.Model(x, keras.layers.Lambda(lambda s: s.value + 1)(sampled))
+    assert model.predict(np.ones((1, 2))).tolist() == [[2.0, 2.0]]
+    passed = keras.layers.Lambda(lambda s: s)(outside := Sampled(tf.zeros([1])))
+    assert passed is outside  # what comes of no layer is not copied, as in 1.15.5
+
+
+def test_outputs_may_be_of_unknown_rank() -> None:
+    first, second = Sampling()(tf.placeholder(tf.float32))
+    assert first.shape.ndims is None and second.shape.ndims is None
+    model = keras.Sequential([keras.layers.Lambda(lambda x: tf.placeholder_with_default(x, None))])
+    model.compile("sgd", lambda y, p: tf.reduce_sum(y - p, -1))
+    assert model.fit(tf.ones([2, 2]), tf.ones([2, 2]), steps_per_epoch=1, verbose=0).history["loss"] == [0.0]

@@ -186,7 +186,7 @@ def test_variables_of_deleted_and_replaced_attributes_are_no_weights() -> None:
     assert [weight.shape.as_list() for weight in Model(fill).weights] == [[3]]
 
 
-def test_a_weight_whose_attribute_becomes_a_tensor_trains_on() -> None:
+def test_a_weight_of_a_layer_stays_one_of_its_owner_when_a_tensor_replaces_it() -> None:
     class Doubled(keras.layers.Wrapper):
         def build(self, input_shape: Any) -> None:
             self.layer.build(input_shape)
@@ -200,6 +200,7 @@ def test_a_weight_whose_attribute_becomes_a_tensor_trains_on() -> None:
     layer = Doubled(Dense(2))
     layer(tf.ones([2, 3]))
     assert [weight.name for weight in layer.trainable_weights] == ["doubled/kernel:0", "doubled/bias:0"]
+    assert [weight.name for weight in layer.layer.trainable_weights] == ["doubled/bias:0"]
 
 
 def test_what_is_kept_in_lists_trains_is_saved_and_stays_a_list(tmp_path: Path) -> None:
@@ -338,3 +339,75 @@ def test_a_programs_attributes_may_have_names_of_models_of_inputs_and_outputs() 
     model = Subclassed()
     model(tf.ones([2, 4]))
     assert len(model.layers) == 3 and len(model.trainable_weights) == 6
+
+
+class Renamed(keras.layers.Layer):
+    """Takes the kernel of a dense layer over, as weight normalisation does, or shares it."""
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__()
+        self.dense, self.keeps = Dense(2), keeps
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights."""
+        self.dense.build(input_shape)
+        self.v = self.dense.kernel
+        if not self.keeps:
+            self.dense.kernel = None
+        self.g = self.add_weight("g", shape=(2,), initializer="ones")
+        super().build(input_shape)
+
+    def call(self, x: Any) -> Any:
+        """The output of the dense layer."""
+        if not self.keeps:
+            self.dense.kernel = self.v * self.g
+        return self.dense(x) * self.g
+
+
+@pytest.mark.parametrize(("keeps", "names"), [(True, "kernel g kernel bias"), (False, "kernel g bias")])
+def test_a_weight_of_a_layer_may_become_one_of_its_owner(keeps: bool, names: str) -> None:
+    """The lists are those of 1.15.5."""
+    x = keras.Input((3,))
+    layer = Renamed(keeps)
+    model = keras.Model(x, layer(x))
+    assert [v.op.name.rpartition("/")[2] for v in layer.trainable_weights] == names.split()
+    model.set_weights([np.ones(w.shape) for w in model.weights])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.train_on_batch(np.ones((4, 3)), np.ones((4, 2)))
+    assert keras.backend.get_value(layer.v) == pytest.approx(np.full((3, 2), 0.7))  # one step
+
+
+def test_a_layer_keeps_an_object_under_another_name_in_checkpoints(tmp_path: Path) -> None:
+    class Holder(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self._hidden = Dense(1)
+            self.show(self._hidden)
+
+        def show(self, layer: Any) -> None:
+            self._track_trackable(layer, name="shown")
+
+        def call(self, x: Any) -> Any:
+            return self._hidden(x)
+
+    model = Holder()
+    model.predict(np.ones((1, 2)))
+    model.save_weights(str(tmp_path / "w"))
+    names = [name for name, _ in tf.train.list_variables(str(tmp_path / "w"))]
+    assert "shown/kernel/.ATTRIBUTES/VARIABLE_VALUE" in names
+    with pytest.raises(ValueError, match="name='shown'"):
+        model.show(Dense(1))
+
+
+def test_a_lambda_may_make_its_variables_otherwise() -> None:
+    class Lambda(keras.layers.Lambda):
+        def _variable_creator(self, next_creator: Any, **kwargs: Any) -> Any:
+            return next_creator(**kwargs)
+
+    first, second = Dense(3), Dense(3)
+    both = lambda x: (first(x), second(x))  # noqa: E731
+    Lambda(both)(keras.Input((2,)))
+    assert first.kernel is not second.kernel
+    first, second = Dense(3), Dense(3)
+    keras.layers.Lambda(both)(keras.Input((2,)))
+    assert first.kernel is second.kernel  # as in 1.15.5: one of each name

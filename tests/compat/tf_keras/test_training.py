@@ -743,3 +743,11 @@ def test_nodes_and_values_are_seen_as_in_tensorflow() -> None:
     assert node.input_tensors is model.input and node.output_tensors is model.output
     assert node.input_shapes == (None, 2) and not model.layers[0].outbound_nodes
     assert keras.backend.get_value(3) == 3  # a learning phase that is set
+
+
+def test_arrays_to_validate_with_have_batches_beside_steps() -> None:
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones", input_shape=(1,))])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    x, validation = np.ones((4, 1)), (np.arange(5.0)[:, None], np.zeros((5, 1)))
+    history = model.fit(x, x, batch_size=2, steps_per_epoch=2, validation_data=validation, verbose=0).history
+    assert history["val_loss"] == pytest.approx([6.0])

@@ -296,3 +296,20 @@ def test_composites_and_arrays() -> None:
 
     assert run(stacked().stack()).tolist() == [1, 2]
     assert run(tf.data.Dataset.range(2).map(tf.function(lambda x: x + 5)).make_one_shot_iterator().get_next()) == 5
+
+
+def test_a_function_of_a_library_is_converted_when_the_library_asks_for_it() -> None:
+    pytest.importorskip("malt")
+    v = variable(False)
+
+    def initialized(x: Any) -> Any:
+        if not v:
+            v.assign(True)
+            x = x + 1.0
+        return x
+
+    initialized.__module__ = "tensorflow_probability.python.layers"
+    first, second = (tf.function(initialized)(tf.constant(0.0)) for _ in range(2))
+    with tf.Session() as session:
+        session.run(v.initializer)
+        assert [session.run(first), session.run(second)] == [1.0, 0.0]

@@ -9,6 +9,7 @@ import pytest
 
 import tfmini as tf
 from tests.ops.session_run import run
+from tfmini.ops.nn import dilated
 
 
 def test_the_gradient_of_volumes_is_their_slope() -> None:
@@ -41,3 +42,23 @@ def test_a_convolution_without_elements_is_zero(window: int, batch: int, channel
         ])  # fmt: skip
     assert [list(each.shape) for each in (forward, to_filter, to_image)] == [back, filters, image]
     assert not forward.any() and not to_filter.any() and not to_image.any()
+
+
+@pytest.mark.parametrize("rate", [1, 2])
+@pytest.mark.parametrize("layout", ["NHWC", None])
+def test_a_convolution_of_known_shapes_is_that_of_its_inputs(rate: int, layout: str | None) -> None:
+    """The names of its ops are those of 1.15.5."""
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        image = tf.constant(np.random.RandomState(0).randn(1, 6, 6, 2), name="x")
+        filters = tf.constant(np.random.RandomState(1).randn(2, 2, 2, 3), name="f")
+        one = dilated.Convolution(image.shape, filters.shape, "SAME", dilation_rate=[rate] * 2, data_format=layout)
+        with tf.name_scope("s"):
+            found = one(image, filters)
+        ops = [op.name for op in graph.get_operations() if op.type not in ("Const", "Placeholder")]
+        assert ops == (["s/Conv2D"] if rate == 1 else ["s/SpaceToBatchND", "s/Conv2D", "s/BatchToSpaceND"])
+        wanted = tf.nn.convolution(image, filters, "SAME", dilation_rate=[rate] * 2)
+        np.testing.assert_allclose(*session.run([found, wanted]))
+        assert one.strides.tolist() == [1, 1] and one.dilation_rate.tolist() == [rate] * 2
+    for shapes, message in ((([1, 6, 6, 3], [2, 2, 2, 3]), "3 != 2"), (([1, 6, 6], [2, 2, 2, 3]), "must have rank 4")):
+        with pytest.raises(ValueError, match=message):
+            dilated.Convolution(*map(tf.TensorShape, shapes), "SAME")

@@ -54,6 +54,9 @@ def test_variables_are_references_or_resources() -> None:
         tf.Variable(1.0, nonsense=3)
     with pytest.raises(TypeError, match="not iterable"):
         iter(reference)
+    with pytest.raises(TypeError, match="as a Python `bool`"):
+        bool(resource)
+    assert reference  # as in 1.15.5
 
 
 @pytest.mark.parametrize("resource", [False, True])

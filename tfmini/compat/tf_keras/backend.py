@@ -473,17 +473,17 @@ def get_reachable_from_inputs(inputs: Any, targets: Any = None) -> set[Any]:
     return state.reachable(nest.flatten(inputs), None if targets is None else set(nest.flatten(targets)))
 
 
-_tensor_types: set[type] = set()
+symbolic_types: set[type] = set()
 
 
 def register_symbolic_tensor_type(cls: type) -> None:
     """Makes `is_symbolic_tensor` true for objects of a class that can be converted to tensors."""
-    _tensor_types.add(cls)
+    symbolic_types.add(cls)
 
 
 def is_symbolic_tensor(tensor: object) -> bool:
     """Whether Keras takes an object as a tensor of the graph."""
-    return isinstance(tensor, (Tensor, SparseTensor, Variable, *_tensor_types))
+    return isinstance(tensor, (Tensor, SparseTensor, Variable, *symbolic_types))
 
 
 def track_tf_optimizer(tf_optimizer: object) -> None:

@@ -30,9 +30,9 @@ from tfmini.ops.composites import TensorSpec
 from tfmini.ops.flow import autograph
 from tfmini.ops.nn.convolution import note_dilation
 from tfmini.ops.nn.normalization import dropout
-from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.module import Module
+from tfmini.train.checkpointing.object_graph import Trackable
 
 # ---- What changed lines of the library call --------------------------------------------------------------------------
 
@@ -41,7 +41,8 @@ def _output_shape(layer: Any, input_shape: Any, output: Any) -> Any:
     """The shape of a layer's output: that of its tensor, as in TensorFlow; what the layer says, if that is unknown."""
     outputs = output if isinstance(output, (list, tuple)) else [output]
     shapes: list[Any] = [as_tuple(getattr(x, "shape", None)) for x in outputs]
-    if any(shape is None or None in shape[1:] for shape in shapes) and _tells_its_shape(layer):
+    asks = layer is not None and any(shape is None or None in shape[1:] for shape in shapes)
+    if asks and _tells_its_shape(layer):
         told = as_tuple(layer.compute_output_shape(input_shape))
         shapes = [_known(a, b) for a, b in zip(shapes, told if isinstance(told, list) else [told] * len(shapes))]
     return shapes if isinstance(output, (list, tuple)) else shapes[0]
@@ -173,22 +174,6 @@ def _arguments_of(layer: Any, mask: Any, training: Any) -> dict[str, Any]:
     if "training" in taken:
         arguments["training"] = state.learning_phase() if training is None else training
     return arguments
-
-
-def _with_variables(layer: Any, inputs: Any, arguments: dict[str, Any]) -> Any:
-    """Calls the function of a `Lambda`, which owns the variables that it makes, and makes each only once."""
-    made = vars(layer).setdefault("_made_variables", {})
-
-    def create(following: Callable[..., Any], **kwargs: Any) -> Any:
-        name = kwargs.get("name")
-        if name not in made:
-            made[name] = following(**kwargs)
-            (layer._trainable_weights if made[name].trainable else layer._non_trainable_weights).append(made[name])
-            state.track_variable(made[name])
-        return made[name]
-
-    with variable_creator_scope(create):
-        return layer.function(inputs, **arguments)
 
 
 def _device_type(device: Any) -> str:
@@ -338,7 +323,7 @@ HELPERS: dict[str, Any] = {
     "_make_optimizer_weights": saving.make_optimizer_weights,
     "_nested_weights": saving.nested_weights,
     "_in_structure": op_layers.in_structure,
-    "_with_variables": _with_variables,
+    "_with_variables": tracking.with_variables,
     "_with_batch": _with_batch,
     "_device_type": _device_type,
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
@@ -399,6 +384,10 @@ def apply(root: ModuleType) -> None:
     layer._TF_MODULE_IGNORED_PROPERTIES = frozenset({"_updates", "_per_input_updates", "_noted"})  # of assignments
     layer._flatten = Module._flatten
     layer.apply = lambda self, inputs, *args, **kwargs: self(inputs, *args, **kwargs)
+    root.layers.Lambda._variable_creator = tracking.create_once
+    for name in ("_track_trackable", "_named_children", "_unconditional_checkpoint_dependencies"):
+        setattr(layer, name, vars(Trackable)[name])
+    layer._unconditional_dependency_names = Trackable._unconditional_dependency_names
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     root.layers.AddLoss, root.layers.AddMetric = op_layers.added_layers(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)

@@ -235,6 +235,7 @@ def _fit(root: ModuleType, fit: Callable[..., Any]) -> Callable[..., Any]:
             if not is_read:
                 given.update(validation_data=_whole(batches), validation_steps=None)
         if not _is_data(x):
+            self._validation_batch_size = None if given.get("validation_steps") else given.get("batch_size")
             return fit(**_of_steps(given, "steps_per_epoch"))
         _refuse(given, "validation_split")
         batches = Batches(root, x, given.get("steps_per_epoch"), "steps_per_epoch")

@@ -60,6 +60,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "    several = isinstance(control_inputs, (list, tuple))\n"
             "    return tf.control_dependencies(control_inputs if several else [control_inputs])\n",
         ),
+        (  # also what a program has registered, such as a distribution that stands for a sample
+            "isinstance(x, tf_ops._TensorLike) or",
+            "tf_keras_backend.is_symbolic_tensor(x) or isinstance(x, tf_ops._TensorLike) or",
+        ),
         ("        strides = (1,) + strides + (1,)\n", "        strides = (1,) + _strides_of(x, strides) + (1,)\n"),
         ("        strides = (1, 1) + strides\n", "        strides = (1, 1) + _strides_of(x, strides)\n"),
         (
@@ -182,12 +186,23 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),  # those of the first call
         ("        self.dtype = dtype\n", "        self.dtype = _dtype_name(dtype)\n"),
         ("self.activity_regularizer(x)", "_mean_activity(self, x)"),
+        (  # only what comes of layers is copied
+            "if id(x) in [id(i) for i in inputs_ls]:",
+            "if id(x) in [id(i) for i in inputs_ls] and all(hasattr(i, '_keras_history') for i in inputs_ls):",
+        ),
         (
             "output_shape = self.compute_output_shape(input_shape)",
             "output_shape = _output_shape(self, input_shape, output)",
         ),
+        (
+            "                if isinstance(input_shape, list):\n"
+            "                    output_shape = [None for _ in input_shape]\n"
+            "                else:\n                    output_shape = None\n",
+            "                output_shape = _output_shape(None, input_shape, output)\n",
+        ),
     ],
     "engine.training": [
+        ("append(list(output.shape))", "append(output.shape.as_list() if output.shape.ndims is not None else None)"),
         ("_get_metrics_from_layers(self._layers)", "_get_metrics_from_layers(_layers_of(self))"),
         ("with K.name_scope(self.optimizer.__class__.__name__):", "if True:"),  # optimizers have a scope of their own
     ],
@@ -589,6 +604,12 @@ _IN: dict[str, list[tuple[str, str]]] = {
         (
             "        if reduction == Reduction.SUM_OVER_BATCH_SIZE:\n",
             "        if reduction in (Reduction.AUTO, Reduction.SUM_OVER_BATCH_SIZE):\n",
+        ),
+        (  # a program's loss may be one number for the batch; the weights are ones unless they are given
+            "        losses, _, sample_weight = squeeze_or_expand",
+            "        if K.ndim(losses) == 0 and K.ndim(sample_weight) == 1:\n"
+            "            sample_weight = K.mean(sample_weight)\n"
+            "        losses, _, sample_weight = squeeze_or_expand",
         ),
         (  # Keras broadcasts no scalar
             "    # Broadcast weights if possible.\n    weights_shape = K.int_shape(sample_weight)\n",

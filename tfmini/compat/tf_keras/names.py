@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -82,6 +83,8 @@ def module(dotted: str) -> ModuleType | None:
     root = library()
     if dotted == "python.keras.optimizers":
         return root.optimizers.legacy  # type: ignore[no-any-return]
+    if dotted == "python.keras.testing_utils":
+        return import_module("tfmini.compat.tf_keras.testing_utils")
     if below in _MERGED:
         return _made.setdefault(below, _package(f"{prefix}.{below}", value_at(root, _MERGED[below]), _MODULES[below]))
     below = MOVED.get(below, _MERGED.get(below.rpartition(".")[0], below))

@@ -139,6 +139,7 @@ class Optimizer:
         """The ops of a step of training, which Keras runs; without variables it only counts."""
         if not params:
             return [self.iterations.assign_add(1)]
+        params = list(dict.fromkeys(params))  # two layers may have the same
         pairs = list(zip(self.get_gradients(loss, params), params))
         return [self.apply_gradients(pairs)]
 

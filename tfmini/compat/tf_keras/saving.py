@@ -381,11 +381,11 @@ def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
     """The variables and layers with weights of a layer, by name; those of a layer as a dictionary again."""
     base = root.engine.base_layer.Layer
     seen.add(id(layer))
-    members: Mapping[str, Any] = vars(layer)
+    members: dict[str, Any] = vars(layer)
     found: dict[str, Any] = {}
     if getattr(layer, "_is_graph_network", False) or isinstance(layer, root.Sequential):
         members, found = {}, _numbered(root, layer, seen)
-    for name, member in members.items():
+    for name, member in (members | layer._unconditional_dependency_names).items():
         if name.startswith("_") or id(member) in seen:
             continue
         if isinstance(member, Variable):

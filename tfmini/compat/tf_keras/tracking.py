@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import collections
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
 from tfmini.compat.tf_keras.state import library_root, track_variable
-from tfmini.graph.operation import Tensor
+from tfmini.ops.variables.base import variable_creator_scope
 
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
 _LIBRARYS = {
@@ -31,11 +31,20 @@ def tracked(owner: object, name: str, value: object) -> Any:
         _forget(owner, name, value)
         for variable in filter(_is_variable, _contents(value)):
             track_variable(variable)
+        if getattr(value, "_tracked", False):
+            _share(owner, value)
         if type(value) in _CONTAINERS or isinstance(value, _layer_class()) and not isinstance(value, _metric_class()):
             noted = owner.__dict__.setdefault("_noted", [])
             if not any(value is known for known in noted):
                 noted.append(value)
     return value
+
+
+def _share(owner: object, weight: Any) -> None:
+    """Makes a layer's weight one of its owner as well, which may take it from the layer afterwards."""
+    listed = owner.__dict__.setdefault("_trainable_weights" if weight.trainable else "_non_trainable_weights", [])
+    if not any(weight is known for known in listed):
+        listed.append(weight)
 
 
 def untracked(owner: object, name: str) -> None:
@@ -137,9 +146,7 @@ def _forget(owner: object, name: str, value: object) -> None:
     if old is None or old is value or any(other is old for key, other in attributes.items() if key != name):
         return
     if takes_layers(owner):
-        # A tensor in the place of a weight is computed from it, as in spectral normalisation: the weight trains on.
-        weights = () if isinstance(value, Tensor) else ("_trainable_weights", "_non_trainable_weights")
-        for listed in ("_noted", "_layers", *weights):
+        for listed in ("_noted", "_layers", "_trainable_weights", "_non_trainable_weights"):
             if isinstance(attributes.get(listed), list):
                 attributes[listed][:] = [known for known in attributes[listed] if known is not old]
 
@@ -186,3 +193,19 @@ def submodules(self: Any) -> tuple[Any, ...]:
             seen.add(id(value))  # the keys of a dictionary have no order here: they may be of several types
             waiting += value.values() if isinstance(value, dict) else value
     return tuple(found.values())
+
+
+def create_once(layer: Any, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    """Makes a variable of a `Lambda`'s function, unless it has one of that name; subclasses may make it otherwise."""
+    made, name = vars(layer).setdefault("_variable_dict", {}), kwargs.get("name")
+    if name not in made:
+        made[name] = next_creator(**kwargs)
+        (layer._trainable_weights if made[name].trainable else layer._non_trainable_weights).append(made[name])
+        track_variable(made[name])
+    return made[name]
+
+
+def with_variables(layer: Any, inputs: Any, arguments: dict[str, Any]) -> Any:
+    """Calls the function of a `Lambda`, which owns the variables that it makes."""
+    with variable_creator_scope(layer._variable_creator):
+        return layer.function(inputs, **arguments)

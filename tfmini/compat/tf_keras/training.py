@@ -157,6 +157,16 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "            index_array = np.arange(num_train_samples)\n"
             "            if shuffle == 'batch':\n                index_array = batch",
         ),
+        # Arrays to validate with have batches beside training that has steps.
+        (
+            "        if steps_per_epoch:\n            raise ValueError('Must specify `validation_steps`",
+            "        if steps_per_epoch and not model._validation_batch_size:\n"
+            "            raise ValueError('Must specify `validation_steps`",
+        ),
+        (
+            f"steps=validation_steps,\n{' ' * 37}callbacks=callbacks,\n",
+            "steps=validation_steps, batch_size=model._validation_batch_size, shuffle=True, callbacks=callbacks,\n",
+        ),
         # An end that a callback asks for comes before the validation, which would begin anew.
         ("if batch_index == len(batches) - 1:", "if not callback_model.stop_training:"),
         (

@@ -151,7 +151,7 @@ def _converted(function: Any, options: Any) -> Function | None:
         return None
     if code.co_filename == "<string>" or inspect.isgeneratorfunction(found):
         return None
-    if (found.__module__ or "").partition(".")[0] in _LIBRARIES:
+    if not options.user_requested and (found.__module__ or "").partition(".")[0] in _LIBRARIES:
         return None
     try:
         made = _transpiler().transform_function(found, options)

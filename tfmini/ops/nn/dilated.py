@@ -20,7 +20,7 @@ from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.nn import convolution as nn_convolution
 from tfmini.ops.nn import pooling as nn_pooling
-from tfmini.shapes import TensorShape
+from tfmini.shapes import RawShape, TensorShape
 
 
 @export("tf.required_space_to_batch_paddings")
@@ -222,20 +222,51 @@ def convolution(
     rate = either("dilations", dilations, "dilation_rate", dilation_rate)
     with name_scope(name, "convolution", [input, filter]) as scope:
         input, filter = convert_to_tensor(input, name="input"), convert_to_tensor(filter, name="filter")
-        count = _conv_axes(input, filter)
-        first = _is_channels_first(data_format)
-        depth = None if input.raw_shape is None else input.raw_shape[1 if first else -1]
-        wanted = None if filter.raw_shape is None else filter.raw_shape[-2]
-        if depth is not None and wanted and depth % wanted:
-            raise ValueError(
-                f"number of input channels does not match corresponding dimension of filter, {depth} != {wanted}"
-            )
+        count = _conv_axes(input.raw_shape, filter.raw_shape)
+        _check_channels(input.raw_shape, filter.raw_shape, data_format)
         steps, rates = _steps(count, strides, rate)
         return _convolve(count, input, filter, padding, steps, rates, data_format, scope)
 
 
-def _conv_axes(input: Tensor, filter: Tensor) -> int:
-    ranks = [len(t.raw_shape) for t in (input, filter) if t.raw_shape is not None]
+@export("tensorflow.python.ops.nn_ops.Convolution")
+class Convolution:
+    """`convolution` of inputs and filters whose shapes are known before; what runs it are its calls."""
+
+    def __init__(
+        self, input_shape: TensorShape, filter_shape: TensorShape, padding: str, strides: Any = None,
+        dilation_rate: Any = None, name: str | None = None, data_format: str | None = None, fused: bool = False,
+    ) -> None:  # fmt: skip
+        count = _conv_axes(input_shape.raw, filter_shape.raw)
+        _check_channels(input_shape.raw, filter_shape.raw, data_format)
+        self.input_shape, self.filter_shape, self.padding = input_shape, filter_shape, padding
+        self.data_format, self.name = data_format, name
+        steps, rates = _steps(count, strides, dilation_rate)
+        self.strides, self.dilation_rate = np.array(steps, np.int32), np.array(rates, np.int32)
+        self._rates = convert_to_tensor(self.dilation_rate, name="dilation_rate")
+
+    def __call__(self, inp: TensorLike, filter: TensorLike) -> Tensor:
+        """The convolution of an input and a filter."""
+        inp, filter = convert_to_tensor(inp), convert_to_tensor(filter)
+        steps = self.strides.tolist()
+
+        def convolve(blocks: Tensor, count: int, padding: str) -> Tensor:
+            return _convolve(count, blocks, filter, padding, steps, [1] * count, self.data_format, self.name)
+
+        window = self.filter_shape.raw
+        return with_space_to_batch(inp, self._rates, self.padding, convolve, window, data_format=self.data_format)
+
+
+def _check_channels(input_shape: RawShape, filter_shape: RawShape, data_format: str | None) -> None:
+    depth = None if input_shape is None else input_shape[1 if _is_channels_first(data_format) else -1]
+    wanted = None if filter_shape is None else filter_shape[-2]
+    if depth is not None and wanted and depth % wanted:
+        raise ValueError(
+            f"number of input channels does not match corresponding dimension of filter, {depth} != {wanted}"
+        )
+
+
+def _conv_axes(*shapes: RawShape) -> int:
+    ranks = [len(shape) for shape in shapes if shape is not None]
     if not ranks:
         raise ValueError("rank of input and filter cannot both be unknown")
     if len(ranks) == 2 and ranks[0] != ranks[1]:
@@ -247,7 +278,7 @@ def _conv_axes(input: Tensor, filter: Tensor) -> int:
 
 def _convolve(
     count: int, input: Tensor, filter: Tensor, padding: PaddingLike | None, steps: list[int], rates: list[int],
-    data_format: str | None, scope: str,
+    data_format: str | None, scope: str | None,
 ) -> Tensor:  # fmt: skip
     first = _is_channels_first(data_format)
     if count == 1:

@@ -41,6 +41,9 @@ class BaseResourceVariable(Variable):
     def _reference(self) -> Tensor:
         return self._handle
 
+    def __bool__(self) -> bool:
+        return bool(self.read_value())  # refused, as of every tensor
+
     @property
     def handle(self) -> Tensor:
         """The resource handle."""
