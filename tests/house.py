@@ -199,7 +199,7 @@ LIMITS: dict[str, float] = {
     # complex numbers by zero.
     "files": 640,
     "files under 100 lines": 101,
-    "lines without generated files": 196_200,  # (128,000)
+    "lines without generated files": 196_500,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
