@@ -280,7 +280,7 @@ def max_error(grad1: Sequence[np.ndarray], grad2: Sequence[np.ndarray]) -> float
 
 
 def compute_gradient_v2(f: Callable[..., Tensor], x: list[Any], delta: float = 1e-3) -> tuple[Any, ...]:
-    """`compute_gradient` of a function (``tf.compat.v2.test.compute_gradient``).
+    """Compute the gradients of a function, as version 2 of `compute_gradient` does.
 
     Args:
       f: makes a tensor of as many tensors as ``x`` has values.
