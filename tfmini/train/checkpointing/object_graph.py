@@ -70,12 +70,12 @@ class Trackable:
           TypeError: no checkpoint saves such an object.
           ValueError: the name has another object, and ``overwrite`` is false.
         """
-        if not is_trackable(trackable, inside=True):
+        if not (is_trackable(trackable, inside=True) or hasattr(trackable, "_track_trackable")):  # a layer of Keras
             raise TypeError(f"Trackable._track_trackable() passed type {type(trackable)}, not a Trackable.")
         named = self._unconditional_dependency_names
         if overwrite:
             self._named_children.overwriting.add(name)
-        elif (dict(self._trackable_children()) | named).get(name, trackable) is not trackable:
+        elif (dict(children_of(self)) | named).get(name, trackable) is not trackable:
             raise ValueError(f"Called Trackable._track_trackable() with name='{name}', which has another object.")
         listed = self._unconditional_checkpoint_dependencies
         listed[:] = [*(known for known in listed if known.name != name), TrackableReference(name, trackable)]
