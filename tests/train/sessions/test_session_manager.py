@@ -238,10 +238,12 @@ def test_a_waiting_line_about_hundreds_of_variables_is_short(server: Any, heard:
     stop = threading.Event()
     waiting = Waiting(server.target, manager(), cancelled=stop.is_set)
     waiting.start()
-    assert heard.one.wait(60)
+    while heard.one.wait(60) and "name_9" not in heard.lines[-1]:  # a busy server has not answered at the first line
+        heard.one.clear()
     stop.set()
     waiting.join(60)
-    assert len(heard.lines[0]) < 1200 and heard.lines[0].count("name_9") == 2 and "and 390 more" in heard.lines[0]
+    line = next(line for line in heard.lines if "name_9" in line)
+    assert len(line) < 1200 and line.count("name_9") == 2 and "and 390 more" in line
     with pytest.raises(RuntimeError, match="and 390 more") as info:
         manager().prepare_session("", tf.no_op())
     assert len(str(info.value)) < 800
