@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 
 import tfmini as tf
-from tests.train.sessions.readiness import said_after_a_wait
+from tests.train.sessions.readiness import last_warning, said_after_a_wait
 from tests.train.sessions.training_runs import EVERY, LAST, Run, training_cluster
 from tfmini.launch.supervision import TaskId
 from tfmini.testing import ProcessCluster
@@ -96,10 +95,10 @@ def test_a_worker_whose_chief_does_not_start_says_so(
         with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
             tf.get_variable("w", initializer=1.0)
             manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables())
-            said_after_a_wait(manager, tasks.server.target, "to initialise w")
+            said_after_a_wait(manager, tasks.server.target, "to initialise w", lambda: last_warning(caplog))
     finally:
         tasks.stop()
-    (*_, last) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    last = last_warning(caplog)
     assert "waiting for the chief, /job:worker/replica:0/task:0 at" in last and "(not connected: " in last
     assert "to initialise w (/job:ps/task:0). Start the chief, or look at its output" in last
 
