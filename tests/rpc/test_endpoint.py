@@ -15,7 +15,7 @@ from tests.rpc.task_processes import until
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc import zmq_pump, zmq_router, zmq_transport
-from tfmini.rpc.codec import encode
+from tfmini.rpc.codec import encode, kind_of
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.keys import Keys, own_keys
 from tfmini.rpc.lane_listener import TOKEN_BYTES, TokenListener
@@ -330,6 +330,31 @@ def test_cancel_reaches_the_handler(server: Any, peer: Any) -> None:
     responders[0](m.DescribeStepReply(""))
     call(peer, m.GetStatus())
     assert len(answers) == 1
+
+
+def test_a_cancel_is_not_lost_while_the_connection_becomes_ready(
+    server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request has just been sent, and the state is not yet READY, when another thread cancels it."""
+    cancelled: list[bool] = []
+    server.serve({m.DescribeStep: lambda peer, request, respond: respond.on_cancel(lambda: cancelled.append(True))})
+    given_up: list[threading.Thread] = []
+    send = Link.send
+
+    def send_and_cancel(link: Link, parts: Any) -> None:
+        send(link, parts)
+        if kind_of(parts) == m.DescribeStep.row.kind:
+            (handle,) = peer.calls.values()
+            given_up.append(threading.Thread(target=handle.cancel))
+            given_up[0].start()
+            until(lambda: not peer.calls, "the end of the call")
+
+    monkeypatch.setattr(Link, "send", send_and_cancel)
+    answers: list[Any] = []
+    peer.call(m.DescribeStep(1), answers.append)
+    until(lambda: cancelled, "the cancellation")
+    given_up[0].join(TIMEOUT_S)
+    assert [type(answer) for answer in answers] == [errors.CancelledError]
 
 
 def test_deadline_names_request_and_task(server: Any, peer: Any) -> None:

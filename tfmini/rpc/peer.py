@@ -190,7 +190,10 @@ class Peer:
     def send_if_ready(self, message: Message) -> None:
         """Sends a one-way message if the peer is connected; otherwise drops it."""
         link = self._link
-        if link is not None and self.state is State.READY:
+        if link is None or self.state is not State.READY:
+            with self._lock:  # `link_ready` may just be sending what has waited, as the request that this one is about
+                link = self._link if self.state is State.READY else None
+        if link is not None:
             link.post(message)
 
     def call(
