@@ -544,6 +544,7 @@ next_after_op.kernel("CPU")(np.nextafter)
 
 
 _LARGEST_WHOLE = 8  # exponent that is a product of few factors
+_BLOCK = 8192  # numbers whose products in float64 stay in the cache
 
 
 @pow_op.kernel_factory("CPU")
@@ -561,12 +562,15 @@ def _single_power(x: Array, y: Array) -> Any:
     """
     if np.ndim(y) or np.ndim(x) == 0 or y not in range(3, _LARGEST_WHOLE + 1):
         return np.power(x, y)
-    wide = x.astype(np.float64)
-    product = wide * wide
-    for _ in range(int(y) - 2):
-        product *= wide
+    flat, result = x.reshape(-1), np.empty(x.size, np.float32)
     with np.errstate(over="ignore"):
-        return product.astype(np.float32)
+        for begin in range(0, flat.size, _BLOCK):
+            wide = flat[begin : begin + _BLOCK].astype(np.float64)
+            product = wide * wide
+            for _ in range(int(y) - 2):
+                product *= wide
+            result[begin : begin + _BLOCK] = product
+    return result.reshape(x.shape)
 
 
 def _integer_power(x: Array, y: Array) -> Any:
