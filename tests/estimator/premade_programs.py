@@ -50,7 +50,7 @@ def layers(tf):
             made = {}
             linear = tf.feature_column.linear_model(features(tf), [*dense[:3], *categorical[1:]], 2, cols_to_vars=made)
             weights = [v for v in tf.global_variables() if v.name.startswith("linear_model")]
-            change = [tf.assign(v, tf.reshape(tf.range(tf.size(v), dtype=tf.float32), v.shape)) for v in weights]
+            change = [tf.assign(v, tf.reshape(tf.cast(tf.range(tf.size(v)), tf.float32), v.shape)) for v in weights]
             with tf.Session() as session:
                 session.run([tf.global_variables_initializer(), tf.tables_initializer()])
                 session.run(change)
@@ -127,7 +127,8 @@ def combined(tf):
         found = _run(tf, made, LABELS)
         spec = fc.make_parse_example_spec([cross])
         with tf.Graph().as_default(), tf.Session() as session:
-            weights = fc.linear_model(features(tf), [cross], cols_to_vars=(made := {}))
+            made = {}
+            weights = fc.linear_model(features(tf), [cross], cols_to_vars=made)
             session.run([tf.global_variables_initializer(), tf.tables_initializer()])
             (weight,) = made[cross]
             session.run(tf.assign(weight, tf.reshape(tf.range(11, dtype=tf.float32), [11, 1])))

@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[2]
 _LIMIT_S = 200
 
 
-@pytest.mark.oracle
-def test_alone_it_trains_evaluates_and_exports_as_tensorflow_does(estimator_oracle) -> None:
-    assert_same(sent(programs.in_turns(tf)), estimator_oracle.call(programs.in_turns))
+@pytest.mark.oracle_1x
+def test_alone_it_trains_evaluates_and_exports_as_tensorflow_does(oracle_1x) -> None:
+    assert_same(sent(programs.in_turns(tf)), oracle_1x.call(programs.in_turns))
 
 
 def test_alone_it_evaluates_checkpoints_and_the_end(tmp_path: Path) -> None:

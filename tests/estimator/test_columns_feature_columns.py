@@ -15,10 +15,10 @@ from tests.oracle import sent
 fc = tf.feature_column
 
 
-@pytest.mark.oracle
-def test_the_layers_are_tensorflows(estimator_oracle) -> None:
+@pytest.mark.oracle_1x
+def test_the_layers_are_tensorflows(oracle_1x) -> None:
     ours = sent(premade_programs.layers(tf))
-    assert_same(ours, estimator_oracle.call(premade_programs.layers))
+    assert_same(ours, oracle_1x.call(premade_programs.layers))
 
 
 def values(columns, features):

@@ -26,12 +26,12 @@ def numbers(epochs=1):
     return lambda: tf.data.Dataset.from_tensor_slices([1.0, 2.0, 3.0]).repeat(epochs).batch(2)
 
 
-@pytest.mark.oracle
+@pytest.mark.oracle_1x
 @pytest.mark.parametrize("program", ["trained_evaluated_predicted", "exported"])
-def test_it_does_what_tensorflow_does(estimator_oracle, program: str) -> None:
+def test_it_does_what_tensorflow_does(oracle_1x, program: str) -> None:
     run = getattr(programs, program)
     arguments = (20,) if program == "trained_evaluated_predicted" else ()
-    assert_same(sent(run(tf, *arguments)), estimator_oracle.call(run, *arguments))
+    assert_same(sent(run(tf, *arguments)), oracle_1x.call(run, *arguments))
 
 
 def test_a_model_is_trained_from_its_latest_checkpoint_on(tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def told_by_tensorflow(estimator_oracle):
-    return estimator_oracle.call(programs.all_settings, [*CASES, *WRONG])
+def told_by_tensorflow(oracle_1x):
+    return oracle_1x.call(programs.all_settings, [*CASES, *WRONG])
 
 
-@pytest.mark.oracle
+@pytest.mark.oracle_1x
 @pytest.mark.parametrize("number", range(len(CASES + WRONG)))
 def test_the_settings_are_tensorflows(told_by_tensorflow, number: int) -> None:
     assert sent(programs.settings(tf, [*CASES, *WRONG][number])) == told_by_tensorflow[number]

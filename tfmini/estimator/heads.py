@@ -299,10 +299,8 @@ class PremadeBinaryClassHead(_ClassHead):
             "prediction/mean": mean(logistic, weights=weights),
             "label/mean": (label_mean, update),
             "accuracy_baseline": baseline,
-            "auc": binary_metrics.auc(labels, logistic, weights=wide, summation_method="careful_interpolation"),
-            "auc_precision_recall": binary_metrics.auc(
-                labels, logistic, weights=wide, curve="PR", summation_method="careful_interpolation"
-            ),
+            "auc": binary_metrics.auc(labels, logistic, weights=wide),
+            "auc_precision_recall": binary_metrics.auc(labels, logistic, weights=wide, curve="PR"),
         }
 
 

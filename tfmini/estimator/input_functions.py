@@ -15,7 +15,7 @@ from tfmini.data.dataset import Dataset
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
-from tfmini.graph.scoping import add_to_collection, device
+from tfmini.graph.scoping import add_to_collection, counted_as, device
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunHook
@@ -45,7 +45,7 @@ def numpy_input_fn(
       batch_size: examples in a batch; the last batch may be smaller.
       num_epochs: how often the examples are read; None: for ever.
       shuffle: whether each epoch has an order of its own; it must be given.
-      queue_capacity, num_threads: are not used: the examples are read as they are needed.
+      queue_capacity, num_threads: are not used, but for seeds: the examples are read as they are needed.
 
     Raises:
       ValueError: when ``shuffle`` is not given, there are no features, or lengths or names do not fit.
@@ -63,7 +63,9 @@ def numpy_input_fn(
         parts = dict(features)
         parts.update({(_TARGET, name): array for name, array in (labels or {}).items()})
         _check_lengths(parts)
-        read = dict(zip(parts, _batches(list(parts.values()), batch_size, num_epochs, shuffle)))
+        fed = len(parts) + 1  # TensorFlow's threads feed a queue with the arrays and the number of the row
+        with counted_as(16 + fed + (num_threads - 1) * (fed + 1)):
+            read = dict(zip(parts, _batches(list(parts.values()), batch_size, num_epochs, shuffle)))
         own = {name: read[name] for name in features}
         found = own if isinstance(x, Mapping) else own[_TARGET]
         if labels is None:

@@ -308,7 +308,7 @@ class LoggingTensorHook(SessionRunHook):
             _log.info("%s", self._formatter(values))
             return
         with np.printoptions(suppress=True):
-            text = ", ".join(f"{tag} = {values[tag]}" for tag in self._tag_order)
+            text = ", ".join(f"{tag} = {values[tag]!s}" for tag in self._tag_order)
         if elapsed_secs is not None:
             text = f"{text} ({elapsed_secs:.3f} sec)"
         _log.info("%s", text)
