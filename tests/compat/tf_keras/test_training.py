@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -751,3 +752,12 @@ def test_arrays_to_validate_with_have_batches_beside_steps() -> None:
     x, validation = np.ones((4, 1)), (np.arange(5.0)[:, None], np.zeros((5, 1)))
     history = model.fit(x, x, batch_size=2, steps_per_epoch=2, validation_data=validation, verbose=0).history
     assert history["val_loss"] == pytest.approx([6.0])
+
+
+def test_a_history_can_be_written_as_json_and_begins_with_the_loss() -> None:
+    """With NumPy 2 the sum of a float32 and an int would be a float32, which json does not know."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,), kernel_initializer="ones")])
+    model.compile("sgd", "mse")
+    history = model.fit(np.ones((5, 2)), np.ones((5, 1)), batch_size=2, validation_split=0.2, verbose=0).history
+    assert list(json.loads(json.dumps(history))) == ["loss", "val_loss"]
+    assert history["loss"][0] == pytest.approx(0.9418, abs=1e-5)

@@ -134,7 +134,18 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "        layer = _layer_behind(layer)\n        if not isinstance(layer, Layer):\n            raise",
         ),
     ],
-    "callbacks.callbacks": [("warnings.warn(", "_warn(")],
+    "callbacks.callbacks": [
+        ("warnings.warn(", "_warn("),
+        # Else NumPy 2 sums float32, which json does not write; then it was float64.
+        ("self.totals[k] += v * batch_size", "self.totals[k] += float(v) * batch_size"),
+        ("self.totals[k] = v * batch_size", "self.totals[k] = float(v) * batch_size"),
+        (  # what came of the validation data stands behind what came of the training
+            "                        logs[k] = self.totals[k] / self.seen\n",
+            "                        logs[k] = self.totals[k] / self.seen\n"
+            "            for k in [k for k in logs if k.startswith('val_')]:\n"
+            "                logs[k] = logs.pop(k)\n",
+        ),
+    ],
     "engine.training_arrays": [
         (  # `fit` shuffles what it validates with, too: partial batches and NumPy's random numbers depend on it
             "def test_loop(model, f, ins,\n              batch_size=None,\n",
