@@ -43,3 +43,14 @@ def test_large_integers_are_sorted(largest: int) -> None:
     np.testing.assert_array_equal(values, [largest, 1, 2])
     np.testing.assert_array_equal(numbers, [0, 1, 0, 2, 1])
     np.testing.assert_array_equal(counts, [2, 2, 1])
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+def test_each_nan_is_an_element_of_its_own(dtype: Any) -> None:
+    """As in TensorFlow 1.15.5."""
+    x = tf.constant([np.nan, 1, np.nan, -0.0, 0.0, np.inf, 1], dtype)
+    with tf.Session() as session:
+        for found in (tf.unique_with_counts(x), tf.raw_ops.UniqueWithCountsV2(x=x, axis=[0])):
+            values, numbers, counts = session.run(found)
+            np.testing.assert_array_equal(values, [np.nan, 1, np.nan, 0, np.inf])
+            assert numbers.tolist() == [0, 1, 2, 3, 3, 4, 1] and counts.tolist() == [1, 2, 1, 2, 1]

@@ -177,7 +177,7 @@ def _first_seen(x: Array) -> tuple[Any, Any]:
         seen = first_positions(x, most + 1)
         is_first = seen == np.arange(x.size)
         return x[is_first], (np.cumsum(is_first) - 1)[seen]
-    values, first, numbers = np.unique(x, return_index=True, return_inverse=True)
+    values, first, numbers = np.unique(x, return_index=True, return_inverse=True, equal_nan=False)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)

@@ -264,7 +264,7 @@ def _unique(x: Array, axis: Array) -> tuple[Any, Any, Any]:
     rows = np.moveaxis(x, at, 0)
     flat = rows.reshape(rows.shape[0], -1)
     keys = flat[:, 0] if flat.shape[1] == 1 else np.unique(flat, axis=0, return_inverse=True)[1].reshape(-1)
-    _, first, numbers, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    _, first, numbers, counts = np.unique(keys, True, True, True, equal_nan=False)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
