@@ -128,17 +128,32 @@ def test_files_have_the_suffix_and_their_directory_is_made(tmp_path: Path) -> No
     writer.close()
 
 
-def test_a_deleted_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with tf.summary.FileWriter(str(tmp_path)) as writer:
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_deleted_file_is_replaced(tmp_path: Path, whole: bool) -> None:
+    """Also if its directory has gone, as where a program empties the directory of its model between two trainings."""
+    folder = tmp_path / "logs"
+    with tf.summary.FileWriter(str(folder)) as writer:
         writer.add_summary(scalar(1.0), 1)
         writer.flush()
-        for path in tmp_path.iterdir():
+        for path in folder.iterdir():
             path.unlink()
+        if whole:
+            folder.rmdir()
         writer.add_summary(scalar(2.0), 2)
         writer.flush()
-        assert "has disappeared" in caplog.text
         writer.add_summary(scalar(3.0), 3)
-    assert [e.step for e in events_in(tmp_path)[0][1:]] == [3]
+    assert [e.step for e in events_in(folder)[0][1:]] == [2, 3]
+
+
+def test_events_that_are_lost_with_their_file_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = EventFile(str(tmp_path / "events"))
+    file.write(protos.Event(step=1).SerializeToString())
+    Path(file.path).unlink()
+    file.flush()
+    assert "has disappeared; 1 events are lost" in caplog.text
+    file.write(protos.Event(step=2).SerializeToString())
+    file.close()
+    assert [e.step for e in events_in(tmp_path)[0][1:]] == [2]
 
 
 def test_failure_to_write_reaches_the_caller_and_blocks_nobody(tmp_path: Path) -> None:

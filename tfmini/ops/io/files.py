@@ -112,6 +112,8 @@ FILE_VERSION = "brain.Event:2"
 class EventFile:
     """The event file of one writer; a new file is started after the current one is closed or deleted.
 
+    The new one is made with its directory, if that has gone as well: a program may empty it between two trainings.
+
     Args:
       prefix: directory and first part of the name, ``logdir/events``.
       suffix: last part of the name.
@@ -131,6 +133,9 @@ class EventFile:
 
     def write(self, serialized: bytes) -> None:
         """Appends one serialized Event; opens the file if none is open."""
+        if self._file is not None and not self._unflushed and not os.path.exists(self._path):
+            self._file.close()
+            self._file = None
         if self._file is None:
             self.open()
         self._file.write(frame(serialized))
@@ -143,6 +148,8 @@ class EventFile:
           NotFoundError, PermissionDeniedError, …: when it cannot be created.
         """
         seconds = int(time.time())
+        if self._path:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
         while True:
             path = f"{self._prefix}.out.tfevents.{seconds:010d}.{platform.node()}{self._suffix}"
             try:
