@@ -78,3 +78,32 @@ def test_a_subclass_of_a_program_has_the_scopes_and_checks_of_tensorflow() -> No
         assert names == ["out/own/matmul/mul:0", "out/own/matmul_1/mul:0", "out/own/to_dense/diag:0"]
         with pytest.raises(TypeError, match="have dtype"):
             operator.matmul(tf.ones([2, 1], tf.float64))
+
+
+_LOW_RANK = np.float32([[1.0], [2.0], [0.0]])
+
+
+@pytest.mark.parametrize("hint", ["is_self_adjoint", "is_positive_definite", "is_non_singular"])
+def test_a_hint_that_the_parts_of_an_update_of_low_rank_contradict_is_refused(hint: str) -> None:
+    base = tf.linalg.LinearOperatorDiag([1.0, 2.0, 3.0], is_positive_definite=True)
+    assert tf.linalg.LinearOperatorLowRankUpdate(base, _LOW_RANK).is_positive_definite
+    with pytest.raises(ValueError, match="is False, but L and U D U\\^H are"):
+        tf.linalg.LinearOperatorLowRankUpdate(base, _LOW_RANK, **{hint: False})
+
+
+def test_an_update_of_complex_numbers_by_a_positive_diagonal_is_self_adjoint() -> None:
+    base = tf.linalg.LinearOperatorDiag(np.complex64([1, 2, 3]), is_self_adjoint=True, is_positive_definite=True)
+    u, diagonal = _LOW_RANK.astype(np.complex64), np.complex64([2])
+    known = tf.linalg.LinearOperatorLowRankUpdate(base, u, diagonal, is_diag_update_positive=True)
+    unknown = tf.linalg.LinearOperatorLowRankUpdate(base, u, diagonal)
+    assert (known.is_self_adjoint, known.is_positive_definite) == (True, True)
+    assert (unknown.is_self_adjoint, unknown.is_positive_definite) == (None, None)
+
+
+def test_an_update_whose_rank_is_unknown_is_solved() -> None:
+    base = tf.linalg.LinearOperatorDiag([1.0, 2.0, 3.0])
+    u = tf.placeholder_with_default(_LOW_RANK, None)
+    answer = tf.linalg.LinearOperatorLowRankUpdate(base, u).solve(np.float32([[1.0], [2.0], [3.0]]))
+    expected = np.linalg.solve(np.diag([1.0, 2.0, 3.0]) + _LOW_RANK @ _LOW_RANK.T, [[1.0], [2.0], [3.0]])
+    with tf.Session() as sess:
+        assert np.allclose(sess.run(answer), expected)

@@ -241,12 +241,22 @@ class LinearOperatorLowRankUpdate(LibraryOperator):
         self._u = given(u, "u")
         self._v = self._u if v is None else given(v, "v")
         self._diag_update = None if diag_update is None else given(diag_update, "diag_update")
-        symmetric = v is None and (self._diag_update is None or not self._diag_update.dtype.is_complex)
-        hints = locals() | {"is_self_adjoint": is_self_adjoint or (symmetric and base_operator.is_self_adjoint) or None}
-        if symmetric and base_operator.is_positive_definite and is_diag_update_positive:
-            if is_positive_definite is False:
-                raise ValueError("is_positive_definite is False, but base operator and update are positive definite.")
-            hints["is_positive_definite"] = True
+        # 1.15's private name, which its tests read. It is set before the hints, which follow from it.
+        self._use_cholesky = bool(
+            base_operator.is_positive_definite
+            and base_operator.is_self_adjoint
+            and is_diag_update_positive
+            and v is None
+        )
+        hints = dict(locals())
+        if base_operator.is_self_adjoint and v is None and not base_operator.dtype.is_complex:
+            if is_self_adjoint is False:
+                raise ValueError("is_self_adjoint is False, but L and U D U^H are self-adjoint.")
+            hints["is_self_adjoint"] = True
+        if self._use_cholesky:
+            if False in (is_positive_definite, is_self_adjoint, is_non_singular):
+                raise ValueError("A hint is False, but L and U D U^H are self-adjoint and positive definite.")
+            hints["is_self_adjoint"] = hints["is_positive_definite"] = True
         parents = [*base_operator.graph_parents, self._u, *([] if diag_update is None else [self._diag_update])]
         super().__init__([*parents, *([] if v is None else [self._v])], base_operator.dtype, hints)
 
@@ -280,7 +290,7 @@ class LinearOperatorLowRankUpdate(LibraryOperator):
         """The operator of ``D``."""
         if self._diag_update is not None:
             return LinearOperatorDiag(self._diag_update, is_positive_definite=self._is_positive)
-        known = self._u.shape.as_list()[-1]
+        known = None if self._u.shape.rank is None else self._u.shape.as_list()[-1]
         return LinearOperatorIdentity(shape_of(self._u)[-1] if known is None else known, dtype=self.dtype)
 
     def _shape(self) -> Any:
@@ -297,11 +307,6 @@ class LinearOperatorLowRankUpdate(LibraryOperator):
         inner = self.diag_operator.matmul(matmul(right, x, adjoint_a=True), adjoint=adjoint)
         return self._base_operator.matmul(x, adjoint=adjoint) + matmul(left, inner)  # type: ignore[no-any-return]
 
-    @property
-    def _by_cholesky(self) -> bool:
-        base = self._base_operator
-        return bool(base.is_positive_definite and base.is_self_adjoint and self._is_positive and self._v is self._u)
-
     @functools.cached_property
     def _capacitance(self) -> Tensor:
         """``C = D^-1 + V^H L^-1 U`` of Woodbury's formula."""
@@ -312,7 +317,7 @@ class LinearOperatorLowRankUpdate(LibraryOperator):
         left, right = (self._v, self._u) if adjoint else (self._u, self._v)
         base = self._base_operator.solve(rhs, adjoint=adjoint)
         inner = matmul(right, base, adjoint_a=True)
-        if self._by_cholesky:
+        if self._use_cholesky:
             inner = cholesky_solve_with_broadcast(cholesky(self._capacitance), inner)
         else:
             inner = matrix_solve_with_broadcast(self._capacitance, inner, adjoint)

@@ -16,6 +16,7 @@ from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_sco
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.diagonals import matrix_diag_part
 from tfmini.ops.array.filling import ones
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
@@ -310,6 +311,11 @@ def _axes_pair(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
 # ---- einsum ---------------------------------------------------------------------------------
 
 
+def _means_trace(term: str) -> bool:
+    """Whether 1.15 takes the trace of the last two axes for this term alone: ``ii``, and also ``ijji``."""
+    return term == term[::-1] and any(term.count(c) == 2 for c in term)
+
+
 @export("tf.einsum", "tf.linalg.einsum")
 def einsum(equation: str, *inputs: TensorLike, **kwargs: Any) -> Tensor:
     """A contraction in Einstein's notation, such as ``"ij,jk->ik"`` (``tf.einsum``).
@@ -324,6 +330,8 @@ def einsum(equation: str, *inputs: TensorLike, **kwargs: Any) -> Tensor:
     with name_scope(name, "einsum", list(inputs)):
         tensors = [convert_to_tensor(x) for x in inputs]
         terms, output = _parse(_without_ellipses(equation.replace(" ", ""), tensors), tensors)
+        if "->" not in equation and len(terms) == 1 and _means_trace(terms[0]):
+            return reduce_sum(matrix_diag_part(tensors[0]), [-1])
         for i, term in enumerate(terms):
             distinct = "".join(dict.fromkeys(term))
             if distinct != term:
