@@ -322,6 +322,8 @@ def _list_input(
             raise TypeError
     except (TypeError, ValueError):
         types = ", ".join(_own_type(value) for value in values)
+        if "<NOT" in types:
+            raise  # a value of another graph, for one: its own error says more
         text = f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that"
         raise TypeError(f"{text} {_wanted(arg, known)}.") from None
     if tensors:
