@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,3 +200,19 @@ def test_pydoc_locates_classes_and_functions(path: str) -> None:
 @pytest.mark.parametrize("path", ["relu", "nn.Absent", "python.ops.absent.name"])
 def test_pydoc_finds_nothing_at_a_path_without_a_name(path: str) -> None:
     assert pydoc.locate(f"tensorflow.{path}") is None  # so that a library goes on and looks in the next place
+
+
+def test_a_case_by_another_conditional_takes_predicates_of_python() -> None:
+    """TensorFlow Probability's `prefer_static.case`: what Python knows makes no op."""
+    by_cond = importlib.import_module("tensorflow.python.ops.control_flow_ops")._case_helper
+
+    def choose(pred: Any, true_fn: Any, false_fn: Any) -> Any:
+        return (true_fn if pred else false_fn)() if isinstance(pred, bool) else tf.cond(pred, true_fn, false_fn)
+
+    fed = tf.placeholder(tf.bool, [])
+    pairs = [(False, lambda: tf.constant(1)), (fed, lambda: tf.constant(2))]
+    found = by_cond(choose, pairs, lambda: tf.constant(3), False, "case", allow_python_preds=True)
+    with tf.Session() as session:
+        assert [session.run(found, {fed: value}) for value in (True, False)] == [2, 3]
+    with pytest.raises(TypeError, match="pred must be a Tensor"):
+        by_cond(choose, pairs, None, False, "case")

@@ -132,6 +132,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.control_flow_ops": {
         "compat.internal_names": "XLAControlFlowContext",
+        "ops.flow.functional": "_case_helper",
     },
     "python.ops.control_flow_util": {
         "compat.internal_names": "ENABLE_CONTROL_FLOW_V2 GetContainingXLAContext GraphOrParentsInXlaContext",

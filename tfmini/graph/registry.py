@@ -313,18 +313,21 @@ def _list_input(
         expected = next(
             (v.dtype.base_dtype for v in values if hasattr(v, "dtype") and isinstance(v.dtype, dtypes.DType)), None
         )
-    tensors = []
-    for i, value in enumerate(values):
-        tensor = _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
-        if expected is not None and tensor.dtype.base_dtype is not expected:
-            types = ", ".join(
-                t.dtype.base_dtype.name if hasattr(t, "dtype") else "<NOT CONVERTIBLE TO TENSOR>" for t in values
-            )
-            raise TypeError(
-                f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that don't all match."
-            )
-        expected = tensor.dtype.base_dtype
-        tensors.append(tensor)
+    try:
+        tensors = [
+            _convert(plan, graph, full_name, arg, f"{arg.name}_{i}", value, expected, attrs, before)
+            for i, value in enumerate(values)
+        ]
+        if len({tensor.dtype.base_dtype for tensor in tensors} | ({expected} if expected else set())) > 1:
+            raise TypeError
+    except (TypeError, ValueError):
+        types = ", ".join(_own_type(value) for value in values)
+        if "<NOT" in types:
+            raise  # a value of another graph, for one: its own error says more
+        text = f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that"
+        raise TypeError(f"{text} {_wanted(arg, known)}.") from None
+    if tensors:
+        expected = tensors[0].dtype.base_dtype
     if arg.type_attr is not None and expected is not None:
         known[arg.type_attr] = attrs[arg.type_attr] = expected
     number = arg.number_attr
@@ -337,6 +340,23 @@ def _list_input(
     known[number] = attrs[number] = len(tensors)
     _check_minimum(plan, number, len(tensors), arg)
     return tensors
+
+
+def _own_type(value: TensorLike) -> str:
+    """The type that a value of a list has by itself, for an error."""
+    try:
+        return str(internal_convert(value, None).dtype.base_dtype.name)
+    except (TypeError, ValueError):
+        return "<NOT CONVERTIBLE TO TENSOR>"
+
+
+def _wanted(arg: ArgDef, known: dict[str, Any]) -> str:
+    """How the types of a list's values break the op's declaration, as the end of a sentence."""
+    if arg.type_attr is None:
+        return f"do not match expected type {arg.dtype.name}" if arg.dtype else "don't all match"
+    if arg.type_attr in known:
+        return f"do not match type {known[arg.type_attr].name} inferred from earlier arguments"
+    return "don't all match"
 
 
 def _check_minimum(plan: CallPlan, attr: str, count: int, arg: ArgDef) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -12,6 +13,27 @@ import tfmini as tf
 def test_a_list_of_tensors_is_packed_as_the_dtype_of_the_others() -> None:
     number = tf.constant(3)
     assert tf.concat([tf.zeros([2, 1], tf.int64), [[number], [number]]], axis=1).dtype == tf.int64
+
+
+def test_numbers_in_front_of_tensors_take_their_dtype() -> None:
+    """The values and the names are those of TensorFlow 1.15.5."""
+    wide, row = tf.constant(2.0, tf.float64), tf.constant([1.0, 2.0])
+    first = tf.stack([1.0, wide, -wide])
+    assert (first.dtype, first.op.inputs[0].op.name) == (tf.float64, "stack/0")
+    assert tf.stack((1.0, wide), axis=-1).dtype == tf.float64
+    assert tf.stack([np.float64(1.0), tf.constant(3.0)]).dtype == tf.float32
+    columns = tf.stack([np.array([3.0, 4.0]), row], axis=1)
+    with tf.Session() as session:
+        assert session.run(first).tolist() == [1.0, 2.0, -2.0]
+        assert session.run(columns).tolist() == [[3.0, 1.0], [4.0, 2.0]]
+
+
+def test_rows_of_another_type_are_not_cast_in_silence() -> None:
+    wide = tf.constant(2.5, tf.float64)
+    with pytest.raises(TypeError, match=r"types \[int32, float64\] that don't all match"):
+        tf.stack([[1, 2], [wide, wide]], axis=1)  # it was [[1, 2], [2, 2]]
+    with pytest.raises(TypeError, match=r"types \[float32, int32\] that don't all match"):
+        tf.stack([1.0, tf.constant(3)])
 
 
 def test_scalars_cannot_be_concatenated() -> None:

@@ -285,13 +285,14 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
       ValueError: when the shapes differ or the axis is out of range.
       TypeError: for a tensor along another axis.
     """
-    if axis == 0 and not (isinstance(values, (list, tuple)) and _holds_tensors(values)):
-        return convert_to_tensor(values, name=name)
-    first = convert_to_tensor(values[0]) if not isinstance(values, Tensor) else None
-    if first is not None:
-        values = [first, *values[1:]]
-        if first.raw_shape is not None and not -len(first.raw_shape) - 1 <= axis <= len(first.raw_shape):
-            raise ValueError(f"axis = {axis} not in [{-len(first.raw_shape) - 1}, {len(first.raw_shape) + 1})")
+    if axis == 0:
+        try:
+            return convert_to_tensor(values, name=name)  # numbers beside tensors take the tensors' dtype
+        except (TypeError, ValueError):  # the op says better what is wrong
+            pass
+    first = convert_to_tensor(values[0], name=name)  # for its rank alone: without a dtype, the op's inputs agree on one
+    if first.raw_shape is not None and not -len(first.raw_shape) - 1 <= axis <= len(first.raw_shape):
+        raise ValueError(f"axis = {axis} not in [{-len(first.raw_shape) - 1}, {len(first.raw_shape) + 1})")
     return _pack(values, axis=axis, name=name)
 
 

@@ -404,7 +404,34 @@ def case(
             return first_true(pairs, default, strict)
 
 
-def _checked_pairs(pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]], exclusive: bool, name: str) -> list[Pair]:
+@export("tensorflow.python.ops.control_flow_ops._case_helper")
+def _case_helper(
+    cond_fn: Callable[..., Any], pred_fn_pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]],
+    default: Branch | None, exclusive: bool, name: str, allow_python_preds: bool = False, **cond_kwargs: object,
+) -> Any:  # fmt: skip
+    """`case` by another function than `tf.cond`, which TensorFlow Probability gives predicates that Python knows.
+
+    Args:
+      cond_fn: takes a predicate, ``true_fn``, ``false_fn`` and ``cond_kwargs``.
+      pred_fn_pairs, default, exclusive, name: as for `case`.
+      allow_python_preds: whether predicates may be Python's ``True`` and ``False``.
+
+    Raises:
+      TypeError: as `case`.
+    """
+    pairs = _checked_pairs(pred_fn_pairs, exclusive, name, allow_python_preds)
+    with name_scope(name, "case", [pred for pred, _ in pairs]):
+        choose: Branch = default or _last_as_default(pairs)
+        for pred, function in reversed(pairs if default else pairs[:-1]):
+            choose = partial(cond_fn, pred, true_fn=function, false_fn=choose, **cond_kwargs)
+        checks = [_at_most([pred for pred, _ in pairs], 1, "Input error: exclusive=True")] if exclusive else []
+        with control_dependencies(checks):
+            return choose()
+
+
+def _checked_pairs(
+    pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]], exclusive: bool, name: str, python_preds: bool = False
+) -> list[Pair]:
     if not isinstance(pairs, (list, tuple, dict)):
         raise TypeError("fns must be a list, tuple, or dict")
     if isinstance(pairs, collections.OrderedDict):
@@ -421,12 +448,13 @@ def _checked_pairs(pairs: Sequence[Any] | Mapping[Any, Callable[..., Any]], excl
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError("Each entry in pred_fn_pairs must be a 2-tuple")
         predicate, function = pair
-        if not isinstance(predicate, Tensor):
-            raise TypeError(f"pred must be a Tensor, got: {predicate}")
-        if predicate.dtype.base_dtype is not dtypes.bool:
-            raise TypeError(f"pred must be Tensor of type bool: {predicate.name}")
+        if not (python_preds and isinstance(predicate, bool)):
+            if not isinstance(predicate, Tensor):
+                raise TypeError(f"pred must be a Tensor, got: {predicate}")
+            if predicate.dtype.base_dtype is not dtypes.bool:
+                raise TypeError(f"pred must be Tensor of type bool: {predicate.name}")
         if not callable(function):
-            raise TypeError(f"fn for pred {predicate.name} must be callable.")
+            raise TypeError(f"fn for pred {getattr(predicate, 'name', predicate)} must be callable.")
     if not pairs:
         raise ValueError("not enough values to unpack: tf.case needs at least one pair of predicate and function")
     return list(pairs)
