@@ -65,19 +65,25 @@ def input_layer(
     Raises:
       ValueError: when a column is not dense, or two have the same name.
     """
-    columns = _dense_columns(feature_columns)
-    outputs = []
     with variable_scope(None, "input_layer", list(features.values())):
-        for column in columns:
-            with variable_scope(None, _scope_name(column)):
-                tensor, variables = _dense(column, features, _collections(weight_collections), trainable)
-                count_ops(column.uncounted_ops)
-            outputs.append(tensor)
-            if cols_to_vars is not None:
-                cols_to_vars[column] = _parts(variables)
-            if cols_to_output_tensors is not None:
-                cols_to_output_tensors[column] = tensor
-        return concat(outputs, 1)
+        tensor, tensors, variables = side_by_side(features, feature_columns, weight_collections, trainable)
+    for target, found in ((cols_to_vars, variables), (cols_to_output_tensors, tensors)):
+        if target is not None:
+            target.update(found)
+    return tensor
+
+
+def side_by_side(
+    features: Features, feature_columns: Iterable[Column], weight_collections: Iterable[str] | None, trainable: bool
+) -> tuple[Tensor, dict[Any, Tensor], dict[Any, list[Any]]]:
+    """`input_layer` in the scope that is open: (the whole tensor, that of each column, the variables of each)."""
+    outputs, made = {}, {}
+    for column in _dense_columns(feature_columns):
+        with variable_scope(None, _scope_name(column)):
+            outputs[column], variables = _dense(column, features, _collections(weight_collections), trainable)
+            count_ops(column.uncounted_ops)
+        made[column] = _parts(variables)
+    return concat(list(outputs.values()), 1), outputs, made
 
 
 def network_input(features: Features, feature_columns: Iterable[Column]) -> Tensor:

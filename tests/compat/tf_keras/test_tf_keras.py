@@ -144,7 +144,9 @@ def test_features_of_version_2_have_variables_of_their_own() -> None:
         for layer in [*made, *made]:
             layer(features)
         assert [len(layer.weights) for layer in made] == [1, 1] and len(tf.global_variables()) == 2
-        tf.keras.layers.DenseFeatures(columns, name="first")(features)
+        first = tf.keras.layers.DenseFeatures(columns, name="first")
+        first(features)
+        assert [weight.name for weight in first.weights] == ["first/a_embedding/embedding_weights:0"]
         with pytest.raises(ValueError, match="already exists"):
             tf.keras.layers.DenseFeatures(columns, name="first")(features)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.compat.tf_keras import attention, normalization
-from tfmini.estimator.column_layers import input_layer
+from tfmini.estimator.column_layers import side_by_side
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.nest import flatten
 from tfmini.ops.array.identity import cast
@@ -69,11 +69,10 @@ def _dense_features(root: ModuleType) -> list[type]:
 
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
-            made: dict[Any, Any] = {}
             # Another layer of this name is an error in version 1; in version 2 it has variables of its own.
             place, is_known = self._scope if self._second else self.name, bool(self._trainable_weights)
             with variable_scope(place, default_name=self.name, reuse=is_known) as self._scope:
-                found = input_layer(features, self.feature_columns, trainable=self.trainable, cols_to_vars=made)
+                found, _, made = side_by_side(features, self.feature_columns, None, self.trainable)
             known = [id(weight) for weight in self._trainable_weights]
             self._trainable_weights += [weight for weight in flatten(list(made.values())) if id(weight) not in known]
             return found
