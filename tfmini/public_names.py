@@ -427,7 +427,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.estimator": "Estimator add_metrics",
         "estimator.exporters": "BestExporter Exporter FinalExporter LatestExporter",
         "estimator.model_spec": "EstimatorSpec ModeKeys",
-        "estimator.premade": "DNNClassifier DNNEstimator DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor DNNRegressor LinearClassifier LinearEstimator LinearRegressor",
+        "estimator.premade": "BaselineClassifier BaselineEstimator BaselineRegressor DNNClassifier DNNEstimator DNNLinearCombinedClassifier DNNLinearCombinedEstimator DNNLinearCombinedRegressor DNNRegressor LinearClassifier LinearEstimator LinearRegressor",
         "estimator.run_config": "RunConfig WarmStartSettings",
         "train.checkpointing.assign": "VocabInfo",
         "train.hooks": "FeedFnHook FinalOpsHook GlobalStepWaiterHook LoggingTensorHook NanLossDuringTrainingError NanTensorHook StepCounterHook StopAtStepHook",

@@ -93,19 +93,39 @@ def test_wrong_arguments() -> None:
         tf.estimator.BoostedTreesClassifier  # noqa: B018
 
 
+RANDOM = np.random.RandomState(0)
+X, WEIGHTS = RANDOM.randn(60, 2).astype(np.float32), RANDOM.rand(60, 1).astype(np.float32)
+Y = (X[:, 0] + 0.5 * RANDOM.randn(60) > 0).astype(int)
+
+
+def examples(batch_size: int, num_threads: int = 1, y: Any = Y) -> Any:
+    features = {"x": X, "w": WEIGHTS}
+    return tf.estimator.inputs.numpy_input_fn(features, y, batch_size, shuffle=False, num_threads=num_threads)
+
+
 def test_a_seed_gives_tensorflows_network_also_behind_arrays(tmp_path: Path) -> None:
     """The figures are those of TensorFlow 1.15.5: the weights depend on how many ops the input has made."""
-    random = np.random.RandomState(0)
-    x, weights = random.randn(60, 2).astype(np.float32), random.rand(60, 1).astype(np.float32)
-    y = (x[:, 0] + 0.5 * random.randn(60) > 0).astype(int)
-
-    def examples(batch_size: int, num_threads: int) -> Any:
-        features = {"x": x, "w": weights}
-        return tf.estimator.inputs.numpy_input_fn(features, y, batch_size, shuffle=False, num_threads=num_threads)
-
     config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=1)
     columns = [tf.feature_column.numeric_column("x", [2])]
     estimator = tf.estimator.DNNClassifier([4], columns, config=config, weight_column="w")
-    found = estimator.train(examples(7, 1)).evaluate(examples(16, 2))
+    found = estimator.train(examples(7)).evaluate(examples(16, 2))
     expected = {"average_loss": 0.54145, "auc": 0.85317, "auc_precision_recall": 0.91480, "accuracy": 0.67575}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2e-5)
+
+
+def test_baselines_learn_the_means_of_the_labels(tmp_path: Path) -> None:
+    """Again with the figures of TensorFlow 1.15.5."""
+    estimator = tf.estimator.BaselineClassifier(str(tmp_path / "classes"))
+    found = estimator.train(examples(7)).evaluate(examples(16))
+    expected = {"average_loss": 0.69263, "prediction/mean": 0.51218, "label/mean": 0.51667, "recall": 1.0}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2e-5)
+    assert estimator.get_variable_names()[:1] == ["baseline/bias"]
+    regressor = tf.estimator.BaselineRegressor(str(tmp_path / "numbers"), optimizer="SGD", label_dimension=2)
+    labels = np.tile(np.array([[1.0, -2.0]], np.float32), (60, 1))
+    regressor.train(lambda: (tf.ones([60, 3]), tf.constant(labels)), steps=1)  # features may be one tensor
+    row = next(regressor.predict(lambda: tf.ones([4, 3])))
+    assert row["predictions"].tolist() == [36.0, -72.0]  # the loss is a sum
+    head = tf.contrib.estimator.regression_head()
+    assert tf.estimator.BaselineEstimator(head).train(examples(60, y=Y[:, None]), steps=1).get_variable_value(
+        "baseline/bias"
+    ).shape == (1,)

@@ -37,6 +37,9 @@ from tfmini.estimator.model_spec import (
     ModeKeys as ModeKeys,
 )
 from tfmini.estimator.premade import (
+    BaselineClassifier as BaselineClassifier,
+    BaselineEstimator as BaselineEstimator,
+    BaselineRegressor as BaselineRegressor,
     DNNClassifier as DNNClassifier,
     DNNEstimator as DNNEstimator,
     DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
@@ -79,6 +82,9 @@ from tfmini.train.session_run_hook import (
 )
 
 __all__ = [
+    "BaselineClassifier",
+    "BaselineEstimator",
+    "BaselineRegressor",
     "BestExporter",
     "BinaryClassHead",
     "CheckpointSaverHook",

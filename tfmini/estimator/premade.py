@@ -21,19 +21,23 @@ from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.nest import flatten
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, count_ops, get_collection
 from tfmini.layers.core import dense, dropout, without
 from tfmini.layers.losses import Reduction
 from tfmini.layers.normalization import batch_normalization
+from tfmini.ops.array.filling import ones
+from tfmini.ops.array.shape import shape
 from tfmini.ops.control import group
-from tfmini.ops.math.elementwise import add
+from tfmini.ops.math.elementwise import add, multiply
 from tfmini.ops.nn.activation import relu
 from tfmini.ops.nn.normalization import zero_fraction
 from tfmini.ops.summary import histogram, scalar
 from tfmini.ops.variables.assignment import assign_add
+from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.partitioners import min_max_variable_partitioner
-from tfmini.ops.variables.scope import variable_scope
+from tfmini.ops.variables.scope import get_variable, variable_scope
 from tfmini.train.global_steps import get_global_step
 from tfmini.train.optimizers.fused_optimizer import (
     AdagradOptimizer,
@@ -51,8 +55,8 @@ _OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "RMSProp": RMSPropOptimizer,
     "SGD": GradientDescentOptimizer,
 }
-# Of the networks and, at most, of the linear models: alone, and added.
-_DNN_RATE, _MOST_LINEAR_RATE = 0.05, 0.2
+# Of the networks, at most of the linear models, and of a baseline: alone, and added.
+_DNN_RATE, _MOST_LINEAR_RATE, _BASELINE_RATE = 0.05, 0.2, 0.3
 _ADDED_DNN_RATE, _MOST_ADDED_LINEAR_RATE = 0.001, 0.005
 
 
@@ -211,6 +215,65 @@ class LinearEstimator(_Linear):
     """
 
     __init__ = _of_head(_Linear.__init__, "warm_start_from")
+
+
+class _Baseline(Estimator):
+    """Its logits are the same for all examples: one variable for each, which learns the labels' mean."""
+
+    _head: Callable[..., PremadeHead]
+
+    def __init__(
+        self,
+        model_dir: str | None = None,
+        n_classes: int = 2,
+        weight_column: str | Column | None = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: str | Optimizer | Callable[[], Any] = "Ftrl",
+        config: RunConfig | None = None,
+        loss_reduction: str = Reduction.SUM,
+    ) -> None:
+        head = self._head(n_classes, weight_column, label_vocabulary, loss_reduction)
+
+        def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str) -> EstimatorSpec:
+            rows = shape(flatten(features)[0])[0]
+            with variable_scope("baseline"):
+                bias = get_variable("bias", [head.width], initializer=zeros_initializer())
+                logits = multiply(bias, ones([rows, head.width]))
+            return head.spec(
+                features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _BASELINE_RATE), loss)
+            )
+
+        super().__init__(model_fn, model_dir, config)
+
+
+@export("tf.estimator.BaselineClassifier")
+class BaselineClassifier(_Baseline):
+    """Predicts how frequent each class is, whatever the features (``tf.estimator.BaselineClassifier``).
+
+    Args:
+      The arguments are those of `LinearClassifier`.
+    """
+
+    _head = staticmethod(class_head)
+
+
+@export("tf.estimator.BaselineRegressor")
+class BaselineRegressor(_Baseline):
+    """Predicts the mean of the labels, whatever the features (``tf.estimator.BaselineRegressor``).
+
+    Args:
+      label_dimension: how many numbers a label has.
+    """
+
+    _head = staticmethod(_number_head)
+    __init__ = _regressor(_Baseline.__init__)
+
+
+@export("tf.estimator.BaselineEstimator")
+class BaselineEstimator(_Baseline):
+    """Predicts what suits any head, whatever the features (``tf.estimator.BaselineEstimator``)."""
+
+    __init__ = _of_head(_Baseline.__init__)
 
 
 class _Network:
