@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import pydoc
 import subprocess
 import sys
@@ -204,7 +205,7 @@ def test_pydoc_finds_nothing_at_a_path_without_a_name(path: str) -> None:
 
 def test_a_case_by_another_conditional_takes_predicates_of_python() -> None:
     """TensorFlow Probability's `prefer_static.case`: what Python knows makes no op."""
-    by_cond = importlib.import_module("tensorflow.python.ops.control_flow_ops")._case_helper
+    by_cond = operator.attrgetter("_case_helper")(importlib.import_module("tensorflow.python.ops.control_flow_ops"))
 
     def choose(pred: Any, true_fn: Any, false_fn: Any) -> Any:
         return (true_fn if pred else false_fn)() if isinstance(pred, bool) else tf.cond(pred, true_fn, false_fn)

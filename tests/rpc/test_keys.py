@@ -278,6 +278,26 @@ def test_keys_for_an_open_server_are_told_at_once(endpoint: Any) -> None:
     assert "TFMINI_INSECURE=1" in error.message
 
 
+def test_an_open_server_is_told_also_if_its_greeting_is_lost(endpoint: Any) -> None:
+    """The kernel throws away what a peer has not read yet where the other side closes a connection early."""
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            for _ in range(2):  # attempts; behind each comes the question for the reason
+                server.accept()[0].close()
+                with server.accept()[0] as asking:
+                    asking.sendall(greeting)
+                    asking.recv(64)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        address = f"localhost:{server.getsockname()[1]}"
+        error = Call(endpoint().peer(address), m.GetStatus(), wait_for_ready=True).wait()
+        thread.join(LIMIT_S)
+    assert isinstance(error, errors.UnauthenticatedError) and "TFMINI_INSECURE=1" in error.message
+
+
 def test_a_proxy_whose_server_is_down_is_waited_for(endpoint: Any) -> None:
     """It accepts connections and closes them, which is not what a server with other keys does."""
     accepted = 0

@@ -62,6 +62,8 @@ _ZMTP_BEAT_MS, _ZMTP_SILENCE_MS = 10_000, 60_000
 _PROBES = 3
 _MISMATCH = 0x11000002  # one side uses keys and the other does not; pyzmq 25 has no name for it
 _GREETING_S = 2.0
+# Of ZMTP 3: what each side sends first, with the version, and where its greeting has the name of the mechanism.
+_SIGNATURE, _MECHANISM = b"\xff" + bytes(8) + b"\x7f\x03", slice(12, 32)
 _FAULTS = frozenset(
     {
         zmq.EVENT_HANDSHAKE_FAILED_AUTH,
@@ -186,9 +188,12 @@ class _DealerConnection(ZmqConnection):
             return
 
         def ask() -> None:
-            if not _greets(parse_address(self._endpoint)):
-                self.refusal = None
-            self._fail(reason if self.refusal is not None else "the connection was closed before the handshake")
+            mechanism, text = _mechanism(parse_address(self._endpoint)), reason
+            if mechanism is None:
+                self.refusal, text = None, "the connection was closed before the handshake"
+            elif mechanism == b"NULL":  # its greeting was lost, as the server closed the connection at once
+                text, _ = _explain_fault(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, _MISMATCH, self._keys)
+            self._fail(text)
 
         # The server may be down behind a proxy that accepts connections. To ask it may take seconds.
         threading.Thread(target=ask, name="tfmini-diagnose", daemon=True).start()
@@ -279,12 +284,19 @@ def _explain_fault(event: int, detail: int, keys: Keys | None) -> tuple[str, Ref
     return other, Refusal(errors.UnauthenticatedError.of, is_certain=False)
 
 
-def _greets(address: Address) -> bool:
-    """Whether a ZeroMQ server answers there, not a proxy whose server is down. Blocks for up to some seconds."""
+def _mechanism(address: Address) -> bytes | None:
+    """How a ZeroMQ server there wants peers to prove who they are: b"NULL", b"CURVE", or b"" if it does not say.
+
+    None: no ZeroMQ server answers, as with a proxy whose server is down. Blocks for up to some seconds.
+    """
     if address.scheme != "tcp":
-        return True
+        return b""
+    greeting = b""
     try:
         with socket.create_connection((address.host, address.port), _GREETING_S) as sock:
-            return bool(sock.recv(1))  # ZeroMQ's greeting begins at once
+            sock.sendall(_SIGNATURE)  # which it waits for before it sends the rest of its own
+            while len(greeting) < _MECHANISM.stop and (more := sock.recv(_MECHANISM.stop)):
+                greeting += more
     except OSError:
-        return False
+        pass
+    return greeting[_MECHANISM].rstrip(b"\0") if greeting else None
