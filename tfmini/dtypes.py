@@ -252,9 +252,11 @@ def as_dtype(type_value: Any) -> DType:
         if found is not None:
             return found
     try:
-        numpy_dtype = np.dtype(type_value)
+        numpy_dtype = np.dtype(type_value) if type_value is not None else None  # which numpy takes for float64
     except TypeError:
         numpy_dtype = None
+    if numpy_dtype is not None and numpy_dtype.hasobject and isinstance(type_value, type) and type_value is not object:
+        numpy_dtype = None  # any class that numpy does not know
     if numpy_dtype is not None:
         if numpy_dtype.kind in "SU":
             return string

@@ -28,3 +28,12 @@ def test_two_queues_of_one_name_are_told_apart_by_these_names() -> None:
         session.run(queues[0].size())
         with pytest.raises(tf.errors.InvalidArgumentError, match=text):
             session.run(queues[1].size())
+
+
+@pytest.mark.parametrize("value", [None, list, dict, "no type"])
+def test_what_is_no_type_is_refused(value: object) -> None:
+    """numpy takes None for float64, and a class that it does not know for objects."""
+    with pytest.raises(TypeError, match="Cannot convert value"):
+        tf.as_dtype(value)
+    with pytest.raises(TypeError):
+        tf.cast(tf.constant(1), value)
