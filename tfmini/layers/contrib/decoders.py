@@ -188,7 +188,7 @@ class _Loop:
         self._zeros = nest.map_structure(self._zero, sizes, kinds) if impute else None
 
     def _zero(self, size: ShapeLike, dtype: DTypeLike) -> Any:
-        return zeros(concat([[self._decoder.batch_size], _sizes(size)], 0), dtype)
+        return zeros(concat([[self._decoder.batch_size], np.array(_sizes(size), np.int32)], 0), dtype)
 
     def body(
         self, time: Tensor, arrays: Sequence[Any], state: object, inputs: TensorLike, finished: Tensor, lengths: Tensor
