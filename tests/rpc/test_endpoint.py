@@ -553,6 +553,24 @@ def test_close_lets_one_way_messages_leave(server: Any, peer: Any, monkeypatch: 
     until(lambda: got, "the message")
 
 
+def test_messages_count_as_unsent_until_the_next_attempt_to_connect(endpoints: Any) -> None:
+    """A task that has just been refused waits a moment before it tries again; a close of it must wait, too."""
+    listener = ZmqTransport(get_reactor(), own_keys()).listen("tcp://127.0.0.1:0", lambda c: None)
+    listener.close()
+    client = endpoints()
+    peer = client.peer(listener.address)
+    with pytest.raises(errors.UnavailableError):
+        call(peer, m.GetStatus())
+    got: list[Any] = []
+    late = endpoints(PS, 42)
+    late.serve({m.AbortStep: lambda peer, message, respond: got.append(message)})
+    late.listen(listener.address)
+    peer.send(m.AbortStep(1, "why"))
+    assert peer.has_unsent or got
+    client.close()
+    until(lambda: got, "the message")
+
+
 def test_messages_count_as_unsent_while_a_new_connection_takes_them(
     server: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,7 +218,7 @@ class LinearEstimator(_Linear):
 
 
 class _Baseline(Estimator):
-    """Its logits are the same for all examples: one variable for each, which learns the labels' mean."""
+    """Its logits are the same for all examples: a bias for each, which learns the labels' mean."""
 
     _head: Callable[..., PremadeHead]
 

@@ -321,10 +321,12 @@ def _list_input(
         if len({tensor.dtype.base_dtype for tensor in tensors} | ({expected} if expected else set())) > 1:
             raise TypeError
     except (TypeError, ValueError):
-        types = ", ".join(_own_type(value) for value in values)
-        if "<NOT" in types:
+        types = [_own_type(value) for value in values]
+        if None in types:
             raise  # a value of another graph, for one: its own error says more
-        text = f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{types}] that"
+        text = (
+            f"Tensors in list passed to '{arg.name}' of '{op_name}' Op have types [{', '.join(map(str, types))}] that"
+        )
         raise TypeError(f"{text} {_wanted(arg, known)}.") from None
     if tensors:
         expected = tensors[0].dtype.base_dtype
@@ -342,12 +344,12 @@ def _list_input(
     return tensors
 
 
-def _own_type(value: TensorLike) -> str:
-    """The type that a value of a list has by itself, for an error."""
+def _own_type(value: TensorLike) -> str | None:
+    """The type that a value of a list has by itself, for an error; None: it is no tensor."""
     try:
         return str(internal_convert(value, None).dtype.base_dtype.name)
     except (TypeError, ValueError):
-        return "<NOT CONVERTIBLE TO TENSOR>"
+        return None
 
 
 def _wanted(arg: ArgDef, known: dict[str, Any]) -> str:

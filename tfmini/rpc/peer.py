@@ -138,11 +138,14 @@ class Peer:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether one-way messages wait for the connection that is being made, or bytes for the transport."""
+        """Whether one-way messages wait for a connection, or bytes for the transport.
+
+        The connection may be being made, or its next attempt be due soon, after one that was refused.
+        """
         with self._lock:  # else neither is true while `link_ready` takes them from here to the transport
-            if self.state is State.CONNECTING:
-                return any(not isinstance(handle, CallHandle) for _, handle in self._waiting)
-            return self.state is State.READY and self.backlog > 0
+            if self.state is State.READY:
+                return self.backlog > 0
+            return any(not isinstance(handle, CallHandle) for _, handle in self._waiting)
 
     @property
     def doing(self) -> str:

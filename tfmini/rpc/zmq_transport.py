@@ -14,6 +14,7 @@ events are checked after every send. Sockets are not thread-safe: each has a loc
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import threading
@@ -291,12 +292,9 @@ def _mechanism(address: Address) -> bytes | None:
     """
     if address.scheme != "tcp":
         return b""
-    greeting = b""
-    try:
-        with socket.create_connection((address.host, address.port), _GREETING_S) as sock:
-            sock.sendall(_SIGNATURE)  # which it waits for before it sends the rest of its own
-            while len(greeting) < _MECHANISM.stop and (more := sock.recv(_MECHANISM.stop)):
-                greeting += more
-    except OSError:
-        pass
+    greeting, until = b"", time.monotonic() + _GREETING_S
+    with contextlib.suppress(OSError), socket.create_connection((address.host, address.port), _GREETING_S) as sock:
+        sock.sendall(_SIGNATURE)  # which it waits for before it sends the rest of its own
+        while len(greeting) < _MECHANISM.stop and time.monotonic() < until and (more := sock.recv(_MECHANISM.stop)):
+            greeting += more
     return greeting[_MECHANISM].rstrip(b"\0") if greeting else None

@@ -16,8 +16,10 @@ def said_after_a_wait(
 ) -> str:
     """The error of a wait that runs into its limit, without the limit.
 
-    One that is over before the first look tells less than ``part``, in its error or in what ``log`` returns: then a
-    longer one is tried.
+    A wait that ends before the first look does not tell ``part`` yet. Then a longer wait is tried.
+
+    Args:
+      log: returns the text in which ``part`` must be; None: the error.
     """
     for seconds in (0.4, 2.0, 10.0, 50.0):
         begin = time.monotonic()

@@ -134,8 +134,7 @@ class EventFile:
     def write(self, serialized: bytes) -> None:
         """Appends one serialized Event; opens the file if none is open."""
         if self._file is not None and not self._unflushed and not os.path.exists(self._path):
-            self._file.close()
-            self._file = None
+            self.close()  # else this event would be lost as well
         if self._file is None:
             self.open()
         self._file.write(frame(serialized))
@@ -148,8 +147,11 @@ class EventFile:
           NotFoundError, PermissionDeniedError, …: when it cannot be created.
         """
         seconds = int(time.time())
-        if self._path:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        if folder := os.path.dirname(self._path):
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                raise errors.from_os_error(error, folder) from error
         while True:
             path = f"{self._prefix}.out.tfevents.{seconds:010d}.{platform.node()}{self._suffix}"
             try:
