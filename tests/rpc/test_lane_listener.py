@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
@@ -59,6 +64,37 @@ def test_a_token_opens_one_lane() -> None:
     for lane in (first, opened[0]):
         lane.close()
     listener.close()
+
+
+def test_a_lane_waits_while_there_is_no_descriptor_for_its_second_socket() -> None:
+    reactor = get_reactor()
+    listener = LaneListener(reactor)
+    opened: list[LaneConnection] = []
+    came = Waiter()
+    token = listener.issue_token(lambda lane: (opened.append(lane), came.set()))
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, mine, theirs:
+        sock.connect("\0" + listener.address.removeprefix("lane://"))
+        reactor.drive(Waiter(), reactor.now() + 0.1)  # the listener accepts, and waits for the token
+        with no_descriptors():
+            socket.send_fds(sock, [token], [theirs.fileno()])
+            assert not reactor.drive(came, reactor.now() + 0.5)
+        assert reactor.drive(came, reactor.now() + LIMIT_S)
+    opened[0].close()
+    listener.close()
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Inside, this process can open no files."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.eventfd(0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 1, limits[1]))  # the lowest free number, so none is left
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(held[0])
 
 
 def test_lanes_can_be_switched_off(monkeypatch: Any) -> None:

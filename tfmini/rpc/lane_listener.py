@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
 import hmac
 import os
 import secrets
 import socket
+import struct
 from collections.abc import Callable
 
 from tfmini.rpc.forks import AT_LIMIT, has_room
@@ -21,7 +21,8 @@ from tfmini.rpc.zmq_router import PendingConnections
 TOKEN_BYTES = 32
 _TURN = 64  # lanes accepted before the reactor serves other sources
 _PER_LANE = 2  # descriptors
-_RETRY_S = 0.25  # seconds until the next attempt to accept when there are no descriptors
+_RETRY_S = 0.25  # seconds until the next attempt to accept, or to read a token, when there are no descriptors
+_DESCRIPTOR = struct.Struct("i")  # in a message's control data
 
 OnLane = Callable[[LaneConnection], None]
 
@@ -93,7 +94,7 @@ class TokenListener(Listener):
 
         Raises:
           BlockingIOError: the token has not arrived yet.
-          OSError: the connection broke.
+          OSError: the connection broke; with an error of `AT_LIMIT`, there is no descriptor for that socket now.
         """
         raise NotImplementedError
 
@@ -117,29 +118,34 @@ class TokenListener(Listener):
             if not self._is_trusted(sock):
                 sock.close()
                 continue
-            source = self._reactor.source(sock.fileno(), functools.partial(self._authenticate, sock))
-            self._pending.add(sock, source)
-            self._reactor.watch(source)
+            self._await_token(sock)
         self._source.again()  # whoever connects all the time must not starve others
+
+    def _await_token(self, sock: socket.socket) -> None:
+        source = self._reactor.source(sock.fileno(), lambda: self._authenticate(sock, source))
+        self._pending.add(sock, source)
+        self._reactor.watch(source)
 
     def _accept_later(self) -> None:
         """Tries again: peers wait, and the kernel does not report them a second time."""
         if not self._is_closed:
             self._source.ready()
 
-    def _authenticate(self, sock: socket.socket) -> None:
+    def _authenticate(self, sock: socket.socket, source: EventSource) -> None:
         if sock not in self._pending:
             return
         try:
             shown, fd_sock = self._read_token(sock)
         except BlockingIOError:
             return
-        except OSError:
-            self._reject(sock)
+        except OSError as error:
+            if error.errno in AT_LIMIT:
+                self._reactor.call_later(_RETRY_S, source.ready)
+            else:
+                self._reject(sock)
             return
         expected = self._take_expected(shown)
-        source = self._pending.pop(sock) if expected is not None else None
-        if expected is None or source is None:
+        if expected is None or self._pending.pop(sock) is None:
             if fd_sock is not None:
                 fd_sock.close()
             self._reject(sock)
@@ -191,12 +197,16 @@ class LaneListener(TokenListener):
         return peer_credentials(sock)[1] == os.geteuid()
 
     def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
-        token, fds, _, _ = socket.recv_fds(sock, TOKEN_BYTES, 1)
-        if len(fds) != 1:
-            for passed in fds:
-                os.close(passed)
+        # While there is no descriptor for the socket, as when ZeroMQ's thread has accepted others since `_accept`
+        # looked, the kernel drops it from what is read, but not from what is looked at.
+        token, control, flags, _ = sock.recvmsg(TOKEN_BYTES, socket.CMSG_LEN(_DESCRIPTOR.size), socket.MSG_PEEK)
+        if not control and flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, "no descriptor for the peer's socket")
+        if not control:
             raise ConnectionAbortedError("the peer sent no socket for descriptors with the token")
-        return token, socket.socket(fileno=fds[0])
+        fd_sock = socket.socket(fileno=_DESCRIPTOR.unpack(control[0][2])[0])
+        sock.recv(TOKEN_BYTES)
+        return token, fd_sock
 
 
 def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection:
