@@ -12,7 +12,7 @@ from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.handshake import WEDGED_AFTER_S, Backoff, PeerLiveness, RecentIds, Verdict
 from tfmini.rpc.link import _OF_HANDSHAKE, Link, LinkPhase
 from tfmini.rpc.messages import Hello
-from tfmini.rpc.peer import State
+from tfmini.rpc.peer import Peer, State
 from tfmini.rpc.waiter import Waiter
 from tfmini.testing import Delay, Drop, FaultPlan, Kill, Sever, SimulatedNetwork, Stop, Wedge
 
@@ -235,6 +235,26 @@ def test_an_earlier_incarnation_does_not_end_a_later_one() -> None:
     world.network.run(until=7.0)
     assert [link.peer.incarnation for link in world.server.links()] == [8]
     assert isinstance(answers[0][1], errors.UnavailableError)
+
+
+def test_two_connections_of_one_process_that_are_made_at_once_stay() -> None:
+    """Of the first one the peer's incarnation is not noted yet when the second one's Hello is looked at."""
+    world = World()
+    link_ready, answers = Peer.link_ready, list[Any]()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def late(peer: Peer, link: Link, task: str, incarnation: int) -> None:
+            if peer.endpoint is world.server:  # in another thread, later
+                peer.endpoint.reactor.call_later(0.1, link_ready, peer, link, task, incarnation)
+            else:
+                link_ready(peer, link, task, incarnation)
+
+        patch.setattr(Peer, "link_ready", late)
+        for name in ("/job:ps", None):
+            world.peer.endpoint.peer("sim://ps", name).call(m.GetStatus(), answers.append, wait_for_ready=True)
+        world.network.run(until=6.0)
+    assert [type(answer) for answer in answers] == [m.GetStatusReply, m.GetStatusReply]
+    assert len(world.server.links()) == 2
 
 
 def test_a_hello_is_compared_with_links_of_its_own_task_only(monkeypatch: pytest.MonkeyPatch) -> None:

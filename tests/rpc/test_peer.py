@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import operator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zmq
 
 from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import HELLO_TIMEOUT_S
 from tfmini.rpc.peer import CallHandle, State
+from tfmini.rpc.reactor import get_reactor
+from tfmini.rpc.waiter import Waiter
+from tfmini.rpc.zmq_transport import ZmqTransport
 from tfmini.testing import SimulatedNetwork
 
 
@@ -87,3 +93,57 @@ def test_a_link_whose_handshake_is_late_before_its_timer_is_noted_ends(monkeypat
     _hasty(monkeypatch, host, HELLO_TIMEOUT_S)
     peer.connect()
     assert not endpoint.links() and peer.link is None and "did not complete the handshake" in peer.why
+
+
+def test_a_call_that_a_lost_connection_has_requeued_is_not_queued_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller waits for the lock meanwhile. A request that may come only once would be refused."""
+    host = SimulatedNetwork().host("w")
+    peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
+    peer.connect()
+    call_later = host.call_later
+
+    def ends_first(delay: float, call: Any, *args: Any) -> Any:
+        if delay == 7.0 and peer.link is not None:
+            peer.link_ended(peer.link, "refused", None)
+        return call_later(delay, call, *args)
+
+    monkeypatch.setattr(host, "call_later", ends_first)
+    call = peer.call(m.CreateSession([], b"", ""), lambda answer: None, timeout_s=7.0, wait_for_ready=True)
+    assert [handle for _, handle in operator.attrgetter("_waiting")(peer)] == [call]
+
+
+def test_a_cancel_comes_after_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is up between the look at the table and the sending."""
+    host = SimulatedNetwork().host("w")
+    peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
+    sent: list[str] = []
+
+    def send(parts: Any) -> None:
+        for call in list(peer.calls.values()):
+            call.cancel()
+        sent.append("request")
+
+    watch = SimpleNamespace(doing="")
+    link: Any = SimpleNamespace(send=send, post=lambda message: sent.append(type(message).__name__), watch=watch)
+    peer.dialled(link)
+    peer.state = State.READY
+    peer.call(m.GetStatus(), lambda answer: None)
+    assert sent == ["Cancel", "request", "Cancel"]
+
+
+def test_a_socket_that_zeromq_does_not_make_is_an_attempt_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may have taken the descriptors since there was room for them."""
+    endpoint = Endpoint(get_reactor(), "/job:w", 7)
+    answers: list[Any] = []
+    came = Waiter()
+
+    def new_socket(transport: ZmqTransport, kind: int) -> Any:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    try:
+        monkeypatch.setattr(ZmqTransport, "new_socket", new_socket)
+        endpoint.peer("127.0.0.1:9").call(m.GetStatus(), lambda answer: (answers.append(answer), came.set()))
+        assert get_reactor().drive(came, get_reactor().now() + 60)
+    finally:
+        endpoint.close()
+    assert isinstance(answers[0], errors.UnavailableError) and "Too many open files" in answers[0].message

@@ -42,6 +42,27 @@ def test_timers_fire_while_all_threads_of_the_loop_are_busy(reactor: Reactor) ->
         pipe.close(reactor)
 
 
+def test_a_timer_that_is_late_counts_as_a_handler(reactor: Reactor) -> None:
+    """So what it calls is handed to another thread if it may take long: the timekeeper sends the heartbeats."""
+    inside, fired = threading.Barrier(3, timeout=LIMIT_S), threading.Event()
+    found: list[bool] = []
+
+    def busy(data: bytes) -> None:
+        inside.wait()
+        fired.wait(LIMIT_S)
+
+    pipes = [Pipe(reactor, busy), Pipe(reactor, busy)]
+    waiter = Waiter()
+    leader = in_threads(lambda: reactor.drive(waiter, soon(reactor)))
+    for pipe in pipes:
+        pipe.theirs.send(b"x")
+    inside.wait()
+    assert not reactor.runs_here()
+    reactor.call_later(0.01, lambda: (found.append(reactor.runs_here()), fired.set(), waiter.set()))
+    join(leader)
+    assert found == [True]
+
+
 def test_a_timer_whose_call_takes_long_holds_up_no_other_that_is_due_with_it(reactor: Reactor) -> None:
     """As the heartbeats of one endpoint, while a timer of another one computes or waits."""
     fired, ended = threading.Event(), threading.Event()

@@ -43,9 +43,25 @@ class AskingLink(Protocol):
 
 
 class CallHandle:
-    """A request in flight. Its callback is called exactly once, with a reply or an error."""
+    """A request in flight. Its callback is called exactly once, with a reply or an error.
 
-    __slots__ = ("_timer", "incarnation", "on_reply", "parts", "peer", "request", "request_id")
+    Attributes:
+      parts: the encoded request, as long as the next connection may send it (again).
+      is_queued: whether the peer has requeued it, so that it waits for the next connection or was sent by that.
+      is_given_up: whether the caller wants no answer any more.
+    """
+
+    __slots__ = (
+        "_timer",
+        "incarnation",
+        "is_given_up",
+        "is_queued",
+        "on_reply",
+        "parts",
+        "peer",
+        "request",
+        "request_id",
+    )
 
     def __init__(
         self,
@@ -61,8 +77,8 @@ class CallHandle:
         self.request_id = request_id
         self.on_reply = on_reply
         self.incarnation = incarnation
-        # The encoded request, as long as the next connection may send it (again).
         self.parts = parts
+        self.is_queued = self.is_given_up = False
         self._timer: Timer | None = None
 
     def expire_after(self, timeout_s: float, clock: Clock) -> None:
@@ -102,6 +118,7 @@ class CallHandle:
 
     def _give_up(self, error: errors.OpError) -> None:
         if self.peer.calls.pop(self.request_id, None) is not None:
+            self.is_given_up = True  # before the Cancel: see `Peer._transmit`
             self.peer.send_if_ready(Cancel(self.request_id))
             self.finish(error)
 

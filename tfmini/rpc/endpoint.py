@@ -312,7 +312,7 @@ class Endpoint:
             peer = other.peer
             if peer is None or peer.key != link.connection.peer_key:
                 continue
-            if peer.incarnation != hello.incarnation:
+            if other.claimed_incarnation != hello.incarnation:
                 if other.started > link.started:
                     return False
                 other.end(_RESTARTED.format(hello.task))

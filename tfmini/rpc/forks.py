@@ -18,6 +18,7 @@ import os
 import resource
 import socket
 import stat
+import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -140,6 +141,7 @@ os.register_at_fork(after_in_child=_give_up)
 
 _ENOUGH = 1 << 20  # a hard limit may be larger, and some programs walk through all numbers
 _FEW = 0.9  # of the limit
+_DESCRIPTOR = struct.Struct("i")  # in a message's control data
 AT_LIMIT = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -164,6 +166,22 @@ def has_room(count: int) -> bool:
         for fd in opened:
             os.close(fd)
     return True
+
+
+def receive_descriptor(sock: socket.socket, nbytes: int) -> tuple[bytes, int]:
+    """Receives a message of a local socket and the descriptor that comes with it, -1 if there is none.
+
+    Raises:
+      BlockingIOError: no message has arrived.
+      OSError: the connection broke; with an error of `AT_LIMIT`, there is no descriptor now, and the message stays.
+    """
+    # While there is no descriptor for it, the kernel drops what comes with a message that is read, but not with one
+    # that is looked at. To have looked for room before is not enough: ZeroMQ's thread may have taken it.
+    message, control, flags, _ = sock.recvmsg(nbytes, socket.CMSG_LEN(_DESCRIPTOR.size), socket.MSG_PEEK)
+    if not control and flags & socket.MSG_CTRUNC:
+        raise OSError(errno.EMFILE, at_limit())
+    sock.recv(nbytes)
+    return message, _DESCRIPTOR.unpack(control[0][2])[0] if control else -1
 
 
 def at_limit() -> str:

@@ -8,10 +8,9 @@ import hmac
 import os
 import secrets
 import socket
-import struct
 from collections.abc import Callable
 
-from tfmini.rpc.forks import AT_LIMIT, has_room
+from tfmini.rpc.forks import AT_LIMIT, has_room, receive_descriptor
 from tfmini.rpc.lane_connection import LaneConnection, peer_credentials
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.transport import Listener
@@ -22,7 +21,6 @@ TOKEN_BYTES = 32
 _TURN = 64  # lanes accepted before the reactor serves other sources
 _PER_LANE = 2  # descriptors
 _RETRY_S = 0.25  # seconds until the next attempt to accept, or to read a token, when there are no descriptors
-_DESCRIPTOR = struct.Struct("i")  # in a message's control data
 
 OnLane = Callable[[LaneConnection], None]
 
@@ -64,6 +62,7 @@ class TokenListener(Listener):
         self._expected: dict[bytes, tuple[bytes, bool, OnLane]] = {}  # by what the peer shows
         self._pending: PendingConnections[socket.socket, EventSource] = PendingConnections(reactor, self._end)
         self._is_closed = False
+        self._is_late = False  # whether `_accept_later` is to come
         self._sock = sock
         self._source = reactor.source(self._sock.fileno(), self._accept)
         reactor.watch(self._source)
@@ -112,7 +111,9 @@ class TokenListener(Listener):
             except OSError as error:
                 if error.errno not in AT_LIMIT:
                     raise
-                self._reactor.call_later(_RETRY_S, self._accept_later)
+                if not self._is_late:
+                    self._is_late = True
+                    self._reactor.call_later(_RETRY_S, self._accept_later)
                 return
             sock.setblocking(False)
             if not self._is_trusted(sock):
@@ -128,6 +129,7 @@ class TokenListener(Listener):
 
     def _accept_later(self) -> None:
         """Tries again: peers wait, and the kernel does not report them a second time."""
+        self._is_late = False
         if not self._is_closed:
             self._source.ready()
 
@@ -140,6 +142,7 @@ class TokenListener(Listener):
             return
         except OSError as error:
             if error.errno in AT_LIMIT:
+                self._pending.add(sock, source)  # it waits for us, not we for it
                 self._reactor.call_later(_RETRY_S, source.ready)
             else:
                 self._reject(sock)
@@ -197,16 +200,14 @@ class LaneListener(TokenListener):
         return peer_credentials(sock)[1] == os.geteuid()
 
     def _read_token(self, sock: socket.socket) -> tuple[bytes, socket.socket | None]:
-        # While there is no descriptor for the socket, as when ZeroMQ's thread has accepted others since `_accept`
-        # looked, the kernel drops it from what is read, but not from what is looked at.
-        token, control, flags, _ = sock.recvmsg(TOKEN_BYTES, socket.CMSG_LEN(_DESCRIPTOR.size), socket.MSG_PEEK)
-        if not control and flags & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, "no descriptor for the peer's socket")
-        if not control:
+        token, fd = receive_descriptor(sock, TOKEN_BYTES)
+        if fd < 0:
             raise ConnectionAbortedError("the peer sent no socket for descriptors with the token")
-        fd_sock = socket.socket(fileno=_DESCRIPTOR.unpack(control[0][2])[0])
-        sock.recv(TOKEN_BYTES)
-        return token, fd_sock
+        try:
+            return token, socket.socket(fileno=fd)
+        except OSError:  # it is no socket
+            os.close(fd)
+            raise
 
 
 def connect_lane(address: str, token: bytes, reactor: Reactor) -> LaneConnection:

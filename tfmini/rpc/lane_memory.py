@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfmini.rpc.forks import at_limit, has_room
+from tfmini.rpc.forks import AT_LIMIT, at_limit, has_room, receive_descriptor
 from tfmini.rpc.lane_wire import FLAG, PLACE, Places
 from tfmini.rpc.reactor import Reactor
 from tfmini.rpc.shared_blocks import KEEP_S, Block, BlockCache, BlockPool, Loan, address_of, lend
@@ -220,12 +220,17 @@ class LaneMemory:
           ConnectionAbortedError: this process can open no more files.
         """
         while block_id not in self._cache:
-            message, fds, flags, _ = socket.recv_fds(self._sock, PLACE.size, 1)
-            if flags & socket.MSG_CTRUNC and not has_room(1):
-                raise ConnectionAbortedError(f"no descriptor for a block of shared memory: {at_limit()}")
-            if len(message) != PLACE.size or len(fds) != 1:
+            try:
+                message, fd = receive_descriptor(self._sock, PLACE.size)
+            except OSError as error:
+                if error.errno not in AT_LIMIT:
+                    raise
+                if has_room(1):  # by now
+                    continue
+                raise ConnectionAbortedError(f"no descriptor for a block of shared memory: {at_limit()}") from None
+            if len(message) != PLACE.size or fd < 0:
                 raise ValueError("the descriptor of a shared memory block is missing")
-            self._cache.add(PLACE.unpack(message)[0], fds[0])
+            self._cache.add(PLACE.unpack(message)[0], fd)
         if not self._is_returning:
             self._return_later(_FREE_TICK_S)
         return self._cache.borrow(block_id)

@@ -235,7 +235,7 @@ class Link:
     Attributes:
       connection: on which this side sends.
       dialer: on the listening side: who has connected; () if it did not say.
-      hello_id, started, claims: of its Hello; ``claims`` is the task that it names.
+      hello_id, started, claims, claimed_incarnation: of its Hello; ``claims`` is the task that it names.
     """
 
     def __init__(self, endpoint: Endpoint, connection: Connection, peer: Peer | None) -> None:
@@ -249,7 +249,7 @@ class Link:
         self.active: dict[int, Responder] = {}
         self._lock = threading.Lock()
         self.dialer: tuple[str, int, int, bytes] | tuple[()] = ()
-        self.hello_id = self.started = 0
+        self.hello_id = self.started = self.claimed_incarnation = 0
         self.claims = ""
         self._lane: Connection | None = None
         self._token = b""
@@ -367,14 +367,17 @@ class Link:
                 self.dispatch(message, request_id)
             else:
                 self._on_handshake(phase, message, request_id)
-        except Exception as error:  # noqa: BLE001 - see `handler_failed`
+        except BaseException as error:  # also Ctrl-C: the message would have no answer, ever
             self.handler_failed(message, self.active.get(request_id), error)
+            if not isinstance(error, Exception):
+                raise
         if len(parts) > 1 and (responder := self.active.get(request_id)) is not None:
             count_bytes(self, responder, parts)
 
-    def handler_failed(self, message: Message, responder: Responder | None, error: Exception) -> None:
-        """A bug in a handler: the caller gets an error, and the server keeps running."""
-        self.endpoint.report(f"{type(message).__name__} from {self.peer}", error)
+    def handler_failed(self, message: Message, responder: Responder | None, error: BaseException) -> None:
+        """A bug in a handler, or Ctrl-C in it: the caller gets an error, and the server keeps running."""
+        if isinstance(error, Exception):
+            self.endpoint.report(f"{type(message).__name__} from {self.peer}", error)
         if responder is not None and responder.is_open:
             responder(_as_op_error(error))
         elif type(message).row.retry is Retry.ONE_WAY and not type(message).is_reply:
@@ -446,7 +449,7 @@ class Link:
         else:
             self._end_unusable("a message", error)
 
-    def _end_unusable(self, message: str, error: Exception) -> None:
+    def _end_unusable(self, message: str, error: BaseException) -> None:
         """Ends the link, since a one-way message is lost: its step would wait for it, and nobody can be answered."""
         reason = f"{message} could not be used by {self.endpoint}: {type(error).__name__}: {error}"
         self.post(Goodbye(reason))
@@ -478,7 +481,8 @@ class Link:
             return
         if not self._is_own_cluster(hello, same_host := is_same_host(hello.host_proof, own.host_id)):
             return
-        self.hello_id, self.started, self.claims = request_id, hello.started, hello.task
+        self.hello_id, self.started = request_id, hello.started
+        self.claims, self.claimed_incarnation = hello.task, hello.incarnation
         if hello.dialer:
             self.dialer = hello.task, hello.incarnation, hello.dialer, self.connection.peer_key
         own.replace_link(self, hello)
@@ -677,7 +681,9 @@ _OF_CONNECTION: dict[type[Message], _OnMessage] = {
 }
 
 
-def _as_op_error(error: Exception) -> errors.OpError:
+def _as_op_error(error: BaseException) -> errors.OpError:
     if isinstance(error, errors.OpError):
         return error
+    if not isinstance(error, Exception):
+        return errors.CancelledError.of(f"The request was interrupted by {type(error).__name__}.")
     return errors.InternalError.of(f"{type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ from tfmini.rpc.calls import CallHandle, OnReply
 from tfmini.rpc.codec import encode
 from tfmini.rpc.handshake import Backoff
 from tfmini.rpc.link import Link
-from tfmini.rpc.messages import Goodbye
+from tfmini.rpc.messages import Cancel, Goodbye
 from tfmini.rpc.records import Message
 from tfmini.rpc.transport import BACKLOG_LIMIT, SMALL_BYTES, MakeError, Refusal
 from tfmini.rpc.waiter import Timer
@@ -245,6 +245,9 @@ class Peer:
             link.send(parts)
         except errors.ResourceExhaustedError as error:
             self._refused_here(handle, error)
+            return
+        if isinstance(handle, CallHandle) and handle.is_given_up:  # meanwhile: its Cancel may have overtaken it
+            link.post(Cancel(handle.request_id))
 
     def _refused_here(self, handle: CallHandle | OnDropped | None, error: errors.ResourceExhaustedError) -> None:
         """A message was not sent, since too much is queued for the peer or waits for a connection to it."""
@@ -258,6 +261,9 @@ class Peer:
 
     def _enqueue(self, parts: Any, handle: CallHandle | OnDropped | None) -> None:
         with self._lock:
+            # A connection has ended since the call entered the table: what requeued it there will send it.
+            if isinstance(handle, CallHandle) and handle.is_queued:
+                return
             if self.state is State.READY and self._link is not None:  # it became ready meanwhile
                 self._transmit(self._link, parts, handle)
                 return
@@ -399,6 +405,7 @@ class Peer:
         found = [(handle, handle.parts) for handle in list(self.calls.values()) if keep]
         staying = [(handle, parts) for handle, parts in found if parts is not None]
         for handle, parts in staying:
+            handle.is_queued = True
             self._waiting.append(parts, handle, must=True)
         waiting = {handle.request_id for handle, _ in staying}
         if staying and self._retry is None:

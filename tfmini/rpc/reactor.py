@@ -155,6 +155,10 @@ class Timekeeper:
                 self._relief.begin(due)
                 self._fire()
 
+    def runs_here(self) -> bool:
+        """Whether the calling thread is this one: what it calls must not take long."""
+        return get_ident() == self._thread.ident
+
     def _fire(self) -> None:
         while (timer := self._timers.pop_due(time.monotonic())) is not None:
             try:
@@ -234,8 +238,8 @@ class Reactor:
         return timer
 
     def runs_here(self) -> bool:
-        """Whether the calling thread runs the loop, so that the caller is a handler."""
-        return get_ident() in self._inside
+        """Whether the caller is a handler: its thread runs the loop, or fires timers that the loop left late."""
+        return get_ident() in self._inside or self._timekeeper.runs_here()
 
     def wake(self) -> None:
         """Wakes the thread that is in epoll_wait."""

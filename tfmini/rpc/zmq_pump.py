@@ -307,12 +307,17 @@ class KernelSocket:
 
 
 class Outbox:
-    """Messages that ZeroMQ's queue had no room for, in order; a timer tries again."""
+    """Messages that ZeroMQ's queue had no room for, in order; a timer tries again.
+
+    Attributes:
+      is_held: whether there is no queue yet, so that trying is useless until `flush` is called.
+    """
 
     def __init__(self, reactor: Reactor, push: Callable[[Sequence[Any]], bool], fail: Callable[[str], None]) -> None:
         self._reactor = reactor
         self._push = push
         self._fail = fail
+        self.is_held = False
         self._lock = threading.Lock()
         self._queue: collections.deque[tuple[Sequence[Any], int]] = collections.deque()
         self._backlog = Backlog()
@@ -344,7 +349,7 @@ class Outbox:
         size = sum(len(p) for p in parts)
         self._queue.append((parts, size))
         self._backlog.add(size)
-        if len(self._queue) == 1:
+        if len(self._queue) == 1 and not self.is_held:
             self._reactor.call_later(RETRY_S, self.flush)
 
     def flush(self) -> None:

@@ -278,11 +278,13 @@ class _RouterConnection(ZmqConnection):
             try:
                 item = self._inbox[0] if self._inbox else ""
                 if isinstance(item, str) or not is_urgent(item):
-                    return
+                    break
                 self._listener.on_dequeued(self._inbox.popleft())
                 self._deliver(item)
             finally:
                 self._delivering.release()
+        if self._inbox:  # a thread of the loop may have found this one here, and passed over the rest
+            self._listener.has_rest(self)
 
     def _deliver(self, item: list[Any] | str) -> None:
         if isinstance(item, str):
@@ -431,10 +433,16 @@ class RouterListener(Listener):
         if self._is_full and self._inbox_bytes <= INBOX_LIMIT:
             self._pump.again()
 
+    def has_rest(self, client: _RouterConnection) -> None:
+        """Notes that a client has queued messages, if that is not known."""
+        if client not in tuple(self._nonempty):
+            self._nonempty.append(client)
+            self._pump.again()
+
     def _relieve(self) -> None:
         """Called while no thread of the loop is free: reads the socket, and delivers what is urgent."""
         self._pump.look()
-        for client in list(self._nonempty):
+        for client in dict.fromkeys(tuple(self._nonempty)):  # it has one for each message
             client.deliver_urgent()
 
     def _deliver_inboxes(self) -> None:

@@ -89,13 +89,19 @@ class _DealerConnection(ZmqConnection):
         self._endpoint = ""
         self._began = 0.0
         self._pump = Pump(sock, transport.reactor, self._on_message)
-        self._ready = False
+        self._outbox.is_held = True  # until `_connect`
         self._connected = False
         self._fault: tuple[int, int] | None = None  # event and detail of a failed handshake
         self._diagnosing = False
 
     def start(self, on_parts: OnParts, on_closed: OnClosed) -> None:
         self._on_parts, self._on_closed = on_parts, on_closed
+        try:
+            self._begin()
+        except (zmq.ZMQError, RuntimeError) as error:  # no descriptor, or no thread
+            self._fail(f"cannot connect to {self._target}: {error}")
+
+    def _begin(self) -> None:
         self._pump.start(self._on_event)
         host = self._target.host
         if self._target.scheme != "tcp" or self._locate is None and is_numeric(host):
@@ -132,11 +138,11 @@ class _DealerConnection(ZmqConnection):
             if self._locate is not None:
                 self.address = endpoint
             self.stream_host = parse_address(endpoint).host
-        self._ready = True
+        self._outbox.is_held = False
         self._outbox.flush()
 
     def _push(self, parts: Sequence[Any]) -> bool:
-        return self._ready and self._pump.send(parts)
+        return not self._outbox.is_held and self._pump.send(parts)
 
     def _on_message(self, parts: list[Any]) -> None:
         if not parts[0] and len(parts) == 2:
@@ -255,7 +261,10 @@ class ZmqTransport(Transport):
     def connect(self, address: str, locate: Locate | None = None) -> Connection:
         if not has_room(_PER_CONNECTION):
             return RefusedConnection(self.reactor, address, f"there is no descriptor for it: {at_limit()}")
-        return _DealerConnection(self, parse_address(address), locate)
+        try:
+            return _DealerConnection(self, parse_address(address), locate)
+        except zmq.ZMQError as error:  # another thread has taken the descriptors since
+            return RefusedConnection(self.reactor, address, f"ZeroMQ makes no socket for it: {error}; {at_limit()}")
 
 
 def _explain_fault(event: int, detail: int, keys: Keys | None) -> tuple[str, Refusal]:

@@ -294,8 +294,10 @@ class VariableMove:
                 method(*args)
             except errors.OpError as error:
                 self._end(error)
-            except Exception as error:  # noqa: BLE001 - raised in a callback nobody would hear of it
+            except BaseException as error:  # also Ctrl-C; raised in a callback nobody would hear of it
                 self._end(errors.InternalError.of(f"the move has failed: {type(error).__name__}: {error}"))
+                if not isinstance(error, Exception):
+                    raise
 
         return go_on
 

@@ -12,6 +12,7 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini.ops.queues.barrier import Barrier
 from tfmini.ops.queues.staging import MapStagingArea, StagingArea
+from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
 
 
 def queue() -> tuple[Any, Any]:
@@ -76,6 +77,37 @@ def test_what_comes_when_the_time_is_up_goes_to_the_next_step(make: Any) -> None
         (error,) = ended
         assert isinstance(error, tf.errors.DeadlineExceededError)
         assert "did not end within 100 s" in error.message and "waits for" in error.message
+        assert session.run(get) == 7.0
+
+
+def test_what_comes_while_the_step_ends_goes_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step ends after the answer has looked whether it has, and before it takes the lock."""
+    put, get = queue()
+    with tf.Session() as session:
+        session.run(tf.no_op())
+        ended: list[Any] = []
+        forget = NodeWait.forget
+        runs = session.master.session.cluster.worker.runs
+
+        def run() -> None:
+            with pytest.raises(tf.errors.OpError) as raised:
+                session.run(get)
+            ended.append(raised.value)
+
+        def late(wait: NodeWait) -> bool:
+            if "Dequeue" in wait.node.op and not wait.step.run.stopped:
+                monkeypatch.setattr(NodeWait, "forget", forget)
+                monkeypatch.setattr(WaitingRun, "release", lambda run: None)
+                wait.step.run.abort(tf.errors.CancelledError(None, None, "now"))
+            return forget(wait)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        poll(lambda: [run for run in list(runs.values()) if run.awaited()], "the wait")
+        monkeypatch.setattr(NodeWait, "forget", late)
+        session.run(put)
+        thread.join(60)
+        assert [error.message for error in ended] == ["now"]
         assert session.run(get) == 7.0
 
 

@@ -519,7 +519,7 @@ def unreachable(target: str) -> list[Reachability]:
     master = _master_of(target)
     if master is None:
         return []
-    found = [_describe(master.peer(task), task) for task in master.addresses() if task != master.task]
+    found = [_describe(master.peer(task), task) for task in list(master.addresses()) if task != master.task]
     return [each for each in found if not each.connected and each.why != State.IDLE.value]
 
 

@@ -10,7 +10,7 @@ from tfmini.graph.node import Node
 from tfmini.locks import lock
 from tfmini.runtime.compiler.kernels import kernel_error, node_error
 from tfmini.runtime.compiler.levels import Level
-from tfmini.runtime.executor.registered_graph import PartitionRun, Path, RegisteredGraph, RunOwner
+from tfmini.runtime.executor.registered_graph import Aborted, PartitionRun, Path, RegisteredGraph, RunOwner
 
 
 class WaitingRun(PartitionRun):
@@ -178,6 +178,9 @@ class NodeWait:
         if is_over:  # aborted, or its time is up: an element that came now would be lost with the step
             run.end_stopped()
         if not self.forget() or is_over:
+            return False
+        if isinstance(run.stopped, Aborted):  # while this thread waited for the lock
+            run.end_stopped()
             return False
         slots = self.step.level.arrivals[self._key][0]
         try:

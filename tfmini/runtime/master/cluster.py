@@ -73,7 +73,7 @@ class ClusterView:
         """
         patterns = [parse(f) for f in filters]
         found = list(self.own_devices)
-        for task in self._tasks:
+        for task in list(self._tasks):  # a copy: a task that moves may be added meanwhile
             if task == self.task:
                 continue
             for device in self._known.get(task) or [DeviceAttributes(f"{task}/device:CPU:0", "CPU", 0, 0)]:
@@ -137,7 +137,7 @@ class ClusterView:
             if any(matches(request, parse(d.name)) for d in self.devices(options.device_filters)):
                 continue
             where = request._replace(device_type=None, device_index=None)
-            others = [t for t in self._tasks if t not in self._known and t != self.task]
+            others = [t for t in list(self._tasks) if t not in self._known and t != self.task]
             unasked = [t for t in others if intersects(where, parse(t))]
             tasks |= dict.fromkeys(unasked, patience_s if len(unasked) == 1 else 0.0)
         if tasks:
