@@ -137,7 +137,8 @@ os.register_at_fork(after_in_child=_give_up)
 
 # ---- The limit of open files: a server raises it when it starts, and says so when it is reached --------------------
 # ZeroMQ leaves a connection in the socket's backlog while there is no descriptor for it, lanes wait as well
-# (`lane_listener`), and both go on when descriptors are closed.
+# (`lane_listener`), and both go on when descriptors are closed. ZeroMQ's thread asks for it without a pause, which
+# takes most of a core while a connection waits.
 
 _ENOUGH = 1 << 20  # a hard limit may be larger, and some programs walk through all numbers
 _FEW = 0.9  # of the limit

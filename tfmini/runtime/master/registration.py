@@ -493,7 +493,7 @@ class Registration:
 
     def _why(self, part: Part) -> str:
         if part.task in self._compiling and part.peer.state is State.READY:
-            return f"it compiles its part of the step, {len(part.task_graph.nodes):,} ops"
+            return f"it compiles its part of the step, {len(part.task_graph.nodes):,} ops, or its variables are moving"
         return part.peer.why or part.peer.state.value
 
     def describe_wait(self) -> str:
