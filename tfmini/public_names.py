@@ -144,7 +144,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
     },
     "contrib.crf": {
-        "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_sequence_score crf_unary_score viterbi_decode",
+        "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
     },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
@@ -154,7 +154,7 @@ NAMES: dict[str, dict[str, str]] = {
         "data.iterator": "Iterator Optional get_next_as_optional",
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE",
-        "data.transformations": "Counter batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "data.transformations": "Counter assert_element_shape batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat sliding_window_batch unbatch",
     },
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",

@@ -160,3 +160,64 @@ def boxes_of_several_classes(tf: Any) -> Any:
            ((0, 5), (1, 0), (1, 5, 1.5), (1, [5]))]  # fmt: skip
     bad.append(outcome(lambda: tf.image.combined_non_max_suppression(corners[:, :, :2], scores, 2, 2)))
     return run(tf, found), [str(y.shape) for y in (*found[:4], *found[-4:], *attrs)], found[0].name, bad
+
+
+@program
+def sliding_windows_of_elements(tf: Any) -> Any:
+    found, contrib = [], tf.contrib.data
+    for options in ({"window_size": 3}, {"window_size": 2, "stride": 3},
+                    {"window_size": 3, "window_shift": 2, "window_stride": 2},
+                    {"window_size": 20}, {"window_size": 1, "window_shift": 5}):  # fmt: skip
+        data = tf.data.Dataset.range(9).map(lambda x: {"n": x, "s": (tf.as_string(x), [x, x])})
+        data = data.apply(contrib.sliding_window_batch(**options))
+        found.append([str(data.output_shapes), _elements(tf, data)])
+    bad = [outcome(lambda args=args: _elements(tf, tf.data.Dataset.range(3).apply(contrib.sliding_window_batch(*args))))
+           for args in ((0,), (2, 0), (2, None, 1, 0), (2, 1, 1))]  # fmt: skip
+    ragged = tf.data.Dataset.from_tensor_slices([1, 2]).map(lambda n: tf.range(n))
+    bad.append(outcome(lambda: _elements(tf, ragged.apply(contrib.sliding_window_batch(2)))))
+    return found, bad
+
+
+@program
+def shapes_of_elements_that_are_asserted(tf: Any) -> Any:
+    contrib, shape = tf.contrib.data, tf.TensorShape
+    pair = tf.data.Dataset.from_tensor_slices((np.ones((3, 4), np.float32), np.zeros((3, 2, 1), np.int32)))
+    unknown = pair.map(lambda x, y: (tf.py_func(lambda v: v, [x], tf.float32), y))
+    found = []
+    wanted = [(shape([4]), shape([2, 1])), (shape([4]), shape([None, 1])), (shape(None), shape([2, None])),
+              (shape([None]), shape(None))]  # fmt: skip
+    for data, shapes in zip((pair, unknown, unknown, unknown), wanted):
+        data = data.apply(contrib.assert_element_shape(shapes))
+        found.append([str(data.output_shapes), _elements(tf, data)])
+    other = contrib.assert_element_shape((shape([5]), shape([2, 1])))
+    bad = [outcome(lambda: pair.apply(other)), outcome(lambda: _elements(tf, unknown.apply(other)))]
+    named = tf.data.Dataset.from_tensors({"a": [1, 2], "b": 3})
+    named = named.apply(contrib.assert_element_shape({"a": shape([2]), "b": shape([])}))
+    return found, bad, _elements(tf, named), str(named.output_shapes)
+
+
+@program
+def scores_of_several_tags(tf: Any) -> Any:
+    crf, found = tf.contrib.crf, []
+    transitions = tf.constant(_numbers(3, 3, seed=4))
+    allowed = np.random.RandomState(2).randint(0, 2, (4, 5, 3)).astype(bool) | (np.arange(3) == 1)
+    for steps, lengths in ((5, [5, 3, 1, 0]), (1, [1, 1, 0, 1])):
+        x = tf.constant(_numbers(4, steps, 3))
+        for inputs in (x, tf.placeholder_with_default(x, [None, None, 3])):
+            score = crf.crf_multitag_sequence_score(inputs, allowed[:, :steps], tf.constant(lengths), transitions)
+            found += [score, *tf.gradients(score[:3], [inputs])]
+        tags = np.argmax(allowed[:, :steps], 2)
+        one = crf.crf_multitag_sequence_score(x, np.arange(3) == tags[..., None], tf.constant(lengths), transitions)
+        found += [one, crf.crf_sequence_score(x, tf.constant(tags, tf.int32), tf.constant(lengths), transitions)]
+    return run(tf, found)
+
+
+def _elements(tf: Any, data: Any) -> Any:
+    """All elements, of a dataset that ends."""
+    element, found = data.make_one_shot_iterator().get_next(), []
+    with tf.Session() as session:
+        while True:
+            try:
+                found.append(session.run(element))
+            except tf.errors.OutOfRangeError:
+                return found
