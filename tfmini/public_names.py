@@ -281,7 +281,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math.search": "nth_element",
     },
     "contrib.opt": {
-        "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+        "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension GGTOptimizer LazyAdamOptimizer MomentumWOptimizer NadamOptimizer ShampooOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
         "train.optimizers.research_optimizers": "AddSignOptimizer ExternalOptimizerInterface LARSOptimizer MultitaskOptimizerWrapper PowerSignOptimizer RegAdagradOptimizer ScipyOptimizerInterface VariableClippingOptimizer",
         "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
         "train.replicas.wrappers": "DropStaleGradientOptimizer MovingAverageOptimizer",
