@@ -182,6 +182,9 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.estimator": "add_metrics",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },
+    "contrib.feature_column": {
+        "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_input_layer sequence_numeric_column",
+    },
     "contrib.framework": {
         "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
         "compat.internal_names": "get_name_scope",
@@ -460,6 +463,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.column_layers": "input_layer linear_model make_parse_example_spec",
         "estimator.columns": "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list crossed_column numeric_column weighted_categorical_column",
         "estimator.embedding_columns": "embedding_column indicator_column shared_embedding_columns",
+        "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_numeric_column",
     },
     "flags": {
         "compat.flags": "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap validator",
