@@ -18,7 +18,17 @@ ROOMS = {
     "ops": (
         *("array", "control", "composites", "collectives"),
         *("waiting_line",),
-        *("py_func", "gradients", "math", "session_tensors", "flow", "debugging", "checks", "random_ops"),
+        *(
+            "py_func",
+            "gradients",
+            "math",
+            "session_tensors",
+            "flow",
+            "debugging",
+            "checks",
+            "random_ops",
+            "quantization",
+        ),
         *(
             "math.special",
             "random_functions",

@@ -35,6 +35,7 @@ from tfmini import (
     profiler as profiler,
     python as python,
     python_io as python_io,
+    quantization as quantization,
     queue as queue,
     ragged as ragged,
     random as random,
@@ -390,6 +391,7 @@ from tfmini.ops.growing.variable import (
 )
 from tfmini.ops.image.geometry import (
     extract_image_patches as extract_image_patches,
+    extract_volume_patches as extract_volume_patches,
 )
 from tfmini.ops.io.files import (
     matching_files as matching_files,
@@ -589,6 +591,14 @@ from tfmini.ops.nn.dilated import (
 from tfmini.ops.py_func import (
     numpy_function as numpy_function,
     py_func as py_func,
+)
+from tfmini.ops.quantization import (
+    fake_quant_with_min_max_args as fake_quant_with_min_max_args,
+    fake_quant_with_min_max_args_gradient as fake_quant_with_min_max_args_gradient,
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_gradient as fake_quant_with_min_max_vars_gradient,
+    fake_quant_with_min_max_vars_per_channel as fake_quant_with_min_max_vars_per_channel,
+    fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,
 )
 from tfmini.ops.queues.accumulators import (
     ConditionalAccumulator as ConditionalAccumulator,
@@ -1071,7 +1081,14 @@ __all__ = [
     "expand_dims",
     "expm1",
     "extract_image_patches",
+    "extract_volume_patches",
     "eye",
+    "fake_quant_with_min_max_args",
+    "fake_quant_with_min_max_args_gradient",
+    "fake_quant_with_min_max_vars",
+    "fake_quant_with_min_max_vars_gradient",
+    "fake_quant_with_min_max_vars_per_channel",
+    "fake_quant_with_min_max_vars_per_channel_gradient",
     "feature_column",
     "fft",
     "fft2d",
@@ -1242,6 +1259,7 @@ __all__ = [
     "qint32",
     "qint8",
     "qr",
+    "quantization",
     "queue",
     "quint16",
     "quint8",

@@ -100,12 +100,6 @@ _NAMES = {
     "nn.quantized_max_pool": _FLOAT_WAY,
     "nn.quantized_relu_x": _FLOAT_WAY,
     "train.do_quantize_training_on_graphdef": _FLOAT_WAY,
-    "fake_quant_with_min_max_args": _FLOAT_WAY,
-    "fake_quant_with_min_max_args_gradient": _FLOAT_WAY,
-    "fake_quant_with_min_max_vars": _FLOAT_WAY,
-    "fake_quant_with_min_max_vars_gradient": _FLOAT_WAY,
-    "fake_quant_with_min_max_vars_per_channel": _FLOAT_WAY,
-    "fake_quant_with_min_max_vars_per_channel_gradient": _FLOAT_WAY,
     "config": _CONFIG_WAY,
     "debugging.get_log_device_placement": _CONFIG_WAY,
     "debugging.set_log_device_placement": _CONFIG_WAY,
@@ -127,24 +121,15 @@ _NAMES = {
     "ragged": "tf.RaggedTensor.to_tensor and dense ops",
     "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
-    "image.combined_non_max_suppression": "tf.image.non_max_suppression per class",
-    "image.adjust_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
-    "image.random_jpeg_quality": "tf.image.encode_jpeg and tf.image.decode_jpeg",
-    "image.resize_image_with_pad": "tf.image.resize_images and tf.image.pad_to_bounding_box",
-    "image.ssim_multiscale": "tf.image.ssim of images made smaller by tf.nn.avg_pool",
-    "extract_volume_patches": "tf.extract_image_patches of each slice",
     "ctc_loss_v2": "tf.nn.ctc_loss_v2",
     "errors.raise_exception_on_not_ok_status": "the exceptions that Session.run raises",
-    "strings.ngrams": "tf.strings.join of shifted slices",
     "strings.unicode_script": "Python's unicodedata in a tf.py_func",
-    "nn.fractional_avg_pool": "tf.nn.avg_pool",
-    "nn.fractional_max_pool": "tf.nn.max_pool",
 }
 
 # Patterns of raw ops' names.
 _RAW_OPS = (
     (r"BoostedTrees", "the models of scikit-learn in a tf.py_func"),
-    (r"Quantize|Dequantize|FakeQuant|Requantiz", _FLOAT_WAY),
+    (r"Quantize|Dequantize|Requantiz", _FLOAT_WAY),
     (r"TPU|Xla|Infeed|Outfeed|Prelinearize|CrossReplicaSum|CollectivePermute|AllToAll|WorkerHeartbeat", _DEVICE_WAY),
     (r"CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell", "the cells of tf.nn.rnn_cell"),
     (r"Dataset|Iterator|StatsAggregator|MemoryCache|RandomSeedGenerator|ThreadPoolHandle|^Optional", _DATA_WAY),
@@ -234,7 +219,7 @@ _IN_1 = {
     "distribute.MultiWorkerMirroredStrategy": "tf.train.SyncReplicasOptimizer, or tf.train.AllReduceOptimizer",
     "saved_model": "tf.saved_model.simple_save and tf.saved_model.load",
     "train.CheckpointOptions": "tf.train.Checkpoint without options",
-    "image.resize_with_pad": "tf.image.resize_images and tf.image.pad_to_bounding_box",
+    "image.resize_with_pad": "tf.image.resize_image_with_pad",
     **{
         f"image.stateless_random_{what}": f"tf.image.random_{what}"
         for what in ("brightness", "contrast", "flip_left_right", "flip_up_down", "hue", "saturation")

@@ -52,7 +52,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.gradients": "AggregationMethod NoGradient NotDifferentiable RegisterGradient UnconnectedGradients gradients hessians no_gradient",
         "ops.growing.options": "CBFFilter CounterFilter EmbeddingVariableOption GlobalStepEvict InitializerOption L2WeightEvict LFUEvict ProbabilityFilter",
         "ops.growing.variable": "get_embedding_variable",
-        "ops.image.geometry": "extract_image_patches",
+        "ops.image.geometry": "extract_image_patches extract_volume_patches",
         "ops.io.files": "matching_files read_file write_file",
         "ops.io.parsing_functions": "FixedLenFeature FixedLenSequenceFeature SparseFeature VarLenFeature decode_json_example parse_example parse_single_example parse_single_sequence_example parse_tensor serialize_tensor",
         "ops.io.parsing_ops": "decode_compressed decode_csv",
@@ -71,6 +71,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math.unary": "abs acos acosh angle asin asinh atan atan2 atanh ceil complex cos cosh digamma erf erfc exp expm1 floor imag is_finite is_inf is_nan lgamma log log1p log_sigmoid polygamma pow real reciprocal rint round rsqrt sigmoid sign sin sinh sqrt square tan tanh zeta",
         "ops.nn.dilated": "required_space_to_batch_paddings",
         "ops.py_func": "numpy_function py_func",
+        "ops.quantization": "fake_quant_with_min_max_args fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars fake_quant_with_min_max_vars_gradient fake_quant_with_min_max_vars_per_channel fake_quant_with_min_max_vars_per_channel_gradient",
         "ops.queues.accumulators": "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator",
         "ops.queues.barrier": "Barrier CriticalSection",
         "ops.queues.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
@@ -130,6 +131,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "compat.v2.nn": {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
+        "ops.nn.pooling_dynamic": "fractional_avg_pool=fractional_avg_pool_v2 fractional_max_pool=fractional_max_pool_v2",
     },
     "contrib.autograph": {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
@@ -142,7 +144,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
     },
     "contrib.crf": {
-        "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_sequence_score crf_unary_score viterbi_decode",
+        "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
     },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
@@ -152,7 +154,7 @@ NAMES: dict[str, dict[str, str]] = {
         "data.iterator": "Iterator Optional get_next_as_optional",
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE",
-        "data.transformations": "Counter batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "data.transformations": "Counter assert_element_shape batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat sliding_window_batch unbatch",
     },
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
@@ -179,6 +181,9 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.estimator": "add_metrics",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
+    },
+    "contrib.feature_column": {
+        "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_input_layer sequence_numeric_column",
     },
     "contrib.framework": {
         "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
@@ -279,7 +284,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.math.search": "nth_element",
     },
     "contrib.opt": {
-        "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer NadamOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
+        "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension GGTOptimizer LazyAdamOptimizer MomentumWOptimizer NadamOptimizer ShampooOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
         "train.optimizers.research_optimizers": "AddSignOptimizer ExternalOptimizerInterface LARSOptimizer MultitaskOptimizerWrapper PowerSignOptimizer RegAdagradOptimizer ScipyOptimizerInterface VariableClippingOptimizer",
         "train.replicas.local_models": "ElasticAverageCustomGetter ElasticAverageOptimizer ModelAverageCustomGetter ModelAverageOptimizer",
         "train.replicas.wrappers": "DropStaleGradientOptimizer MovingAverageOptimizer",
@@ -458,6 +463,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.column_layers": "input_layer linear_model make_parse_example_spec",
         "estimator.columns": "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity categorical_column_with_vocabulary_file categorical_column_with_vocabulary_list crossed_column numeric_column weighted_categorical_column",
         "estimator.embedding_columns": "embedding_column indicator_column shared_embedding_columns",
+        "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_numeric_column",
     },
     "flags": {
         "compat.flags": "ArgumentParser ArgumentSerializer BaseListParser BooleanFlag BooleanParser CantOpenFlagFileError CsvListSerializer DEFINE DEFINE_alias DEFINE_bool DEFINE_boolean DEFINE_enum DEFINE_enum_class DEFINE_flag DEFINE_float DEFINE_integer DEFINE_list DEFINE_multi DEFINE_multi_enum DEFINE_multi_enum_class DEFINE_multi_float DEFINE_multi_integer DEFINE_multi_string DEFINE_spaceseplist DEFINE_string DuplicateFlagError EnumClassFlag EnumClassListSerializer EnumClassParser EnumClassSerializer EnumFlag EnumParser Error FLAGS Flag FlagHolder FlagNameConflictsWithMethodError FlagValues FloatParser IllegalFlagValueError IntegerParser ListParser ListSerializer MultiEnumClassFlag MultiFlag UnparsedFlagAccessError UnrecognizedFlagError ValidationError WhitespaceSeparatedListParser adopt_module_key_flags declare_key_flag disclaim_key_flags doc_to_help flag_dict_to_args get_help_width mark_bool_flags_as_mutual_exclusive mark_flag_as_required mark_flags_as_mutual_exclusive mark_flags_as_required multi_flags_validator override_value register_multi_flags_validator register_validator set_default text_wrap validator",
@@ -474,8 +480,8 @@ NAMES: dict[str, dict[str, str]] = {
     "image": {
         "ops.image.boxes": "crop_and_resize draw_bounding_boxes non_max_suppression non_max_suppression_overlaps non_max_suppression_padded non_max_suppression_with_scores sample_distorted_bounding_box",
         "ops.image.codecs": "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg encode_png extract_jpeg_shape is_jpeg",
-        "ops.image.colours": "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb image_gradients per_image_standardization psnr random_brightness random_contrast random_hue random_saturation rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv sobel_edges ssim total_variation yiq_to_rgb yuv_to_rgb",
-        "ops.image.geometry": "ResizeMethod central_crop crop_to_bounding_box extract_glimpse extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
+        "ops.image.colours": "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb image_gradients per_image_standardization psnr random_brightness random_contrast random_hue random_jpeg_quality random_saturation rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv sobel_edges ssim ssim_multiscale total_variation yiq_to_rgb yuv_to_rgb",
+        "ops.image.geometry": "ResizeMethod central_crop combined_non_max_suppression crop_to_bounding_box extract_glimpse extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad resize_image_with_pad resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
         "ops.image.resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
         "ops.random_functions": "random_crop",
     },
@@ -583,7 +589,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn.embedding": "embedding_lookup embedding_lookup_sparse safe_embedding_lookup_sparse",
         "ops.nn.normalization": "batch_norm_with_global_normalization batch_normalization dropout l2_normalize local_response_normalization lrn=local_response_normalization moments normalize_moments sufficient_statistics swish weighted_moments zero_fraction",
         "ops.nn.pooling": "avg_pool avg_pool2d=avg_pool avg_pool3d max_pool max_pool2d max_pool3d max_pool_with_argmax",
-        "ops.nn.pooling_dynamic": "dilation2d erosion2d",
+        "ops.nn.pooling_dynamic": "dilation2d erosion2d fractional_avg_pool fractional_max_pool",
         "ops.nn.sampling": "all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler learned_unigram_candidate_sampler log_uniform_candidate_sampler nce_loss sampled_softmax_loss uniform_candidate_sampler",
     },
     "nn.rnn_cell": {
@@ -600,6 +606,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python_io": {
         "ops.io.files": "TFRecordCompressionType TFRecordOptions TFRecordWriter tf_record_iterator",
+    },
+    "quantization": {
+        "ops.quantization": "fake_quant_with_min_max_args fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars fake_quant_with_min_max_vars_gradient fake_quant_with_min_max_vars_per_channel fake_quant_with_min_max_vars_per_channel_gradient",
     },
     "queue": {
         "ops.queues.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
@@ -664,7 +673,7 @@ NAMES: dict[str, dict[str, str]] = {
     "strings": {
         "ops.debugging": "format=string_format",
         "ops.string_ops": "as_string join=string_join length=string_length lower=string_lower reduce_join regex_full_match regex_replace strip=string_strip substr to_number=string_to_number upper=string_upper",
-        "ops.string_pieces": "split=string_split_v2 to_hash_bucket=string_to_hash_bucket to_hash_bucket_fast=string_to_hash_bucket_fast to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join",
+        "ops.string_pieces": "ngrams split=string_split_v2 to_hash_bucket=string_to_hash_bucket to_hash_bucket_fast=string_to_hash_bucket_fast to_hash_bucket_strong=string_to_hash_bucket_strong unsorted_segment_join",
         "ops.unicode": "bytes_split=string_bytes_split unicode_decode unicode_decode_with_offsets unicode_encode unicode_split unicode_split_with_offsets unicode_transcode",
     },
     "summary": {

@@ -74,8 +74,6 @@ def test_wrong_columns() -> None:
     ):
         with pytest.raises(ValueError):
             make()
-    with pytest.raises(AttributeError, match="out of tfmini's scope"):
-        fc.sequence_numeric_column  # noqa: B018
 
 
 def test_a_linear_model_starts_at_zero() -> None:

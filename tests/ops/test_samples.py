@@ -172,6 +172,10 @@ def _check(row: Row, found: list[list[Any]], inferred: bool) -> None:
 # The gradient of these isn't the slope of their values, or there is nothing to differentiate by.
 _REFERENCES = "loops over references are of old graphs; their gradient is that of the op without Ref"
 UNCHECKED = {
+    **dict.fromkeys(
+        ("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"),
+        "their gradients pass over the rounding; those ops have samples, and a program in tests/programs/era_ops.py",
+    ),
     "KvResourceGather": "there is no array to differentiate by; tests/ops/growing has its gradient",
     "LoopCond": "its value is a truth value",
     **dict.fromkeys(("RefEnter", "RefExit", "RefNextIteration"), _REFERENCES),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs.era import outcome, program
+from tests.programs.era import outcome, program, run
 
 
 class _Twice:
@@ -187,3 +187,47 @@ def wrong_contrib_columns(tf: Any) -> Any:
         lambda: layers.infer_real_valued_columns({"g": _features(tf)["g"]}),
     ]  # fmt: skip
     return [type(answer).__name__ if not isinstance(answer, str) else answer for answer in map(outcome, wrong)]
+
+
+@program
+def columns_of_sequences(tf: Any) -> Any:
+    made, plain = tf.contrib.feature_column, tf.feature_column
+    ids = tf.SparseTensor([[0, 0], [0, 1], [2, 0], [2, 1], [2, 3]], tf.constant([2, 0, 1, 5, 2], tf.int64), [4, 4])
+    words = tf.SparseTensor([[0, 0], [0, 1], [2, 0], [2, 3]], ["a", "b", "c", "a"], [4, 4])
+    steps = tf.SparseTensor(
+        [[0, 0, 0], [0, 0, 1], [0, 1, 0], [2, 3, 1]], tf.constant([1, 2, 0, 1], tf.int64), [4, 4, 2]
+    )
+    numbers = tf.SparseTensor([[0, 0], [0, 1], [0, 2], [0, 3], [2, 7]], [1.0, 2, 3, 4, 5], [4, 8])
+    features = {"ids": ids, "words": words, "steps": steps, "numbers": numbers}
+    table = tf.constant_initializer(np.arange(12, dtype=np.float32).reshape(6, 2))
+    one = plain.embedding_column(made.sequence_categorical_column_with_identity("ids", 6), 2, initializer=table)
+    two = plain.indicator_column(made.sequence_categorical_column_with_vocabulary_list("words", ["a", "b"]))
+    three = plain.embedding_column(made.sequence_categorical_column_with_identity("steps", 6), 2, initializer=table)
+    four = made.sequence_numeric_column("numbers", shape=(2,), default_value=-1.0)
+    five = plain.indicator_column(made.sequence_categorical_column_with_hash_bucket("words", 3))
+    scaled = made.sequence_numeric_column(
+        "numbers", normalizer_fn=lambda x: tf.SparseTensor(x.indices, x.values * 2, x.dense_shape)
+    )
+    found = [
+        made.sequence_input_layer(features, columns)
+        for columns in ([one], [two], [four, one], [three], [five], [scaled])
+    ]
+    bad = [outcome(lambda: made.sequence_input_layer(features, [plain.numeric_column("numbers")])),
+           outcome(lambda: made.sequence_input_layer(features, [plain.indicator_column(
+               plain.categorical_column_with_identity("ids", 6))])),
+           outcome(lambda: plain.input_layer(features, [one])),
+           outcome(lambda: made.sequence_numeric_column("a", (0,))),
+           outcome(lambda: run(tf, made.sequence_input_layer(features, [scaled, one])))]  # fmt: skip
+    spec = plain.make_parse_example_spec([one, two, four])
+    names = [column.name for column in (one, two, three, four)]
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        values = session.run(found)
+    return (
+        values,
+        bad,
+        sorted(map(str, spec.items())),
+        names,
+        [v.name for v in tf.global_variables()],
+        str(found[2][0].shape),
+    )

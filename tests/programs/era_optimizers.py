@@ -28,6 +28,31 @@ def _after(tf: Any, make: Any, sparse: bool, resource: bool, steps: int = 3, **s
 
 
 @program
+def optimizers_by_matrices(tf: Any) -> Any:
+    opt = tf.contrib.opt
+    made = {
+        "shampoo": lambda v: opt.ShampooOptimizer(learning_rate=0.1),
+        "shampoo, mean": lambda v: opt.ShampooOptimizer(
+            tf.train.get_global_step(), gbar_decay=0.5, gbar_weight=0.5, mat_gbar_decay=0.9, learning_rate=0.1),
+        "shampoo, functions": lambda v: opt.ShampooOptimizer(
+            tf.train.get_global_step(), gbar_decay=lambda t: t / (t + 1.0), learning_rate=lambda t: 0.2 / t, alpha=0.8),
+        "shampoo, seldom": lambda v: opt.ShampooOptimizer(
+            tf.train.get_global_step(), svd_interval=2, precond_update_interval=2, learning_rate=0.1),
+        "shampoo, diagonal": lambda v: opt.ShampooOptimizer(max_matrix_size=2, learning_rate=0.1),
+        "shampoo, iterated": lambda v: opt.ShampooOptimizer(use_iterative_root=True, learning_rate=0.1),
+    }  # fmt: skip
+    kinds = [(False, False), (False, True), (True, False), (True, True)]
+    found = {name: [_after(tf, make, *kind) for kind in kinds] for name, make in made.items()}
+    ggt = {"ggt": lambda v: opt.GGTOptimizer(0.1),
+           "ggt, window": lambda v: opt.GGTOptimizer(0.1, 0.5, window=2, eps=1e-9),
+           "ggt, far": lambda v: opt.GGTOptimizer(0.1, eps=10.0, svd_eps=1e-3, sigma_eps=0.1)}  # fmt: skip
+    values = {
+        name: [_after(tf, make, False, resource, steps=4) for resource in (False, True)] for name, make in ggt.items()
+    }
+    return found, values, outcome(lambda: _after(tf, ggt["ggt"], True, False))
+
+
+@program
 def optimizers_of_papers(tf: Any) -> Any:
     from tensorflow.contrib.opt.python.training import sign_decay
 

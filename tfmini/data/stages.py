@@ -62,6 +62,9 @@ padded_batch_dataset = dataset_op(
 window_dataset = dataset_op(
     "WindowDataset", "input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool"
 )
+sliding_window_dataset = dataset_op(
+    "SlidingWindowDataset", "input_dataset: variant, window_size: int64, window_shift: int64, window_stride: int64"
+)
 unbatch_dataset = dataset_op("UnbatchDataset", "input_dataset: variant")
 
 
@@ -165,48 +168,41 @@ def _padded(rows: Sequence[Any], wanted: Array, value: TensorLike) -> Any:
     return out
 
 
-@stages_of(window_dataset, windows)
 @dataclass(eq=False)
-class _Window(Transformation):
-    """Windows of ``size`` elements; each component of a window is a source of that component's values.
+class _Windows(Transformation):
+    """Windows of elements: ``settings`` says how many, the distance of windows, and that of a window's elements."""
 
-    Attributes:
-      shift: the distance of windows.
-      stride: the distance of a window's elements.
-    """
-
-    size: int
-    shift: int
-    stride: int
-    drop_remainder: bool
     _held: list[Element | errors.OpError] = field(default_factory=list, init=False)  # an error in place of an element
     _missing: int = field(default=0, init=False)  # number of elements to skip before the next window
     _over: bool = field(default=False, init=False)
 
-    @staticmethod
-    def check(*, size: int, shift: int, stride: int, **others: Any) -> None:
-        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
-            _refuse_unless_positive(f"Window {name}", value)
-
     def __post_init__(self) -> None:
-        self._span = (self.size - 1) * self.stride + 1
+        self._size, self._shift, self._stride, self._drop = self.settings()
+        self._span = (self._size - 1) * self._stride + 1
+
+    def settings(self) -> tuple[int, int, int, bool]:
+        raise NotImplementedError
+
+    def combined(self, rows: Sequence[Element]) -> Element:
+        """The elements of a window as one."""
+        return tuple(_source_of(column) for column in zip(*rows))
 
     def __next__(self) -> Element:
         try:
             self._fill()
         except StopIteration:
             self._over = True
-        chosen = self._held[: self._span : self.stride]
-        if not chosen or self._missing or self.drop_remainder and len(chosen) < self.size:
+        chosen = self._held[: self._span : self._stride]
+        if not chosen or self._missing or self._drop and len(chosen) < self._size:
             raise StopIteration
-        self._missing = max(0, self.shift - len(self._held))
-        del self._held[: self.shift]
+        self._missing = max(0, self._shift - len(self._held))
+        del self._held[: self._shift]
         rows: list[Element] = []
         for row in chosen:
             if isinstance(row, errors.OpError):
                 raise row
             rows.append(row)
-        return tuple(_source_of(column) for column in zip(*rows))
+        return self.combined(rows)
 
     def _fill(self) -> None:
         while self._missing:
@@ -225,6 +221,48 @@ class _Window(Transformation):
         except errors.OpError as error:
             self.reading.check()
             return error
+
+
+@stages_of(window_dataset, windows)
+@dataclass(eq=False)
+class _Window(_Windows):
+    """Windows of ``size`` elements; each component of a window is a source of that component's values."""
+
+    size: int
+    shift: int
+    stride: int
+    drop_remainder: bool
+
+    @staticmethod
+    def check(*, size: int, shift: int, stride: int, **others: Any) -> None:
+        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
+            _refuse_unless_positive(f"Window {name}", value)
+
+    def settings(self) -> tuple[int, int, int, bool]:
+        return self.size, self.shift, self.stride, self.drop_remainder
+
+
+@stages_of(
+    sliding_window_dataset,
+    lambda window_size, window_shift, window_stride: windows(window_size, window_shift, window_stride, True),
+)
+@dataclass(eq=False)
+class _SlidingWindow(_Windows):
+    """Batches of the elements of whole windows."""
+
+    window_size: int
+    window_shift: int
+    window_stride: int
+
+    @staticmethod
+    def check(*, window_size: int, window_shift: int, window_stride: int, **others: Any) -> None:
+        _Window.check(size=window_size, shift=window_shift, stride=window_stride)
+
+    def settings(self) -> tuple[int, int, int, bool]:
+        return self.window_size, self.window_shift, self.window_stride, True
+
+    def combined(self, rows: Sequence[Element]) -> Element:
+        return batch_of(rows)
 
 
 def _source_of(column: tuple[Any, ...]) -> Source:

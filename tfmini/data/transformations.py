@@ -11,7 +11,7 @@ from tfmini.data import function_stages
 from tfmini.data.dataset import Dataset
 from tfmini.data.function_graph import trace
 from tfmini.data.pipeline import components_of, element_of
-from tfmini.data.stages import ignore_errors_dataset
+from tfmini.data.stages import ignore_errors_dataset, sliding_window_dataset
 from tfmini.data.structure import (
     ElementLike,
     Nested,
@@ -21,13 +21,15 @@ from tfmini.data.structure import (
     int64,
     normalize,
     same_types,
+    shape_leaves,
     static_batch,
     structure_of,
 )
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import count_ops
-from tfmini.ops.array.identity import cast
+from tfmini.ops.array.identity import cast, ensure_shape
+from tfmini.shapes import TensorShape
 
 Transformation = Callable[[Dataset], Dataset]
 
@@ -44,6 +46,56 @@ def padded_batch_and_drop_remainder(
 ) -> Transformation:  # fmt: skip
     """`Dataset.padded_batch` without a smaller last batch."""
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
+
+
+@export("tf.contrib.data.sliding_window_batch")
+def sliding_window_batch(
+    window_size: TensorLike, stride: TensorLike | None = None, window_shift: TensorLike | None = None,
+    window_stride: TensorLike = 1,
+) -> Transformation:  # fmt: skip
+    """Batches of windows that slide over a dataset, without those that its end cuts off.
+
+    Args:
+      window_size: the elements of a window.
+      stride: another name for ``window_shift``.
+      window_shift: the distance of windows; 1 by default.
+      window_stride: the distance of a window's elements.
+
+    Raises:
+      ValueError: when ``stride`` and ``window_shift`` are both given.
+    """
+    if stride is not None and window_shift is not None:
+        raise ValueError("Cannot specify both `stride` and `window_shift`")
+    given = (("window_size", window_size), ("window_stride", window_stride),
+             ("window_shift", next((shift for shift in (stride, window_shift) if shift is not None), 1)))  # fmt: skip
+
+    def transform(dataset: Dataset) -> Dataset:
+        size, step, shift = (int64(value, label) for label, value in given)
+        return dataset._then(sliding_window_dataset, size, shift, step, structure=dataset._structure.batched(None))
+
+    return transform
+
+
+@export("tf.contrib.data.assert_element_shape")
+def assert_element_shape(expected_shapes: ShapesLike) -> Transformation:
+    """Gives the elements these static shapes, and refuses elements of others; None and unknown shapes are any.
+
+    Raises:
+      ValueError: (of the transformation) when the static shapes of the elements are others.
+    """
+
+    def transform(dataset: Dataset) -> Dataset:
+        structure = dataset._structure
+        shapes = [TensorShape(shape) for shape in shape_leaves(structure, expected_shapes)]
+
+        def checked(*parts: Any) -> Any:
+            leaves = shape_leaves(structure, parts if isinstance(structure.skeleton, tuple) else parts[0])
+            pairs = zip(leaves, shapes)
+            return structure.pack([leaf if shape.ndims is None else ensure_shape(leaf, shape) for leaf, shape in pairs])
+
+        return dataset.map(checked)
+
+    return transform
 
 
 @export("tf.contrib.data.shuffle_and_repeat", "tf.data.experimental.shuffle_and_repeat")

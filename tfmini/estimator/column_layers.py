@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tfmini.estimator.columns import BucketizedColumn, Column, DenseColumn, Features
+from tfmini.estimator.columns import BucketizedColumn, Column, DenseColumn, Features, refuse_sequences
 from tfmini.estimator.embedding_columns import EmbeddingColumn, SharedEmbeddingColumn
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
@@ -38,7 +38,7 @@ def sorted_columns(feature_columns: Iterable[Column]) -> list[Column]:
     return found
 
 
-def _collections(weight_collections: Iterable[str] | None) -> list[str]:
+def collections_of(weight_collections: Iterable[str] | None) -> list[str]:
     listed = list(weight_collections or ())
     return listed if GraphKeys.GLOBAL_VARIABLES in listed else [*listed, GraphKeys.GLOBAL_VARIABLES]
 
@@ -79,8 +79,8 @@ def side_by_side(
     """`input_layer` in the scope that is open: (the whole tensor, that of each column, the variables of each)."""
     outputs, made = {}, {}
     for column in _dense_columns(feature_columns):
-        with variable_scope(None, _scope_name(column)):
-            outputs[column], variables = _dense(column, features, _collections(weight_collections), trainable)
+        with column_scope(column):
+            outputs[column], variables = dense_of(column, features, collections_of(weight_collections), trainable)
             count_ops(column.uncounted_ops)
         made[column] = _parts(variables)
     return concat(list(outputs.values()), 1), outputs, made
@@ -88,16 +88,16 @@ def side_by_side(
 
 def network_input(features: Features, feature_columns: Iterable[Column]) -> Tensor:
     """`input_layer`, for premade networks: with the variables of all columns before their ops, as in TensorFlow."""
-    columns, collections = _dense_columns(feature_columns), _collections(None)
+    columns, collections = _dense_columns(feature_columns), collections_of(None)
     outputs, tables, scopes = [], [], []
     with variable_scope(None, "input_layer", list(features.values())):
         for column in columns:
-            with variable_scope(None, _scope_name(column)) as scope:
+            with column_scope(column) as scope:
                 tables.append(_table(column, collections, True) if isinstance(column, EmbeddingColumn) else None)
                 scopes.append(scope)
         for column, table, scope in zip(columns, tables, scopes):
             with variable_scope(scope, auxiliary_name_scope=False), name_scope(scope.original_name_scope):
-                outputs.append(_dense(column, features, collections, True, table)[0])
+                outputs.append(dense_of(column, features, collections, True, table)[0])
                 count_ops(column.uncounted_ops + (0 if table is None else 2))  # TensorFlow's variables are resources
         return concat(outputs, 1)
 
@@ -110,10 +110,11 @@ def _dense_columns(feature_columns: Iterable[Column]) -> list[Any]:
                 f"Items of feature_columns must be dense. You can wrap a categorical column with an embedding_column or"
                 f" indicator_column. Given: {column.name}"
             )
+        refuse_sequences(column)
     return columns
 
 
-def _dense(
+def dense_of(
     column: Any, features: Features, collections: list[str], trainable: bool, table: Any = None
 ) -> tuple[Tensor, list[Any]]:
     """(the column's tensor, its variables)."""
@@ -135,9 +136,10 @@ def _parts(variables: list[Any]) -> list[Any]:
     return [part for each in variables for part in (each if isinstance(each, PartitionedVariable) else [each])]
 
 
-def _scope_name(column: Column) -> str:
-    """Shared vectors are not in the scope of one of their columns."""
-    return str(column.settings[_SHARED]) if isinstance(column, SharedEmbeddingColumn) else column.name
+def column_scope(column: Column) -> Any:
+    """The scope of a column's ops and variables; shared vectors are not in that of one of their columns."""
+    name = str(column.settings[_SHARED]) if isinstance(column, SharedEmbeddingColumn) else column.name
+    return variable_scope(None, name)
 
 
 _SHARED = "shared_embedding_collection_name"
@@ -196,12 +198,12 @@ def linear_model(
       sparse_combiner: how the weights of several categories of one example are joined: "mean", "sqrtn" or "sum".
       weight_collections, trainable, cols_to_vars: see `input_layer`; the bias has the key "bias".
     """
-    collections = _collections(weight_collections)
+    collections = collections_of(weight_collections)
     columns = sorted_columns(feature_columns)
     sums = []
     with variable_scope(None, "linear_model", list(features.values())):
         for column in columns:
-            with variable_scope(None, _scope_name(column)):
+            with column_scope(column):
                 total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
             sums.append(total)
             if cols_to_vars is not None:
@@ -224,7 +226,8 @@ def _weighted(
         ids, own = column.ids(features), column.weights(features)
         count_ops(9 if isinstance(column, BucketizedColumn) else 7)
         return safe_embedding_lookup_sparse(weights, ids, own, combiner=combiner), [weights]
-    inputs, variables = _dense(column, features, collections, trainable)
+    refuse_sequences(column)
+    inputs, variables = dense_of(column, features, collections, trainable)
     count_ops(column.uncounted_ops + 1)
     return matmul(inputs, weights), [*variables, weights]
 

@@ -24,7 +24,9 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
+from tfmini.ops.math.reductions import reduce_prod
 from tfmini.ops.math.search import bucketize_op
+from tfmini.ops.sparse.functions import sparse_reshape
 from tfmini.ops.sparse.sets import sparse_cross_hashed
 from tfmini.ops.string_ops import as_string
 from tfmini.ops.string_pieces import string_to_hash_bucket_fast
@@ -554,6 +556,39 @@ def weighted_categorical_column(
         raise ValueError(f"dtype {kind} is not convertible to float.")
     made = WeightedCategoricalColumn(categorical(categorical_column), weight_feature_key, kind)
     return made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
+
+
+class SequenceCategoricalColumn(CategoricalColumn):
+    """Categories of sequences, each step with its own; see `tfmini.estimator.sequence_columns`."""
+
+    def __init__(self, source: CategoricalColumn) -> None:
+        self._source, self.name, self.num_buckets = source, source.name, source.num_buckets
+
+    def parse_spec(self) -> dict[str, Any]:
+        return self._source.parse_spec()
+
+    def ids(self, features: Features) -> SparseTensor:
+        """The ids, [batch, time, ids of a step]."""
+        return _by_step(self._source.ids(features))
+
+    def weights(self, features: Features) -> SparseTensor | None:
+        found = self._source.weights(features)
+        return None if found is None else _by_step(found)
+
+
+def _by_step(values: SparseTensor) -> SparseTensor:
+    sizes = shape(values)
+    return sparse_reshape(values, [sizes[0], sizes[1], reduce_prod(sizes[2:])])
+
+
+def refuse_sequences(column: Any) -> None:
+    """Raises ValueError for a column of sequences where each example has numbers."""
+    if isinstance(getattr(column, "source", None), SequenceCategoricalColumn):
+        raise ValueError(
+            f"In {column.name}: categorical_column must not be of sequences. Suggested fix A: use sequence_input_layer"
+            " or SequenceFeatures. Suggested fix B: use categorical_column_with_* in place of"
+            f" sequence_categorical_column_with_*. Given: {column.source}"
+        )
 
 
 def categorical(column: Column) -> Any:

@@ -15,6 +15,7 @@ from tfmini.estimator.columns import (
     Features,
     categorical,
     made_of,
+    refuse_sequences,
 )
 from tfmini.export import export, export_names
 from tfmini.graph.operation import Tensor
@@ -39,13 +40,17 @@ class IndicatorColumn(DenseColumn):
 
     def dense(self, features: Features) -> Tensor:
         """How often each example has each id, [batch, num_buckets]."""
+        refuse_sequences(self)
+        return reshape(self.counts(features), [-1, self.width])
+
+    def counts(self, features: Features) -> Tensor:
+        """How often each id is in a row of ids, [batch, …, num_buckets]."""
         ids = sparse_tensor_to_dense(self.source.ids(features), np.int64(-1))
         marks, weights = one_hot(ids, self.width, 1.0, 0.0), self.source.weights(features)
         if weights is not None:
             marks = marks * expand_dims(sparse_tensor_to_dense(weights), -1)
             count_ops(7)
-        counts = reduce_sum(marks, [-2])
-        return reshape(counts, [-1, self.width])
+        return reduce_sum(marks, [-2])
 
 
 @export("tf.feature_column.indicator_column")

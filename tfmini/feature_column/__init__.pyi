@@ -19,6 +19,13 @@ from tfmini.estimator.embedding_columns import (
     indicator_column as indicator_column,
     shared_embedding_columns as shared_embedding_columns,
 )
+from tfmini.estimator.sequence_columns import (
+    sequence_categorical_column_with_hash_bucket as sequence_categorical_column_with_hash_bucket,
+    sequence_categorical_column_with_identity as sequence_categorical_column_with_identity,
+    sequence_categorical_column_with_vocabulary_file as sequence_categorical_column_with_vocabulary_file,
+    sequence_categorical_column_with_vocabulary_list as sequence_categorical_column_with_vocabulary_list,
+    sequence_numeric_column as sequence_numeric_column,
+)
 
 __all__ = [
     "bucketized_column",
@@ -33,6 +40,11 @@ __all__ = [
     "linear_model",
     "make_parse_example_spec",
     "numeric_column",
+    "sequence_categorical_column_with_hash_bucket",
+    "sequence_categorical_column_with_identity",
+    "sequence_categorical_column_with_vocabulary_file",
+    "sequence_categorical_column_with_vocabulary_list",
+    "sequence_numeric_column",
     "shared_embedding_columns",
     "weighted_categorical_column",
 ]

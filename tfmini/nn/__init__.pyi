@@ -121,6 +121,8 @@ from tfmini.ops.nn.pooling import (
 from tfmini.ops.nn.pooling_dynamic import (
     dilation2d as dilation2d,
     erosion2d as erosion2d,
+    fractional_avg_pool as fractional_avg_pool,
+    fractional_max_pool as fractional_max_pool,
 )
 from tfmini.ops.nn.sampling import (
     all_candidate_sampler as all_candidate_sampler,
@@ -182,6 +184,8 @@ __all__ = [
     "embedding_lookup_sparse",
     "erosion2d",
     "fixed_unigram_candidate_sampler",
+    "fractional_avg_pool",
+    "fractional_max_pool",
     "fused_batch_norm",
     "in_top_k",
     "l2_loss",

@@ -245,9 +245,9 @@ def rows_of_ids(seed: int, ids: Array, count: int, distribution: str) -> Array:
     return found
 
 
-def permutation(generator: PhiloxGenerator, size: int) -> Array:
-    """A random order of ``range(size)``, by size - 1 swaps with a word each."""
-    blocks = -(-(size - 1) // 4)
+def permutation(generator: PhiloxGenerator, size: int, blocks: int | None = None) -> Array:
+    """A random order of ``range(size)``, by size - 1 swaps with a word each, of so many blocks if they are given."""
+    blocks = -(-(size - 1) // 4) if blocks is None else blocks
     words = generator.words(generator.reserve(blocks), blocks).ravel()[: size - 1]
     targets = (np.arange(size - 1) + words % np.arange(size, 1, -1, dtype=np.uint32)).tolist()
     order = list(range(size))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,13 @@ from tfmini.graph.families import (
 )
 from tfmini.memory import check_room
 from tfmini.numerics.texts import fingerprint64, hash64, siphash
+from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.joining import stack
+from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor
-from tfmini.ops.ragged import RaggedTensor
+from tfmini.ops.ragged import RaggedTensor, as_ragged
 from tfmini.ops.string_ops import each
 from tfmini.shapes import RawShape, at_least_rank, compatible_raw, format_raw
 
@@ -194,6 +196,75 @@ def _ngrams_of(words: list[bytes], widths: list[int], sep: bytes, left: bytes, r
         padded = [left] * count + words + [right] * count
         found += [sep.join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
     return found
+
+
+@export("tf.strings.ngrams")
+def ngrams(
+    data: Any, ngram_width: int | Sequence[int], separator: str = " ", pad_values: Any = None,
+    padding_width: int | None = None, preserve_short_sequences: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """Neighbouring strings of the inner axis, joined (``tf.strings.ngrams``).
+
+    Args:
+      data: strings: a tensor or a `RaggedTensor`.
+      ngram_width: how many are joined; several widths follow each other.
+      separator: stands between them.
+      pad_values: stands before and after each sequence: a string, or a pair of them.
+      padding_width: how often, ``ngram_width - 1`` at most, which is also the default.
+      preserve_short_sequences: join all of a sequence that is too short.
+
+    Returns:
+      Strings of the shape of ``data`` but for the inner axis, ragged if ``data`` is.
+
+    Raises:
+      TypeError: ``pad_values`` are no strings.
+      ValueError: for a width below 1, a width of padding without its value, or data of no known rank or of rank 0.
+    """
+    with name_scope(name, "StringNGrams", [data]):
+        pads = _pads(pad_values, padding_width)
+        width = 0 if pad_values is None else -1 if padding_width is None else padding_width
+        widths: list[int] = [ngram_width] if isinstance(ngram_width, int) else list(ngram_width)
+        if min(widths, default=1) < 1:
+            raise ValueError(f"All ngram_widths must be greater than 0. Got {ngram_width}")
+
+        def of_rows(values: Any) -> Any:
+            """The n-grams of the innermost rows."""
+            if isinstance(values.values, RaggedTensor):
+                return values.with_values(of_rows(values.values))
+            found, splits = ngrams_op(
+                values.values, values.row_splits, separator=separator, ngram_widths=widths, left_pad=pads[0],
+                right_pad=pads[1], pad_width=width, preserve_short_sequences=preserve_short_sequences,
+            )  # fmt: skip
+            return RaggedTensor.from_row_splits(found, splits, validate=False)
+
+        data = as_ragged(data)
+        return of_rows(data) if isinstance(data, RaggedTensor) else _of_dense(data, of_rows)
+
+
+def _of_dense(data: Tensor, of_rows: Callable[[RaggedTensor], RaggedTensor]) -> Tensor:
+    """What a function of ragged tensors makes of the rows of a tensor, which are of one length then, too."""
+    rank = data.shape.ndims
+    if not rank:
+        raise ValueError("Rank of data must be known." if rank is None else "Data must have rank>0")
+    outer = getitem(array_shape.shape(data), slice(None, -1))
+    rows = (
+        RaggedTensor.from_row_starts(data, [0], validate=False)
+        if rank == 1
+        else RaggedTensor.from_tensor(data, ragged_rank=rank - 1)
+    )
+    return array_shape.reshape(of_rows(rows).flat_values, concat([outer, [-1]], 0))
+
+
+def _pads(values: Any, width: int | None) -> tuple[Any, Any]:
+    """What stands before and after a sequence."""
+    pair = values if isinstance(values, (list, tuple)) else (values, values)
+    if values is not None and not all(isinstance(value, (str, bytes)) for value in pair[:2]):
+        raise TypeError("pad_values must be a string, tuple of strings, or None.")
+    if width is not None and width < 1:
+        raise ValueError("padding_width must be greater than 0.")
+    if width is not None and values is None:
+        raise ValueError("pad_values must be provided if padding_width is set.")
+    return ("", "") if values is None else (pair[0], pair[1])
 
 
 # ---- joins by segment -----------------------------------------------------------------------

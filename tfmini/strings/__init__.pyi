@@ -16,6 +16,7 @@ from tfmini.ops.string_ops import (
     substr as substr,
 )
 from tfmini.ops.string_pieces import (
+    ngrams as ngrams,
     string_split_v2 as split,
     string_to_hash_bucket as to_hash_bucket,
     string_to_hash_bucket_fast as to_hash_bucket_fast,
@@ -39,6 +40,7 @@ __all__ = [
     "join",
     "length",
     "lower",
+    "ngrams",
     "reduce_join",
     "regex_full_match",
     "regex_replace",

@@ -177,7 +177,14 @@ def test_dropout_of_a_peephole_cell_drops_in_training_only() -> None:
 
 
 def test_what_is_experimental_in_1_15() -> None:
-    names = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay", "PeepholeLSTMCell"]
+    names = [
+        "CosineDecay",
+        "CosineDecayRestarts",
+        "LinearCosineDecay",
+        "NoisyLinearCosineDecay",
+        "PeepholeLSTMCell",
+        "SequenceFeatures",
+    ]
     assert [name for name in names if not hasattr(keras.experimental, name)] == []
 
 

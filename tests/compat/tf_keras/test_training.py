@@ -561,6 +561,27 @@ def test_two_layers_of_columns_with_one_name_do_not_share_variables() -> None:
         keras.layers.DenseFeatures(column, name="columns")(given)
 
 
+def test_columns_of_sequences_are_the_input_of_a_recurrent_layer() -> None:
+    column = tf.feature_column
+    ids = column.sequence_categorical_column_with_identity("ids", 5)
+    layer = keras.experimental.SequenceFeatures(
+        [column.embedding_column(ids, 2, initializer=tf.ones_initializer()), column.sequence_numeric_column("n")]
+    )
+    given = {
+        "ids": tf.SparseTensor([[0, 0], [0, 1], [2, 0]], np.array([1, 4, 0]), [3, 2]),
+        "n": tf.SparseTensor([[0, 0], [0, 1], [2, 0]], [1.0, 2, 3], [3, 2]),
+    }
+    found, lengths = layer(given)
+    layer(given)
+    outputs = keras.layers.SimpleRNN(4)(found, mask=tf.sequence_mask(lengths))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        rows, counts, last = session.run([found, lengths, outputs])
+    assert [weight.name for weight in layer.weights] == [f"{layer.name}/ids_embedding/embedding_weights:0"]
+    assert rows.tolist() == [[[1, 1, 1], [1, 1, 2]], [[0, 0, 0], [0, 0, 0]], [[1, 1, 3], [0, 0, 0]]]
+    assert (counts.tolist(), last.shape) == ([2, 0, 1], (3, 4))
+
+
 class Sum(keras.layers.Layer):
     """Adds its arguments, of which the last is a dictionary."""
 

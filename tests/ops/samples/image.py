@@ -49,6 +49,13 @@ SAMPLES = (
         for new, flag in (("2, 7", "align_corners"), ("6, 2", "half_pixel_centers"))))
     + each("ResizeNearestNeighborGrad", "grads=f32(1, 5, 3, 2), size=[3, 4]", "grads=f32(1, 6, 7, 1), size=[3, 4], "
            "half_pixel_centers=True", "grads=i32(1, 5, 5, 1), size=[2, 2], align_corners=True")
+    + each("CombinedNonMaxSuppression", "boxes=f32(2, 6, 1, 4, low=0, high=1), scores=f32(2, 6, 3), "
+           "max_output_size_per_class=2, max_total_size=5, iou_threshold=0.3, score_threshold=0.0",
+           "boxes=f32(1, 5, 2, 4), scores=f32(1, 5, 2), max_output_size_per_class=3, max_total_size=9, "
+           "iou_threshold=0.1, score_threshold=-1.0, pad_per_class=True, clip_boxes=False")
+    + each("ExtractVolumePatches",
+           "input=f32(2, 3, 4, 5, 2), ksizes=[1, 2, 2, 3, 1], strides=[1, 1, 2, 2, 1], padding='SAME'",
+           "input=i32(1, 4, 3, 6, 1), ksizes=[1, 2, 1, 3, 1], strides=[1, 2, 1, 1, 1], padding='VALID'")
     + each("DecodePng", "contents=EncodePng(image=u8(3, 2, 3))", "contents=EncodePng(image=u8(3, 2, 1)), channels=3",
            "contents=EncodePng(image=u16(3, 2, 4, high=65536)), dtype=uint16",
            "contents=EncodePng(image=u8(3, 4, 3, high=256)), channels=1",
@@ -84,6 +91,7 @@ SHAPES = r"""
 EncodePng(image=u8(3, 2, 3))
 EncodePng(image=u16(3, 2, 1), compression=9)
 EncodeJpeg(image=u8(8, 8, 3), quality=80)
+EncodeJpegVariableQuality(images=u8(8, 8, 3), quality=50)
 EncodeJpeg(image=u8(8, 8, 1), format='grayscale')
 DecodeJpeg(contents=EncodeJpeg(image=u8(8, 8, 3)))
 DecodeJpeg(contents=EncodeJpeg(image=u8(8, 8, 3)), channels=1, ratio=2)
@@ -97,6 +105,8 @@ OURS = (
     # The gradient of ExtractImagePatches, which TensorFlow builds of other ops.
     each("_PlaceImagePatches", f"sizes=[2, 5, 4, 2], patches=f32(2, 2, 2, 12), {_PATCHES}, padding='VALID'",
          f"sizes=[1, 5, 4, 1], patches=f32(1, 3, 4, 6), {_PATCHES}, padding='SAME'")
+    + each("_PlaceVolumePatches", "sizes=[1, 3, 4, 5, 2], patches=f32(1, 3, 2, 3, 24), ksizes=[1, 2, 2, 3, 1], "
+           "strides=[1, 1, 2, 2, 1], padding='SAME'")
     # As in TensorFlow 1.15: a box above the threshold is dropped; later only its score is reduced.
     + each("NonMaxSuppressionV5", f"{_SUPPRESSION}, score_threshold=0.0, soft_nms_sigma=0.5")
 )  # fmt: skip

@@ -124,6 +124,17 @@ MaxPoolGradV2(orig_input=(x := f32(1, 4, 4, 2)), grad=f32(1, 2, 2, 2), ksize=[1,
     orig_output=MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding='VALID'), padding='VALID')
 MaxPoolGradGradV2(orig_input=(x := f32(1, 4, 4, 2)), grad=f32(1, 4, 4, 2), ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1],
     orig_output=MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding='VALID'), padding='VALID')
+FractionalMaxPool(value=f32(2, 7, 9, 2), pooling_ratio=[1, 1.4, 2.5, 1], deterministic=True, seed=3, seed2=1)[0]
+FractionalMaxPool(value=i64(1, 8, 5, 1), pooling_ratio=[1, 1.7, 1, 1], overlapping=True, deterministic=True,
+    seed=1)[0]
+FractionalAvgPool(value=f32(2, 7, 9, 2), pooling_ratio=[1, 1.4, 2.5, 1], overlapping=True, deterministic=True,
+    seed=2)[0]
+FractionalAvgPool(value=i32(1, 8, 9, 1), pooling_ratio=[1, 1.7, 3, 1], pseudo_random=True, deterministic=True,
+    seed=4)[0]
+FractionalMaxPoolGrad(orig_input=f32(1, 4, 5, 2), orig_output=f32(1, 2, 3, 2), out_backprop=f32(1, 2, 3, 2),
+    row_pooling_sequence=i64([0, 2, 4]), col_pooling_sequence=i64([0, 1, 3, 5]), overlapping=True)
+FractionalAvgPoolGrad(orig_input_tensor_shape=i64([1, 4, 5, 2]), out_backprop=f32(1, 2, 3, 2),
+    row_pooling_sequence=i64([0, 2, 4]), col_pooling_sequence=i64([0, 1, 3, 5]), overlapping=True)
 SoftmaxCrossEntropyWithLogits(features=f32(2, 4), labels=f32([[0.1, 0.2, 0.3, 0.4], [1, 0, 0, 0]]))[0]
 SoftmaxCrossEntropyWithLogits(features=f16(2, 3), labels=f16(2, 3, low=0))
 SparseSoftmaxCrossEntropyWithLogits(features=f32(3, 4), labels=[2, 0, 3])

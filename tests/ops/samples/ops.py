@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.ops.samples.notation import each
+
 
 def collective(tf: Any, op: Any, values: Any, wider: Any) -> list[Any]:
     """Two devices reduce, broadcast and gather their values."""
@@ -40,6 +42,18 @@ NoOp()
 ControlTrigger()
 collective(tf, op, [f32(2), f32(2)], [f32(1, 3), f32(1, 3)])
 """
+
+NO_SLOPE = (
+    # The gradients are those of the inputs without rounding.
+    each("FakeQuantWithMinMaxArgs", "inputs=f32(3, 4)", "inputs=f32(3, 4), min=-1.5, max=0.7, num_bits=4")
+    + each("FakeQuantWithMinMaxVars", "inputs=f32(3, 4), min=-1.2, max=0.3, num_bits=3, narrow_range=True")
+    + each("FakeQuantWithMinMaxVarsPerChannel", "inputs=f32(2, 2, 3), min=[-1.0, 0, 0.1], "
+           "max=[1.0, 0, 1.5], num_bits=5")
+    + each("FakeQuantWithMinMaxArgsGradient", "gradients=f32(3, 4), inputs=f32(3, 4), min=-1.5, max=0.7, num_bits=4")
+    + each("FakeQuantWithMinMaxVarsGradient", "gradients=f32(3, 4), inputs=f32(3, 4), min=-1.2, max=0.3")
+    + each("FakeQuantWithMinMaxVarsPerChannelGradient",
+           "gradients=f32(2, 2, 3), inputs=f32(2, 2, 3), min=[-1.0, 0, 0.1], max=[1.0, 0, 1.5]")
+)  # fmt: skip
 
 SHAPES = r"""
 # The time.

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfmini.compat.tf_keras import attention, normalization
 from tfmini.estimator.column_layers import side_by_side
+from tfmini.estimator.sequence_columns import joined_sequences
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.nest import flatten
 from tfmini.ops.array.identity import cast
@@ -63,7 +64,7 @@ def _dense_features(root: ModuleType) -> list[type]:
 
         def __call__(self, features: dict[str, Any], **kwargs: Any) -> Any:
             if not isinstance(features, dict):
-                raise ValueError(f"DenseFeatures takes a dictionary of features, not {features!r}.")
+                raise ValueError(f"{type(self).__name__} takes a dictionary of features, not {features!r}.")
             self._keys = sorted(features)
             return super().__call__([features[key] for key in self._keys], **kwargs)
 
@@ -72,10 +73,14 @@ def _dense_features(root: ModuleType) -> list[type]:
             # Another layer of this name is an error in version 1; in version 2 it has variables of its own.
             place, is_known = self._scope if self._second else self.name, bool(self._trainable_weights)
             with variable_scope(place, default_name=self.name, reuse=is_known) as self._scope:
-                found, _, made = side_by_side(features, self.feature_columns, None, self.trainable)
+                found, made = self._found(features)
             known = [id(weight) for weight in self._trainable_weights]
-            self._trainable_weights += [weight for weight in flatten(list(made.values())) if id(weight) not in known]
+            self._trainable_weights += [weight for weight in flatten(made) if id(weight) not in known]
             return found
+
+        def _found(self, features: dict[str, Any]) -> tuple[Any, list[Any]]:
+            found, _, made = side_by_side(features, self.feature_columns, None, self.trainable)
+            return found, list(made.values())
 
         def compute_output_shape(self, input_shape: Any) -> Any:
             return (None, None)
@@ -84,7 +89,17 @@ def _dense_features(root: ModuleType) -> list[type]:
             """The arguments; the columns as they are, so that ``from_config`` takes them, and no JSON does."""
             return {**super().get_config(), "feature_columns": self.feature_columns}
 
-    return [DenseFeatures]
+    class SequenceFeatures(DenseFeatures):
+        """A dictionary of features as the input of a recurrent layer, and the lengths of its sequences."""
+
+        def _found(self, features: dict[str, Any]) -> tuple[Any, list[Any]]:
+            *found, made = joined_sequences(features, self.feature_columns, None, self.trainable)
+            return found, made
+
+        def compute_output_shape(self, input_shape: Any) -> Any:
+            return [(None, None, None), (None,)]
+
+    return [DenseFeatures, SequenceFeatures]
 
 
 def _abstract_cell(root: ModuleType) -> list[type]:

@@ -69,6 +69,7 @@ def apply(root: ModuleType) -> None:
     root.experimental = SimpleNamespace(  # type: ignore[attr-defined]
         **saved_models,
         PeepholeLSTMCell=root.layers.PeepholeLSTMCell,
+        SequenceFeatures=root.layers.SequenceFeatures,
         **{name: getattr(schedules, name) for name in _EXPERIMENTAL_SCHEDULES},
     )
 

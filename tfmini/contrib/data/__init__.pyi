@@ -40,6 +40,7 @@ from tfmini.data.structure import (
 )
 from tfmini.data.transformations import (
     Counter as Counter,
+    assert_element_shape as assert_element_shape,
     batch_and_drop_remainder as batch_and_drop_remainder,
     enumerate_dataset as enumerate_dataset,
     get_single_element as get_single_element,
@@ -50,6 +51,7 @@ from tfmini.data.transformations import (
     prefetch_to_device as prefetch_to_device,
     scan as scan,
     shuffle_and_repeat as shuffle_and_repeat,
+    sliding_window_batch as sliding_window_batch,
     unbatch as unbatch,
 )
 
@@ -67,6 +69,7 @@ __all__ = [
     "TFRecordDataset",
     "TFRecordWriter",
     "TextLineDataset",
+    "assert_element_shape",
     "batch_and_drop_remainder",
     "bucket_by_sequence_length",
     "choose_from_datasets",
@@ -88,6 +91,7 @@ __all__ = [
     "sample_from_datasets",
     "scan",
     "shuffle_and_repeat",
+    "sliding_window_batch",
     "take_while",
     "unbatch",
     "unique",

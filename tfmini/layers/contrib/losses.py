@@ -19,8 +19,8 @@ from tfmini.graph.scoping import count_ops, name_scope
 from tfmini.layers import losses as element_losses
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import fill, zeros_like
 from tfmini.ops.array.filling import range as range_of
-from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import stack
@@ -28,9 +28,10 @@ from tfmini.ops.array.layout import tile, transpose
 from tfmini.ops.array.partition import one_hot, sequence_mask, where
 from tfmini.ops.array.shape import expand_dims, reshape, squeeze
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
-from tfmini.ops.math.comparison import greater, less, less_equal
+from tfmini.ops.math.comparison import equal, greater, less, less_equal
 from tfmini.ops.math.elementwise import div_no_nan, minimum
 from tfmini.ops.math.reductions import argmax, count_nonzero, reduce_logsumexp, reduce_max, reduce_mean, reduce_sum
 from tfmini.ops.math.sums import add_n
@@ -439,6 +440,26 @@ def crf_log_norm(inputs: TensorLike, sequence_lengths: TensorLike, transition_pa
     _, alphas = while_loop(lambda time, _: less(time, count), body, (constant(1), inputs[:, 0]))
     found = reduce_logsumexp(alphas, [1])
     return where(less_equal(lengths, 0), zeros_like(found), found)
+
+
+@export("tf.contrib.crf.crf_multitag_sequence_score")
+def crf_multitag_sequence_score(
+    inputs: TensorLike, tag_bitmap: TensorLike, sequence_lengths: TensorLike, transition_params: TensorLike
+) -> Any:
+    """The logarithm of the sum of the exponentials of the scores of all tag sequences that are allowed, ``[batch]``.
+
+    Args:
+      inputs, sequence_lengths, transition_params: as those of `crf_log_norm`.
+      tag_bitmap: which tags each step may have: truth values, ``[batch, steps, tags]``.
+    """
+    inputs = convert_to_tensor(inputs)
+    allowed = where(tag_bitmap, inputs, fill(shape_of(inputs), float("-inf")))
+    steps = inputs.shape.as_list()[1] if inputs.shape.ndims else None
+    return smart_cond(
+        equal(shape_of(inputs)[1] if steps is None else steps, 1),
+        lambda: reduce_logsumexp(allowed, [1, 2]),  # in TensorFlow the lengths do not matter then
+        lambda: crf_log_norm(allowed, sequence_lengths, transition_params),
+    )
 
 
 @export("tf.contrib.crf.crf_log_likelihood")

@@ -106,7 +106,7 @@ def overlap_with(boxes: Array) -> Callable[[int], Array]:
     return overlaps
 
 
-def _suppressed(
+def suppressed(
     overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
 ) -> tuple[list[int], list[float]]:
     """The chosen boxes, best first; with ``sigma``, overlaps up to the threshold reduce the scores of boxes."""
@@ -141,7 +141,7 @@ def _check_boxes(boxes: Array, scores: Array) -> None:
 @nms_op.kernel("CPU")
 def _nms(boxes: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     _check_boxes(boxes, scores)
-    chosen, _ = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least))
+    chosen, _ = suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least))
     return np.array(chosen, np.int32)
 
 
@@ -173,7 +173,7 @@ def _nms_soft(
     pad_to_max_output_size: bool,
 ) -> tuple[Array, Array, Any]:
     _check_boxes(boxes, scores)
-    chosen, values = _suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma))
+    chosen, values = suppressed(overlap_with(boxes), scores, int(count), float(threshold), float(least), float(sigma))
     missing = (0, int(count) - len(chosen) if pad_to_max_output_size else 0)
     check_room(missing[1:], 8)
     return (
@@ -186,7 +186,7 @@ def _nms_soft(
 def _nms_overlaps(overlaps: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     if overlaps.ndim != 2 or overlaps.shape[0] != overlaps.shape[1]:
         refuse(f"overlaps must be square, got shape {list(overlaps.shape)}")
-    chosen, _ = _suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
+    chosen, _ = suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
     return np.array(chosen, np.int32)
 
 

@@ -51,9 +51,12 @@ encode_jpeg_op = op(
     "; progressive: bool = false; optimize_size: bool = false; chroma_downsampling: bool = true"
     "; density_unit: {'in', 'cm'} = 'in'; x_density: int = 300; y_density: int = 300; xmp_metadata: string = ''"
 )
+encode_jpeg_of_quality_op = op("EncodeJpegVariableQuality(images: uint8, quality: int32) -> contents: string")
 all_of(encode_png_op, encode_jpeg_op).shape(sized("_ _ _ -> ()"))
+encode_jpeg_of_quality_op.shape(sized("_ _ _, () -> ()"))
 _DECODERS = (decode_png_op, decode_jpeg_op, crop_jpeg_op, decode_bmp_op)
 all_of(*_DECODERS, decode_gif_op, jpeg_shape_op, encode_png_op, encode_jpeg_op).not_differentiable()
+encode_jpeg_of_quality_op.not_differentiable()
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _SIGNATURES = {images.SIGNATURE: "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP"}
@@ -251,6 +254,16 @@ def _encode_jpeg(
         subsampling=2 if chroma_downsampling else 0, dpi=(x_density, y_density),
     )  # fmt: skip
     return out.getvalue()
+
+
+@encode_jpeg_of_quality_op.kernel("CPU")
+def _encode_jpeg_of_quality(image: Array, quality: Array) -> bytes:
+    if np.ndim(quality):
+        refuse(f"quality must be scalar: {list(np.shape(quality))}")
+    return _encode_jpeg(
+        image, format=b"", quality=int(quality), progressive=False, optimize_size=False, chroma_downsampling=True,
+        x_density=300, y_density=300,
+    )  # fmt: skip
 
 
 # ---- public functions ---------------------------------------------------------------------------

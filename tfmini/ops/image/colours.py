@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,17 @@ from tfmini.ops.array.layout import pad, tile
 from tfmini.ops.array.partition import where
 from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.image.codecs import decode_jpeg_op, encode_jpeg_of_quality_op
 from tfmini.ops.math.comparison import equal, greater
 from tfmini.ops.math.contraction import tensordot
 from tfmini.ops.math.elementwise import add, divide, floormod, maximum, multiply, squared_difference, subtract
-from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_min, reduce_sum
+from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.math.unary import abs as absolute
-from tfmini.ops.math.unary import abs_op, log, sqrt
+from tfmini.ops.math.unary import abs_op, log, pow_op, sqrt
+from tfmini.ops.nn.activation import relu_op as relu
 from tfmini.ops.nn.convolution import depthwise_conv2d_native
+from tfmini.ops.nn.pooling import avg_pool
 from tfmini.ops.random_functions import random_uniform
 
 
@@ -201,6 +204,33 @@ def random_hue(image: TensorLike, max_delta: float, seed: int | None = None) -> 
     return adjust_hue(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
 
+@export("tf.image.adjust_jpeg_quality")
+def adjust_jpeg_quality(image: TensorLike, jpeg_quality: TensorLike, name: str | None = None) -> Any:
+    """An image as it is after JPEG of a quality between 0 and 100 (``tf.image.adjust_jpeg_quality``).
+
+    Args:
+      image: [rows, columns, 3 or 1], floats between 0 and 1 or integers.
+    """
+    with name_scope(name, "adjust_jpeg_quality", [image]):
+        image = convert_to_tensor(image, name="image")
+        pixels = convert_image_dtype(image, dtypes.uint8)
+        coded = encode_jpeg_of_quality_op(pixels, convert_to_tensor(jpeg_quality, dtypes.int32))
+        return convert_image_dtype(decode_jpeg_op(coded), image.dtype)
+
+
+@export("tf.image.random_jpeg_quality")
+def random_jpeg_quality(
+    image: TensorLike, min_jpeg_quality: int, max_jpeg_quality: int, seed: int | None = None
+) -> Any:
+    """`adjust_jpeg_quality` with a random quality (``tf.image.random_jpeg_quality``), below ``max_jpeg_quality``."""
+    if not (0 <= min_jpeg_quality <= 100 and 0 <= max_jpeg_quality <= 100):
+        raise ValueError("jpeg encoding range must be between 0 and 100.")
+    if min_jpeg_quality >= max_jpeg_quality:
+        raise ValueError("`min_jpeg_quality` must be less than `max_jpeg_quality`.")
+    quality = random_uniform([], min_jpeg_quality, max_jpeg_quality, dtypes.int32, seed)
+    return adjust_jpeg_quality(image, quality)
+
+
 def _range(lower: float, upper: float) -> tuple[float, float]:
     if upper <= lower:
         raise ValueError("upper must be > lower.")
@@ -344,23 +374,63 @@ def ssim(
     """
     with name_scope(None, "SSIM", [img1, img2]):
         peak, x, y = _peak_and_images(max_val, img1, img2)
-        sizes = shape_of(x)
-        rows_on = concat([[-1], sizes[-3:]], 0)
-        x, y = reshape(x, rows_on), reshape(y, rows_on)
-        window = _gaussian(filter_size, filter_sigma)
+        return reduce_mean(_likeness(x, y, peak, _gaussian(filter_size, filter_sigma), k1, k2)[0], [-1])
 
-        def smooth(value: Tensor) -> Tensor:
-            kernel = tile(window, stack([1, 1, sizes[-1], 1]))
-            return depthwise_conv2d_native(value, kernel, [1, 1, 1, 1], "VALID")
 
-        c1, c2 = multiply(peak, k1) ** 2, multiply(peak, k2) ** 2
-        mean_x, mean_y = smooth(x), smooth(y)
-        product, squares = mean_x * mean_y * 2.0, mean_x * mean_x + mean_y * mean_y
-        luminance = divide(product + c1, squares + c1)
-        covariance = smooth(x * y) * 2.0 - product
-        contrast = divide(covariance + c2, smooth(x * x + y * y) - squares + c2)
-        likeness = reduce_mean(luminance * contrast, [-3, -2])
-        return reduce_mean(reshape(likeness, concat([sizes[:-3], [-1]], 0)), [-1])
+def _likeness(x: Tensor, y: Tensor, peak: Tensor, window: Tensor, k1: float, k2: float) -> tuple[Tensor, Tensor]:
+    """The structural similarity of each channel, and the part of it that is of contrast: (…, channels) each."""
+    sizes = shape_of(x)
+    rows_on = concat([[-1], sizes[-3:]], 0)
+    x, y = reshape(x, rows_on), reshape(y, rows_on)
+
+    def smooth(value: Tensor) -> Tensor:
+        kernel = tile(window, stack([1, 1, sizes[-1], 1]))
+        return depthwise_conv2d_native(value, kernel, [1, 1, 1, 1], "VALID")
+
+    c1, c2 = multiply(peak, k1) ** 2, multiply(peak, k2) ** 2
+    mean_x, mean_y = smooth(x), smooth(y)
+    product, squares = mean_x * mean_y * 2.0, mean_x * mean_x + mean_y * mean_y
+    luminance = divide(product + c1, squares + c1)
+    covariance = smooth(x * y) * 2.0 - product
+    contrast = divide(covariance + c2, smooth(x * x + y * y) - squares + c2)
+    per_image = concat([sizes[:-3], [-1]], 0)
+    means = (reduce_mean(value, [-3, -2]) for value in (luminance * contrast, contrast))
+    both, second = (reshape(mean, per_image) for mean in means)
+    return both, second
+
+
+@export("tf.image.ssim_multiscale")
+def ssim_multiscale(
+    img1: TensorLike, img2: TensorLike, max_val: TensorLike,
+    power_factors: Sequence[float] = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333), filter_size: int = 11,
+    filter_sigma: float = 1.5, k1: float = 0.01, k2: float = 0.03,
+) -> Tensor:  # fmt: skip
+    """The structural similarity of images of several scales (``tf.image.ssim_multiscale``); see `ssim`.
+
+    Args:
+      img1, img2: (…, rows, columns, channels), also at the smallest scale no smaller than the window.
+      power_factors: the weight of each scale. The first is that of the images, each next has half the rows and columns.
+    """
+    with name_scope(None, "MS-SSIM", [img1, img2]):
+        peak, x, y = _peak_and_images(max_val, img1, img2)
+        window, factors = _gaussian(filter_size, filter_sigma), list(power_factors)
+        parts: list[Tensor] = []
+        for scale in range(len(factors)):
+            if scale:
+                x, y = _halved(x), _halved(y)
+            whole, contrast = _likeness(x, y, peak, window, k1, k2)
+            parts.append(contrast)
+        found = stack([relu(part) for part in [*parts[:-1], whole]], axis=-1)
+        return reduce_mean(reduce_prod(pow_op(found, constant(factors, dtypes.float32)), [-1]), [-1])
+
+
+def _halved(images: Tensor) -> Tensor:
+    """The means of squares of four pixels; an odd last row or column counts twice."""
+    sizes = shape_of(images)
+    flat = reshape(images, concat([[-1], sizes[-3:]], 0))
+    odd = pad(expand_dims(sizes[-3:] % constant([2, 2, 1]), -1), [[1, 0], [1, 0]])
+    smaller = avg_pool(pad(flat, odd, mode="SYMMETRIC"), [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    return reshape(smaller, concat([sizes[:-3], shape_of(smaller)[1:]], 0))
 
 
 def _gaussian(size: int, sigma: float) -> Tensor:

@@ -1,8 +1,9 @@
-"""``tf.image``: resizing, cropping, padding, flipping."""
+"""``tf.image``: resizing, cropping, padding, flipping; windows as vectors; the best boxes of several classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from tfmini.core_types import Array, TensorLike
 from tfmini.export import either, export
-from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
 from tfmini.graph.scoping import count_ops
 from tfmini.memory import check_room
@@ -24,9 +25,11 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice as slice_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.functional import switch_case
+from tfmini.ops.image.boxes import overlap_with, suppressed
 from tfmini.ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from tfmini.ops.math.comparison import greater, less, where
 from tfmini.ops.math.elementwise import maximum, minimum
+from tfmini.ops.math.unary import floor
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
@@ -97,7 +100,8 @@ def resize_images(
         raise ValueError("Resize method is not implemented.")
     with name_scope(name, "resize", [images, size]):
         images, single = _batched(images)
-        wanted = constant_value(convert_to_tensor(size)) if not isinstance(size, (list, tuple)) else size
+        is_known = isinstance(size, (list, tuple)) and not any(isinstance(v, Tensor) for v in size)
+        wanted: Any = size if is_known else constant_value(convert_to_tensor(size))
         if preserve_aspect_ratio:
             if wanted is None:
                 raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
@@ -209,6 +213,49 @@ def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, 
         return _unbatched(padded, single)
 
 
+@export("tf.image.resize_image_with_pad")
+def resize_image_with_pad(
+    image: TensorLike, target_height: Any, target_width: Any, method: int = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+) -> Any:  # fmt: skip
+    """The largest image of the same proportions in a frame of zeros (``tf.image.resize_image_with_pad``).
+
+    Args:
+      image: [rows, columns, channels], or a batch of such.
+      target_height, target_width: of the frame: positive.
+      method, align_corners: of `resize_images`.
+
+    Raises:
+      ValueError: for a frame without pixels, or an image of another rank.
+    """
+    with name_scope(None, "resize_image_with_pad", [image]):
+        image = convert_to_tensor(image, name="image")
+        if image.shape.ndims is None:
+            image = identity(image)
+            image.set_shape([None] * 3)
+        for what, value in (("height", target_height), ("width", target_width)):
+            if isinstance(value, _INTS) and value <= 0:
+                raise ValueError(f"target_{what} must be > 0.")
+        batch, single = _batched(image)
+        targets = (target_height, target_width)
+        sizes, starts = _inscribed(_size(batch), targets)
+        resized = resize_images(batch, sizes, method, align_corners=align_corners)
+        return _unbatched(pad_to_bounding_box(resized, starts[0], starts[1], *targets), single)
+
+
+def _inscribed(sizes: Sequence[Any], targets: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The rows and columns of the largest image of these proportions in a frame, and where it begins."""
+    if all(isinstance(value, _INTS) for value in (*sizes, *targets)):
+        ratio = max(size / target for size, target in zip(sizes, targets))
+        exact = [size / ratio for size in sizes]
+        return [int(size) for size in exact], [max(0, int((t - size) // 2)) for t, size in zip(targets, exact)]
+    lengths, frame = ([cast(value, "float64") for value in values] for values in (sizes, targets))
+    scale = maximum(lengths[1] / frame[1], lengths[0] / frame[0])
+    found = [length / scale for length in lengths]
+    starts = [maximum(0, cast(floor((t - size) / 2), "int32")) for t, size in zip(frame, found)]
+    return [cast(floor(size), "int32") for size in found], starts
+
+
 @export("tf.image.central_crop")
 def central_crop(image: TensorLike, central_fraction: float) -> Any:
     """The central part of an image or of each of a batch (``tf.image.central_crop``).
@@ -307,66 +354,86 @@ def _turned(image: Tensor, times: int) -> Tensor:
     return identity(image)
 
 
-# ---- ``tf.extract_image_patches``: each window of an image as a vector ---------------------------------------------
+# ---- ``tf.extract_image_patches``: each window of an image, or of a volume, as a vector ----------------------------
 
 _ATTRS = (
     "ksizes: list(int) >= 4; strides: list(int) >= 4; rates: list(int) >= 4;"
     " padding: {'SAME', 'VALID'}; T: realnumbertype"
 )
+_VOLUME = "ksizes: list(int) >= 5; strides: list(int) >= 5; T: realnumbertype; padding: {'SAME', 'VALID'}"
 extract_op = op("ExtractImagePatches(images: T) -> patches: T; " + _ATTRS)
-extract_op.gradient(
-    lambda node, grad: [place_op(shape_of(node.inputs[0]), grad, name="PlaceImagePatches", **_attrs(node))]
-)
+extract_volume_op = op("ExtractVolumePatches(input: T) -> patches: T; " + _VOLUME)
 # TensorFlow has no op for the transpose of the extraction; it builds the gradient of sparse products.
 place_op: OpHandle = op("_PlaceImagePatches(sizes: int32, patches: T) -> images: T; " + _ATTRS)
-place_op.shape(lambda node: [with_rank(constant_value_as_shape(node.inputs[0]), 4)])
-place_op.gradient(lambda node, grad: [None, extract_op(grad, **_attrs(node))])
+place_volume_op: OpHandle = op("_PlaceVolumePatches(sizes: int32, patches: T) -> volumes: T; " + _VOLUME)
+all_of(place_op, place_volume_op).shape(
+    lambda node: [with_rank(constant_value_as_shape(node.inputs[0]), len(node.attrs["ksizes"]))]
+)
 
 
-@extract_op.shape
+def _derive_patches(extract: OpHandle, place: OpHandle) -> None:
+    """Attaches the gradients of an extraction and of its transpose."""
+    extract.gradient(
+        lambda node, grad: [place(shape_of(node.inputs[0]), grad, name=place.name.lstrip("_"), **_attrs(node))]
+    )
+    place.gradient(lambda node, grad: [None, extract(grad, **_attrs(node))])
+
+
+_derive_patches(extract_op, place_op)
+_derive_patches(extract_volume_op, place_volume_op)
+
+
+@all_of(extract_op, extract_volume_op).shape
 def _extract_shape(node: Operation) -> list[RawShape]:
-    image = with_rank(node.inputs[0].raw_shape, 4)
-    window = node.attrs["ksizes"]
-    for name in ("ksizes", "strides", "rates"):
-        values = node.attrs[name]
-        check_lengths(node.type, 4, **{name: values})
-        if values[0] != 1 or values[3] != 1:
-            raise ValueError(f"Current implementation does not support {name[:-1]} in the batch and depth dimensions.")
-    depth = None if image[3] is None else image[3] * window[1] * window[2]
-    return [(image[0], *Windows(node.attrs, "rates").out_sizes(image[1:3], window[1:3]), depth)]
+    attrs, rank = _attrs(node), 4 if node.type == extract_op.name else 5
+    image, window = with_rank(node.inputs[0].raw_shape, rank), attrs["ksizes"][1:-1]
+    for name, values in attrs.items():
+        if name != "padding":
+            check_lengths(node.type, rank, **{name: values})
+            if values[0] != 1 or values[-1] != 1:
+                text = "Current implementation does not support {} in the batch and depth dimensions."
+                raise ValueError(text.format(name[:-1]))
+    depth = None if image[-1] is None else image[-1] * math.prod(window)
+    return [(image[0], *_windows(attrs).out_sizes(image[1:-1], window), depth)]
 
 
-@extract_op.kernel_factory("CPU")
+def _windows(attrs: Mapping[str, Any]) -> Windows:
+    return Windows({**attrs, "data_format": b"NHWC" if len(attrs["ksizes"]) == 4 else b"NDHWC"}, "rates")
+
+
+@all_of(extract_op, extract_volume_op).kernel_factory("CPU")
 def _extract_factory(node: Node) -> Callable[[Array], Array]:
-    windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
+    windows, ksizes = _windows(node.attrs), tuple(node.attrs["ksizes"][1:-1])
 
     def extract(image: Array) -> Array:
-        axes = windows.axes(image.shape[1:3], ksizes)
+        if image.ndim != len(ksizes) + 2:
+            refuse(f"input must be {len(ksizes) + 2}-dimensional, got shape {list(image.shape)}")
+        axes = windows.axes(image.shape[1:-1], ksizes)
         found = patches(padded(np.ascontiguousarray(image), axes), axes)
-        return np.array(found).reshape(*found.shape[:3], -1)
+        return np.array(found).reshape(*found.shape[: image.ndim - 1], math.prod(ksizes) * image.shape[-1])
 
     return extract
 
 
-@place_op.kernel_factory("CPU")
+@all_of(place_op, place_volume_op).kernel_factory("CPU")
 def _place_factory(node: Node) -> Callable[[Array, Array], Array]:
-    windows, ksizes = Windows(node.attrs, "rates"), tuple(node.attrs["ksizes"][1:3])
+    windows, ksizes = _windows(node.attrs), tuple(node.attrs["ksizes"][1:-1])
 
     def place(sizes: Array, values: Array) -> Array:
         batch, *space, channels = sizes.tolist()
         axes = windows.axes(tuple(space), ksizes)
-        values = values.reshape(*values.shape[:3], *ksizes, channels)
+        values = values.reshape(*values.shape[: len(ksizes) + 1], *ksizes, channels)
         check_room((batch, *axes.full, channels), values.itemsize)
         total = np.zeros((batch, *axes.full, channels), values.dtype)
-        for (i, j), inside in axes.elements():
-            total[inside] += values[:, :, :, i, j]
+        for element, inside in axes.elements():
+            total[inside] += values[(slice(None),) * (len(ksizes) + 1) + element]
         return total[axes.inner]
 
     return place
 
 
 def _attrs(node: Operation) -> dict[str, Any]:
-    return {name: node.attrs[name] for name in ("ksizes", "strides", "rates", "padding")}
+    return {name: node.attrs[name] for name in ("ksizes", "strides", "rates", "padding") if name in node.attrs}
 
 
 @export("tf.extract_image_patches", "tf.image.extract_image_patches")
@@ -399,6 +466,23 @@ def extract_patches(
 ) -> Tensor:  # fmt: skip
     """`extract_image_patches` (``tf.image.extract_patches``)."""
     return extract_image_patches(images, sizes, strides, rates, padding, name)
+
+
+@export("tf.extract_volume_patches")
+def extract_volume_patches(
+    input: TensorLike, ksizes: Sequence[int], strides: Sequence[int], padding: str, name: str | None = None
+) -> Tensor:
+    """The windows of volumes [batch, planes, rows, columns, channels] as vectors (``tf.extract_volume_patches``).
+
+    Args:
+      ksizes: the window, ``[1, planes, rows, columns, 1]``.
+      strides: the distances between the beginnings of windows, in the same form.
+      padding: "SAME" or "VALID".
+
+    Returns:
+      [batch, out planes, out rows, out columns, window planes * window rows * window columns * channels].
+    """
+    return extract_volume_op(input, ksizes=ksizes, strides=strides, padding=padding, name=name)
 
 
 # ---- ``tf.image.extract_glimpse``: a window of each image, with noise around it ------------------------------------
@@ -472,3 +556,114 @@ def extract_glimpse(
     """
     attrs = {"centered": centered, "normalized": normalized, "uniform_noise": uniform_noise}
     return _glimpse(input, size, offsets, **attrs, name=name)
+
+
+# ---- ``tf.image.combined_non_max_suppression``: the best boxes of each image, over all classes ----------------------
+
+_combined: OpHandle[Any] = op(
+    "CombinedNonMaxSuppression(boxes: float, scores: float, max_output_size_per_class: int32, max_total_size: int32,"
+    " iou_threshold: float, score_threshold: float)"
+    " -> nmsed_boxes: float, nmsed_scores: float, nmsed_classes: float, valid_detections: int32"
+    "; pad_per_class: bool = false; clip_boxes: bool = true",
+    differentiable=False,
+)
+
+
+@_combined.shape
+def _combined_shape(node: Operation) -> list[RawShape]:
+    boxes, scores = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[1].raw_shape, 3)
+    for scalar in node.inputs[2:]:
+        with_rank(scalar.raw_shape, 0)
+    merge_dims(boxes[1], scores[1])
+    merge_dims(boxes[3], 4)
+    if boxes[2] != 1 and None not in (boxes[2], scores[2]):
+        merge_dims(boxes[2], scores[2])
+    batch = merge_dims(boxes[0], scores[0])
+    per_class, total = (constant_value(tensor) for tensor in node.inputs[2:4])
+    known = total is not None and not (node.attrs["pad_per_class"] and (per_class is None or scores[2] is None))
+    size = _found_per_image(node.attrs["pad_per_class"], per_class, total, scores[2]) if known else None
+    return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
+
+
+def _found_per_image(pad_per_class: bool, per_class: Any, total: Any, classes: int | None) -> int:
+    return min(int(total), int(per_class) * (classes or 0)) if pad_per_class else int(total)
+
+
+@_combined.kernel("CPU")
+def _combined_kernel(
+    boxes: Array, scores: Array, per_class: Array, total: Array, threshold: Array, least: Array, *, pad_per_class: bool,
+    clip_boxes: bool,
+) -> tuple[Array, ...]:  # fmt: skip
+    _check_combined(boxes, scores, [per_class, total, threshold, least])
+    classes = scores.shape[2]
+    size = _found_per_image(pad_per_class, per_class, total, classes)
+    check_room((len(boxes), size, 4), 4)
+    shape = (len(boxes), size)
+    found, counts = (
+        (np.zeros((*shape, 4), np.float32), *np.zeros((2, *shape), np.float32)),
+        np.zeros(len(boxes), np.int32),
+    )
+    for image in range(len(boxes)):
+        best: list[tuple[float, int, int]] = []
+        for kind in range(classes):
+            own = boxes[image, :, min(kind, boxes.shape[2] - 1)]
+            limit = min(int(per_class), len(own))
+            chosen, values = suppressed(
+                overlap_with(own), scores[image, :, kind], limit, float(threshold), float(least)
+            )
+            best += [(value, kind, place) for place, value in zip(chosen, values)]
+        best.sort(key=lambda each: -each[0])
+        counts[image] = min(len(best), size)
+        for at, (value, kind, place) in enumerate(best[:size]):
+            box = boxes[image, place, min(kind, boxes.shape[2] - 1)]
+            found[0][image, at] = np.clip(box, 0, 1) if clip_boxes else box
+            found[1][image, at], found[2][image, at] = value, kind
+    return *found, counts
+
+
+def _check_combined(boxes: Array, scores: Array, scalars: Sequence[Array]) -> None:
+    if boxes.ndim != 4 or boxes.shape[3] != 4 or scores.ndim != 3 or boxes.shape[:2] != scores.shape[:2]:
+        refuse(f"boxes must be [batch, boxes, classes or 1, 4] and scores [batch, boxes, classes], got shapes "
+               f"{list(boxes.shape)} and {list(scores.shape)}")  # fmt: skip
+    if boxes.shape[2] not in (1, scores.shape[2]):
+        refuse(f"third dimension of boxes must be either 1 or num classes, got {boxes.shape[2]}")
+    if any(map(np.ndim, scalars)):
+        refuse(f"sizes and thresholds must be 0-D, got shapes {[list(np.shape(value)) for value in scalars]}")
+    for name, value in zip(("max_size_per_class", "max_total_size"), scalars):
+        if value <= 0:
+            refuse(f"{name} must be positive, got {value}")
+    if not 0 <= scalars[2] <= 1:
+        refuse(f"iou_threshold must be in [0, 1], got {scalars[2]}")
+
+
+@export("tf.image.combined_non_max_suppression")
+def combined_non_max_suppression(
+    boxes: TensorLike, scores: TensorLike, max_output_size_per_class: TensorLike, max_total_size: TensorLike,
+    iou_threshold: TensorLike = 0.5, score_threshold: TensorLike = float("-inf"), pad_per_class: bool = False,
+    clip_boxes: bool = True, name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The best boxes of each image that overlap little within a class (``tf.image.combined_non_max_suppression``).
+
+    Args:
+      boxes: [images, boxes, classes or 1, 4], the (y, x) of two corners; 1 for the same boxes of all classes.
+      scores: [images, boxes, classes].
+      max_output_size_per_class, max_total_size: how many boxes are chosen of a class, and of all.
+      iou_threshold: the overlap from which a worse box is dropped.
+      score_threshold: boxes of this score or less are dropped.
+      pad_per_class: the results have ``max_output_size_per_class * classes`` rows if these are fewer than
+        ``max_total_size``.
+      clip_boxes: to [0, 1].
+      name: of the scope.
+
+    Returns:
+      Boxes, scores, classes (float32; zeros behind the last), and how many there are of each image.
+    """
+    with name_scope(name, "combined_non_max_suppression"):
+        thresholds = [
+            convert_to_tensor(value, np.float32, name=word)
+            for value, word in ((iou_threshold, "iou_threshold"), (score_threshold, "score_threshold"))
+        ]
+        return _combined(  # type: ignore[no-any-return]
+            boxes, scores, max_output_size_per_class, max_total_size, *thresholds, pad_per_class=pad_per_class,
+            clip_boxes=clip_boxes,
+        )  # fmt: skip

@@ -1,23 +1,42 @@
-"""``tf.contrib.opt``: relatives of Adam, and decoupled weight decay."""
+"""``tf.contrib.opt``: relatives of Adam, decoupled weight decay, and matrices in place of Adagrad's squares."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import control_dependencies
+from tfmini.graph.scoping import colocate_with, control_dependencies
 from tfmini.ops import control
 from tfmini.ops import training as training_ops
-from tfmini.ops.array.gather import gather
-from tfmini.ops.array.identity import cast
-from tfmini.ops.math.elementwise import maximum
+from tfmini.ops.array.constant import constant
+from tfmini.ops.array.diagonals import eye
+from tfmini.ops.array.filling import range as range_of
+from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.gather import gather, scatter_nd
+from tfmini.ops.array.identity import cast, identity
+from tfmini.ops.array.layout import transpose
+from tfmini.ops.array.partition import where
+from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.decompositions import svd
+from tfmini.ops.flow.cond import cond
+from tfmini.ops.flow.while_loop import while_loop
+from tfmini.ops.linalg import norm
+from tfmini.ops.math.comparison import greater, less, logical_and
+from tfmini.ops.math.contraction import tensordot
+from tfmini.ops.math.elementwise import maximum, minimum, mod
+from tfmini.ops.math.matmul import matmul
+from tfmini.ops.math.reductions import reduce_max, reduce_min, reduce_sum
 from tfmini.ops.math.sums import clip_by_global_norm
 from tfmini.ops.math.unary import abs as absolute
+from tfmini.ops.math.unary import pow as power_op
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.base import Variable
 from tfmini.train.optimizers.fused_optimizer import AdamOptimizer, MomentumOptimizer
@@ -262,3 +281,281 @@ def clip_gradients_by_global_norm(gradients_variables: Sequence[GradAndVar], cli
     """The pairs with gradients whose norm together is at most ``clip_norm`` (``…clip_gradients_by_global_norm``)."""
     gradients, variables = zip(*gradients_variables)
     return list(zip(clip_by_global_norm(list(gradients), clip_norm)[0], variables))
+
+
+# ---- updates by the history of all gradients: matrices in place of the squares of Adagrad ----------------------------
+
+
+def _at(parameter: Any, step: Tensor) -> Any:
+    """A parameter, which may be a function of the step."""
+    return parameter(step) if callable(parameter) else parameter
+
+
+@export("tf.contrib.opt.ShampooOptimizer")
+class ShampooOptimizer(Optimizer):
+    """Adagrad with a matrix for each axis of a variable (Gupta et al., 2018; ``tf.contrib.opt.ShampooOptimizer``).
+
+    The gradient's mean is multiplied, along each of n axes, by the sum of the gradients' products to the power
+    ``-alpha / n``. Slots: ``gbar``, and for each axis ``Gbar_0`` … (and ``H_0`` … where powers are kept).
+
+    Args:
+      global_step: a number, tensor or variable.
+      max_matrix_size: longer axes have the diagonal of their matrix only.
+      gbar_decay, gbar_weight, mat_gbar_decay, mat_gbar_weight, learning_rate, alpha: numbers or functions of the step.
+      svd_interval, precond_update_interval: after how many steps the powers, and the sums, are computed.
+      epsilon: is added to the diagonals.
+      use_iterative_root: powers by iteration in place of a singular value decomposition.
+      use_locking, name: as in `Optimizer`.
+    """
+
+    def __init__(
+        self, global_step: Any = 0, max_matrix_size: int = 768, gbar_decay: Any = 0.0, gbar_weight: Any = 1.0,
+        mat_gbar_decay: Any = 1.0, mat_gbar_weight: Any = 1.0, learning_rate: Any = 1.0, svd_interval: Any = 1,
+        precond_update_interval: Any = 1, epsilon: float = 1e-4, alpha: Any = 0.5, use_iterative_root: bool = False,
+        use_locking: bool = False, name: str = "Shampoo",
+    ) -> None:  # fmt: skip
+        super().__init__(use_locking, name)
+        self._global_step = cast(global_step, dtypes.float32)
+        self._max_matrix_size, self._epsilon, self._use_iterative_root = max_matrix_size, epsilon, use_iterative_root
+        self._gbar_decay, self._gbar_weight = gbar_decay, gbar_weight
+        self._mat_gbar_decay, self._mat_gbar_weight = mat_gbar_decay, mat_gbar_weight
+        self._rate, self._alpha = learning_rate, alpha
+        self._svd_interval, self._precond_update_interval = svd_interval, precond_update_interval
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        for var in var_list:
+            with colocate_with(var):
+                self._zeros_slot(var, "gbar", self._name)
+                for axis, size in enumerate(var.shape.as_list()):
+                    is_matrix = size <= self._max_matrix_size
+                    if is_matrix and self._keeps_powers:
+                        self._get_or_make_slot(var, eye(size), f"H_{axis}", self._name)
+                    first = zeros([size, size] if is_matrix else [size])
+                    self._get_or_make_slot(var, first, f"Gbar_{axis}", self._name)
+
+    @property
+    def _keeps_powers(self) -> bool:
+        return callable(self._svd_interval) or self._svd_interval > 1
+
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Any:
+        return self._updated(grad, var)
+
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Any:
+        return self._updated(grad, handle)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
+        return self._resource_apply_sparse(grad.values, var, grad.indices)
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
+        if handle.shape.as_list()[0] <= self._max_matrix_size or self._gbar_decay != 0.0:
+            sizes = shape_of(handle, out_type=indices.dtype)
+            return self._updated(scatter_nd(expand_dims(indices, 1), grad, sizes), handle)
+        return self._updated(grad, handle, indices)
+
+    def _updated(self, grad: Tensor, var: Variable, indices: Tensor | None = None) -> Any:
+        step = self._global_step + 1
+        change: Any = grad
+        if indices is None:
+            weighted = _at(self._gbar_weight, step) * grad
+            change = _averaged(self.get_slot(var, "gbar"), self._gbar_decay, step, weighted)
+        power = -_at(self._alpha, step) / var.shape.ndims
+        for axis, size in enumerate(var.shape.as_list()):
+            if size <= self._max_matrix_size:
+                matrix = self._matrix(grad, var, axis, step) / float(size)
+                change = tensordot(change, self._power_of(matrix, var, axis, power, step), axes=([0], [0]))
+            else:
+                scale = self._diagonal(grad, var, axis, step, indices)
+                power_of = where(greater(scale, 0), power_op(scale, power), zeros_like(scale))
+                change = transpose(change, [*range(1, var.shape.ndims), 0]) * power_of
+        rate = _at(self._rate, step)
+        if indices is not None:
+            return _scattered("Add", var, indices, -rate * change, self._use_locking)
+        return var.assign_sub(rate * change, use_locking=self._use_locking)
+
+    def _matrix(self, grad: Tensor, var: Variable, axis: int, step: Tensor) -> Tensor:
+        """The sum of the products of the gradients along all other axes, after this step."""
+        slot, interval = self.get_slot(var, f"Gbar_{axis}"), _at(self._precond_update_interval, step)
+        weight = _at(self._mat_gbar_weight, step) * interval
+
+        def added() -> Tensor:
+            axes = [other for other in range(var.shape.ndims) if other != axis]
+            product = tensordot(grad, grad, axes=(axes, axes))
+            return _averaged(slot, self._mat_gbar_decay, step, weight * product)
+
+        return cond(less(mod(step, interval), 1), added, slot.read_value)  # type: ignore[no-any-return]
+
+    def _diagonal(self, grad: Tensor, var: Variable, axis: int, step: Tensor, indices: Tensor | None) -> Tensor:
+        """The sum of the squares of the gradients along all other axes, after this step."""
+        axes = [other for other in range(var.shape.ndims) if other != axis]
+        square, slot = grad * grad, self.get_slot(var, f"Gbar_{axis}")
+        if axes:
+            square = reduce_sum(square, axes) / (1.0 if indices is not None else float(var.shape.as_list()[axis]))
+        weighted = _at(self._mat_gbar_weight, step) * square
+        if axis or indices is None:
+            return _averaged(slot, self._mat_gbar_decay, step, weighted)
+        if self._mat_gbar_decay != 1.0:
+            raise ValueError(f"{var.name}: sparse gradients of so many rows need mat_gbar_decay=1.0")
+        with control_dependencies([_scattered("Add", slot, indices, weighted, self._use_locking)]):
+            return gather(slot.read_value(), indices)
+
+    def _power_of(self, matrix: Tensor, var: Variable, axis: int, power: Any, step: Tensor) -> Any:
+        """The matrix to that power, computed now or in an earlier step."""
+        compute = self._by_iteration if self._use_iterative_root else self._by_svd
+        if not self._keeps_powers:
+            return compute(matrix, power)
+        slot = self.get_slot(var, f"H_{axis}")
+        now = lambda: identity(slot.assign(compute(matrix, power)))  # noqa: E731
+        return cond(less(mod(step, _at(self._svd_interval, step)), 1), now, slot.read_value)
+
+    def _by_svd(self, matrix: Tensor, power: Any) -> Any:
+        size = matrix.shape.as_list()[0]
+        if size == 1:
+            return power_op(matrix + self._epsilon, power)
+        values, left, right = svd(matrix + self._epsilon * eye(size), full_matrices=True)
+        return matmul(right * power_op(maximum(values, self._epsilon), power), transpose(left))
+
+    def _by_iteration(self, matrix: Tensor, power: Any) -> Any:
+        return matrix_inverse_pth_root(_square_root(matrix, self._epsilon), 2 * power)
+
+
+def _averaged(slot: Any, decay: Any, step: Tensor, rest: Tensor) -> Tensor:
+    """Adds ``rest`` to a slot that decays; returns its value then. One that decays at once stays as it is."""
+    if not callable(decay) and decay == 0.0:
+        return rest
+    if not callable(decay) and decay == 1.0:
+        return identity(slot.assign_add(rest))
+    return identity(slot.assign_add((_at(decay, step) - 1) * slot.read_value() + rest))
+
+
+def _square_root(matrix: Tensor, ridge: float) -> Any:
+    """The square root of a positive semidefinite matrix, by Higham's iterations, until the error grows."""
+    unit = eye(matrix.shape.as_list()[0])
+    matrix = matrix + ridge * unit
+    length = sqrt(reduce_sum(matrix * matrix))
+
+    def body(i: Tensor, y: Tensor, _: Tensor, z: Tensor, error: Tensor, __: Tensor) -> list[Any]:
+        factor = 0.5 * (3.0 * unit - matmul(z, y))
+        after = matmul(y, factor)
+        root = after * sqrt(length)
+        rest = matrix - matmul(root, root)
+        return [i + 1, after, y, matmul(factor, z), sqrt(reduce_sum(rest * rest)) / length, error]
+
+    def goes_on(i: Tensor, *values: Tensor) -> Tensor:
+        return logical_and(less(i, 100), less(values[3], values[4]))
+
+    first = matrix / length
+    found = while_loop(goes_on, body, [constant(0), first, first, unit, length, length + 1.0])
+    return found[2] * sqrt(length)
+
+
+def matrix_inverse_pth_root(matrix: Tensor, power: float) -> Any:
+    """A positive definite matrix to the power ``-1 / p``, by Guo and Higham's iterations (Schur-Newton)."""
+    size = matrix.shape.as_list()[0]
+    if size == 1:
+        return power_op(matrix, power)
+    unit, count = eye(size), int(-1.0 / power)
+
+    def body(i: Tensor, m: Tensor, x: Tensor) -> list[Any]:
+        factor = (1 - power) * unit + power * m
+        return [i + 1, matmul(_whole_power(factor, count), m), matmul(x, factor)]
+
+    def goes_on(i: Tensor, m: Tensor, _: Tensor) -> Tensor:
+        return logical_and(less(i, 100), greater(reduce_max(absolute(m - unit)), 1e-6))
+
+    scale = (1 - 1 / power) / (2 * norm(matrix))
+    return while_loop(goes_on, body, [constant(0), matrix * scale, unit * power_op(scale, -power)])[2]
+
+
+def _whole_power(matrix: Tensor, exponent: int) -> Tensor:
+    found = matrix
+    for _ in range(exponent - 1):
+        found = matmul(found, matrix)
+    return found
+
+
+@export("tf.contrib.opt.GGTOptimizer")
+class GGTOptimizer(Optimizer):
+    """Adagrad with the matrix of the last momenta (Agarwal et al., 2018; ``tf.contrib.opt.GGTOptimizer``).
+
+    Its variables are ``global_step``, ``grad_buffer``, ``moment1`` and ``flat_grad``: of all gradients in one vector.
+
+    Args:
+      learning_rate: a number or scalar tensor.
+      beta1: the decay of the momentum.
+      use_locking, name: as in `Optimizer`.
+      window: how many momenta are kept.
+      eps: below this square root of an eigenvalue, directions without history stay as they are.
+      svd_eps: is added to the diagonal of the momenta's products; ``sigma_eps`` to the roots of their eigenvalues.
+    """
+
+    def __init__(
+        self, learning_rate: TensorLike = 0.001, beta1: TensorLike = 0.9, use_locking: bool = False, name: str = "GGT",
+        window: int = 10, eps: TensorLike = 1e-4, svd_eps: TensorLike = 1e-6, sigma_eps: TensorLike = 1e-2,
+    ) -> None:  # fmt: skip
+        super().__init__(use_locking, name)
+        self._window = window
+        self._numbers = {"lr": learning_rate, "beta1": beta1, "eps": eps, "svd_eps": svd_eps, "sigma_eps": sigma_eps}
+        self._places: dict[str, tuple[int, int]] = {}
+        self._changed: list[Any] = []
+
+    def _create_slots(self, var_list: Sequence[Any]) -> None:
+        start, dtype, first = 0, var_list[0].dtype.base_dtype, min(var_list, key=lambda var: var.name)
+        for var in sorted(var_list, key=lambda var: var.name):
+            stop = start + math.prod(var.shape.as_list())
+            self._places[var.name], start = (start, stop), stop
+        sizes = {"global_step": [], "grad_buffer": [self._window, start], "moment1": [start], "flat_grad": [start]}
+        for name, size in sizes.items():
+            self._create_non_slot_variable(zeros(size, dtype), name, first)
+
+    def _prepare(self) -> None:
+        self._changed = []
+
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Any:
+        self._changed.append(var)
+        flat = self._get_non_slot_variable("flat_grad", var.graph)
+        return _scattered("Update", flat, range_of(*self._places[var.name]), reshape(grad, [-1]), self._use_locking)
+
+    def _resource_apply_dense(self, grad: Tensor, handle: Variable) -> Any:
+        return self._apply_dense(grad, handle)
+
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
+        raise NotImplementedError("Sparse gradient updates are not supported.")
+
+    def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
+        raise NotImplementedError("Sparse gradient updates are not supported.")
+
+    def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
+        first = self._changed[0]
+        dtype, graph = first.dtype.base_dtype, first.graph
+        count, buffer, moment, flat = (self._get_non_slot_variable(name, graph) for name in
+                                       ("global_step", "grad_buffer", "moment1", "flat_grad"))  # fmt: skip
+        with control_dependencies(update_ops):
+            numbers = {k: cast(self._hyper_parameter(v, k), dtype) for k, v in self._numbers.items()}
+            step = count.read_value() + 1
+            mean = numbers["beta1"] * moment.read_value() + (1 - numbers["beta1"]) * flat.read_value()
+            row = mod(cast(step - 1, dtypes.int32), self._window)
+            kept = _scattered("Update", buffer, row, mean, self._use_locking)
+            with control_dependencies([kept]):
+                history = transpose(buffer.read_value() / sqrt(minimum(step, cast(self._window, dtype))))
+            direction = self._direction(history, expand_dims(mean, -1), numbers)
+            updates = [count.assign(step).op, moment.assign(mean).op, kept]
+            for var in self._changed:
+                start, stop = self._places[var.name]
+                change = numbers["lr"] * reshape(direction[start:stop], var.shape)
+                updates.append(var.assign_sub(change, use_locking=self._use_locking))
+        return control.group(*updates, name=name_scope)
+
+    def _direction(self, history: Tensor, mean: Tensor, numbers: dict[str, Tensor]) -> Any:
+        """The momentum times the inverse root of the history's matrix: [numbers, 1]."""
+        damping = eye(self._window, dtype=mean.dtype) * numbers["svd_eps"]
+        values, vectors, _ = svd(matmul(history, history, transpose_a=True) + damping)
+        roots = sqrt(values)
+        smallest = reduce_min(roots)
+        along = matmul(vectors, matmul(history, mean, transpose_a=True), transpose_a=True)
+
+        def back(scales: Tensor) -> Tensor:
+            return matmul(history, matmul(vectors, expand_dims(scales, -1) * along))
+
+        head = back(1.0 / power_op(roots + numbers["sigma_eps"], cast(3, mean.dtype)))
+        tail = (mean - back(1.0 / values)) / smallest
+        return cond(greater(smallest, numbers["eps"]), lambda: head + tail, lambda: identity(head))

@@ -2,7 +2,13 @@
 from tfmini.ops.nn.embedding import (
     safe_embedding_lookup_sparse_v2 as safe_embedding_lookup_sparse,
 )
+from tfmini.ops.nn.pooling_dynamic import (
+    fractional_avg_pool_v2 as fractional_avg_pool,
+    fractional_max_pool_v2 as fractional_max_pool,
+)
 
 __all__ = [
+    "fractional_avg_pool",
+    "fractional_max_pool",
     "safe_embedding_lookup_sparse",
 ]

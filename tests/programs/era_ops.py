@@ -1,0 +1,223 @@
+"""Programs with the rarer ops of TensorFlow 1.15: fractional pooling, patches of volumes, simulated quantisation."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program, run
+
+
+def _numbers(*shape: int, seed: int = 0) -> Any:
+    return np.round(np.random.RandomState(seed).uniform(-2, 2, shape), 3).astype(np.float32)
+
+
+@program
+def fractional_pooling_by_seed(tf: Any) -> Any:
+    x = tf.constant(_numbers(1, 9, 11, 2))
+    found = []
+    for pool, pseudo, overlapping in itertools.product((tf.nn.fractional_max_pool, tf.nn.fractional_avg_pool),
+                                                       (False, True), (False, True)):  # fmt: skip
+        out = pool(x, [1.0, 1.44, 1.73, 1.0], pseudo, overlapping, deterministic=True, seed=7, seed2=3)
+        (grad,) = tf.gradients(out.output, [x], tf.constant(_numbers(1, 6, 6, 2, seed=1)))
+        found.append([out.output, out.row_pooling_sequence, out.col_pooling_sequence, grad])
+    types = [op.type for op in x.graph.get_operations()]
+    return run(tf, found), [item[0].shape.as_list() for item in found], types
+
+
+@program
+def bounds_of_fractional_windows(tf: Any) -> Any:
+    found = []
+    for rows, columns, pseudo, seed in itertools.product((5, 13, 40), (6, 29), (False, True), (1, 2)):
+        x = tf.constant(np.arange(rows * columns, dtype=np.int64).reshape(1, rows, columns, 1) - 20)
+        for pool in (tf.nn.fractional_max_pool, tf.nn.fractional_avg_pool):
+            found += pool(x, [1, 1.3, 2.7, 1], pseudo, deterministic=True, seed=seed, seed2=seed + 4)
+    return run(tf, found)
+
+
+@program
+def fractional_pooling_of_version_2(tf: Any) -> Any:
+    x, nn = tf.constant(_numbers(2, 8, 8, 1)), tf.compat.v2.nn
+    found = [nn.fractional_max_pool(x, ratio, seed=5) for ratio in (1.5, [1.5], [1.2, 2.2], [1, 1.7, 1.7, 1])]
+    found += [nn.fractional_avg_pool(x, [1, 1.6, 1.2, 1], True, True, seed=9)]
+    attrs = [[out[0].op.get_attr(name) for name in ("deterministic", "seed", "seed2", "overlapping")] for out in found]
+    tf.set_random_seed(4)
+    attrs.append([nn.fractional_max_pool(x, 1.5, seed=seed)[0].op.get_attr("seed2") for seed in (0, 3)])
+    refused = [outcome(lambda pool=pool, ratio=ratio: pool(x, ratio))
+               for pool, ratio in ((nn.fractional_max_pool, [1, 2, 3]), (nn.fractional_avg_pool, 1.5),
+                                   (tf.nn.fractional_max_pool, [1.0, 2.0]))]  # fmt: skip
+    return run(tf, found), attrs, refused
+
+
+@program
+def patches_of_volumes(tf: Any) -> Any:
+    found = []
+    for shape, ksizes, strides, padding in (((2, 3, 4, 5, 2), (2, 2, 3), (1, 2, 2), "SAME"),
+                                            ((1, 4, 3, 6, 1), (2, 1, 3), (2, 1, 1), "VALID"),
+                                            ((1, 5, 5, 5, 1), (3, 3, 2), (2, 3, 3), "SAME")):  # fmt: skip
+        x = tf.constant(_numbers(*shape))
+        y = tf.extract_volume_patches(x, [1, *ksizes, 1], [1, *strides, 1], padding)
+        weights = tf.constant(_numbers(*y.shape.as_list(), seed=2))
+        found += [y, *tf.gradients(y, [x], weights)]
+    return run(tf, found), [y.shape.as_list() for y in found]
+
+
+@program
+def simulated_quantisation(tf: Any) -> Any:
+    x, quantization = tf.constant(_numbers(3, 2, 4) * 4), tf.quantization
+    found = []
+    for low, high, bits, narrow in ((-6.0, 6.0, 8, False), (0.5, 3.0, 4, False), (-5.0, -1.0, 3, True),
+                                    (-2.3, 4.1, 5, True), (-2.3, 4.1, 16, False)):  # fmt: skip
+        lows, highs = tf.constant(low), tf.constant(high)
+        y = quantization.fake_quant_with_min_max_args(x, low, high, bits, narrow)
+        z = quantization.fake_quant_with_min_max_vars(x, lows, highs, bits, narrow_range=narrow)
+        found += [y, z, *tf.gradients(y, [x]), *tf.gradients(z, [x, lows, highs], tf.constant(_numbers(3, 2, 4)))]
+    lows, highs = tf.constant([-1.0, 0, -3.2, 0.4]), tf.constant([2.0, 0, -0.1, 3])
+    for bits, narrow in ((8, False), (4, True)):
+        y = quantization.fake_quant_with_min_max_vars_per_channel(x, lows, highs, bits, narrow)
+        found += [y, *tf.gradients(y, [x, lows, highs], tf.constant(_numbers(3, 2, 4)))]
+    found += [quantization.fake_quant_with_min_max_vars(x, 0.0, 0.0),
+              *quantization.fake_quant_with_min_max_vars_gradient(x, x, 0.0, 0.0)]  # fmt: skip
+    odd = [outcome(lambda bits=bits: run(tf, tf.fake_quant_with_min_max_args(x, num_bits=bits))) for bits in (1, 17)]
+    odd += [outcome(lambda: run(tf, tf.fake_quant_with_min_max_args(x, min=1, max=1)))]
+    odd += [outcome(lambda: tf.fake_quant_with_min_max_vars_per_channel(x, [1.0], [2.0]))]
+    return run(tf, found), odd, [[y.shape.as_list(), y.op.type, y.name] for y in found]
+
+
+@program
+def ngrams_of_strings(tf: Any) -> Any:
+    words = ["aa", "bb", "cc", "dd"]
+    ragged = tf.ragged.constant([["a", "b", "c"], [], ["d"], ["e", "f"]])
+    deep = tf.ragged.constant([[["a", "b", "c"], ["d"]], [["e", "f"]]])
+    options = [(2,), (3, "|"), ([1, 2], ""), (3, "-", "P"), (3, "-", ("L", "R")), (4, "-", ("L", "R"), 1),
+               (5, " ", None, None, True), (4, " ", "p", 1, True)]  # fmt: skip
+    found = [tf.strings.ngrams(data, *each) for each in options for data in (words, [words, words[::-1]])]
+    rows = [tf.strings.ngrams(data, *each) for each in options for data in (ragged, deep)]
+    bad = [outcome(lambda each=each: tf.strings.ngrams(words, *each)) for each in
+           ((0,), (2, "", 3), (2, "", None, 1), (2, "", "a", 0), (2, "", ("a", 1)))]  # fmt: skip
+    bad += [outcome(lambda data=data: tf.strings.ngrams(data, 2)) for data in ("a", tf.placeholder(tf.string))]
+    values = run(tf, found + [row.flat_values for row in rows] + [row.nested_row_splits for row in rows])
+    return values, bad, [y.shape.as_list() for y in found]
+
+
+@program
+def images_in_a_frame(tf: Any) -> Any:
+    found = []
+    for shape, target in (((4, 6, 2), (5, 5)), ((2, 7, 3, 1), (4, 8)), ((3, 3, 1), (7, 4)), ((5, 9, 1), (3, 3))):
+        x = tf.constant(_numbers(*shape))
+        fed = tf.placeholder_with_default(x, [None] * len(shape))
+        for image in (x, fed):
+            y = tf.image.resize_image_with_pad(image, *target)
+            found += [y, *tf.gradients(y, [image])]
+        found += [tf.image.resize_image_with_pad(x, *target, method=tf.image.ResizeMethod.NEAREST_NEIGHBOR),
+                  tf.image.resize_image_with_pad(x, *map(tf.constant, target), align_corners=True)]  # fmt: skip
+    found.append(tf.image.resize_image_with_pad(tf.placeholder_with_default(_numbers(4, 6, 2), None), 3, 5))
+    bad = [outcome(lambda: tf.image.resize_image_with_pad(x, 0, 3)),
+           outcome(lambda: tf.image.resize_image_with_pad(tf.zeros([3]), 1, 3))]  # fmt: skip
+    return run(tf, found), bad, [str(y.shape) for y in found[::4]]
+
+
+@program
+def likeness_of_several_scales(tf: Any) -> Any:
+    x = tf.constant(np.abs(_numbers(2, 45, 39, 2)) / 2)
+    y = x * 0.9 + tf.constant(np.abs(_numbers(2, 45, 39, 2, seed=1))) * 0.05
+    two = tf.image.ssim_multiscale(x, y, 1.0, power_factors=(0.3, 0.7))
+    three = tf.image.ssim_multiscale(x[0], y[0], 1.0, [0.2, 0.3, 0.5], filter_size=5, filter_sigma=1.0, k1=0.02)
+    whole = tf.cast(x * 255, tf.uint8)
+    found = [two, three, tf.image.ssim_multiscale(whole, whole[::-1], 255, [0.5, 0.5])]
+    return run(tf, [*found, tf.reduce_sum(tf.abs(tf.gradients(two, [x])[0]))]), [y.shape.as_list() for y in found]
+
+
+@program
+def jpeg_qualities(tf: Any) -> Any:
+    ramp = np.linspace(0, 1, 16 * 16 * 3).reshape(16, 16, 3).astype(np.float32)
+    image, whole = tf.constant(ramp), tf.constant((ramp * 255).astype(np.uint8))
+    tf.set_random_seed(5)
+    found = [tf.image.adjust_jpeg_quality(image, 90), tf.image.adjust_jpeg_quality(whole, tf.constant(40)),
+             tf.image.random_jpeg_quality(image, 20, 80, seed=3)]  # fmt: skip
+    uniform = [op for op in image.graph.get_operations() if op.type == "RandomUniformInt"]
+    bad = [outcome(lambda low=low, high=high: tf.image.random_jpeg_quality(image, low, high))
+           for low, high in ((-1, 5), (5, 101), (7, 7))]  # fmt: skip
+    bad.append(outcome(lambda: run(tf, tf.image.adjust_jpeg_quality(image, 101))))
+    values = run(tf, [*found, uniform[0].outputs[0]])
+    means = [[float(np.mean(np.abs(value - base))) < limit for value, base, limit in
+              zip(values, (ramp, ramp * 255, ramp), (0.02, 9, 0.06))]]  # fmt: skip
+    return means, int(values[3]), uniform[0].get_attr("seed2"), bad, [str(y.shape) + y.dtype.name for y in found]
+
+
+@program
+def boxes_of_several_classes(tf: Any) -> Any:
+    corners, scores = np.abs(_numbers(2, 8, 3, 4)) / 2, np.abs(_numbers(2, 8, 3, seed=1))
+    found = []
+    for options in ({}, {"iou_threshold": 0.1, "score_threshold": 0.7}, {"pad_per_class": True, "clip_boxes": False}):
+        for boxes in (corners, corners[:, :, :1] * 1.4):
+            found += tf.image.combined_non_max_suppression(boxes, scores, 2, 7, **options)
+    attrs = tf.image.combined_non_max_suppression(corners, scores, tf.placeholder(tf.int32, []), 7, pad_per_class=True)
+    choose = tf.image.combined_non_max_suppression
+    bad = [outcome(lambda args=args: run(tf, choose(corners, scores, *args)[0])) for args in
+           ((0, 5), (1, 0), (1, 5, 1.5), (1, [5]))]  # fmt: skip
+    bad.append(outcome(lambda: tf.image.combined_non_max_suppression(corners[:, :, :2], scores, 2, 2)))
+    return run(tf, found), [str(y.shape) for y in (*found[:4], *found[-4:], *attrs)], found[0].name, bad
+
+
+@program
+def sliding_windows_of_elements(tf: Any) -> Any:
+    found, contrib = [], tf.contrib.data
+    for options in ({"window_size": 3}, {"window_size": 2, "stride": 3},
+                    {"window_size": 3, "window_shift": 2, "window_stride": 2},
+                    {"window_size": 20}, {"window_size": 1, "window_shift": 5}):  # fmt: skip
+        data = tf.data.Dataset.range(9).map(lambda x: {"n": x, "s": (tf.as_string(x), [x, x])})
+        data = data.apply(contrib.sliding_window_batch(**options))
+        found.append([str(data.output_shapes), _elements(tf, data)])
+    bad = [outcome(lambda args=args: _elements(tf, tf.data.Dataset.range(3).apply(contrib.sliding_window_batch(*args))))
+           for args in ((0,), (2, 0), (2, None, 1, 0), (2, 1, 1))]  # fmt: skip
+    ragged = tf.data.Dataset.from_tensor_slices([1, 2]).map(lambda n: tf.range(n))
+    bad.append(outcome(lambda: _elements(tf, ragged.apply(contrib.sliding_window_batch(2)))))
+    return found, bad
+
+
+@program
+def shapes_of_elements_that_are_asserted(tf: Any) -> Any:
+    contrib, shape = tf.contrib.data, tf.TensorShape
+    pair = tf.data.Dataset.from_tensor_slices((np.ones((3, 4), np.float32), np.zeros((3, 2, 1), np.int32)))
+    unknown = pair.map(lambda x, y: (tf.py_func(lambda v: v, [x], tf.float32), y))
+    found = []
+    wanted = [(shape([4]), shape([2, 1])), (shape([4]), shape([None, 1])), (shape(None), shape([2, None])),
+              (shape([None]), shape(None))]  # fmt: skip
+    for data, shapes in zip((pair, unknown, unknown, unknown), wanted):
+        data = data.apply(contrib.assert_element_shape(shapes))
+        found.append([str(data.output_shapes), _elements(tf, data)])
+    other = contrib.assert_element_shape((shape([5]), shape([2, 1])))
+    bad = [outcome(lambda: pair.apply(other)), outcome(lambda: _elements(tf, unknown.apply(other)))]
+    named = tf.data.Dataset.from_tensors({"a": [1, 2], "b": 3})
+    named = named.apply(contrib.assert_element_shape({"a": shape([2]), "b": shape([])}))
+    return found, bad, _elements(tf, named), str(named.output_shapes)
+
+
+@program
+def scores_of_several_tags(tf: Any) -> Any:
+    crf, found = tf.contrib.crf, []
+    transitions = tf.constant(_numbers(3, 3, seed=4))
+    allowed = np.random.RandomState(2).randint(0, 2, (4, 5, 3)).astype(bool) | (np.arange(3) == 1)
+    for steps, lengths in ((5, [5, 3, 1, 0]), (1, [1, 1, 0, 1])):
+        x = tf.constant(_numbers(4, steps, 3))
+        for inputs in (x, tf.placeholder_with_default(x, [None, None, 3])):
+            score = crf.crf_multitag_sequence_score(inputs, allowed[:, :steps], tf.constant(lengths), transitions)
+            found += [score, *tf.gradients(score[:3], [inputs])]
+        tags = np.argmax(allowed[:, :steps], 2)
+        one = crf.crf_multitag_sequence_score(x, np.arange(3) == tags[..., None], tf.constant(lengths), transitions)
+        found += [one, crf.crf_sequence_score(x, tf.constant(tags, tf.int32), tf.constant(lengths), transitions)]
+    return run(tf, found)
+
+
+def _elements(tf: Any, data: Any) -> Any:
+    """All elements, of a dataset that ends."""
+    element, found = data.make_one_shot_iterator().get_next(), []
+    with tf.Session() as session:
+        while True:
+            try:
+                found.append(session.run(element))
+            except tf.errors.OutOfRangeError:
+                return found
