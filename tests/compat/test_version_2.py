@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+
+import pytest
+
 import tfmini as tf
 
 
@@ -28,3 +32,17 @@ def test_the_transpose_of_a_convolution_of_volumes() -> None:
     found = tf.compat.v2.nn.conv3d_transpose(image, kernel, [1, 2, 2, 2, 1], 2)
     with tf.Session() as session:
         assert session.run(found).ravel().tolist() == [3.0] * 8
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
+def test_initializers_are_written_down_and_made_again() -> None:
+    initializers = tf.compat.v2.initializers
+    written = initializers.serialize(tf.keras.initializers.RandomUniform(-1.0, 1.0, seed=3))
+    made = initializers.deserialize(written)
+    assert (written["class_name"], made.get_config()) == ("RandomUniform", written["config"])
+    assert initializers.get("zeros")([2]).shape.as_list() == [2]
+
+
+def test_the_seed_of_the_graph() -> None:
+    tf.compat.v2.random.set_seed(7)
+    assert tf.get_default_graph().seed == 7

@@ -176,6 +176,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.resources": {
         "compat.internal_names": "initialize_resources local_resources shared_resources",
     },
+    "python.ops.spectral_ops_test_util": {
+        "compat.test_functions": "fft_kernel_label_map",
+    },
     "python.ops.summary_ops_v2": {
         "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS",
     },

@@ -91,8 +91,8 @@ SAME = {
         "sobel_edges ssim total_variation transpose yiq_to_rgb yuv_to_rgb"
     ),
     "initializers": (
-        "constant glorot_normal glorot_uniform he_normal he_uniform identity lecun_normal lecun_uniform ones "
-        "orthogonal zeros"
+        "constant deserialize get glorot_normal glorot_uniform he_normal he_uniform identity lecun_normal "
+        "lecun_uniform ones orthogonal serialize zeros"
     ),
     "io": (
         "FixedLenFeature FixedLenSequenceFeature SparseFeature TFRecordOptions TFRecordWriter VarLenFeature "
@@ -139,7 +139,7 @@ SAME = {
     "ragged": "constant",
     "random": (
         "all_candidate_sampler categorical fixed_unigram_candidate_sampler gamma learned_unigram_candidate_sampler "
-        "log_uniform_candidate_sampler normal shuffle stateless_categorical stateless_normal "
+        "log_uniform_candidate_sampler normal set_seed shuffle stateless_categorical stateless_normal "
         "stateless_truncated_normal stateless_uniform truncated_normal uniform uniform_candidate_sampler"
     ),
     "saved_model": (
@@ -328,6 +328,7 @@ _VARIABLE_PARAMETERS = (
 # What version 1 has only under another name.
 _FUNCTIONS = {
     **{name: f"keras.{name}" for name in ("losses", "metrics", "optimizers")},
+    **{f"initializers.{name}": f"keras.initializers.{name}" for name in ("deserialize", "get", "serialize")},
     **{
         f"summary.{name}": f"train.contrib_summary.{name}_2"
         for name in ("audio", "create_file_writer", "histogram", "image", "scalar", "text")
@@ -336,6 +337,7 @@ _FUNCTIONS = {
     **{f"summary.{name}": f"contrib.summary.{name}" for name in ("SummaryWriter", "flush")},
     **{f"summary.experimental.{name}": f"train.contrib_summary.{name}" for name in ("get_step", "set_step")},
     "nn.avg_pool": "nn.avg_pool_v2",
+    "random.set_seed": "set_random_seed",
     "nn.max_pool": "nn.max_pool_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
     "test.compute_gradient": "compat.test_functions.compute_gradient_v2",
@@ -384,6 +386,8 @@ def _variable() -> type:
 
 def _version_1(dotted: str) -> Any:
     space, _, name = dotted.rpartition(".")
+    if space.startswith("keras"):
+        return import_module(f"{ROOT}.compat.tf_keras.names").find(space, name)
     return getattr(import_module(f"{ROOT}.{space}" if space else ROOT), name)
 
 

@@ -122,7 +122,8 @@ class _OfSize(LibraryOperator):
 
     def _shape(self) -> Any:
         batch, sizes = constant_value(self._batch), [constant_value(size) for size in self._sizes]
-        known = TensorShape([None] * (self._batch.shape.as_list()[0] or 0) if batch is None else batch.tolist())
+        rank = self._batch.shape.with_rank(1)[0].value
+        known = TensorShape((None if rank is None else [None] * rank) if batch is None else batch.tolist())
         return known.concatenate([None if size is None else int(size) for size in sizes])
 
     def _shape_tensor(self) -> Tensor:
@@ -313,7 +314,7 @@ class LinearOperatorZeros(_OfSize):
         found = zeros(concat([batch, [rows], shape_of(x)[-1:]], 0), self.dtype)
         known = broadcast_static_shape(x.shape[:-2], self.batch_shape)
         rows_known = self.domain_dimension if adjoint else self.range_dimension
-        found.set_shape(known.concatenate([rows_known.value, x.shape.as_list()[-1]]))
+        found.set_shape(known.concatenate([rows_known.value, x.shape[-1]]))
         return found
 
     def _into(self, rhs: Tensor, adjoint: bool) -> Tensor:

@@ -82,10 +82,12 @@ class LinearOperatorBlockDiag(OfSeveral):
         sizes: Any = [one.domain_dimension_tensor() for one in self._operators] if None in known else known
         parts = split(x, sizes, axis=-2)
         for part, size in zip(parts, known):
-            part.set_shape([*part.shape.as_list()[:-2], size, part.shape.as_list()[-1]])
+            if part.shape.ndims is not None:
+                part.set_shape([*part.shape.as_list()[:-2], size, part.shape.as_list()[-1]])
         found = [function(one, part) for one, part in zip(self._operators, parts)]
-        batch = functools.reduce(broadcast_dynamic_shape, [shape_of(one)[:-2] for one in found])
-        if any(one.shape.as_list()[:-2] != found[0].shape.as_list()[:-2] for one in found):
+        batches = [one.shape[:-2] for one in found]
+        if not all(one.is_fully_defined() and one.as_list() == batches[0].as_list() for one in batches):
+            batch = functools.reduce(broadcast_dynamic_shape, [shape_of(one)[:-2] for one in found])
             found = [broadcast_to(one, concat([batch, shape_of(one)[-2:]], 0)) for one in found]
         return concat(found, -2)
 

@@ -59,12 +59,16 @@ def as_targets(ys: list[Any]) -> list[Any]:
 
 
 def as_sources(xs: list[Any]) -> list[Tensor]:
-    """The xs as tensors: a resource variable by its handle, a ref variable by its reference."""
-    found = []
+    """The xs as tensors: a resource variable by its handle, a ref variable by its reference.
+
+    In the graph of a function, one from outside is what stands for it there.
+    """
+    graph, found = get_default_graph(), []
     for i, x in enumerate(xs):
         handle = None if isinstance(x, Tensor) else getattr(x, "handle", None)
         x = handle if isinstance(handle, Tensor) else x
-        found.append(convert_to_tensor_or_indexed_slices(x, name=f"x_{i}", as_ref=True))
+        x = convert_to_tensor_or_indexed_slices(x, name=f"x_{i}", as_ref=True)
+        found.append(graph.capture(x) if isinstance(x, Tensor) and graph.is_inside(x.op.graph) else x)
     return found
 
 

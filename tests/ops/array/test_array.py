@@ -220,3 +220,14 @@ def test_values_of_one_hot_keep_their_type() -> None:
         tf.one_hot([0, 1], 3, on_value=np.float32(1), dtype=np.int32)
     with pytest.raises(TypeError, match="of off_value does not match dtype parameter"):
         tf.one_hot([0, 1], 3, off_value=np.float64(1), dtype=tf.float32)
+
+
+def test_none_stands_for_the_usual_type_of_counts() -> None:
+    x = [1.0, 2.0, 2.0]
+    counts = [
+        tf.shape(x, out_type=None), tf.size(x, out_type=None), tf.shape_n([x], out_type=None)[0],
+        tf.unique(x, out_idx=None).idx, tf.unique_with_counts(x, out_idx=None).count,
+        tf.setdiff1d(x, x, index_dtype=None).idx, tf.searchsorted(x, x, out_type=None),
+    ]  # fmt: skip
+    assert [count.dtype for count in counts] == [tf.int32] * 7
+    assert tf.searchsorted(x, x, out_type="int64").dtype == tf.int64

@@ -79,3 +79,10 @@ def test_a_switch_with_a_known_predicate_hands_its_data_to_the_side_it_takes() -
 def test_what_is_no_tensor_is_its_own_value(value: object) -> None:
     assert get_static_value(value) is value
     assert get_static_value(tf.Variable(1.0)) is None
+
+
+def test_a_program_may_change_the_value_it_got() -> None:
+    x = constant([1, 2])
+    value = get_static_value(x)
+    value += 1
+    assert (value.tolist(), get_static_value(x).tolist()) == ([2, 3], [1, 2])

@@ -278,12 +278,9 @@ def test_arguments_fit_the_signature() -> None:
 
 
 def test_what_cannot_be_returned() -> None:
-    v = variable(1.0)
     for value in (object(), tf.no_op()):
         with pytest.raises(TypeError, match="must return zero or more Tensors"):
             tf.function(lambda value=value: value)()
-    with pytest.raises(NotImplementedError, match="a call adds its ops to the graph"):
-        tf.function(lambda: v + 1.0).get_concrete_function()
 
 
 def test_composites_and_arrays() -> None:
@@ -313,3 +310,77 @@ def test_a_function_of_a_library_is_converted_when_the_library_asks_for_it() -> 
     with tf.Session() as session:
         session.run(v.initializer)
         assert [session.run(first), session.run(second)] == [1.0, 0.0]
+
+
+def test_a_concrete_function_tells_what_it_takes_and_returns() -> None:
+    v = variable(2.0)
+    made = tf.function(lambda x, y=1: (x * v, {"a": x[0]}, None)).get_concrete_function(tf.TensorSpec([None]))
+    shapes, types = made.output_shapes, made.output_dtypes
+    assert (shapes[0].as_list(), shapes[1]["a"].as_list(), shapes[2].ndims) == ([None], [], None)
+    assert types == (tf.float32, {"a": tf.float32}, None)
+    assert made.structured_input_signature == ((tf.TensorSpec([None], name="x"), 1), {})
+    assert made.captured_inputs == [v.handle]
+    assert run(made(tf.constant([1.0, 3.0]))[0]).tolist() == [2, 6]
+    assert run(made(x=tf.constant([4.0]))[1]["a"]) == 4
+    for args, error, message in [
+        ((), TypeError, "Expected argument names .'x'. but got 0"),
+        ((1.0,), ValueError, "must be Tensors"),
+        ((tf.constant(1.0),), ValueError, "is not compatible with the type and shape"),
+        ((tf.constant([1]),), ValueError, "is not compatible with the type and shape"),
+    ]:
+        with pytest.raises(error, match=message):
+            made(*args)
+
+
+def test_the_names_of_a_concrete_functions_arguments() -> None:
+    spec = tf.TensorSpec
+
+    def names(made: Any) -> list[str]:
+        return [tensor.op.name for tensor in made.inputs]
+
+    several = tf.function(lambda x, *y, **z: x)
+    made = several.get_concrete_function(spec([1]), spec([2]), spec([3], name="q"), k=spec([4]), j=spec([5]))
+    assert names(made) == ["x", "y_0", "q", "j", "k"]
+    nested = tf.function(lambda x, y: x["b"]).get_concrete_function({"b": spec([1]), "a": spec([2])}, [tf.ones([3])])
+    assert names(nested) == ["x", "x_1", "y"]
+    values = {"x": tf.ones([2]), "x_1": tf.zeros([1]), "y": tf.ones([3])}
+    assert run(nested(**values)).tolist() == [0]
+    sparse = tf.function(lambda x: tf.SparseTensor([[0]], [x], [2])).get_concrete_function(spec([]))
+    assert sparse.output_dtypes == [tf.int64, tf.float32, tf.int64]
+    with pytest.raises(NotImplementedError, match="dense tensors"):
+        several.get_concrete_function(tf.SparseTensorSpec([2]))
+
+
+def test_the_concrete_function_of_an_input_signature() -> None:
+    double = tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec([None])])
+    for args in ((), (tf.TensorSpec([3]),), (tf.ones([2]),)):
+        assert double.get_concrete_function(*args).output_shapes.as_list() == [None]
+    for given in (1.0, tf.TensorSpec([3], tf.int32)):
+        with pytest.raises(ValueError, match="Python inputs incompatible with input_signature"):
+            double.get_concrete_function(given)
+
+    class Model:
+        @tf.function
+        def call(self, x: Any) -> Any:
+            return x + 1
+
+    made = Model().call.get_concrete_function(tf.TensorSpec([2]))
+    assert made.structured_input_signature == ((tf.TensorSpec([2], name="x"),), {})
+
+
+@pytest.mark.parametrize("optimizer", [tf.train.MomentumOptimizer(0.25, 0.5), tf.train.AdamOptimizer(0.5)])
+def test_a_concrete_function_may_train(optimizer: tf.train.Optimizer) -> None:
+    v = variable([1.0, 2.0])
+
+    @tf.function
+    def step(scale: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(v * v * scale)
+        with tf.control_dependencies([optimizer.apply_gradients([(tape.gradient(loss, v), v)])]):
+            return tf.identity(loss), v.read_value()
+
+    made = step.get_concrete_function(tf.TensorSpec([]))
+    assert [shape.as_list() for shape in made.output_shapes] == [[], [2]]
+    loss, after = run(made(tf.constant(1.0)))
+    second = 1.0 if optimizer.get_name() == "Momentum" else 1.5
+    assert (loss, after.tolist()) == (5.0, pytest.approx([0.5, second], abs=1e-6))

@@ -92,7 +92,9 @@ def get_static_value(tensor: TensorLike, partial: bool = False) -> Any:
         return np.array([get_static_value(t) for t in tensor.op.inputs], dtype=object)
     if value is not None:
         tensor.graph.prevent_feeding(tensor)
-    return value
+        repeated = np.size(value) > _MAX_ELEMENTS and not any(value.strides)  # in no memory of its own
+        return value if repeated else np.array(value)  # programs change it, as in `n += 1`
+    return None
 
 
 def constant_value_as_shape(tensor: Tensor) -> RawShape:

@@ -287,19 +287,19 @@ def _unravel_kernel(indices: Array, dims: Array) -> Any:
 @export("tf.unique")
 def unique(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The distinct elements of a vector, and each element's position among them: (y, idx) (``tf.unique``)."""
-    return _unique(x, out_idx=dtypes.as_dtype(out_idx), name=name)
+    return _unique(x, out_idx=out_idx, name=name)
 
 
 @export("tf.unique_with_counts")
 def unique_with_counts(x: TensorLike, out_idx: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """`unique`, and the number of occurrences of each: (y, idx, count) (``tf.unique_with_counts``)."""
-    return _unique_counts(x, out_idx=dtypes.as_dtype(out_idx), name=name)
+    return _unique_counts(x, out_idx=out_idx, name=name)
 
 
 @export("tf.setdiff1d")
 def setdiff1d(x: TensorLike, y: TensorLike, index_dtype: DTypeLike = dtypes.int32, name: str | None = None) -> Any:
     """The elements of ``x`` that are not in ``y``, and their positions: (out, idx) (``tf.setdiff1d``)."""
-    return _list_diff(x, y, out_idx=dtypes.as_dtype(index_dtype), name=name)
+    return _list_diff(x, y, out_idx=index_dtype, name=name)
 
 
 @export("tf.one_hot")

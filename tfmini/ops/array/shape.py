@@ -326,7 +326,7 @@ def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
 ) -> Tensor:
     """`shape`; without ``optimize`` always a Shape op."""
-    out_type = dtypes.as_dtype(out_type)
+    out_type = dtypes.as_dtype(out_type or dtypes.int32)
     if _is_sparse(input):
         return cast(input.dense_shape, out_type, name)  # type: ignore[no-any-return]
     if type(input) is not Tensor:
@@ -341,7 +341,7 @@ def shape_internal(
 @export("tf.shape_n")
 def shape_n(input: Iterable[TensorLike], out_type: DTypeLike = dtypes.int32, name: str | None = None) -> list[Tensor]:
     """The shapes of several tensors (``tf.shape_n``)."""
-    return list(_shape_n(input, out_type=dtypes.as_dtype(out_type), name=name))
+    return list(_shape_n(input, out_type=out_type, name=name))
 
 
 @export("tf.size")
@@ -354,7 +354,7 @@ def size_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: DTypeLike = dtypes.int32
 ) -> Tensor:
     """`size`; without ``optimize`` always a Size op."""
-    out_type = dtypes.as_dtype(out_type)
+    out_type = dtypes.as_dtype(out_type or dtypes.int32)
     if _is_sparse(input):
         with name_scope(name, "Size", [input.dense_shape]) as scope:
             return raw_ops.Prod(cast(input.dense_shape, out_type), 0, name=scope)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,15 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.families import control_dependencies
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import init_scope, name_scope
-from tfmini.ops.array.identity import identity
+from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.composites import TensorSpec, TypeSpec
 from tfmini.ops.control import group
 from tfmini.ops.flow import autograph
 from tfmini.ops.flow.effects import Order
+from tfmini.ops.flow.functional import FunctionGraph
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.variables.base import variable_creator_scope
+from tfmini.shapes import TensorShape
 
 _FEW_ARGUMENTS = "When input_signature is provided, only pass arguments covered by it. Received {} argument(s)."
 
@@ -96,12 +99,29 @@ class PolymorphicFunction:
             with control_dependencies(ends):
                 return nest.map_structure(self._result, found, expand_composites=True)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """NotImplementedError: there is no graph of the function alone."""
-        raise NotImplementedError(
-            f"tfmini makes no concrete function of {self._name()}: a call adds its ops to the graph. Call it with"
-            " tensors (tf.placeholder where there are none yet), and export the graph around it."
-        )
+    def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction:
+        """The function for arguments of certain types and shapes.
+
+        Args:
+          *args, **kwargs: those of the Python function, with a `TensorSpec` or a tensor for each that is a tensor. May
+            be left out where there is an input signature.
+
+        Raises:
+          ValueError: when the arguments do not fit the input signature.
+        """
+        if self.input_signature is None:
+            return ConcreteFunction(self, args, kwargs)
+        if kwargs:
+            raise ValueError("Pass what get_concrete_function gets by position: the function has an input_signature.")
+        if args:
+            nest.assert_same_structure(self.input_signature, args)
+            for spec, other in zip(nest.flatten(self.input_signature), nest.flatten(args)):
+                if not isinstance(other, (Tensor, TensorSpec)) or not spec.is_compatible_with(other):
+                    raise ValueError(
+                        f"Python inputs incompatible with input_signature: inputs ({args}), input_signature"
+                        f" ({self.input_signature})"
+                    )
+        return ConcreteFunction(self, self.input_signature, {})
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         args = args if self._instance is None else (self._instance(), *args)
@@ -113,11 +133,15 @@ class PolymorphicFunction:
     def _name(self) -> str:
         return str(getattr(self.python_function, "__name__", type(self.python_function).__name__)).strip("<_>")
 
+    def _bind(self, args: Sequence[object], kwargs: dict[str, object]) -> inspect.BoundArguments:
+        """What each parameter of the Python function gets, the instance of a method included."""
+        instance = () if self._instance is None else (self._instance(),)
+        return inspect.signature(self.python_function).bind(*instance, *args, **kwargs)
+
     def _by_signature(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         assert self.input_signature is not None
         if kwargs:
-            instance = () if self._instance is None else (self._instance(),)
-            args = inspect.signature(self.python_function).bind(*instance, *args, **kwargs).args[len(instance) :]
+            args = self._bind(args, kwargs).args[self._instance is not None :]
         if len(args) > len(self.input_signature):
             raise TypeError(_FEW_ARGUMENTS.format(len(args)))
         return tuple(map(_fitting, self.input_signature, args))
@@ -159,6 +183,128 @@ class PolymorphicFunction:
                 f" compilation of {self.python_function}, found return value of type {type(value)}, which is not a"
                 " Tensor."
             ) from None
+
+
+class ConcreteFunction:
+    """A `tf.function` for arguments of certain types and shapes.
+
+    It is traced once, in a graph of its own, which says what it returns. A call adds the ops to the caller's graph, as
+    a call of the `tf.function` does, so the Python function runs once more.
+
+    Attributes:
+      graph: where it was traced.
+      inputs, outputs: the tensors of that graph for the arguments and what is captured, and in the result.
+      captured_inputs: what the function uses from outside.
+      structured_outputs: the result in that graph.
+      structured_input_signature: the positional arguments, and the others by name; a `TensorSpec` for each tensor,
+        with the name to call it by.
+    """
+
+    def __init__(self, function: PolymorphicFunction, args: Sequence[object], kwargs: dict[str, object]) -> None:
+        self._function = function
+        self.name, self._names = function._name(), list[str]()
+        bound = function._bind(args, kwargs)
+        bound.apply_defaults()
+        instance = function._instance is not None
+        positional = [self._specified(*one) for one in [*zip(_positional_names(bound), bound.args)][instance:]]
+        named = {name: self._specified(name, bound.kwargs[name]) for name in sorted(bound.kwargs)}
+        self.structured_input_signature = (tuple(positional), named)
+        self.graph = FunctionGraph(get_default_graph())
+        with self.graph.as_default():
+            specs = [leaf for leaf in nest.flatten(self.structured_input_signature) if isinstance(leaf, TensorSpec)]
+            given = [placeholder(spec.dtype, spec.shape, name) for spec, name in zip(specs, self._names)]
+            found = self._run(given)
+        self.captured_inputs = [*self.graph.captures]
+        self.inputs = [*given, *self.graph.captures.values()]
+        self.structured_outputs = None if isinstance(found, Operation) else found
+        flat = nest.flatten(self.structured_outputs, expand_composites=True)
+        self.outputs = [value for value in flat if value is not None]
+
+    @property
+    def output_shapes(self) -> Any:
+        """The static shapes of the result, nested like it."""
+        return self._told(lambda value: getattr(value, "shape", TensorShape(None)))
+
+    @property
+    def output_dtypes(self) -> Any:
+        """The types of the result, nested like it."""
+        return self._told(lambda value: getattr(value, "dtype", None))
+
+    def _told(self, about: Callable[[object], object]) -> Any:
+        """Something about each tensor of the result; a composite is a list of its parts."""
+        parts = nest.map_structure(
+            lambda value: nest.flatten(value, expand_composites=True) if nest.is_composite(value) else value,
+            self.structured_outputs,
+        )
+        return nest.map_structure(about, parts)
+
+    def __call__(self, *args: Tensor, **kwargs: Tensor) -> Any:
+        """Adds the function's ops to the default graph.
+
+        Args:
+          *args, **kwargs: a tensor for each `TensorSpec`, by position or by its name: that of the spec, or of the
+            parameter. Several of one name are called ``x``, ``x_1`` ….
+
+        Returns:
+          What the `tf.function` returns.
+
+        Raises:
+          TypeError: when there are too many or too few arguments, or one has another name.
+          ValueError: when an argument is no tensor, or has another type or shape.
+        """
+        names = self._names[len(args) :]
+        if len(args) > len(self._names) or set(names) != set(kwargs):
+            raise TypeError(
+                f"Expected argument names {self._names} but got {len(args)} by position and {[*kwargs]} by name:"
+                f" pass one tensor for each name to the concrete function of {self.name}."
+            )
+        values: list[Tensor] = [*args, *(kwargs[name] for name in names)]
+        for name, value, traced in zip(self._names, values, self.inputs):
+            self._check(name, value, traced)
+        return self._run(values)
+
+    def _specified(self, name: str, value: object) -> Any:
+        """One argument, with a `TensorSpec` for each tensor, whose name is the one to call it by."""
+        return nest.map_structure(lambda leaf: self._leaf(name, leaf), value)
+
+    def _leaf(self, name: str, leaf: object) -> object:
+        if isinstance(leaf, TypeSpec) and not isinstance(leaf, TensorSpec):
+            raise NotImplementedError(f"A concrete function has dense tensors as arguments: pass the parts of {leaf}.")
+        if not isinstance(leaf, (Tensor, TensorSpec, np.ndarray)):
+            return leaf
+        wanted = (isinstance(leaf, TensorSpec) and leaf.name) or name
+        others = (f"{wanted}_{number}" for number in itertools.count(1))
+        self._names.append(next(one for one in itertools.chain([wanted], others) if one not in self._names))
+        return TensorSpec(leaf.shape, leaf.dtype, self._names[-1])
+
+    def _run(self, values: Sequence[Tensor]) -> Any:
+        waiting = iter(values)
+        args, kwargs = nest.map_structure(
+            lambda leaf: next(waiting) if isinstance(leaf, TensorSpec) else leaf, self.structured_input_signature
+        )
+        return self._function(*args, **kwargs)
+
+    def _check(self, name: str, value: object, traced: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"All inputs to `ConcreteFunction`s must be Tensors; on invocation of {self.name}, the input {name}"
+                f" ({value}) was not a Tensor."
+            )
+        if value.dtype.base_dtype is not traced.dtype or not traced.shape.is_compatible_with(value.shape):
+            raise ValueError(
+                f"The argument '{name}' (value {value}) is not compatible with the type and shape this function was"
+                f" traced with. Expected {traced.dtype.name} of shape {traced.shape}, but got shape {value.shape}."
+                " Give get_concrete_function a tf.TensorSpec with None for axes which can vary."
+            )
+
+
+def _positional_names(bound: inspect.BoundArguments) -> Iterator[str]:
+    """The names of the positional arguments; those after the named ones are ``args_0``, ``args_1`` …."""
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            yield from (f"{name}_{number}" for number in range(len(bound.arguments[name])))
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            yield name
 
 
 def _outside(ops: list[Operation], context: Any) -> list[Operation]:

@@ -80,8 +80,11 @@ class GradientTape:
         given = [one for one in self._watched.values() if isinstance(one, Variable)]
         if not self._watches_variables:
             return tuple(given)
-        new = get_default_graph().get_operations()[self._start or 0 :]
+        graph = get_default_graph()
+        new = graph.get_operations()[self._start or 0 :]
         read = {tensor.op.name for op in new for tensor in op.inputs} | {op.name for op in new}
+        captures = graph.captures if isinstance(graph, functional.FunctionGraph) else {}
+        read |= {outer.op.name for outer, inner in captures.items() if inner.op.name in read}
         every = get_collection(GraphKeys.TRAINABLE_VARIABLES)
         others = [one for one in every if _key(one) not in self._watched and _key(one).op.name in read]
         return (*given, *others)

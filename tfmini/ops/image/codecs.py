@@ -397,4 +397,4 @@ def encode_jpeg(
 @export("tf.image.extract_jpeg_shape", "tf.io.extract_jpeg_shape")
 def extract_jpeg_shape(contents: TensorLike, output_type: DTypeLike = dtypes.int32, name: str | None = None) -> Tensor:
     """Rows, columns and channels of a JPEG file (``tf.image.extract_jpeg_shape``)."""
-    return jpeg_shape_op(contents, output_type=dtypes.as_dtype(output_type), name=name)
+    return jpeg_shape_op(contents, output_type=output_type, name=name)

@@ -360,7 +360,7 @@ def searchsorted(
         rows = array_shape.reshape(sequence, concat([[-1], array_shape.reshape(length, [1])], 0))
         count = getitem(array_shape.shape(values), -1)
         wanted = array_shape.reshape(values, concat([[-1], array_shape.reshape(count, [1])], 0))
-        found = handle(rows, wanted, out_type=dtypes.as_dtype(out_type))
+        found = handle(rows, wanted, out_type=out_type)
         return array_shape.reshape(found, array_shape.shape(values))
 
 

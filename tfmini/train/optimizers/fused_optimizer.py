@@ -16,7 +16,7 @@ from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.registry import OpHandle
-from tfmini.graph.scoping import colocate_with, control_dependencies, device
+from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope
 from tfmini.ops import control
 from tfmini.ops import training as training_ops
 from tfmini.ops.array import filling as array_filling
@@ -581,8 +581,9 @@ class AdamOptimizer(FusedUpdates, Optimizer):
         return self._power("beta1_power"), self._power("beta2_power")
 
     def _power(self, name: str) -> Any:
-        """The variable of a power of a beta."""
-        return self._get_non_slot_variable(name, graph=get_default_graph())
+        """The variable of a power of a beta, which is outside of a function that is traced."""
+        with init_scope():
+            return self._get_non_slot_variable(name, graph=get_default_graph())
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
         # The first variable by name is the same on every worker, whatever the order of the gradients.
