@@ -385,7 +385,7 @@ def _shared_out(total: Array, cells: _Cells) -> Array:
     """Sums over windows, divided by the numbers of elements; integers towards 0."""
     counts = cells.counts().astype(total.dtype)
     if total.dtype.kind == "f":
-        return total / counts
+        return np.asarray(total / counts)
     return np.asarray(np.sign(total) * (abs(total) // counts))
 
 
@@ -437,7 +437,7 @@ def _fractional_avg_grad_factory(node: Node) -> Callable[..., Array]:
             refuse(f"out_backprop of shape {list(grad.shape)} is not of an image of shape {list(image)}")
         share, total = grad / cells.counts(), np.zeros(image)  # in float64, as TensorFlow does
         for rows, columns, there in cells.elements():
-            np.add.at(total, np.index_exp[:, rows, columns], np.where(there, share, 0))
+            np.add.at(total, np.index_exp[:, rows, columns], np.where(there, share, 0))  # type: ignore[arg-type]
         return total.astype(grad.dtype)
 
     return avg_pool_grad

@@ -286,6 +286,11 @@ def clip_gradients_by_global_norm(gradients_variables: Sequence[GradAndVar], cli
 # ---- updates by the history of all gradients: matrices in place of the squares of Adagrad ----------------------------
 
 
+def _sizes(var: Variable) -> list[int]:
+    """The sizes of a variable, which are known as it has slots."""
+    return [size for size in var.shape.as_list() if size is not None]
+
+
 def _at(parameter: Any, step: Tensor) -> Any:
     """A parameter, which may be a function of the step."""
     return parameter(step) if callable(parameter) else parameter
@@ -326,7 +331,7 @@ class ShampooOptimizer(Optimizer):
         for var in var_list:
             with colocate_with(var):
                 self._zeros_slot(var, "gbar", self._name)
-                for axis, size in enumerate(var.shape.as_list()):
+                for axis, size in enumerate(_sizes(var)):
                     is_matrix = size <= self._max_matrix_size
                     if is_matrix and self._keeps_powers:
                         self._get_or_make_slot(var, eye(size), f"H_{axis}", self._name)
@@ -347,7 +352,7 @@ class ShampooOptimizer(Optimizer):
         return self._resource_apply_sparse(grad.values, var, grad.indices)
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
-        if handle.shape.as_list()[0] <= self._max_matrix_size or self._gbar_decay != 0.0:
+        if _sizes(handle)[0] <= self._max_matrix_size or self._gbar_decay != 0.0:
             sizes = shape_of(handle, out_type=indices.dtype)
             return self._updated(scatter_nd(expand_dims(indices, 1), grad, sizes), handle)
         return self._updated(grad, handle, indices)
@@ -358,15 +363,15 @@ class ShampooOptimizer(Optimizer):
         if indices is None:
             weighted = _at(self._gbar_weight, step) * grad
             change = _averaged(self.get_slot(var, "gbar"), self._gbar_decay, step, weighted)
-        power = -_at(self._alpha, step) / var.shape.ndims
-        for axis, size in enumerate(var.shape.as_list()):
+        power = -_at(self._alpha, step) / len(_sizes(var))
+        for axis, size in enumerate(_sizes(var)):
             if size <= self._max_matrix_size:
                 matrix = self._matrix(grad, var, axis, step) / float(size)
                 change = tensordot(change, self._power_of(matrix, var, axis, power, step), axes=([0], [0]))
             else:
                 scale = self._diagonal(grad, var, axis, step, indices)
                 power_of = where(greater(scale, 0), power_op(scale, power), zeros_like(scale))
-                change = transpose(change, [*range(1, var.shape.ndims), 0]) * power_of
+                change = transpose(change, [*range(1, len(_sizes(var))), 0]) * power_of
         rate = _at(self._rate, step)
         if indices is not None:
             return _scattered("Add", var, indices, -rate * change, self._use_locking)
@@ -378,7 +383,7 @@ class ShampooOptimizer(Optimizer):
         weight = _at(self._mat_gbar_weight, step) * interval
 
         def added() -> Tensor:
-            axes = [other for other in range(var.shape.ndims) if other != axis]
+            axes = [other for other in range(len(_sizes(var))) if other != axis]
             product = tensordot(grad, grad, axes=(axes, axes))
             return _averaged(slot, self._mat_gbar_decay, step, weight * product)
 
@@ -386,10 +391,10 @@ class ShampooOptimizer(Optimizer):
 
     def _diagonal(self, grad: Tensor, var: Variable, axis: int, step: Tensor, indices: Tensor | None) -> Tensor:
         """The sum of the squares of the gradients along all other axes, after this step."""
-        axes = [other for other in range(var.shape.ndims) if other != axis]
+        axes = [other for other in range(len(_sizes(var))) if other != axis]
         square, slot = grad * grad, self.get_slot(var, f"Gbar_{axis}")
         if axes:
-            square = reduce_sum(square, axes) / (1.0 if indices is not None else float(var.shape.as_list()[axis]))
+            square = reduce_sum(square, axes) / (1.0 if indices is not None else float(_sizes(var)[axis]))
         weighted = _at(self._mat_gbar_weight, step) * square
         if axis or indices is None:
             return _averaged(slot, self._mat_gbar_decay, step, weighted)
