@@ -28,7 +28,8 @@ def trained_evaluated_predicted(tf, steps):
             "variables": {name: made.get_variable_value(name) for name in sorted(made.get_variable_names())},
             "checkpoint": os.path.basename(made.latest_checkpoint()),
             "directories": sorted(name for name in os.listdir(directory) if name.startswith("eval")),
-            "tags": _tags(tf, directory),
+            # Without steps: TensorFlow reads the step beside the op that counts it, so it may be one less.
+            "tags": sorted({tag for _, tag in _tags(tf, directory)}),
             "eval tags": _tags(tf, os.path.join(directory, "eval")),
         }
 

@@ -57,7 +57,7 @@ def _histories(first: int, last: int, hash_seed: str) -> list[str]:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", _PRINT, str(first), str(last)]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=400)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
