@@ -232,7 +232,7 @@ def chosen(predictions: TensorLike | Mapping[str, Any], keys: Iterable[str] | No
         return predictions
     if not isinstance(predictions, Mapping):
         raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
-    keys = list(keys)
+    keys = [keys] if isinstance(keys, str) else list(keys)
     found = {name: value for name, value in predictions.items() if name in keys}
     if not found:
         raise ValueError(f"Expected to run at least one output from {list(predictions)}, provided {keys}.")
