@@ -117,8 +117,9 @@ class OpError(Exception):
     def __str__(self) -> str:
         if self._op is None:
             return self._message
-        text = f"{self._message}\n\nOriginal stack trace for {self._op.name!r}:\n"
-        text += format_frames(self._op.creation_stack())
+        text = self._message
+        if stack := self._op.creation_stack():
+            text += f"\n\nOriginal stack trace for {self._op.name!r}:\n{format_frames(stack)}"
         original = getattr(self._op, "_original_op", None)  # of a gradient: the op that it is the gradient of
         while original is not None:
             text += f"\n...which was originally created as op {original.name!r}, defined at:\n"
@@ -371,7 +372,15 @@ def of_exception(error: Exception) -> OpError:
     if isinstance(error, MemoryError):
         return ResourceExhaustedError.of(f"out of memory: {error}")
     kind = next((kind for classes, kind in _KINDS if isinstance(error, classes)), None)
-    return InternalError.of(f"{type(error).__name__}: {error}") if kind is None else kind.of(f"{error}")
+    return InternalError.of(f"{type(error).__name__}: {error}{_place(error)}") if kind is None else kind.of(f"{error}")
+
+
+def _place(error: Exception) -> str:
+    """`` at FILE:LINE`` of the line that raised; it is a bug, and the traceback stays in this process."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 def shutting_down(task: str) -> UnavailableError:

@@ -63,6 +63,8 @@ def test_predictions_come_one_by_one_or_in_batches(tmp_path: Path) -> None:
     assert [len(batch["class"]) for batch in batches] == [50, 50, 20]
     with pytest.raises(ValueError, match="at least one output"):
         next(made.predict(models.inputs(tf), predict_keys=["nothing"]))
+    with pytest.raises(ValueError, match=r"provided \['nothing'\]"):
+        next(made.predict(models.inputs(tf), predict_keys="nothing"))
     plain = tf.estimator.Estimator(constant_model, str(tmp_path / "plain"))
     assert list(plain.predict(numbers())) == [3.0, 6.0, 9.0]
 

@@ -91,6 +91,25 @@ def test_wrong_arguments() -> None:
         tf.estimator.DNNClassifier([1], [column], label_vocabulary=["a"])
     with pytest.raises(AttributeError, match="BoostedTreesClassifier"):
         tf.estimator.BoostedTreesClassifier  # noqa: B018
+    with pytest.raises(TypeError, match=r"units of each layer: write \[8\]"):
+        tf.estimator.DNNClassifier(8, [column])  # type: ignore[arg-type]
+
+
+def test_mistakes_in_input_functions_are_named(tmp_path: Path) -> None:
+    made = tf.estimator.LinearClassifier([tf.feature_column.numeric_column("x")], model_dir=str(tmp_path))
+    arrays, x, y = ({"x": [1.0, 2.0]}, [0, 1]), tf.ones([2, 1]), tf.ones([2], tf.int64)
+
+    def refused(kind: type[Exception], match: str, input_fn: Any) -> None:
+        with pytest.raises(kind, match=match):
+            made.train(input_fn, steps=1)
+
+    refused(TypeError, "input_fn must be a function .*; got a dict", arrays[0])
+    refused(TypeError, "got a Dataset", tf.data.Dataset.from_tensor_slices(arrays))
+    refused(ValueError, r"of one example, .* lack .batch", lambda: tf.data.Dataset.from_tensor_slices(arrays))
+    refused(
+        ValueError, r"input_fn returned features\['x'\] of another graph", lambda: ({"x": x}, tf.ones([2], tf.int64))
+    )
+    refused(ValueError, "input_fn returned labels of another graph", lambda: ({"x": tf.ones([2, 1])}, y))
 
 
 RANDOM = np.random.RandomState(0)

@@ -58,7 +58,10 @@ def rows(pattern: str = "") -> list[Row]:
     """The rows that are fuzzed, several of each op: those whose text has the regular expression."""
     load_ops()
     found = [row for room in notation.rooms() for row in notation.rows(room)]
-    return [r for r in found if re.search(pattern, r.text) and not any(word in r.text for word in _NOT_FUZZED)]
+    chosen = [r for r in found if re.search(pattern, r.text) and not any(word in r.text for word in _NOT_FUZZED)]
+    if not chosen:
+        raise SystemExit(f"No sample in tests/ops/samples matches --ops {pattern}, or it is in _NOT_FUZZED.")
+    return chosen
 
 
 @functools.cache

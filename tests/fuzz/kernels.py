@@ -36,7 +36,7 @@ import numpy as np
 
 import tfmini as tf
 from tests.fuzz.guarded_memory import LARGEST, GuardedMemory, guard
-from tests.fuzz.kernel_cases import Case, case
+from tests.fuzz.kernel_cases import Case, case, rows
 from tests.ops.samples.notation import Row
 from tfmini.graph.graph_def import nodes_to_graph_def
 from tfmini.graph.node import Node
@@ -286,6 +286,8 @@ def main() -> int:
     first, count = (options.first, options.count) if options.only is None else (options.only, 1)
     if options.only is not None:
         print(describe(options.only, options.ops))
+    if options.ops:
+        rows(options.ops)  # ends here where there is none
     begun, kinds = time.monotonic(), defaultdict[tuple[str, str], list[int]](list)
     for found in findings(first, count, options.ops):
         kinds[found.kind, found.op].append(found.seed)

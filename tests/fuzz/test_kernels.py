@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.fuzz.guarded_memory import SUPPORTED
+from tests.fuzz.kernel_cases import rows
 from tests.fuzz.kernels import describe, findings
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="guarded memory is for Linux on x86_64")
@@ -18,6 +19,11 @@ pytestmark = pytest.mark.skipif(not SUPPORTED, reason="guarded memory is for Lin
 def test_kernels_touch_what_they_were_given_or_refuse_it(pattern: str) -> None:
     wrong = [f"{found.kind}: {found.text}\n{describe(found.seed, pattern)}" for found in findings(0, 300, pattern)]
     assert wrong == [], "\n\n".join(wrong) + "\nReplay one by python -m tests.fuzz.kernels --only SEED [--ops PATTERN]"
+
+
+def test_a_pattern_without_samples_is_refused() -> None:
+    with pytest.raises(SystemExit, match="No sample in .* matches --ops NoSuchOp"):
+        rows("NoSuchOp")
 
 
 _PROGRAM = """

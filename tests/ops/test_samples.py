@@ -234,7 +234,8 @@ def test_every_op_has_a_sample_in_its_room() -> None:
     sampled = {room: set().union(*(row.names for row in rows)) for room, rows in ROWS.items()}
     sampled["ops"] = set().union(*sampled.values())
     wanted = {op: room_of(op) for op in DECLARED if op not in WITHOUT_SAMPLE}
-    assert [f"{op} in {room}" for op, room in wanted.items() if op not in sampled.get(room, ())] == []
+    missing = [f"{op} in tests/ops/samples/{r}.py" for op, r in wanted.items() if op not in sampled.get(r, ())]
+    assert missing == [], "these ops need a row there (contributing.md, How to add an op, step 6)"
 
 
 def test_every_answer_is_of_a_sample() -> None:

@@ -53,6 +53,11 @@ def placed(ops: list[tuple[str, str]], **arguments: Any) -> list[str]:
     return [function(FakeOp(op, device, f"n{number}")) for number, (op, device) in enumerate(ops)]
 
 
+def test_a_cluster_in_the_place_of_the_number_of_tasks_is_refused() -> None:
+    with pytest.raises(TypeError, match="ps_tasks must be the number of ps tasks, got ClusterSpec. .* cluster=…"):
+        replica_device_setter(ClusterSpec(CLUSTER))  # type: ignore[arg-type]
+
+
 def test_variables_alternate_and_the_rest_goes_to_the_worker() -> None:
     ops = [("VariableV2", ""), ("Const", ""), ("VarHandleOp", ""), ("Assign", "/cpu:0"), ("Variable", "")]
     assert placed(ops, cluster=CLUSTER, worker_device="/job:worker/task:1") == [

@@ -127,7 +127,7 @@ def test_stop_at_step_needs_one_number_and_a_global_step() -> None:
         tf.train.StopAtStepHook()
     with pytest.raises(ValueError, match="Only one of num_steps or last_step can be specified."):
         tf.train.StopAtStepHook(1, 2)
-    with pytest.raises(RuntimeError, match="Global step should be created to use StopAtStepHook."):
+    with pytest.raises(RuntimeError, match=r"to use StopAtStepHook: by `tf.train.get_or_create_global_step\(\)`, and"):
         tf.train.StopAtStepHook(1).begin()
 
 
@@ -187,6 +187,9 @@ def test_steps_per_second_are_logged_and_summarized(tmp_path: Path, clock: Clock
 def test_a_global_step_that_does_not_increase_causes_five_warnings(caplog: pytest.LogCaptureFixture) -> None:
     tf.train.get_or_create_global_step()
     run_all([tf.train.StepCounterHook(every_n_steps=1)], tf.no_op(), 9)
+    assert caplog.text.count("has not been increased") == 5
+    caplog.clear()
+    run_all([tf.train.StopAtStepHook(last_step=5)], tf.no_op(), 20)
     assert caplog.text.count("has not been increased") == 5
     with pytest.raises(ValueError, match="exactly one of every_n_steps and every_n_secs should be provided."):
         tf.train.StepCounterHook(every_n_steps=1, every_n_secs=1)

@@ -85,6 +85,8 @@ def _body(graph: FunctionGraph, name: str, parameters: list[Tensor], results: li
 def _located_node(operation: Operation) -> Node:
     """The node with its source line for error messages, since the client's graph does not have the node."""
     node = node_of(operation)
+    if not operation.creation_stack():
+        return node
     file, line = operation.creation_site()
     return node.replace(attrs={**node.attrs, DEFINED_AT: f"{file}:{line}".encode()})
 

@@ -210,6 +210,8 @@ class _NetworkPart:
         self, columns: Iterable[Any] | None, units: Sequence[int], optimizer: OptimizerLike, activation: Any,
         dropout: float | None, clip: float | None,
     ) -> None:  # fmt: skip
+        if isinstance(units, int):
+            raise TypeError(f"hidden_units must be a list with the units of each layer: write [{units}].")
         self.columns, self._units, self._optimizer = list(columns or ()), units, optimizer or "Adagrad"
         self._activation, self._dropout, self._clip = activation or relu, dropout, clip
 

@@ -28,7 +28,7 @@ from tfmini.train.evaluation import StopAfterNEvalsHook, evaluate_once
 from tfmini.train.global_steps import _get_or_create_global_step_read, create_global_step, get_global_step
 from tfmini.train.hooks import LoggingTensorHook, NanTensorHook, StepCounterHook
 from tfmini.train.saving_hooks import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.session_run_hook import SessionRunHook, list_of_hooks
 from tfmini.train.sessions.monitored_session import ChiefSessionCreator, MonitoredSession, MonitoredTrainingSession
 from tfmini.train.sessions.scaffold import Scaffold
 from tfmini.train.summary_writer import FileWriterCache
@@ -232,7 +232,7 @@ def chosen(predictions: TensorLike | Mapping[str, Any], keys: Iterable[str] | No
         return predictions
     if not isinstance(predictions, Mapping):
         raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
-    keys = list(keys)
+    keys = [keys] if isinstance(keys, str) else list(keys)
     found = {name: value for name, value in predictions.items() if name in keys}
     if not found:
         raise ValueError(f"Expected to run at least one output from {list(predictions)}, provided {keys}.")
@@ -383,7 +383,7 @@ def _hooks_beside_master(estimator: ModelOwner, spec: EstimatorSpec) -> list[Any
 
 def checked_hooks(hooks: Iterable[Any] | None) -> list[Any]:
     """A list of the hooks; TypeError for what is no hook."""
-    found = list(hooks or [])
+    found = list_of_hooks(hooks)
     for hook in found:
         if not isinstance(hook, SessionRunHook):
             raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")

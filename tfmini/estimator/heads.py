@@ -118,6 +118,7 @@ class PremadeHead(abc.ABC):
             found = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
                 return EstimatorSpec(mode, found, export_outputs=self.outputs(found))
+            _check_batch(labels)
             losses, numbers = self.losses(logits, labels)
             weights = self.weights(features, logits)
             loss = compute_weighted_loss(losses, weights, reduction=self._reduction)
@@ -148,6 +149,13 @@ class PremadeHead(abc.ABC):
         if not (value.dtype.is_floating or value.dtype.is_integer):
             raise ValueError(f"Weight column should be castable to float. Given dtype: {value.dtype}")
         return cast(with_last_axis(value, logits), dtypes.float32)
+
+
+def _check_batch(labels: object) -> None:
+    if isinstance(labels, Tensor) and labels.shape.ndims == 0:
+        raise ValueError(
+            f"The labels {labels} are those of one example, not a batch: does the dataset of input_fn lack .batch(…)?"
+        )
 
 
 def with_last_axis(value: Tensor, logits: Tensor) -> Tensor:

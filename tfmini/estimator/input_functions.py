@@ -14,7 +14,9 @@ from tfmini import dtypes
 from tfmini.data.dataset import Dataset
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
+from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, counted_as, device
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.coordinator import Coordinator
@@ -213,7 +215,13 @@ def call_input_fn(
     With a strategy, ``part`` is its ``input_context``.
 
     Its ops are on a CPU of the task that trains, evaluates or predicts.
+
+    Raises:
+      TypeError: ``input_fn`` is no function.
     """
+    if not callable(input_fn):
+        kind = "Dataset" if isinstance(input_fn, Dataset) else type(input_fn).__name__
+        raise TypeError(f"input_fn must be a function that returns features and labels, or a dataset; got a {kind}.")
     offered = {"mode": mode, "params": params, "config": config, **({"input_context": part} if part else {})}
     with device("/cpu:0"):
         return input_fn(**known_arguments(input_fn, offered))
@@ -223,7 +231,7 @@ def features_and_labels(result: object) -> tuple[Any, Any, list[SessionRunHook]]
     """(features, labels or None, hooks) of what an input function returned: tensors or a dataset.
 
     Raises:
-      ValueError: when it is a tuple or list of other than two members.
+      ValueError: when it is a tuple or list of other than two members, or has a tensor of another graph.
     """
     hooks: list[SessionRunHook] = []
     if isinstance(result, Dataset):
@@ -233,5 +241,16 @@ def features_and_labels(result: object) -> tuple[Any, Any, list[SessionRunHook]]
     if isinstance(result, (tuple, list)):
         if len(result) != 2:
             raise ValueError("input_fn should return (features, labels) as a len 2 tuple.")
+        _check_graph("features", result[0])
+        _check_graph("labels", result[1])
         return result[0], result[1], hooks
+    _check_graph("features", result)
     return result, None, hooks
+
+
+def _check_graph(what: str, values: object) -> None:
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            _check_graph(f"{what}[{name!r}]", value)
+    elif isinstance(values, Tensor) and values.graph is not get_default_graph():
+        raise ValueError(f"input_fn returned {what} of another graph, {values}: make its tensors inside of input_fn.")

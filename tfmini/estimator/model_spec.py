@@ -15,7 +15,7 @@ from tfmini.ops.array.shape import reshape
 from tfmini.ops.control import group
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing import saved_model
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.session_run_hook import SessionRunHook, list_of_hooks
 from tfmini.train.sessions.scaffold import Scaffold
 
 
@@ -174,7 +174,7 @@ def _checked_outputs(outputs: Any, predictions: TensorLike, mode: str) -> Any:
 
 
 def _checked_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
-    found = tuple(hooks or ())
+    found = tuple(list_of_hooks(hooks))
     for hook in found:
         if not isinstance(hook, SessionRunHook):
             raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")

@@ -283,6 +283,8 @@ class _Network:
         self, columns: Iterable[Column], hidden_units: Sequence[int], activation: Callable[..., Any],
         rate: float | None, partitioner: Callable[..., Any] | None, batch_norm: bool,
     ) -> None:  # fmt: skip
+        if isinstance(hidden_units, int):
+            raise TypeError(f"hidden_units must be a list with the units of each layer: write [{hidden_units}].")
         self._columns, self._hidden_units, self._activation = columns, hidden_units, activation
         self._rate, self._partitioner, self._batch_norm = rate, partitioner, batch_norm
 

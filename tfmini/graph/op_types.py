@@ -187,6 +187,8 @@ class OpType:
         may_block: bool = False,
     ) -> Callable[[F], F]:  # fmt: skip
         def attach(function: F) -> F:
+            if not device_type.isupper():
+                raise ValueError(f"a kernel of {self.name} for '{device_type}': types of devices are as CPU and GPU")
             key = (self.name, device_type)
             _refuse_second(KERNELS.get(key), f"{device_type} kernel of {self.name}")
             KERNELS[key] = _describe_kernel(function, is_factory, makes_state, is_async, may_block)

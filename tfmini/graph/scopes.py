@@ -251,7 +251,7 @@ _LAUNCHERS = ("<frozen runpy>", "/runpy.py", "/tfmini/tools/run.py", "/tfmini/to
 
 
 def capture_stack() -> tuple[Any, ...]:
-    """Returns the stack of the caller's caller."""
+    """Returns the stack of the caller's caller: its innermost frames, and those from there to the user's first one."""
     frames: list[Any] = []
     frame = sys._getframe(2)
     for _ in range(_STACK_DEPTH):
@@ -259,8 +259,19 @@ def capture_stack() -> tuple[Any, ...]:
         frames.append(frame.f_lasti)
         frame = frame.f_back  # type: ignore[assignment]
         if frame is None:
-            break
+            return tuple(frames)
+    # The outermost is nearly always the user's, so that the others are seldom looked at.
+    if _PACKAGE in frames[-2].co_filename and not any(_is_users(code.co_filename) for code in frames[::2]):
+        while frame is not None:
+            frames += (frame.f_code, frame.f_lasti)
+            if _is_users(frame.f_code.co_filename):
+                break
+            frame = frame.f_back  # type: ignore[assignment]
     return tuple(frames)
+
+
+def _is_users(file: str) -> bool:
+    return _PACKAGE not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN)
 
 
 def frames_of(stack: tuple[Any, ...]) -> Iterator[tuple[str, int, str]]:
@@ -278,7 +289,7 @@ def user_frames(stack: tuple[Any, ...]) -> list[tuple[str, int, str]]:
     for file, line, name in frames_of(stack):
         if file.endswith(_LAUNCHERS):
             break  # the frames above belong to the program that runs the script
-        if _PACKAGE not in file and not file.startswith("<frozen ") and not file.endswith(_BETWEEN):
+        if _is_users(file):
             found.append((file, line, name))
     return found[::-1]
 

@@ -123,9 +123,12 @@ def replica_device_setter(
       hides outer device scopes.)
 
     Raises:
-      TypeError: `cluster` has a wrong type, or `ps_strategy` is not callable.
+      TypeError: `cluster` or `ps_tasks` has a wrong type, or `ps_strategy` is not callable.
       ValueError: a device string does not parse, or a plan is for more ps tasks.
     """
+    if not hasattr(ps_tasks, "__index__"):
+        kind = type(ps_tasks).__name__
+        raise TypeError(f"ps_tasks must be the number of ps tasks, got {kind}. A ClusterSpec is given as cluster=….")
     if cluster is not None:
         spec = cluster if isinstance(cluster, ClusterSpec) else ClusterSpec(cluster)
         job = DeviceSpec.from_string(ps_device).job

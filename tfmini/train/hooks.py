@@ -41,8 +41,38 @@ def global_step_read(hook: str) -> Any:
     """
     read = _get_or_create_global_step_read()
     if read is None:
-        raise RuntimeError(f"Global step should be created to use {hook}.")
+        raise RuntimeError(
+            f"Global step should be created to use {hook}: by `tf.train.get_or_create_global_step()`, and increased by"
+            " `minimize(…, global_step=…)`."
+        )
     return read
+
+
+_WARNINGS_OF_A_STANDING_STEP = 5
+
+
+class _StandingStep:
+    """Warns of a global step that so many successive runs have not increased."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._last: int | None = None
+        self._standing = 0  # successive runs that have read the value of the run before
+        self._warnings = 0
+
+    def note(self, step: int) -> None:
+        """Takes the step that a run has read."""
+        self._standing = self._standing + 1 if step == self._last else 0
+        # Rarely, since it may be intended: with SyncReplicasOptimizer only the chief increments the step.
+        if self._standing >= self._runs and self._warnings < _WARNINGS_OF_A_STANDING_STEP:
+            self._warnings += 1
+            _log.warning(
+                "It seems that global step (tf.train.get_global_step) has not been increased. Current value (could be"
+                " stable): %s vs previous value: %s. You could increase the global step by passing"
+                " tf.train.get_global_step() to Optimizer.apply_gradients or Optimizer.minimize.",
+                step, self._last,
+            )  # fmt: skip
+        self._last = step
 
 
 @export("tf.estimator.StopAtStepHook", "tf.train.StopAtStepHook")
@@ -64,6 +94,7 @@ class StopAtStepHook(SessionRunHook):
             raise ValueError("Only one of num_steps or last_step can be specified.")
         self._num_steps = num_steps
         self._last_step = last_step
+        self._standing = _StandingStep(10)  # after a hook that counts steps, which warns at once
 
     def begin(self) -> None:
         self._global_step_tensor = global_step_read("StopAtStepHook")
@@ -78,6 +109,7 @@ class StopAtStepHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         assert self._last_step is not None
+        self._standing.note(int(run_values.results))
         if run_values.results + 1 < self._last_step:
             return
         # The fetched value is from before the step, so read the step again.
@@ -221,9 +253,6 @@ class FeedFnHook(SessionRunHook):
 
 # ---- Hooks that log: values of tensors, steps per second -----------------------------------------------------------
 
-_STANDING_RUNS = 2
-_WARNINGS_OF_A_STANDING_STEP = 5
-
 
 def as_graph_element(obj: object) -> Any:
     """A hook's tensor, given as tensor or by its name in the default graph.
@@ -351,9 +380,8 @@ class StepCounterHook(SessionRunHook):
         self._timer = SecondOrStepTimer(every_steps=every_n_steps, every_secs=every_n_secs)
         self._summary_writer = summary_writer
         self._output_dir = output_dir
-        self._last_global_step: int | None = None
-        self._standing = 0  # successive runs that have read the value of the run before
-        self._warnings = 0
+        # A run may read the step after its own increment, and the next one before it: then both read the same value.
+        self._standing = _StandingStep(2)
         self._steps_per_run = 1
 
     def _set_steps_per_run(self, steps_per_run: int) -> None:
@@ -377,22 +405,7 @@ class StepCounterHook(SessionRunHook):
                 seconds, steps = self._timer.update_last_triggered_step(step)
                 if seconds is not None and steps is not None:
                     self._log_and_record(steps, seconds, step)
-        self._standing = self._standing + 1 if before == self._last_global_step else 0
-        # A run may read the step after its own increment, and the next one before it: then both read the same value.
-        if self._standing >= _STANDING_RUNS:
-            self._warn_of_standing_step(before)
-        self._last_global_step = before
+        self._standing.note(before)
 
     def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
         write_steps_per_sec(self._summary_writer, self._summary_tag, elapsed_steps, elapsed_time, global_step)
-
-    def _warn_of_standing_step(self, step: int) -> None:
-        # Rarely, since it may be intended: with SyncReplicasOptimizer only the chief increments the step.
-        self._warnings += 1
-        if self._warnings <= _WARNINGS_OF_A_STANDING_STEP:
-            _log.warning(
-                "It seems that global step (tf.train.get_global_step) has not been increased. Current value (could be"
-                " stable): %s vs previous value: %s. You could increase the global step by passing"
-                " tf.train.get_global_step() to Optimizer.apply_gradients or Optimizer.minimize.",
-                step, self._last_global_step,
-            )  # fmt: skip

@@ -10,6 +10,7 @@ A session calls the methods of a hook in this order::
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tfmini.export import export
@@ -168,3 +169,20 @@ class NeverTriggerTimer(HookTimer):
 
     def last_triggered_step(self) -> int | None:
         return None
+
+
+def list_of_hooks(hooks: Iterable[Any] | None) -> list[Any]:
+    """The argument ``hooks`` of a session or an estimator as a list.
+
+    Raises:
+      TypeError: it is one hook in place of a list, or has a class in place of a hook.
+    """
+    if isinstance(hooks, SessionRunHook):
+        raise TypeError(f"hooks must be a list of hooks, but got one: write hooks=[{type(hooks).__name__}(…)].")
+    if isinstance(hooks, type):
+        raise TypeError(f"hooks must be a list of hooks, but got a class: write hooks=[{hooks.__name__}(…)].")
+    found = list(hooks or ())
+    for hook in found:
+        if isinstance(hook, type):
+            raise TypeError(f"Hooks must be a SessionRunHook, given: the class itself. Write {hook.__name__}(…).")
+    return found

@@ -118,6 +118,23 @@ def test_a_stack_is_shown_as_python_shows_it() -> None:
     assert str(error).endswith(f'  File "{file}", line {line}, in {name}\n    {source}')
 
 
+def test_an_op_that_tfmini_makes_deep_inside_of_a_call_names_the_users_line() -> None:
+    gs = tf.train.get_or_create_global_step()
+    with tf.train.SingularMonitoredSession() as session:
+        session.run(gs)
+    made = [op for op in tf.get_default_graph().get_operations() if len(op.traceback) > 20]
+    assert made and all(op.creation_site()[0] == __file__ for op in made)
+
+
+def test_an_op_that_no_user_has_made_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tf.placeholder(tf.float32, [None], name="x")
+    checked = tf.check_numerics(x, "bad", name="checked")
+    monkeypatch.setattr(tf.Operation, "creation_stack", lambda self: [])
+    error = failure(checked, {x: [np.nan]})
+    assert "defined at" not in error.message and "[[node checked" in error.message
+    assert str(error) == error.message
+
+
 SCRIPT = """
     import tensorflow as tf
 

@@ -75,6 +75,24 @@ def test_the_number_of_outputs_is_compared(declare: Callable[..., OpHandle]) -> 
         compute(handle)
 
 
+def test_a_bug_in_a_kernel_is_shown_with_its_line(declare: Callable[..., OpHandle]) -> None:
+    handle = declare("KernelWithABug(x: T) -> y: T; T: {float}")
+    handle.kernel("CPU")(lambda x: x.no_such)
+    with pytest.raises(tf.errors.InternalError, match="AttributeError: .*no_such.* at ") as caught:
+        compute(handle)
+    line = test_a_bug_in_a_kernel_is_shown_with_its_line.__code__.co_firstlineno + 2
+    assert f" at {__file__}:{line}\n" in caught.value.message
+
+
+def test_a_kernel_of_other_arguments_is_shown_with_its_line(declare: Callable[..., OpHandle]) -> None:
+    handle = declare("KernelOfTwo(x: T) -> y: T; T: {float}")
+    handle.kernel("CPU")(lambda x, y: x)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="missing 1 required positional") as caught:
+        compute(handle)
+    line = test_a_kernel_of_other_arguments_is_shown_with_its_line.__code__.co_firstlineno + 2
+    assert f" at {__file__}:{line}\n" in caught.value.message
+
+
 def test_an_answer_that_comes_later_is_checked_too(declare: Callable[..., OpHandle]) -> None:
     handle = declare("LateAnswer(x: T) -> y: T; T: {float}", stateful=True)
     handle.async_kernel("CPU")(lambda wait, x: wait.done(np.int32(1)))

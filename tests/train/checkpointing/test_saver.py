@@ -265,6 +265,8 @@ def test_a_variable_of_another_shape_is_named_with_both_shapes(tmp_path: Path, r
     shapes = "has shape [3] in this graph; 'old' in the checkpoint"
     assert reshape or f"The variable 'scope/new' {shapes} {prefix} has shape [2]." in caught.value.message
     assert not reshape or "Reshape" in str(caught.value)
+    remedy = f"another directory (an Estimator's model_dir) than '{tmp_path}', or give the model the sizes of before."
+    assert remedy in caught.value.message
 
 
 def test_a_moved_checkpoint_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

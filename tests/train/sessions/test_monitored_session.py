@@ -489,3 +489,7 @@ def test_a_closed_session_says_that_it_is_closed() -> None:
 def test_one_hook_in_place_of_a_list_is_named() -> None:
     with pytest.raises(TypeError, match=r"hooks must be a list of hooks, but got one: write hooks=\[StopAtStepHook"):
         tf.train.MonitoredSession(hooks=tf.train.StopAtStepHook(last_step=5))
+    with pytest.raises(TypeError, match=r"hooks must be a list of hooks, but got one: write hooks=\[StopAtStepHook"):
+        tf.train.MonitoredTrainingSession(hooks=tf.train.StopAtStepHook(last_step=5))
+    with pytest.raises(TypeError, match=r"the class itself. Write StopAtStepHook\(…\)"):
+        tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook])

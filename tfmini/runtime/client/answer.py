@@ -259,7 +259,7 @@ def located(error: errors.OpError, graph: Graph) -> errors.OpError:
 def _describe(name: str, space: str, graph: Graph) -> str:
     """The text that replaces a node tag and the space, if any, that follows it."""
     op = graph._ops.get(name)
-    if op is None:
+    if op is None or not op.creation_stack():
         return f"node {name}{space}"
     file, line = op.creation_site()
     return f"node {name} (defined at {file}:{line}) "

@@ -192,7 +192,22 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
     check = ResultCheck(node)
     if kernel.is_async:
         return lambda wait, *args: function(_CheckedWait(wait, check), *args)
-    return lambda *args: check(function(*args))
+
+    def call(*args: Any) -> Any:
+        try:
+            result = function(*args)
+        except TypeError as error:
+            # None of the kernel's own lines was reached, and Python's functions take values of all types.
+            if (
+                error.__traceback__ is not None
+                and error.__traceback__.tb_next is None
+                and hasattr(function, "__code__")
+            ):
+                error.args = (f"{error} at {kernel_site(node.op)}",)
+            raise
+        return check(result)
+
+    return call
 
 
 def _has_other_rules(value: Any) -> bool:

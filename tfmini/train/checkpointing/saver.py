@@ -445,6 +445,10 @@ class Saver:
             self._restore_objects(sess, prefix, keys)
         except errors.InvalidArgumentError as error:
             _name_variable(error, prefix)
+            error.explain(
+                f"Train anew in another directory (an Estimator's model_dir) than {os.path.dirname(prefix)!r}, or give"
+                " the model the sizes of before."
+            )
             raise _explained(error, "a mismatch between the current graph and the graph") from None
         except errors.FailedPreconditionError as error:
             if not os.path.isdir(local_path(prefix)):

@@ -20,7 +20,7 @@ from tfmini.train.coordinator import Coordinator
 from tfmini.train.hooks import StepCounterHook
 from tfmini.train.queue_runners import start_queue_runners
 from tfmini.train.saving_hooks import CheckpointSaverHook, SummarySaverHook
-from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.session_run_hook import SessionRunHook, list_of_hooks
 from tfmini.train.sessions import readiness, wrapped_session
 from tfmini.train.sessions.readiness import close_quietly
 from tfmini.train.sessions.scaffold import Scaffold
@@ -235,9 +235,7 @@ class _MonitoredSession:
         stop_grace_period_secs: float = 120,
     ) -> None:
         self._graph_was_finalized = get_default_graph().finalized
-        if isinstance(hooks, SessionRunHook):
-            raise TypeError(f"hooks must be a list of hooks, but got one: write hooks=[{type(hooks).__name__}(…)].")
-        self._hooks = list(hooks or ())
+        self._hooks = list_of_hooks(hooks)
         for hook in self._hooks:
             hook.begin()
         creator = session_creator or ChiefSessionCreator()
@@ -514,8 +512,8 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     scaffold = scaffold or Scaffold()
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
-    all_hooks = list(chief_only_hooks or ())
+        return MonitoredSession(worker, hooks, stop_grace_period_secs)
+    all_hooks = list_of_hooks(chief_only_hooks)
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir and _positive(log_step_count_steps):
         all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
@@ -528,7 +526,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         hook = CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold, incremental_save_secs=between)
         all_hooks.append(hook)
     chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
-    return MonitoredSession(chief, all_hooks + list(hooks or ()), stop_grace_period_secs)
+    return MonitoredSession(chief, all_hooks + list_of_hooks(hooks), stop_grace_period_secs)
 
 
 def _positive(period: float | None) -> bool:
