@@ -50,6 +50,13 @@ def test_the_second_versions_of_losses_shard_by_contiguous_rows() -> None:
         assert values[0] == values[1] != values[2]
 
 
+def test_private_names_of_second_versions_are_those_of_version_2() -> None:
+    nn_ops = internals.module("python.ops.nn_ops")
+    assert nn_ops.softmax_v2(logits=tf.zeros([2, 3]), axis=0).shape == [2, 3]
+    with pytest.raises(AttributeError, match="nothing_v2"):
+        nn_ops.nothing_v2  # noqa: B018
+
+
 def test_names_of_layers_losses_and_evaluation_that_slim_imports() -> None:
     layers = internals.module("python.layers.convolutional")
     assert layers.Convolution2D is tf.layers.Conv2D and layers.Convolution2DTranspose is tf.layers.Conv2DTranspose

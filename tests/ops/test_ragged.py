@@ -61,6 +61,8 @@ def test_a_ragged_constant_has_its_rows_lengths_and_padding() -> None:
     assert run(ragged).to_list() == [[1, 2], [], [3]]
     assert run(ragged.to_tensor()).tolist() == [[1, 2], [0, 0], [3, 0]]
     assert run(ragged.row_lengths()).tolist() == [2, 0, 1]
+    halves = tf.cast(ragged, tf.float16)
+    assert halves.dtype == tf.float16 and run(halves).to_list() == [[1, 2], [], [3]]
 
 
 def test_a_dense_tensor_is_cut_to_lengths_or_without_padding() -> None:

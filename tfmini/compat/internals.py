@@ -77,6 +77,7 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     made.__path__ = []
     exported = dict(_exported(dotted))
     lookups = [_lookup(source) for source in sources if source != "-"]
+    lookups += [partial(_of_version_2, source) for source in sources if source.startswith("tf")]
     if dotted.startswith("python.keras."):
         lookups.append(partial(_of_keras, dotted))
     if dotted == "python.keras":
@@ -118,6 +119,16 @@ def _exported_value(exported: dict[str, tuple[str, str]], name: str) -> Any:
         raise AttributeError(name)
     home, attribute = exported[name]
     return getattr(import_module(home), attribute)
+
+
+def _of_version_2(source: str, name: str) -> Any:
+    """What ``tf.compat.v2`` has under a name that ends so: ``nn_ops.softmax_v2``."""
+    try:
+        if name.endswith("_v2"):
+            return version_2.value(source.removeprefix("tf").removeprefix("."), name.removesuffix("_v2"))
+    except KeyError:
+        pass
+    raise AttributeError(name)
 
 
 def _first_found(dotted: str, name: str, lookups: list[Callable[[str], Any]]) -> Any:

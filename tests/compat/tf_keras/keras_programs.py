@@ -6,9 +6,13 @@ Python 3.7, so its syntax is old): ``cd tests/compat/tf_keras && python keras_pr
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
+import itertools
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -374,8 +378,94 @@ def states_of_stacked_cells(tf):
     ]
 
 
+def printed_lines(tf):
+    """What training, evaluation and prediction print, without times and states on the way."""
+    model = regression(tf, "sgd", metrics=["mae"])
+
+    def lines(run):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            run()
+        ends = [part.replace("\b", "") for part in out.getvalue().split("\r") if "ETA" not in part]
+        return re.sub(r"\d+[mu]?s( \d+[mu]?s(?=/))?", "T", "".join(ends))
+
+    arrays = {"x": ONES, "y": COUNT, "batch_size": 4}
+    data = tf.data.Dataset.from_tensor_slices((ONES, COUNT[:, None].astype("f"))).batch(4).repeat()
+    batches = (batch for batch in itertools.repeat((ONES[:4], COUNT[:4])))
+    return [
+        lines(run)
+        for run in (
+            lambda: model.fit(shuffle=False, **arrays),
+            lambda: model.fit(epochs=2, shuffle=False, validation_split=0.5, **arrays),
+            lambda: model.fit(epochs=2, shuffle=False, validation_split=0.5, verbose=2, **arrays),
+            lambda: model.fit(shuffle=False, verbose=2, **arrays),
+            lambda: (model.evaluate(verbose=1, **arrays), model.evaluate(verbose=2, **arrays)),
+            lambda: (model.predict(ONES, 4, 1), model.predict(ONES, 4, 2)),
+            lambda: model.fit(data, steps_per_epoch=2, epochs=2, validation_data=data, validation_steps=1, verbose=2),
+            lambda: (model.evaluate(data, steps=2, verbose=1), model.predict(data, steps=2, verbose=1)),
+            lambda: model.fit_generator(batches, 2, 2),
+            lambda: model.evaluate_generator(batches, 2, verbose=1),
+        )
+    ]
+
+
+def dtypes_of_layers(tf):
+    """The dtypes of layers and outputs with the default of TensorFlow 2, the inputs' without it."""
+    keras, private = tf.keras, importlib.import_module(f"{tf.__name__}.python.keras.engine.base_layer_utils")
+    wide = tf.constant([[1.0, 2.0]], tf.float64)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    private.enable_v2_dtype_behavior()
+    try:
+        made = [keras.layers.Dense(1), keras.layers.Dense(1, dtype="float64"), keras.layers.Lambda(tf.identity)]
+        made += [keras.layers.ReLU(autocast=False), keras.Sequential([keras.layers.ReLU()])]
+        found = [(layer(wide).dtype.name, layer.dtype) for layer in made]
+    finally:
+        private.disable_v2_dtype_behavior()
+    return found, model(wide).dtype.name, keras.layers.Dense(1).dtype
+
+
+def checkpoints_of_objects(tf):
+    """The keys of a model, its optimizer and a metric in a checkpoint, and whether they come back."""
+    keras = tf.keras
+
+    class Scale(keras.layers.Layer):
+        def build(self, _):
+            self.w = self.add_weight("scale", (), initializer="ones")
+            self._hidden = keras.layers.Dense(2)
+
+        def call(self, x):
+            return self._hidden(x) * self.w
+
+    class Parts(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [keras.layers.Dense(2), Scale()]
+            self._named = {"a": keras.Sequential([keras.layers.Dense(1)])}
+            self.own = tf.Variable(1.0, use_resource=True)
+
+        def call(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return self._named["a"](x) * self.own
+
+    model, inputs, metric = Parts(), keras.Input((3,)), keras.metrics.Mean()
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.train_on_batch(ONES, COUNT[:, None])
+    graph = keras.Model(inputs, keras.layers.ReLU()(keras.layers.Dense(1)(keras.layers.Dropout(0.5)(inputs))))
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer, metric=metric, graph=graph)
+    before = model.get_weights()
+    with tempfile.TemporaryDirectory() as folder, keras.backend.get_session().as_default() as session:
+        session.run([variable.initializer for variable in metric.variables])
+        path = checkpoint.save(os.path.join(folder, "c"))
+        model.save_weights(os.path.join(folder, "weights"))
+        model.set_weights([0 * weight for weight in before])
+        checkpoint.restore(path).assert_consumed().run_restore_ops()
+        same = all(np.array_equal(one, other) for one, other in zip(before, model.get_weights()))
+        files = [path, os.path.join(folder, "weights")]
+        return [[name for name, _ in tf.train.list_variables(file)] for file in files], same
+
+
 PROGRAMS = (
-    weights_of_a_seed, states_of_stacked_cells,
+    printed_lines, checkpoints_of_objects, dtypes_of_layers, weights_of_a_seed, states_of_stacked_cells,
     orders_of_examples, early_ends, accuracies_of_any_numbers, optimizers_of_the_private_path,
     optimizers, convolutions, recurrent, several_outputs, penalties, custom_layer, subclassed_model, phases, callbacks,
     schedules_of_epochs, generators, data_sets, hdf5, checkpoints_of_weights, saved_models, layers_on_tensors,

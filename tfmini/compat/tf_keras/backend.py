@@ -60,6 +60,7 @@ from tfmini.ops.nn.cross_entropy import (
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
+from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.random_functions import random_normal as normal
 from tfmini.ops.random_functions import random_uniform as uniform
 from tfmini.ops.random_functions import truncated_normal as truncated
@@ -483,7 +484,7 @@ def register_symbolic_tensor_type(cls: type) -> None:
 
 def is_symbolic_tensor(tensor: object) -> bool:
     """Whether Keras takes an object as a tensor of the graph."""
-    return isinstance(tensor, (Tensor, SparseTensor, Variable, *symbolic_types))
+    return isinstance(tensor, (Tensor, SparseTensor, RaggedTensor, Variable, *symbolic_types))
 
 
 def track_tf_optimizer(tf_optimizer: object) -> None:
@@ -494,6 +495,10 @@ def __getattr__(name: str) -> Any:
     """The functions of ``tf.keras.backend`` that TensorFlow has here as well; they need the extra ``keras``."""
     if name.startswith("__"):
         raise AttributeError(name)
+    from tfmini.compat import internals
     from tfmini.compat.tf_keras.library import library
 
+    imported = {"variables_module": "variables"}.get(name, name)  # a module that this one imports in TensorFlow
+    if imported != name or name.endswith("_ops"):
+        return internals.module(f"python.ops.{imported}")
     return getattr(library().backend, name)

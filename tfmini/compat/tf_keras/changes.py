@@ -196,6 +196,8 @@ def _set_masks(outputs: Any, masks: Any) -> None:
     for output, mask in zip(outputs, masks if isinstance(masks, (list, tuple)) else [masks] * len(outputs)):
         if isinstance(output, Tensor):
             output._keras_mask = mask  # type: ignore[attr-defined]
+            if isinstance(mask, Tensor):  # no layer of its own
+                vars(mask)["_keras_history_checked"] = True
 
 
 def _take_dtype(layer: Any, inputs: Any) -> None:
@@ -369,6 +371,7 @@ def apply(root: ModuleType) -> None:
     """Changes the classes of the copy."""
     layer = root.engine.base_layer.Layer
     layer.activity_regularizer = None
+    root.engine.base_layer_utils = op_layers.base_layer_utils(root)
     own = root.backend.tensorflow_backend.tf_keras_backend
     for name in ("get_session", "local_conv", "local_conv1d", "local_conv2d"):
         setattr(root.backend, name, getattr(own, name))
@@ -385,9 +388,8 @@ def apply(root: ModuleType) -> None:
     layer._flatten = Module._flatten
     layer.apply = lambda self, inputs, *args, **kwargs: self(inputs, *args, **kwargs)
     root.layers.Lambda._variable_creator = tracking.create_once
-    for name in ("_track_trackable", "_named_children", "_unconditional_checkpoint_dependencies"):
+    for name in ("_track_trackable", "_named_children", "_checkpoint_dependencies", *_UNCONDITIONAL):
         setattr(layer, name, vars(Trackable)[name])
-    layer._unconditional_dependency_names = Trackable._unconditional_dependency_names
     root.layers.TensorFlowOpLayer = op_layers.op_layer(root)
     root.layers.AddLoss, root.layers.AddMetric = op_layers.added_layers(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
@@ -396,7 +398,7 @@ def apply(root: ModuleType) -> None:
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     layer.trainable = property(lambda self: vars(self).get("_trainable", True), tracking.set_trainable)
-    layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", dtype))
+    layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", _dtype_name(dtype)))
     _change_models(root)
     layer.get_config = _refuses_arguments(layer.get_config)
     recurrent.apply(root)
@@ -533,7 +535,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             count_ops(before - get_default_graph().version)  # TensorFlow makes them later
         (self._trainable_weights if trains else self._non_trainable_weights).append(weight)
         weight._tracked = True
-        return weight
+        return weight if name is None else self._track_trackable(weight, name, overwrite=True)
 
     return add_weight
 
@@ -618,10 +620,12 @@ class _SeenNode:
         return hash(self._node)
 
 
+_UNCONDITIONAL = "_unconditional_checkpoint_dependencies", "_unconditional_dependency_names"
 _LAYER_PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "variables": lambda self: self.weights,
     "trainable_variables": lambda self: self.trainable_weights,
     "non_trainable_variables": lambda self: self.non_trainable_weights,
+    "_call_fn_args": lambda self: list(inspect.signature(self.call).parameters),
     "inbound_nodes": lambda self: [*map(_SeenNode, self._inbound_nodes)],
     "outbound_nodes": lambda self: [*map(_SeenNode, self._outbound_nodes)],
 }

@@ -154,7 +154,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
             "        super(Layer, self).__setattr__(name, _tracked(self, name, value))\n\n"
             "    def __delattr__(self, name):\n        _untracked(self, name)\n",
         ),
-        ("            dtype = K.floatx()\n        self.dtype", "            dtype = None\n        self.dtype"),
+        (
+            "        if dtype is None:\n            dtype = K.floatx()\n        self.dtype = dtype\n",
+            "        _set_dtype(self, dtype, kwargs)\n",
+        ),
         (
             "                self.build(unpack_singleton(input_shapes))\n",
             "                _take_dtype(self, inputs)\n                self.build(unpack_singleton(input_shapes))\n",

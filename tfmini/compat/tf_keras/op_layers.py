@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.compat.tf_keras import state
 from tfmini.compat.tf_keras.counted_ops import count_call
+from tfmini.compat.tf_keras.state import tf_logging
 from tfmini.errors import OperatorNotAllowedInGraphError
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph_def import node_from_node_def
@@ -27,8 +28,10 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order, traverse
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.identity import placeholder
+from tfmini.ops.array.identity import cast, placeholder
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.flow import autograph
+from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.variables.base import Variable
 from tfmini.protos import GraphDef, NodeDef
 
@@ -64,7 +67,8 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     else:
         with in_call(inputs), explained(layer):
             named = {name: value for name, value in kwargs.items() if name != BY_PLACE}
-            outputs = converted(layer.call, as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)
+            given = as_given(layer, _cast_inputs(layer, inputs))
+            outputs = converted(layer.call, given, *kwargs.get(BY_PLACE, ()), **named)
         if is_librarys(layer.call):
             count_call(layer, inputs, kwargs.get("training"))
     outputs = map_structure(lambda x: convert_to_tensor(x) if isinstance(x, Variable) else x, outputs)
@@ -72,6 +76,59 @@ def call(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
     is_plain = not is_nested(outputs) or type(outputs) is list and list(map(id, parts)) == list(map(id, outputs))
     vars(layer)["_output_structure"] = None if is_plain else map_structure(lambda x: x is not None, outputs)
     return outputs if is_plain else parts
+
+
+def base_layer_utils(root: ModuleType) -> ModuleType:
+    """The module ``engine.base_layer_utils``: whether layers have the dtypes of version 2, and whose call it is."""
+    made = ModuleType(f"{root.engine.__name__}.base_layer_utils")
+
+    def enable_v2_dtype_behavior() -> None:
+        """Gives new layers the type `floatx`, to which they cast their inputs, instead of their inputs' type."""
+        vars(made)["V2_DTYPE_BEHAVIOR"] = True
+
+    def disable_v2_dtype_behavior() -> None:
+        """Gives new layers the type of their inputs again."""
+        vars(made)["V2_DTYPE_BEHAVIOR"] = False
+
+    def enter(layer: object, inputs: Any, build_graph: object, training: object) -> Any:
+        return in_call(inputs)
+
+    vars(made).update(
+        V2_DTYPE_BEHAVIOR=None, enable_v2_dtype_behavior=enable_v2_dtype_behavior,
+        disable_v2_dtype_behavior=disable_v2_dtype_behavior,
+        v2_dtype_behavior_enabled=lambda: bool(vars(made)["V2_DTYPE_BEHAVIOR"]),
+        call_context=lambda: SimpleNamespace(enter=enter, in_call=calls_inputs() is not None),
+    )  # fmt: skip
+    return made
+
+
+def set_dtype(layer: Any, dtype: Any, kwargs: dict[str, Any]) -> None:
+    """Sets the dtype of a new layer, without one that of version 2 if its dtypes are in force, else that of inputs."""
+    root = state.library_root()
+    second = root.engine.base_layer_utils.v2_dtype_behavior_enabled()
+    layer._autocast = kwargs.get("autocast", second)
+    layer._has_default_dtype = dtype is None
+    layer.dtype = root.backend.floatx() if dtype is None and second else dtype
+
+
+def _cast_inputs(layer: Any, inputs: Any) -> Any:
+    """The inputs of a layer, floating ones in its dtype if it casts them; a default one warns, once."""
+    wanted = layer.dtype and dtypes.as_dtype(layer.dtype)
+    if not (wanted and wanted.is_floating and vars(layer).get("_autocast")):
+        return inputs
+
+    def in_dtype(x: Any) -> Any:
+        if not isinstance(x, (Tensor, SparseTensor, RaggedTensor)) or not x.dtype.is_floating or x.dtype == wanted:
+            return x
+        if vars(layer).pop("_has_default_dtype", False):
+            tf_logging().warn(
+                f"Layer {layer.name} is casting an input tensor from dtype {x.dtype.base_dtype.name} to the layer's"
+                f" dtype of {wanted.name}. The layer has dtype {wanted.name} because layers have that of floatx unless"
+                " they get another. Give dtype= to the layer, or autocast=False, to avoid the cast."
+            )
+        return cast(x, wanted)  # type: ignore[arg-type]
+
+    return map_structure(in_dtype, inputs)
 
 
 def called_again(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> list[Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -31,7 +31,7 @@ from tfmini.train.checkpointing.graph_files import (
     checkpoint_exists,
     update_checkpoint_state,
 )
-from tfmini.train.checkpointing.object_graph import Trackable, match, object_graph_of
+from tfmini.train.checkpointing.object_graph import ObjectGraph, is_trackable, match, object_graph_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
 
@@ -51,6 +51,11 @@ def apply(root: ModuleType) -> None:
     get = group.__getitem__
     group.__getitem__ = lambda self, attr: _plain(get(self, attr))
     network = root.engine.network.Network
+    root.engine.base_layer.Layer._trackable_children = _children
+    root.optimizers.Optimizer._trackable_children = _state_of_optimizer
+    root.optimizers.TFOptimizer._trackable_children = lambda self: [
+        ("optimizer", self.optimizer), ("global_step", self.iterations)
+    ]  # fmt: skip
     network.save = _save(root, network.save)
     network.save_weights = _save_weights(root, network.save_weights)
     network.load_weights = _load_weights(root, network.load_weights)
@@ -282,7 +287,8 @@ def restore_made(model: Any) -> None:
     root = state.library_root()
     tree = tree_of(root, model)
     variables = match(tree, object_graph_of(CheckpointReader(path))).variables
-    if set(vars(model)["_tree"][0]) - {"optimizer"} and not variables:
+    has_weights = any(not key.startswith("optimizer/") for key in ObjectGraph(tree).variables)
+    if has_weights and not variables:
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value: {path} has no weight of {model.name}."
         )
@@ -295,42 +301,29 @@ def restore_made(model: Any) -> None:
 # ---- Weights ---------------------------------------------------------------------------------------------------------
 
 
+class _Tree(Checkpoint):
+    """A checkpoint whose root is a model: its weights, and the state of its optimizer."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return _children(self._model)
+
+
 def tree_of(root: ModuleType, model: Any) -> Checkpoint:
     """A model's weights, and the state of its optimizer, as TensorFlow 1.15's checkpoints of models name them."""
-    members = _children(root, model, set()) | _of_optimizer(root, model)
-    known, tree = vars(model).get("_tree", (None, None))
-    if known != members:  # else its ops are in the graph
-        tree = _tree(members)
-        vars(model)["_tree"] = members, tree
-    kept: Checkpoint = tree
+    if "_tree" not in vars(model):  # its ops stay in the graph
+        vars(model)["_tree"] = _Tree(model)
+    kept: Checkpoint = vars(model)["_tree"]
     return kept
 
 
-@dataclass(frozen=True)
-class _OptimizerState(Trackable):
-    """An optimizer of Keras, as checkpoints see those of ``tf.train``."""
-
-    optimizer: Any
-
-    def _trackable_children(self) -> list[tuple[str, Any]]:
-        named = {"iter": self.optimizer._iterations, **self.optimizer._hyper}
-        return [(name, value) for name, value in named.items() if isinstance(value, Variable)]
-
-    def get_slot_names(self) -> list[str]:
-        """The names of the slots of all variables."""
-        return self.optimizer.get_slot_names()  # type: ignore[no-any-return]
-
-    def get_slot(self, variable: Any, name: str) -> Any:
-        """The slot of a variable; None if it has none."""
-        return self.optimizer._slots.get(variable, {}).get(name)
-
-
-def _of_optimizer(root: ModuleType, model: Any) -> dict[str, Any]:
-    """The optimizer as a member of its model, if that is compiled."""
-    optimizer = getattr(model, "optimizer", None)
-    if isinstance(optimizer, root.optimizers.TFOptimizer):
-        return {"optimizer": {"optimizer": optimizer.optimizer, "global_step": optimizer.iterations}}
-    return {"optimizer": _OptimizerState(optimizer)} if isinstance(optimizer, root.optimizers.Optimizer) else {}
+def _state_of_optimizer(optimizer: Any) -> list[tuple[str, Any]]:
+    """The variables of an optimizer of Keras, by name, as checkpoints have them beside its slots."""
+    named = {"iter": optimizer._iterations, **optimizer._hyper}
+    return [(name, value) for name, value in named.items() if isinstance(value, Variable)]
 
 
 def _restored(make: Callable[..., None]) -> Callable[..., None]:
@@ -367,49 +360,35 @@ def make_optimizer_weights(model: Any) -> None:
         model.optimizer._create_all_weights(model.trainable_weights)
 
 
-def _tree(members: dict[str, Any]) -> Checkpoint:
-    """The members as an object; a part of two names is one, and files know it by the first."""
-    made: dict[int, Checkpoint] = {}
-    tree = Checkpoint()
-    for name, part in members.items():
-        if isinstance(part, dict):
-            made[id(part)] = made[id(part)] if id(part) in made else _tree(part)
-        setattr(tree, name, made.get(id(part), part))
-    return tree
+def _children(layer: Any) -> list[tuple[str, Any]]:
+    """What checkpoints have of a layer or model, by name: layers, variables, lists and dictionaries of them.
 
-
-def _children(root: ModuleType, layer: Any, seen: set[int]) -> dict[str, Any]:
-    """The variables and layers with weights of a layer, by name; those of a layer as a dictionary again."""
-    base = root.engine.base_layer.Layer
-    seen.add(id(layer))
-    members: dict[str, Any] = vars(layer)
+    Private attributes of the library are none; those of programs, which are noted when they are set, are.
+    """
+    members = vars(layer)
+    weights = [*members.get("_trainable_weights", ()), *members.get("_non_trainable_weights", ())]
+    noted = set(map(id, [*members.get("_noted", ()), *members.get("_layers", ()), *weights]))
     found: dict[str, Any] = {}
-    if getattr(layer, "_is_graph_network", False) or isinstance(layer, root.Sequential):
-        members, found = {}, _numbered(root, layer, seen)
-    for name, member in (members | layer._unconditional_dependency_names).items():
-        if name.startswith("_") or id(member) in seen:
-            continue
-        if isinstance(member, Variable):
+    if getattr(layer, "_is_graph_network", False) or isinstance(layer, state.library_root().Sequential):
+        found, members = _numbered(layer), {"optimizer": members.get("optimizer")}
+    for name, member in (layer._unconditional_dependency_names | members).items():
+        if is_trackable(member, inside=True) and (id(member) in noted or not name.startswith("_")):
             found[name] = member
-        elif isinstance(member, base) and member.weights:
-            found[name] = _children(root, member, seen)
     known = set(map(id, found.values()))
-    for weight in [*vars(layer).get("_trainable_weights", ()), *vars(layer).get("_non_trainable_weights", ())]:
+    for weight in weights:
         if id(weight) not in known:  # of add_weight, whose result is no attribute
             found.setdefault(weight.op.name.rpartition("/")[2], weight)
-    return found
+    return list(found.items())
 
 
-def _numbered(root: ModuleType, model: Any, seen: set[int]) -> dict[str, Any]:
+def _numbered(model: Any) -> dict[str, Any]:
     """The layers of a model by their numbers among all, and of one of inputs also among those with weights."""
     found: dict[str, Any] = {}
-    with_weights = [layer for layer in model.layers if layer.weights]
+    count = itertools.count()
     for number, layer in enumerate(model.layers):
-        if layer.weights and id(layer) not in seen:
-            part = _children(root, layer, seen)
-            if model._is_graph_network:
-                found[f"layer_with_weights-{with_weights.index(layer)}"] = part
-            found[f"layer-{number}"] = part
+        if layer.weights and model._is_graph_network:
+            found[f"layer_with_weights-{next(count)}"] = layer
+        found[f"layer-{number}"] = layer
     return found
 
 

@@ -84,6 +84,13 @@ def library_root() -> Any:
     return sys.modules[LIBRARY]
 
 
+def tf_logging() -> Any:
+    """The module of ``tf.logging``, at the private path, where a program may have replaced it."""
+    from tfmini.compat import internals
+
+    return internals.module("python.platform.tf_logging")
+
+
 # ---- Names -----------------------------------------------------------------------------------------------------------
 
 _uids: weakref.WeakKeyDictionary[Graph, defaultdict[str, int]] = weakref.WeakKeyDictionary()

@@ -7,17 +7,16 @@ a line.
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from tfmini.compat import tf_logging
 from tfmini.compat.tf_keras import op_layers, saving, state, tracking
 from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.prune import traverse
 from tfmini.layers.base import Layer as TfLayer
@@ -33,6 +32,21 @@ _NEXT_OR_END = """\
 {indent}    {ending}
 {indent}    break
 """
+
+
+def _lines(*targets: tuple[str, str], done: Sequence[str]) -> list[tuple[str, str]]:
+    """Changes of a loop over data: it shows the metrics, also in lines of their own (``verbose=2``)."""
+    bars = [
+        (
+            f"Progbar(target={target})",
+            f"Progbar(target={target}, unit_name='{unit}', verbose=verbose, stateful_metrics=model.metrics_names[1:])",
+        )
+        for target, unit in targets
+    ]
+    shown = "[(name, batch_logs[name]) for name in model.metrics_names if name in batch_logs]"
+    updates = [(f"progbar.update({count})", f"progbar.update({count}, {shown})") for count in done]
+    return [*bars, *updates, ("if verbose == 1:", "if verbose:")]
+
 
 # Module of Keras -> what of its text is changed, as in `library`.
 CHANGES: dict[str, list[tuple[str, str]]] = {
@@ -90,7 +104,19 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ("    def train_on_batch(self, x, y,\n", "    def train_on_batch(self, x, y=None,\n"),
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
+    "utils.generic_utils": [  # lines and bars of progress
+        ("                 stateful_metrics=None):\n", "                 stateful_metrics=None, unit_name='step'):\n"),
+        ("        self.target = target\n", "        self.target, self.unit_name = target, unit_name\n"),
+        ("'ipykernel' in sys.modules)", "'posix' in sys.modules)"),
+        ("/step' %", "/step'.replace('step', self.unit_name) %"),
+        (
+            "            if self.target is None or current >= self.target:\n",
+            "            if self.target is not None and current >= self.target:\n"
+            "                info = '%d/%d' % (current, self.target) + info\n",
+        ),
+    ],
     "engine.training_generator": [
+        *_lines(("steps", "step"), done=["steps_done"]),
         (
             "                        do_validation and\n",
             "                        do_validation and not callbacks.model.stop_training and\n",
@@ -110,7 +136,13 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "\n" + _NEXT_OR_END.format(indent=" " * 12, counted="'steps', steps", ending="steps = _some(steps_done)"),
         ),
     ],
-    "engine.network": [  # a model does not know which of its ops ask for the phase, so each step gets it
+    "engine.network": [
+        (
+            "        if dtype is None:\n            dtype = K.floatx()\n        self.dtype = dtype\n",
+            "        _set_dtype(self, dtype or K.floatx(), {} if autocast is None else {'autocast': autocast})\n"
+            "        self._has_default_dtype = dtype is None\n",
+        ),
+        # A model does not know which of its ops ask for the phase, so each step gets it.
         ("        return any([x._uses_learning_phase for x in self.outputs])\n", "        return True\n"),
         ("[x._uses_learning_phase for x in computed_tensors]", "[True]"),
     ],
@@ -135,6 +167,15 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "callbacks.callbacks": [
+        (
+            "            print('Epoch %d/%d' % (epoch + 1, self.epochs))\n",
+            "            if self.epochs > 1:\n                print('Epoch %d/%d' % (epoch + 1, self.epochs))\n",
+        ),
+        (
+            f"\n{' ' * 35}stateful_metrics=self.stateful_metrics)",
+            f"\n{' ' * 35}stateful_metrics=self.stateful_metrics,\n"
+            f"{' ' * 35}unit_name='step' if self.use_steps else 'sample')",
+        ),
         ("warnings.warn(", "_warn("),
         # Else NumPy 2 sums float32, which json does not write; then it was float64.
         ("self.totals[k] += v * batch_size", "self.totals[k] += float(v) * batch_size"),
@@ -147,6 +188,19 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training_arrays": [
+        *_lines(("steps", "step"), ("num_samples", "sample"), done=["step + 1", "batch_end"]),
+        (
+            "        if (verbose and fit_inputs and\n"
+            "           hasattr(fit_inputs[0], 'shape') and hasattr(val_inputs[0], 'shape')):\n"
+            "            print('Train on %d samples, validate on %d samples' %\n"
+            "                  (fit_inputs[0].shape[0], val_inputs[0].shape[0]))\n",
+            "",
+        ),
+        (
+            "steps_name='steps_per_epoch')\n    if num",
+            "steps_name='steps_per_epoch')\n    if verbose:\n"
+            "        _tell_samples(num_train_samples or steps_per_epoch, val_inputs)\n    if num",
+        ),
         (  # `fit` shuffles what it validates with, too: partial batches and NumPy's random numbers depend on it
             "def test_loop(model, f, ins,\n              batch_size=None,\n",
             "def test_loop(model, f, ins,\n              batch_size=None, shuffle=False,\n",
@@ -242,8 +296,7 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
 
 def warn(message: str, category: object = None) -> None:
     """Warns by ``tf.logging``, as TensorFlow's Keras does, whatever the category."""
-    private = sys.modules.get("tensorflow.python.platform")  # where a program may have replaced it
-    getattr(private, "tf_logging", tf_logging).warning(message)
+    state.tf_logging().warning(message)
 
 
 def _next_batch(batches: Any, name: str, count: int) -> Any:
@@ -263,6 +316,11 @@ def _some(steps: int) -> int:
     if not steps:
         raise ValueError("The data have no batch. Expect x to be a non-empty array, generator or dataset.")
     return steps
+
+
+def _tell_samples(count: int, validation: Any) -> None:
+    sizes = [x.shape[0] for x in validation or () if isinstance(x, np.ndarray) and x.ndim]
+    print(f"Train on {count} samples" + (f", validate on {sizes[0]} samples" if sizes else ""))
 
 
 def _check_batch(made: Any, examples: int) -> None:
@@ -323,6 +381,8 @@ def _with_last_axis(arrays: list[Any], targets: list[Any]) -> list[Any]:
 
 
 HELPERS: dict[str, Any] = {
+    "_set_dtype": op_layers.set_dtype,
+    "_tell_samples": _tell_samples,
     "_is_sequence": lambda layer: isinstance(layer, state.library_root().Sequential),
     "_with_last_axis": _with_last_axis, "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_continues": _continues, "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch,
@@ -428,7 +488,8 @@ def _add_update(root: ModuleType) -> Callable[..., None]:
         for update in updates if isinstance(updates, list) else [updates]:
             update = update() if callable(update) else update
             if update is not None:
-                op = root.backend.update(*update).op if isinstance(update, tuple) else _op(update)
+                update = root.backend.update(*update) if isinstance(update, tuple) else update
+                op = _op(update if hasattr(update, "graph") else convert_to_tensor(update))
                 op._unconditional_update = not _depending(relevant, [op])
                 self._updates.append(op)
 
@@ -511,6 +572,7 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
         self._structured_outputs = outputs if isinstance(outputs, dict) else None
         flat = [nest.flatten(x) if isinstance(x, (dict, list, tuple)) else x for x in (inputs, outputs)]
         init(self, *flat, *args, **kwargs)
+        self._autocast = False  # its layers cast
 
     return init_graph_network
 

@@ -307,12 +307,12 @@ def cast(x: Tensor, dtype: DTypeLike, name: str | None = None) -> Tensor: ...
 def cast(x: TensorLike, dtype: DTypeLike, name: str | None = None) -> Any: ...
 @export("tf.cast", "tf.dtypes.cast")
 def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Any:
-    """``x`` with another element type (``tf.cast``); sparse arguments stay sparse.
+    """``x`` with another element type (``tf.cast``); sparse and ragged arguments stay so.
 
     A cast to integers drops the fraction; a cast from complex to real numbers drops the imaginary part.
 
     Args:
-      x: a tensor, a `SparseTensor` or `IndexedSlices`, of any numeric type or bool.
+      x: a tensor, a `SparseTensor`, `IndexedSlices` or `RaggedTensor`, of any numeric type or bool.
       dtype: the numeric type or bool to convert to.
       name: of the op.
 
@@ -325,6 +325,8 @@ def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Any:
             return IndexedSlices(cast(x.values, wanted, name), x.indices, x.dense_shape)
         if isinstance(x, SparseComponents):
             return type(x)(x.indices, cast(x.values, wanted, name), x.dense_shape)
+        if hasattr(x, "with_flat_values"):  # ragged
+            return x.with_flat_values(cast(x.flat_values, wanted, name))
         with name_scope(name, "Cast") as scope:
             x = convert_to_tensor(x, name="x")
             name = scope

@@ -70,7 +70,7 @@ class Trackable:
           TypeError: no checkpoint saves such an object.
           ValueError: the name has another object, and ``overwrite`` is false.
         """
-        if not (is_trackable(trackable, inside=True) or hasattr(trackable, "_track_trackable")):  # a layer of Keras
+        if not is_trackable(trackable, inside=True):
             raise TypeError(f"Trackable._track_trackable() passed type {type(trackable)}, not a Trackable.")
         named = self._unconditional_dependency_names
         if overwrite:
@@ -94,6 +94,10 @@ class Trackable:
     @property
     def _unconditional_checkpoint_dependencies(self) -> list[TrackableReference]:
         return self._named_children.listed
+
+    @property
+    def _checkpoint_dependencies(self) -> list[TrackableReference]:
+        return [TrackableReference(name, child) for name, child in children_of(self)]
 
     @property
     def _unconditional_dependency_names(self) -> dict[str, Any]:
@@ -123,13 +127,18 @@ def is_trackable(thing: object, inside: bool = False) -> bool:
     """Whether a checkpoint saves ``thing``; with ``inside``, also lists and dictionaries of such objects."""
     if inside and isinstance(thing, (list, dict)):
         return any(is_trackable(item, inside=True) for item in (thing.values() if isinstance(thing, dict) else thing))
-    return isinstance(thing, (Variable, Optimizer, Layer, Trackable))
+    return isinstance(thing, (Variable, Optimizer, Layer, Trackable)) or _tells_its_children(thing)
+
+
+def _tells_its_children(thing: object) -> bool:
+    """Whether it has `Trackable._trackable_children`, also if it is of another class: a layer or optimizer of Keras."""
+    return hasattr(type(thing), "_trackable_children")
 
 
 def children_of(thing: object) -> list[tuple[str, Any]]:
     """Pairs (name, object) of the trackable objects that an object holds."""
-    if isinstance(thing, Trackable):
-        return thing._trackable_children()
+    if _tells_its_children(thing):
+        return list(thing._trackable_children())  # type: ignore[attr-defined]
     if isinstance(thing, Optimizer):
         return thing._named_non_slot_variables()
     named: Iterable[tuple[Any, Any]] = ()
@@ -197,7 +206,7 @@ class ObjectGraph:
         variables = [(i, r) for i, r in enumerate(self.reached) if isinstance(r.thing, Variable)]
         for name in optimizer.thing.get_slot_names():
             for number, variable in variables:
-                slot = optimizer.thing.get_slot(variable.thing, name)
+                slot = _slot(optimizer.thing, variable.thing, name)
                 if slot is not None and id(slot) not in self._numbers:
                     path = f"{variable.path}/.OPTIMIZER_SLOT/{optimizer.path}/{_escaped(name)}"
                     optimizer.slots.append((name, number, self._add(slot, path)))
@@ -278,10 +287,18 @@ def match(root: object, graph: Any) -> Match:
     return made
 
 
+def _slot(optimizer: Any, variable: Any, name: str) -> Any:
+    """The slot of a variable, or None; optimizers of Keras raise KeyError."""
+    try:
+        return optimizer.get_slot(variable, name)
+    except KeyError:
+        return None
+
+
 def _match_slots(optimizer: Any, slots: Any, found: dict[int, Any]) -> None:
     for slot in slots:
         variable = found.get(slot.original_variable_node_id)
-        here = optimizer.get_slot(variable, slot.slot_name) if isinstance(variable, Variable) else None
+        here = _slot(optimizer, variable, slot.slot_name) if isinstance(variable, Variable) else None
         if here is not None:
             found[slot.slot_variable_node_id] = here
 
