@@ -179,8 +179,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.estimator": {
         "compat.tf_keras.multi_head": "binary_classification_head logistic_regression_head multi_class_head multi_head multi_label_head poisson_regression_head regression_head",
         "estimator.early_stopping": "make_early_stopping_hook read_eval_metrics stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
-        "estimator.estimator": "add_metrics",
+        "estimator.estimator": "add_metrics forward_features",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
+        "train.optimizers.research_optimizers": "clip_gradients_by_norm",
     },
     "contrib.feature_column": {
         "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_input_layer sequence_numeric_column",

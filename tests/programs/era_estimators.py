@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,32 @@ def own_models_of_contrib_learn(tf: Any) -> Any:
     columns = learn.infer_real_valued_columns_from_input(X)
     answers = [outcome(way) for way in wrong]
     return score["mae"], score["loss"], model.predict(X), sorted(set(seen)), answers, str(columns)
+
+
+@program
+def features_among_predictions(tf: Any) -> Any:
+    wrapped, numeric = tf.contrib.estimator, tf.feature_column.numeric_column("x", shape=(2,))
+    optimizer = wrapped.clip_gradients_by_norm(tf.train.GradientDescentOptimizer(0.5), 0.01)
+    first = tf.estimator.LinearClassifier([numeric], optimizer=optimizer)
+    kinds = {"x": "x", "some": ["x"], "all": None}
+    found = {}
+
+    def inputs(sparse: bool = False) -> Any:
+        more = {"ids": tf.SparseTensor([[i, 0] for i in range(12)], list(range(12)), [12, 2])} if sparse else {}
+        return dict({"x": tf.constant(X, tf.float32)}, **more), tf.constant(Y)
+
+    first.train(inputs, steps=3)
+    for name, keys in kinds.items():
+        estimator = wrapped.forward_features(first, keys)
+        rows = list(itertools.islice(estimator.predict(inputs), 3))  # they do not end
+        found[name] = [sorted(rows[0]), [row["x"] for row in rows[:2]], rows[2]["probabilities"]]
+    more = wrapped.forward_features(first, ["ids"], {"ids": -1}).predict(lambda: inputs(True))
+    bad = [outcome(lambda: wrapped.forward_features(first, 3)), outcome(lambda: wrapped.forward_features(first, [3]))]
+    bad += [outcome(lambda keys=keys, gaps=gaps: next(wrapped.forward_features(first, keys, gaps).predict(
+        lambda: inputs(True)))) for keys, gaps in (("y", None), ("ids", None), ("x", {"x": 0}))]  # fmt: skip
+    return (
+        found,
+        [row["ids"] for row in itertools.islice(more, 3)],
+        bad,
+        first.get_variable_value("linear/linear_model/x/weights"),
+    )

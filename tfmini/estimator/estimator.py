@@ -6,15 +6,19 @@ import copy
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfmini.estimator import evaluation, model_export
 from tfmini.estimator.evaluation import check_positive, checked_hooks, checked_listeners
 from tfmini.estimator.input_functions import argument_names, call_input_fn, features_and_labels, known_arguments
-from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys, PredictOutput
 from tfmini.estimator.run_config import RunConfig, WarmStartSettings, default_session_config, warm_start_settings
 from tfmini.export import export
+from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.train.checkpointing.graph_files import latest_checkpoint, list_variables, load_variable
 from tfmini.train.hooks import StopAtStepHook
@@ -299,6 +303,65 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
         return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **(more or {})})
 
     return Estimator(model_fn, estimator.model_dir, estimator.config, warm_start_from=estimator._warm_start_settings)
+
+
+@export("tf.contrib.estimator.forward_features")
+def forward_features(
+    estimator: Estimator, keys: str | Sequence[str] | None = None,
+    sparse_default_values: Mapping[str, Any] | None = None,
+) -> Estimator:  # fmt: skip
+    """An estimator of the same model and directory whose predictions have features, too.
+
+    Args:
+      estimator: an `Estimator` whose predictions are a dictionary.
+      keys: the names of these features; all by default.
+      sparse_default_values: name of a sparse feature -> what stands in its gaps, since predictions are dense.
+
+    Raises:
+      TypeError: ``keys`` are no strings.
+      ValueError: (when the model is built) a feature is absent, sparse, or has the name of a prediction.
+    """
+    names = [keys] if isinstance(keys, str) else keys
+    if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(key, str) for key in names)):
+        raise TypeError(f"keys should be either a string or a list of strings. Given: {keys!r}")
+
+    def model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
+        spec = estimator.model_fn(features, labels, mode, config)
+        if spec.predictions is None:
+            return spec
+        if not isinstance(spec.predictions, dict):
+            raise ValueError(
+                f"Predictions should be a dict to be able to forward features. Given: {type(spec.predictions)}"
+            )
+        chosen = list(features) if names is None else names
+        more = {key: _forwarded(key, features, spec.predictions, sparse_default_values or {}) for key in chosen}
+        served = {
+            key: PredictOutput({**output.outputs, **more})
+            for key, output in (spec.export_outputs or {}).items()
+            if key in ("predict", "serving_default") and isinstance(output, PredictOutput)
+        }
+        outputs = {**spec.export_outputs, **served} if served else spec.export_outputs
+        return spec._replace(predictions={**spec.predictions, **more}, export_outputs=outputs)
+
+    return Estimator(model_fn, estimator.model_dir, estimator.config)
+
+
+def _forwarded(key: str, features: Any, predictions: Mapping[str, Any], gaps: Mapping[str, Any]) -> Tensor:
+    """A feature as a prediction; ValueError where it can't be one."""
+    if key not in features:
+        raise ValueError(f"keys should be exist in features. Key {key!r} is not in features: {sorted(features)}")
+    if key in predictions:
+        raise ValueError(f"Cannot forward feature key ({key}), since predictions have it: {sorted(predictions)}")
+    value = features[key]
+    value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
+    if key in gaps and not isinstance(value, SparseTensor):
+        raise ValueError(f"Feature ({key}) is expected to be a `SparseTensor`.")
+    if isinstance(value, SparseTensor) and key not in gaps:
+        raise ValueError(
+            f"Feature ({key}) should be a Tensor. Filter unwanted features by `keys`, or add it to"
+            " `sparse_default_values`."
+        )
+    return sparse_tensor_to_dense(value, gaps[key]) if key in gaps else value
 
 
 def _with_directory(given: object, model_dir: str | None) -> RunConfig:

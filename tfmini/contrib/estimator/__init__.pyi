@@ -12,6 +12,7 @@ from tfmini.estimator.early_stopping import (
 )
 from tfmini.estimator.estimator import (
     add_metrics as add_metrics,
+    forward_features as forward_features,
 )
 from tfmini.estimator.model_export import (
     build_raw_supervised_input_receiver_fn as build_raw_supervised_input_receiver_fn,
@@ -19,6 +20,9 @@ from tfmini.estimator.model_export import (
 from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
+)
+from tfmini.train.optimizers.research_optimizers import (
+    clip_gradients_by_norm as clip_gradients_by_norm,
 )
 from typing import (
     Any as _Any,
@@ -34,6 +38,8 @@ __all__ = [
     "add_metrics",
     "binary_classification_head",
     "build_raw_supervised_input_receiver_fn",
+    "clip_gradients_by_norm",
+    "forward_features",
     "logistic_regression_head",
     "make_early_stopping_hook",
     "multi_class_head",

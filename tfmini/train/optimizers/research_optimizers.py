@@ -31,7 +31,7 @@ from tfmini.ops.linalg import norm
 from tfmini.ops.math.comparison import equal, greater, logical_and
 from tfmini.ops.math.elementwise import maximum, mod
 from tfmini.ops.math.reductions import count_nonzero
-from tfmini.ops.math.sums import clip_by_norm
+from tfmini.ops.math.sums import clip_by_global_norm, clip_by_norm
 from tfmini.ops.math.unary import cos, sign
 from tfmini.ops.math.unary import pow as power
 from tfmini.ops.variables.base import Variable
@@ -315,6 +315,25 @@ class VariableClippingOptimizer(OptimizerWrapper, Optimizer):
         # Written, not added: TensorFlow takes what is too much from a row as often as the gradient has it.
         rows = gather(var.read_value(), grad.indices)
         return _scattered("Update", var, grad.indices, clip_by_norm(rows, self._max_norm, axes), self._use_locking)
+
+
+class _Clipped(OptimizerWrapper, Optimizer):
+    """See `clip_gradients_by_norm`."""
+
+    def __init__(self, opt: Optimizer, clip_norm: TensorLike) -> None:
+        super().__init__(opt, False, f"ClipByNorm{opt.get_name()}")
+        self._clip_norm = clip_norm
+
+    def apply_gradients(self, grads_and_vars: Iterable[GradAndVar], *args: Any, **kwargs: Any) -> Operation:
+        grads, variables = zip(*grads_and_vars)
+        clipped, _ = clip_by_global_norm(grads, self._clip_norm)
+        return self._opt.apply_gradients(list(zip(clipped, variables)), *args, **kwargs)
+
+
+@export("tf.contrib.estimator.clip_gradients_by_norm")
+def clip_gradients_by_norm(optimizer: Optimizer, clip_norm: TensorLike) -> Optimizer:
+    """An optimizer that first makes the global norm of the gradients ``clip_norm`` at most."""
+    return _Clipped(optimizer, clip_norm)
 
 
 @export("tf.contrib.opt.MultitaskOptimizerWrapper")
