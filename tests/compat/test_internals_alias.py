@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import operator
 import pydoc
@@ -47,6 +48,18 @@ def test_a_replaced_strategy_is_the_one_of_device_setters(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "_RoundRobinStrategy", lambda tasks: lambda op: tasks - 1)  # as AdaNet does
     with tf.device(tf.train.replica_device_setter(ps_tasks=3)):
         assert tf.Variable(1.0).device == "/job:ps/task:2"
+
+
+def test_a_replaced_scope_is_the_one_of_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("tensorflow.python.ops.summary_op_util")
+    monkeypatch.setattr(module, "summary_scope", lambda *_, **__: contextlib.nullcontext(("short", "long/")))  # AdaNet
+    made = tf.summary.scalar("x", 1.0)
+    writer = tf.contrib.summary.create_file_writer("unused")
+    with writer.as_default(), tf.contrib.summary.always_record_summaries():
+        tf.contrib.summary.scalar("x", 1.0, step=0)
+    tags = [op.inputs[2] for op in tf.get_default_graph().get_operations() if op.type == "WriteScalarSummary"]
+    assert made.op.name == "long" and tf.get_static_value(made.op.inputs[0]) == b"short"
+    assert [tf.get_static_value(tag) for tag in tags] == [b"short"]
 
 
 def test_constants_are_evaluated_by_the_private_function() -> None:
