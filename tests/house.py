@@ -200,7 +200,7 @@ LIMITS: dict[str, float] = {
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences.
     "files": 642,
     "files under 100 lines": 101,
-    "lines without generated files": 198_500,  # (128,000)
+    "lines without generated files": 199_500,  # (128,000)
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -180,7 +180,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.test_functions": "fft_kernel_label_map",
     },
     "python.ops.summary_ops_v2": {
-        "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS",
+        "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS summary_scope",
     },
     "python.ops.variable_scope": {
         "compat.ops_names": "_VariableStore _get_default_variable_store _pure_variable_scope variable",

@@ -335,7 +335,10 @@ _FUNCTIONS = {
     },
     **{f"summary.{name}": f"train.contrib_summary.{name}" for name in ("create_noop_writer", "record_if", "write")},
     **{f"summary.{name}": f"contrib.summary.{name}" for name in ("SummaryWriter", "flush")},
-    **{f"summary.experimental.{name}": f"train.contrib_summary.{name}" for name in ("get_step", "set_step", "summary_scope")},
+    **{
+        f"summary.experimental.{name}": f"train.contrib_summary.{name}"
+        for name in ("get_step", "set_step", "summary_scope")
+    },
     "nn.avg_pool": "nn.avg_pool_v2",
     "random.set_seed": "set_random_seed",
     "nn.max_pool": "nn.max_pool_v2",

@@ -356,15 +356,16 @@ def _forwarded(key: str, features: Any, predictions: Mapping[str, Any], gaps: Ma
     if key in predictions:
         raise ValueError(f"Cannot forward feature key ({key}), since predictions have it: {sorted(predictions)}")
     value = features[key]
-    value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
-    if key in gaps and not isinstance(value, SparseTensor):
-        raise ValueError(f"Feature ({key}) is expected to be a `SparseTensor`.")
-    if isinstance(value, SparseTensor) and key not in gaps:
+    if not isinstance(value, SparseTensor):
+        if key in gaps:
+            raise ValueError(f"Feature ({key}) is expected to be a `SparseTensor`.")
+        return convert_to_tensor(value)
+    if key not in gaps:
         raise ValueError(
             f"Feature ({key}) should be a Tensor. Filter unwanted features by `keys`, or add it to"
             " `sparse_default_values`."
         )
-    return sparse_tensor_to_dense(value, gaps[key]) if key in gaps else value
+    return sparse_tensor_to_dense(value, gaps[key])
 
 
 def _with_directory(given: object, model_dir: str | None) -> RunConfig:
