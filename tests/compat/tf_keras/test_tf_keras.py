@@ -81,6 +81,9 @@ def test_the_private_backend_has_the_functions_of_keras() -> None:
         for name in ("reverse", "tile", "cast", "ones", "stack", "log", "expand_dims", "transpose"):
             assert getattr(backend, name) is getattr(tf.keras.backend, name), name
         assert backend.reverse(tf.ones([2, 3]), 1).shape == [2, 3]  # the op takes a list of axes alone
+        from tensorflow.python.keras.optimizers import gradient_descent_v2
+
+        assert gradient_descent_v2.SGD is tf.keras.optimizers.SGD
         assert backend.array_ops.zeros is tf.zeros
         assert backend.variables_module.Variable is tf.Variable
     finally:

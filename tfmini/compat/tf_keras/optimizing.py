@@ -17,6 +17,8 @@ def apply(root: ModuleType) -> None:
     optimizers = root.optimizers
     legacy = _legacy(optimizers)
     optimizers.schedules = schedules.module(f"{optimizers.__name__}.schedules")
+    for name in ["adadelta", "adagrad", "adam", "adamax", "gradient_descent", "nadam", "rmsprop"]:
+        setattr(optimizers, f"{name}_v2", optimizers)  # modules that this one imports in TensorFlow
     classes = {cls.__name__: cls for cls in optimizer_classes.CLASSES}
     vars(optimizers).update(classes, Optimizer=Optimizer, OptimizerV2=Optimizer)
     vars(optimizers).update({name.lower(): cls for name, cls in classes.items()})
