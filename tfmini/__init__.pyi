@@ -608,6 +608,7 @@ from tfmini.ops.queues.queues import (
 )
 from tfmini.ops.ragged import (
     RaggedTensor as RaggedTensor,
+    RaggedTensorSpec as RaggedTensorSpec,
 )
 from tfmini.ops.random_functions import (
     multinomial as multinomial,
@@ -891,6 +892,7 @@ __all__ = [
     "QUANTIZED_DTYPES",
     "QueueBase",
     "RaggedTensor",
+    "RaggedTensorSpec",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
