@@ -199,6 +199,8 @@ LIMITS: dict[str, float] = {
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count, its check of layers,
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences.
     "files": 642,
+    # complex numbers by zero, baselines, lists of tensors.
+    "files": 641,
     "files under 100 lines": 101,
     "lines without generated files": 199_500,  # (128,000)
     "packages": 18,

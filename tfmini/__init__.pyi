@@ -618,6 +618,7 @@ from tfmini.ops.queues.queues import (
 )
 from tfmini.ops.ragged import (
     RaggedTensor as RaggedTensor,
+    RaggedTensorSpec as RaggedTensorSpec,
 )
 from tfmini.ops.random_functions import (
     multinomial as multinomial,
@@ -901,6 +902,7 @@ __all__ = [
     "QUANTIZED_DTYPES",
     "QueueBase",
     "RaggedTensor",
+    "RaggedTensorSpec",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",

@@ -110,7 +110,6 @@ _NAMES = {
     "pywrap_tensorflow": "tf.train.NewCheckpointReader",
     "LMDBReader": "tf.TFRecordReader, or tf.data.Dataset.from_generator around the lmdb package",
     "OptionalSpec": _DATA_WAY,
-    "RaggedTensorSpec": "tf.TensorSpec of padded tensors",
     "TensorArraySpec": "tf.TensorSpec of stacked tensors",
     "data.DatasetSpec": "the output_types and output_shapes of a tf.data.Dataset",
     "saved_model.load_v2": "tf.saved_model.load",

@@ -75,7 +75,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.queues.accumulators": "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator",
         "ops.queues.barrier": "Barrier CriticalSection",
         "ops.queues.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
-        "ops.ragged": "RaggedTensor",
+        "ops.ragged": "RaggedTensor RaggedTensorSpec",
         "ops.random_functions": "multinomial random_crop random_gamma random_normal random_poisson random_shuffle random_uniform truncated_normal",
         "ops.session_tensors": "delete_session_tensor get_session_handle get_session_tensor",
         "ops.sparse.functions": "sparse_concat sparse_fill_empty_rows sparse_mask sparse_merge sparse_placeholder sparse_reorder sparse_reset_shape sparse_reshape sparse_retain sparse_slice sparse_split sparse_tensor_to_dense sparse_to_dense sparse_to_indicator sparse_transpose",

@@ -478,11 +478,21 @@ def test_wrong_arguments_of_file_datasets_are_refused() -> None:
             session.run(element)
 
 
-def test_a_function_that_waits_for_other_steps_is_refused() -> None:
+def test_a_function_may_wait_for_other_steps() -> None:
     queue = tf.FIFOQueue(3, [tf.int64], [[]])
-    iterator = Dataset.range(3).map(lambda x: x + queue.dequeue()).make_initializable_iterator()
-    with tf.Session() as session, pytest.raises(tf.errors.UnimplementedError, match="wait for other steps"):
-        session.run(iterator.initializer)
+    count = tf.get_variable("count", initializer=0, use_resource=True)
+    section = tf.CriticalSection(name="section")
+    taken = Dataset.range(3).map(lambda x: x + queue.dequeue()).make_initializable_iterator()
+    counted = Dataset.range(9).map(lambda x: section.execute(lambda: tf.identity(count.assign_add(1))))
+    each = counted.make_initializable_iterator()
+    element, value, put = taken.get_next(), each.get_next(), queue.enqueue_many([[10, 20]])
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), each.initializer, taken.initializer])
+        assert [session.run(value) for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            session.run(element, options=tf.RunOptions(timeout_in_ms=200))
+        session.run(put)
+        assert [session.run(element) for _ in range(2)] == [10, 21]
 
 
 def test_options_are_inherited() -> None:

@@ -115,3 +115,18 @@ def test_reductions_take_the_inner_axes_of_nested_rows() -> None:
 def rows(ragged: Any) -> Any:
     with tf.Session() as session:
         return session.run(ragged).to_list()
+
+
+def test_a_spec_of_ragged_tensors() -> None:
+    spec, value = tf.RaggedTensorSpec([None, None], tf.int32), tf.ragged.constant([[1], [2, 3]])
+    assert spec == tf.RaggedTensorSpec([None, None], tf.int32, 1) and spec.is_compatible_with(value)
+    assert not tf.RaggedTensorSpec([None, None]).is_compatible_with(value)
+    assert tf.RaggedTensorSpec.from_value(value) == tf.RaggedTensorSpec([2, None], tf.int32, 1, tf.int64)
+    assert tf.RaggedTensorSpec(ragged_rank=0, shape=[3, 5]).is_compatible_with(tf.zeros([3, 5]))
+    for arguments, error in [
+        (([2, 3], tf.int32, 2), ValueError),
+        ((None,), ValueError),
+        (([2, 3], tf.int32, "1"), TypeError),
+    ]:
+        with pytest.raises(error, match="ragged_rank"):
+            tf.RaggedTensorSpec(*arguments)

@@ -149,6 +149,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.linalg.linear_operator_addition": {
         "layers.operator_sums": "_AddAndReturnDiag _AddAndReturnMatrix _AddAndReturnScaledIdentity _AddAndReturnTriL _DEFAULT_ADDITION_TIERS add_operators",
     },
+    "python.ops.list_ops": {
+        "compat.ops_names": "empty_tensor_list tensor_list_concat tensor_list_from_tensor tensor_list_gather tensor_list_get_item tensor_list_pop_back tensor_list_reserve tensor_list_scatter tensor_list_set_item tensor_list_split tensor_list_stack",
+    },
     "python.ops.math_ops": {
         "compat.ops_names": "_bucketize",
     },
@@ -200,6 +203,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.pywrap_tensorflow": {
         "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
         "ops.io.files": "EventsWriter",
+    },
+    "python.saved_model.nested_structure_coder": {
+        "compat.nest_names": "NotEncodableError StructureCoder",
     },
     "python.tf2": {
         "compat.internal_names": "enabled",

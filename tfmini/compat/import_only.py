@@ -31,12 +31,6 @@ NAMES = {
     "python.autograph.pyct.qual_names": "QN",
     "python.autograph.pyct.templates": "replace replace_as_expression",
     "python.autograph.pyct.transformer": "Base EntityInfo",
-    "python.ops.list_ops": (
-        "empty_tensor_list tensor_list_concat tensor_list_concat_lists tensor_list_from_tensor tensor_list_gather"
-        " tensor_list_get_item tensor_list_length tensor_list_pop_back tensor_list_push_back"
-        " tensor_list_push_back_batch tensor_list_reserve tensor_list_scatter tensor_list_set_item tensor_list_stack"
-    ),
-    "python.saved_model.nested_structure_coder": "NotEncodableError StructureCoder",
     "python.debug": f"{_SESSIONS} {_HOOKS} DebugDumpDir WatchOptions watch_graph has_inf_or_nan",
     "python.debug.lib.debug_data": "DebugDumpDir has_inf_or_nan",
     "python.debug.wrappers.dumping_wrapper": "DumpingDebugWrapperSession",

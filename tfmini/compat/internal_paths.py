@@ -71,7 +71,7 @@ _OPS = {
         "gen_data_flow_ops gen_dataset_ops gen_functional_ops gen_image_ops gen_io_ops gen_linalg_ops gen_list_ops "
         "gen_logging_ops gen_lookup_ops gen_math_ops gen_nn_ops gen_parsing_ops gen_random_ops "
         "gen_resource_variable_ops gen_rnn_ops gen_script_ops gen_sparse_ops gen_spectral_ops gen_state_ops "
-        "gen_stateless_random_ops gen_string_ops gen_summary_ops"
+        "gen_stateless_random_ops gen_string_ops gen_summary_ops list_ops"
     ),
     "=ops.summary": "summary_op_util",
     "tf.contrib.summary tf.summary": "summary_ops_v2",

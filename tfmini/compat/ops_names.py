@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tfmini import dtypes
-from tfmini.core_types import DimensionLike, DTypeLike, ShapeLike, TensorLike
+from tfmini.core_types import DimensionLike, DTypeLike, ShapeLike, SizesLike, TensorLike
 from tfmini.export import export, export_names
+from tfmini.graph import raw_ops
 from tfmini.graph.conversion import IndexedSlices, SparseComponents, convert_to_tensor, internal_convert
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -20,6 +21,8 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.layers.convolutional import convolved_length, image_format, known_padding, normalized_tuple, op_format
 from tfmini.ops.array.shape import rank, shape
 from tfmini.ops.composites import SparseTensor, SparseTensorValue
+from tfmini.ops.flow import tensor_lists as lists
+from tfmini.ops.flow.cond import cond
 from tfmini.ops.math.search import bucketize_op
 from tfmini.ops.nn import sampling
 from tfmini.ops.variables import scope as vs
@@ -232,3 +235,124 @@ def _as_graph_element(obj: Any) -> Any:
     """What an object, such as a variable, stands for in a graph; None for a tensor, or another object."""
     convert = getattr(obj, "_as_graph_element", None)
     return convert() if convert is not None else None
+
+
+# ---- ``list_ops``: lists of tensors; the module's other functions are the raw ops ----------------------------------
+
+_ElementShape = SizesLike | TensorShape | None
+
+
+def _as_sizes(shape: Any) -> Any:
+    """A shape as the ops take it: -1 for an unknown size, or for all of an unknown shape."""
+    if isinstance(shape, TensorShape):
+        shape = None if shape.dims is None else shape.as_list()
+    if shape is None or isinstance(shape, Tensor):
+        return -1 if shape is None else shape
+    sizes = [getattr(size, "value", size) if not isinstance(size, Tensor) else size for size in shape]
+    sizes = [-1 if size is None else size for size in sizes]
+    return sizes or convert_to_tensor([], dtype=dtypes.int32)
+
+
+@export("tensorflow.python.ops.list_ops.empty_tensor_list")
+def empty_tensor_list(
+    element_shape: _ElementShape,
+    element_dtype: DTypeLike,
+    max_num_elements: TensorLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """A list without elements, to which at most ``max_num_elements`` may be pushed."""
+    limit = -1 if max_num_elements is None else max_num_elements
+    return lists.empty_op(_as_sizes(element_shape), limit, element_dtype=element_dtype, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_reserve")
+def tensor_list_reserve(
+    element_shape: _ElementShape, num_elements: TensorLike, element_dtype: DTypeLike, name: str | None = None
+) -> Tensor:
+    """A list of elements that are not set, and read as zeros."""
+    return lists.reserve_op(_as_sizes(element_shape), num_elements, element_dtype=element_dtype, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_from_tensor")
+def tensor_list_from_tensor(tensor: TensorLike, element_shape: _ElementShape, name: str | None = None) -> Tensor:
+    """The list of a tensor's rows."""
+    return lists.from_tensor_op(tensor, _as_sizes(element_shape), name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_get_item")
+def tensor_list_get_item(
+    input_handle: Tensor, index: TensorLike, element_dtype: DTypeLike, element_shape: _ElementShape = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """One element; zeros, in the shape that the list or the call gives, if it was not set."""
+    sizes = _as_sizes(element_shape)
+    return lists.get_op(input_handle, index, sizes, element_dtype=element_dtype, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_pop_back")
+def tensor_list_pop_back(input_handle: Tensor, element_dtype: DTypeLike, name: str | None = None) -> Any:
+    """The list without its last element, and that element."""
+    return lists.pop_op(input_handle, -1, element_dtype=element_dtype, name=name)
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_gather")
+def tensor_list_gather(
+    input_handle: Tensor, indices: TensorLike, element_dtype: DTypeLike, element_shape: _ElementShape = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Some elements, as one tensor."""
+    sizes = _as_sizes(element_shape)
+    return lists.gather_op(input_handle, indices, sizes, element_dtype=element_dtype, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_scatter")
+def tensor_list_scatter(
+    tensor: TensorLike, indices: TensorLike, element_shape: _ElementShape = None, input_handle: Tensor | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A list in which the rows of ``tensor`` are at ``indices``, a new one or one like ``input_handle``."""
+    if input_handle is not None:
+        return lists.scatter_into_op(input_handle, tensor, indices, name=name)  # type: ignore[no-any-return]
+    return lists.scatter_op(tensor, indices, _as_sizes(element_shape), -1, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_stack")
+def tensor_list_stack(
+    input_handle: Tensor, element_dtype: DTypeLike, num_elements: int = -1, element_shape: _ElementShape = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """All elements as one tensor; ``num_elements`` says how many there are, -1 that nobody knows."""
+    return lists.stack_op(  # type: ignore[no-any-return]
+        input_handle, _as_sizes(element_shape), element_dtype=element_dtype, num_elements=num_elements, name=name
+    )
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_concat")
+def tensor_list_concat(
+    input_handle: Tensor, element_dtype: DTypeLike, element_shape: _ElementShape = None, name: str | None = None
+) -> Tensor:
+    """The elements one after the other in one tensor."""
+    lengths = convert_to_tensor([], dtype=dtypes.int64)
+    joined = lists.concat_op(input_handle, _as_sizes(element_shape), lengths, element_dtype=element_dtype, name=name)
+    return joined[0]  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_split")
+def tensor_list_split(
+    tensor: TensorLike, element_shape: _ElementShape, lengths: TensorLike, name: str | None = None
+) -> Tensor:
+    """The list of parts of a tensor, which have these lengths."""
+    return lists.split_op(tensor, _as_sizes(element_shape), lengths, name=name)  # type: ignore[no-any-return]
+
+
+@export("tensorflow.python.ops.list_ops.tensor_list_set_item")
+def tensor_list_set_item(
+    input_handle: Tensor, index: TensorLike, item: TensorLike, resize_if_index_out_of_bounds: bool = False,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The list with another element at ``index``; on request it grows up to there."""
+    if resize_if_index_out_of_bounds:
+        place, before = convert_to_tensor(index, dtype=dtypes.int32), input_handle
+        too_short = raw_ops.GreaterEqual(place, lists.length_op(before))
+        input_handle = cond(too_short, lambda: lists.resize_op(before, raw_ops.Add(place, 1)), lambda: before)
+    return lists.set_op(input_handle, index, item, name=name)  # type: ignore[no-any-return]

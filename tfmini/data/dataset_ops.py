@@ -6,7 +6,6 @@ stages, which `stages_of` joins.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.data.pipeline import (
+    Answer,
     Count,
     Element,
     FunctionSource,
@@ -183,53 +183,6 @@ class _Translated:
         getattr(self._elements, "close", lambda: None)()
 
 
-class _Answer:
-    """A `Wait` of the thread that reads a dataset."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.step: Any = reading.step
-        self._reading = reading
-        self._came = threading.Event()
-        self._given: list[Any] = []  # the answer; None if nobody wants one any more
-        self._cancel: Callable[[], None] = lambda: None
-
-    def done(self, result: Any = None) -> bool:
-        """Takes the answer, unless the thread has given up."""
-        self._given.append(result)  # the first one counts
-        self._came.set()
-        return self._given[0] is result
-
-    def fail(self, error: errors.OpError) -> bool:
-        """As `done`, with an error."""
-        return self.done(error)
-
-    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
-        """Notes what ends the wait."""
-        self._cancel = cancel
-        return True
-
-    def get(self) -> Any:
-        """Waits for the answer.
-
-        Raises:
-          OpError: it is an error, or the element is not wanted any more.
-        """
-        try:
-            while not self._came.wait(_LOOK_S):  # the end of a step that runs as a function tells no thread
-                self._reading.check()
-        except BaseException:
-            if self.done(_GIVEN_UP):
-                self._cancel()
-                raise  # else the answer came at the same time
-        if isinstance(self._given[0], errors.OpError):
-            raise self._given[0]
-        return self._given[0]
-
-
-_LOOK_S = 0.05
-_GIVEN_UP = object()
-
-
 class _Requested(Stage):
     """Elements of a queue. Each is requested, by an element of another queue, when the reader wants it."""
 
@@ -249,7 +202,7 @@ class _Requested(Stage):
         return element
 
     def _wait_for(self, begin: Callable[[Any], None]) -> Any:
-        answer = _Answer(self._reading)
+        answer = Answer(self._reading)
         begin(answer)
         return answer.get()
 

@@ -8,6 +8,7 @@ objects with a ``__next__``.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
+from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.registered_graph import FunctionRun, PartitionRun, RegisteredGraph, RunOwner
 from tfmini.runtime.resources import Resources
 from tfmini.shapes import RawShape
@@ -256,6 +258,53 @@ class _ReadingStop:
         self._reading.check()
 
 
+_LOOK_S = 0.05
+_GIVEN_UP = object()
+
+
+class Answer:
+    """A `Wait` of the thread that reads a dataset."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.step: Any = reading.step
+        self._reading = reading
+        self._came = threading.Event()
+        self._given: list[Any] = []  # the answer; None if nobody wants one any more
+        self._cancel: Callable[[], None] = lambda: None
+
+    def done(self, result: Any = None) -> bool:
+        """Takes the answer, unless the thread has given up."""
+        self._given.append(result)  # the first one counts
+        self._came.set()
+        return self._given[0] is result
+
+    def fail(self, error: errors.OpError) -> bool:
+        """As `done`, with an error."""
+        return self.done(error)
+
+    def on_cancel(self, cause: str, cancel: Callable[[], None]) -> bool:
+        """Notes what ends the wait."""
+        self._cancel = cancel
+        return True
+
+    def get(self) -> Any:
+        """Waits for the answer.
+
+        Raises:
+          OpError: it is an error, or the element is not wanted any more.
+        """
+        try:
+            while not self._came.wait(_LOOK_S):  # the end of a step that runs as a function tells no thread
+                self._reading.check()
+        except BaseException:
+            if self.done(_GIVEN_UP):
+                self._cancel()
+                raise  # else the answer came at the same time
+        if isinstance(self._given[0], errors.OpError):
+            raise self._given[0]
+        return self._given[0]
+
+
 # ---- Sources and stages, and the functions of transformations ------------------------------------------------------
 
 Element = tuple[Any, ...]
@@ -366,7 +415,19 @@ class Function:
         if body is not None:
             graph = reading.own(id(body), lambda: _compile(body, graph.resources))
         graph.program.bind(graph.resources)
-        return tuple(FunctionCall(reading, graph, [*values, *self._captured]).execute())
+        arguments = [*values, *self._captured]
+        if graph.program.is_simple:
+            return tuple(FunctionCall(reading, graph, arguments).execute())
+        return tuple(_waited_for(DataflowRun(reading.owner, graph, 0, arguments), reading))
+
+
+def _waited_for(run: DataflowRun, reading: Reading) -> list[Any]:
+    """The results of a call whose ops wait for other steps, such as those of a critical section."""
+    answer = Answer(reading)
+    run.stopped = _ReadingStop(reading)
+    answer.on_cancel("", lambda: run.abort(errors.CancelledError.of("The element is not wanted any more.")))
+    run.start(lambda error, results: answer.done(results if error is None else error) and None)
+    return answer.get()  # type: ignore[no-any-return]
 
 
 def compiled(body: FunctionBody, resources: Resources, captured: Sequence[Any]) -> Function:
@@ -374,7 +435,6 @@ def compiled(body: FunctionBody, resources: Resources, captured: Sequence[Any]) 
 
     Raises:
       InvalidArgumentError: a client gave the name of a function, or something else, in place of its body.
-      UnimplementedError: when the body has ops that wait for other steps.
     """
     if not isinstance(body, FunctionBody):
         raise errors.InvalidArgumentError.of(f"The graph has no function {body!r:.80}")
@@ -390,12 +450,6 @@ def _compile(body: FunctionBody, resources: Resources) -> RegisteredGraph:
     feeds = [(name, 0) for name in body.parameters]
     step = step_graph(nodes, body.results, body.targets, feeds, "/device:CPU:0")
     program = compile_program(TaskGraph.of_step(step), resources=resources)
-    if not program.is_simple:
-        waiting = ", ".join(node.name for node in program.waits.values())
-        raise errors.UnimplementedError.of(
-            f"The function {body.name} of a dataset has ops that wait for other steps ({waiting}). Use only ops"
-            " that finish without another step."
-        )
     return RegisteredGraph(0, "", program, resources, is_private=True)
 
 

@@ -366,9 +366,11 @@ class IndexedSlicesSpec(TypeSpec):
         )  # fmt: skip
 
 
-def _components(value: object) -> tuple[Any, ...]:
+def _components(value: Any) -> tuple[Any, ...]:
     if isinstance(value, SparseTensor):
         return value.indices, value.values, value.dense_shape
     if isinstance(value, IndexedSlices):
         return (value.values, value.indices) + (() if value.dense_shape is None else (value.dense_shape,))
+    if hasattr(value, "nested_row_splits"):
+        return value.flat_values, *value.nested_row_splits
     return (value,)

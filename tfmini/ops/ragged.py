@@ -20,7 +20,7 @@ from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
-from tfmini.ops.composites import Reducible, SparseTensor
+from tfmini.ops.composites import Reducible, SparseTensor, TensorSpec, TypeSpec
 from tfmini.ops.math.comparison import not_equal
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
@@ -341,6 +341,59 @@ class RaggedTensor(Reducible):
 
     def __repr__(self) -> str:
         return f"tf.RaggedTensor(values={self._values}, row_splits={self._row_splits})"
+
+
+@export("tf.RaggedTensorSpec")
+class RaggedTensorSpec(TypeSpec):
+    """Shape and types of a `RaggedTensor` (``tf.RaggedTensorSpec``).
+
+    Args:
+      shape: with None for the ragged dimensions.
+      dtype: of the values.
+      ragged_rank: the number of ragged dimensions, by default all but one; with 0 a tensor is meant.
+      row_splits_dtype: int32 or int64.
+
+    Raises:
+      ValueError: neither a rank nor the ragged rank is known, or that is not below the rank.
+      TypeError: the ragged rank is no integer.
+    """
+
+    def __init__(
+        self, shape: ShapeLike = None, dtype: DTypeLike = dtypes.float32, ragged_rank: int | None = None,
+        row_splits_dtype: DTypeLike = dtypes.int64,
+    ) -> None:  # fmt: skip
+        self._shape, self._dtype = TensorShape(shape), dtypes.as_dtype(dtype)
+        self._row_splits_dtype = dtypes.as_dtype(row_splits_dtype)
+        rank = self._shape.ndims
+        if ragged_rank is None:
+            if rank is None:
+                raise ValueError("Must specify ragged_rank or a shape with a known rank.")
+            ragged_rank = rank - 1
+        if not isinstance(ragged_rank, int):
+            raise TypeError("ragged_rank must be an int")
+        if rank is not None and ragged_rank >= rank:
+            raise ValueError("ragged_rank must be less than rank.")
+        self._ragged_rank = ragged_rank
+        self.value_type = RaggedTensor if ragged_rank > 0 else Tensor
+
+    @classmethod
+    def from_value(cls, value: RaggedTensor) -> RaggedTensorSpec:
+        """The spec of a ragged tensor."""
+        return cls(value.shape, value.dtype, value.ragged_rank, value.row_splits.dtype)
+
+    @property
+    def _component_specs(self) -> tuple[TensorSpec, ...]:
+        if not self._ragged_rank:
+            return (TensorSpec(self._shape, self._dtype),)
+        known = self._shape.ndims is not None
+        rows = self._shape.raw[0] if self._shape.raw else None
+        flat = TensorShape([None]).concatenate(self._shape[self._ragged_rank + 1 :] if known else None)
+        inner = [TensorSpec([None], self._row_splits_dtype)] * (self._ragged_rank - 1)
+        splits = TensorSpec([None if rows is None else rows + 1], self._row_splits_dtype)
+        return (TensorSpec(flat, self._dtype), splits, *inner)
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._shape, self._dtype, self._ragged_rank, self._row_splits_dtype
 
 
 def _in_levels(

@@ -46,6 +46,8 @@ def stacked(tf: Any, stack: Any, push: Any, pop: Any, close: Any) -> list[Any]:
 
 _ARRAY = "a = TensorArrayV3(size=3, dtype=float32)"
 _FILLED = f"{_ARRAY}; f = TensorArrayScatterV3(handle=a[0], indices=[0, 1, 2], value=f32(3, 2), flow_in=a[1])"
+_LIST = "l = TensorListFromTensor(tensor=f32(3, 2), element_shape=[2])"
+_STACK = "element_shape=[2], element_dtype=float32)"
 SAMPLES = f"""
 s = Switch(data=f32(2), pred=True); Merge(inputs=[Neg(x=s[0]), Exp(x=s[1])])
 s = Switch(data=f32(2), pred=False); Merge(inputs=[Neg(x=s[0]), Exp(x=s[1])])
@@ -81,6 +83,34 @@ a = TensorArrayV3(size=0, dtype=int32, dynamic_size=True, element_shape=[]); Ten
 {_FILLED}; g = TensorArrayGradWithShape(handle=a[0], flow_in=f, shape_to_prepend=[4], source='g');
     TensorArrayReadV3(handle=g[0], index=1, dtype=float32,
         flow_in=TensorArrayWriteV3(handle=g[0], index=1, value=f32(4, 2), flow_in=g[1]))
+{_LIST}; TensorListStack(input_handle=l, {_STACK}
+{_LIST}; TensorListStack(input_handle=l, num_elements=3, {_STACK}
+{_LIST}; TensorListLength(input_handle=l); TensorListElementShape(input_handle=l, shape_type=int64)
+{_LIST}; TensorListGetItem(input_handle=l, index=1, {_STACK}
+{_LIST}; TensorListGather(input_handle=l, indices=[2, 0], {_STACK}
+{_LIST}; TensorListStack(input_handle=TensorListSetItem(input_handle=l, index=1, item=f32(2)), {_STACK}
+{_LIST}; TensorListStack(input_handle=TensorListPushBack(input_handle=l, tensor=f32(2)), {_STACK}
+{_LIST}; p = TensorListPopBack(input_handle=l, {_STACK}; p[1]; TensorListStack(input_handle=p[0], {_STACK}
+{_LIST}; TensorListStack(input_handle=TensorListResize(input_handle=l, size=5), {_STACK}
+{_LIST}; TensorListConcat(input_handle=l, element_dtype=float32, element_shape=[2])
+{_LIST}; TensorListConcatV2(input_handle=l, element_dtype=float32, element_shape=[2], leading_dims=i64([]))
+l = TensorListSplit(tensor=f32(6, 2), element_shape=[-1, 2], lengths=i64([1, 3, 2]));
+    TensorListConcatV2(input_handle=l, element_dtype=float32, element_shape=[-1, 2], leading_dims=i64([]))
+{_LIST}; c = TensorListConcatLists(input_a=l, input_b=l, element_dtype=float32);
+    TensorListStack(input_handle=c, {_STACK}
+l = TensorListScatter(tensor=f32(2, 2), indices=[3, 1], element_shape=[2]); TensorListStack(input_handle=l, {_STACK}
+l = TensorListScatterV2(tensor=f32(2, 2), indices=[3, 1], element_shape=[2], num_elements=6);
+    TensorListStack(input_handle=l, {_STACK}
+{_LIST}; s = TensorListScatterIntoExistingList(input_handle=l, tensor=f32(2, 2), indices=[2, 1]);
+    TensorListStack(input_handle=s, {_STACK}
+l = TensorListReserve(element_shape=[2], num_elements=3, element_dtype=float32);
+    TensorListStack(input_handle=l, {_STACK}
+l = EmptyTensorList(element_shape=[2], max_num_elements=2, element_dtype=float32);
+    TensorListStack(input_handle=TensorListPushBack(input_handle=l, tensor=f32(2)), {_STACK}
+{_LIST}; b = TensorListPushBackBatch(input_handles=Pack(values=[l, l]), tensor=f32(2, 2));
+    TensorListStack(input_handle=Unpack(value=b, num=2)[1], {_STACK}
+{_LIST}; TensorListStack(input_handle=AddN(inputs=[l, l]), {_STACK}
+{_LIST}; TensorListStack(input_handle=ZerosLike(x=l), {_STACK}
 """
 
 NO_SLOPE = """

@@ -368,3 +368,20 @@ def test_seeding_python_does_not_repeat_step_ids() -> None:
 def test_a_server_or_cluster_in_place_of_its_target_is_named() -> None:
     with tf.LocalCluster(ps=0, workers=1) as cluster, pytest.raises(TypeError, match=r"Give its target: tf\.Session"):
         tf.Session(cluster)  # type: ignore[arg-type]
+
+
+def test_soft_placement_is_that_of_sessions_without_a_config() -> None:
+    assert not tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        assert tf.config.get_soft_device_placement()
+        with tf.device("/gpu:0"):
+            x = tf.constant(1.0) + tf.constant(2.0)
+        with tf.Session() as session:
+            assert session.run(x) == 3
+        with tf.Session(config=tf.ConfigProto()) as session, pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(x)
+    finally:
+        tf.config.set_soft_device_placement(False)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="Cannot assign a device"):
+        session.run(x)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.core_types import TensorLike
+from tfmini.dtypes import variant
 from tfmini.errors import OpError
 from tfmini.export import export
 from tfmini.graph.op_types import kernel_for
@@ -228,7 +229,8 @@ def _value(tensor: Tensor, budget: list[int]) -> Any:
 
 
 def _may_run(op: Operation) -> bool:
-    return not op.handle.op_def.is_stateful and op.type not in _RUNTIME_ONLY
+    is_opaque = any(tensor.dtype is variant for tensor in op.outputs)
+    return not op.handle.op_def.is_stateful and op.type not in _RUNTIME_ONLY and not is_opaque
 
 
 def _value_of_branch(tensor: Tensor, budget: list[int]) -> Any:

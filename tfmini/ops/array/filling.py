@@ -65,9 +65,9 @@ def _fill_shape(node: Operation) -> list[RawShape]:
 def _fill_kernel(node: Node) -> Any:
     dtype = node.attrs["T"].numpy
 
-    def run(dims: Array, value: Array) -> Any:
+    def run(dims: Array, value: Any) -> Any:
         sizes = _fill_sizes(dims, value)
-        return filled(sizes, value.item() if dtype.kind == "O" and not isinstance(value, bytes) else value, dtype)
+        return filled(sizes, value.item() if dtype.kind == "O" and hasattr(value, "item") else value, dtype)
 
     return run
 
@@ -101,7 +101,9 @@ def _fill_into(node: Node) -> Callable[..., Any] | None:
 
 
 @_zeros_like.kernel("CPU")
-def _zeros_like_kernel(x: Array) -> Any:
+def _zeros_like_kernel(x: Any) -> Any:
+    if hasattr(x, "zeros_like"):  # a list of tensors
+        return x.zeros_like()
     x = as_ndarray(x)
     return filled(x.shape, zero_of(x.dtype), x.dtype)
 

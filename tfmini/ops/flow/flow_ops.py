@@ -271,7 +271,8 @@ def merge(inputs: Sequence[Any], name: str | None = None) -> tuple[Any, Tensor]:
 def _merge_tensors(tensors: list[Tensor], name: str | None) -> tuple[Tensor, Tensor]:
     handle = ref_merge_op if all(t.dtype._is_ref_dtype for t in tensors) else merge_op
     output, index = handle(tensors, name=name)
-    return _like_source(tensors[0], output), index
+    # Lists of different elements may meet, so that nothing is known of the elements.
+    return output if output.dtype is dtypes.variant else _like_source(tensors[0], output), index
 
 
 # ---- indexed slices ---------------------------------------------------------------------------

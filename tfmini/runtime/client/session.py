@@ -41,6 +41,23 @@ CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
 _local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sessions without a target
 
 
+# ---- ``tf.config``: what a session without a ConfigProto gets ------------------------------------------------------
+
+_defaults = ConfigProto()
+
+
+@export("tf.config.set_soft_device_placement")
+def set_soft_device_placement(enabled: bool) -> None:
+    """Whether sessions made without a ConfigProto put ops elsewhere that their device cannot run."""
+    _defaults.allow_soft_placement = enabled
+
+
+@export("tf.config.get_soft_device_placement")
+def get_soft_device_placement() -> bool:
+    """Whether sessions made without a ConfigProto place softly; False at first."""
+    return bool(_defaults.allow_soft_placement)
+
+
 class BaseSession:
     """The part that `Session` and `InteractiveSession` share."""
 
@@ -58,6 +75,9 @@ class BaseSession:
             raise TypeError(f"target must be a string, but got {type(target)}.{hint}")
         if config is not None and not hasattr(config, "operation_timeout_in_ms"):
             raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
+        if config is None and _defaults.ListFields():
+            config = ConfigProto()
+            config.CopyFrom(_defaults)
         self._graph: Graph = graph if graph is not None else get_default_graph()
         self._target = (target.decode() if isinstance(target, bytes) else target) or ""
         self._host = self._target or default_target()  # of the master; "": in this process

@@ -69,6 +69,7 @@ def op_facts(op_type: str, device_type: str) -> OpFacts | None:
             or kernel.is_async
             or "resources" in kernel.bound
             or any(arg.is_ref or arg.dtype is dtypes.resource for arg in op_def.inputs)  # it may change what they name
+            or any(arg.dtype is dtypes.variant for arg in op_def.outputs)  # nothing bounds what such a value holds
         ),
     )
 
