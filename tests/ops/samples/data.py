@@ -59,8 +59,8 @@ SAMPLES = (
         "IgnoreErrorsDataset(input_dataset=counted(op, 0, 3), **NUMBERS)",
         "DirectedInterleaveDataset(selector_input_dataset=TensorSliceDataset(components=[i64([1, 0, 0, 1])], "
         "output_shapes=[[]]), data_input_datasets=[counted(op, 0, 5), counted(op, 7, 9)], **NUMBERS)",
-        "SlidingWindowDataset(input_dataset=counted(op, 0, 9), window_size=2, window_shift=3, window_stride=2, "
-        "output_types=[int64], output_shapes=[[None]])",
+        "UnbatchDataset(input_dataset=SlidingWindowDataset(input_dataset=counted(op, 0, 9), window_size=2, "
+        "window_shift=3, window_stride=2, output_types=[int64], output_shapes=[[None]]), **NUMBERS)",
         "UniqueDataset(input_dataset=TensorSliceDataset(components=[i64([3, 1, 3])], output_shapes=[[]]), **NUMBERS)",
         "SqlDataset(driver_name='sqlite', data_source_name=':memory:', query='SELECT 3 UNION SELECT 4', **NUMBERS)",
         "ZipDataset(input_datasets=[counted(op, 0, 3)], **NUMBERS)",
