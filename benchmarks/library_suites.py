@@ -89,9 +89,8 @@ def run_file(file: str, out: str, limit_s: int, only: str) -> None:
     sys.argv = [file]
     # The tests' own warnings and their exits at the end of a main program say nothing about the target.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins take a second for each file
-    # An error of a finalizer is formatted by parsing code, which breaks a parse of Python 3.11 that the collector interrupted.
-    off = [word for plugin in ("cacheprovider", "faulthandler", "unraisableexception") for word in ("-p", f"no:{plugin}")]
-    arguments = [file, "-q", *off]
+    # The plugin formats errors of finalizers, which parses code and breaks a parse that the collector interrupted.
+    arguments = [file, "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:unraisableexception"]
     arguments += ["-W", "ignore", "-c", os.devnull, "--rootdir", os.getcwd(), *(["-k", only] if only else [])]
     os._exit(int(pytest.main(arguments, plugins=[Recorder(out, limit_s)])))
 
