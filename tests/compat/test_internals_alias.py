@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import operator
 import pydoc
@@ -17,6 +18,7 @@ import pytest
 import tfmini as tf
 from tfmini.compat import internals
 from tfmini.compat.internal_paths import PATHS
+from tfmini.estimator.input_functions import features_and_labels
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +51,18 @@ def test_a_replaced_strategy_is_the_one_of_device_setters(monkeypatch: pytest.Mo
         assert tf.Variable(1.0).device == "/job:ps/task:2"
 
 
+def test_a_replaced_scope_is_the_one_of_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("tensorflow.python.ops.summary_op_util")
+    monkeypatch.setattr(module, "summary_scope", lambda *_, **__: contextlib.nullcontext(("short", "long/")))  # AdaNet
+    made = tf.summary.scalar("x", 1.0)
+    writer = tf.contrib.summary.create_file_writer("unused")
+    with writer.as_default(), tf.contrib.summary.always_record_summaries():
+        tf.contrib.summary.scalar("x", 1.0, step=0)
+    tags = [op.inputs[2] for op in tf.get_default_graph().get_operations() if op.type == "WriteScalarSummary"]
+    assert made.op.name == "long" and tf.get_static_value(made.op.inputs[0]) == b"short"
+    assert [tf.get_static_value(tag) for tag in tags] == [b"short"]
+
+
 def test_constants_are_evaluated_by_the_private_function() -> None:
     evaluate = importlib.import_module("tensorflow.python.pywrap_tensorflow").TF_TryEvaluateConstant_wrapper
     known = tf.reduce_any(tf.less(tf.constant([2.0, 5.0]) * 2.0, 5.0))
@@ -78,6 +92,7 @@ def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) 
         ("python.ops.math_ops", "matmul", lambda: tf.matmul),
         ("python.framework.ops", "convert_to_tensor", lambda: tf.convert_to_tensor),
         ("python.framework.ops", "GraphKeys", lambda: tf.GraphKeys),
+        ("python.estimator.util", "parse_input_fn_result", lambda: features_and_labels),
         ("python.platform.gfile", "Exists", lambda: tf.gfile.Exists),
         ("python.platform.tf_logging", "info", lambda: tf.logging.info),
         ("python.platform.test", "TestCase", lambda: tf.test.TestCase),

@@ -55,6 +55,15 @@ def test_evaluation_counts_batches_and_writes_summaries(tmp_path: Path) -> None:
     assert found[23]["accuracy"] == pytest.approx(after["accuracy"])
 
 
+def test_a_model_may_give_the_op_that_initializes_what_evaluation_adds(tmp_path: Path) -> None:
+    def model(features, labels, mode):
+        spec = constant_model(features, labels, mode)
+        own = tf.train.Scaffold(local_init_op=tf.group(tf.train.Scaffold.default_local_init_op()))  # as AdaNet's
+        return spec._replace(scaffold=own)
+
+    assert tf.estimator.Estimator(model, str(tmp_path)).evaluate(numbers(), steps=1)["loss"] == 9.0
+
+
 def test_predictions_come_one_by_one_or_in_batches(tmp_path: Path) -> None:
     made = models.estimator(tf, tmp_path)
     rows = list(made.predict(models.inputs(tf, batch=50), predict_keys=["class"]))

@@ -147,3 +147,12 @@ def test_those_of_version_2_are_tensors_recorded_unless_a_condition_says_no(tmp_
     assert sorted(found) == [scalar, (5, "raw", ""), histogram, (7, "run/note", "text")]
     with pytest.raises(ValueError, match="logdir"):
         second.create_file_writer(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "scope"),
+    [("a b", "outer/a b", "outer/ab/"), ("", "outer/summary", "outer/summary/"), ("%", "outer/%", "outer/summary/")],
+)
+def test_the_scope_of_version_2_keeps_the_tag_as_it_is(name: str, tag: str, scope: str) -> None:
+    with tf.name_scope("outer"), tf.compat.v2.summary.experimental.summary_scope(name) as found:
+        assert found == (tag, scope) and tf.constant(1).op.name == f"{scope}Const"

@@ -60,6 +60,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
+        "estimator.input_functions": "parse_input_fn_result=features_and_labels",
     },
     "python.feature_column.feature_column": {
         "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
@@ -177,7 +178,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "initialize_resources local_resources shared_resources",
     },
     "python.ops.summary_ops_v2": {
-        "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS",
+        "train.contrib_summary": "_INVALID_SCOPE_CHARACTERS summary_scope",
     },
     "python.ops.variable_scope": {
         "compat.ops_names": "_VariableStore _get_default_variable_store _pure_variable_scope variable",

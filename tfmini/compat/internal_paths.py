@@ -73,7 +73,7 @@ _OPS = {
         "gen_resource_variable_ops gen_rnn_ops gen_script_ops gen_sparse_ops gen_spectral_ops gen_state_ops "
         "gen_stateless_random_ops gen_string_ops gen_summary_ops"
     ),
-    ":ops.summary": "summary_op_util",
+    "=ops.summary": "summary_op_util",
     "tf.contrib.summary tf.summary": "summary_ops_v2",
     "-": "array_grad cond_v2 nn_grad seq2seq while_v2",
 }

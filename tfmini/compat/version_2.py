@@ -165,7 +165,7 @@ SAME = {
         "unicode_split_with_offsets unicode_transcode unsorted_segment_join upper"
     ),
     "summary": "SummaryWriter create_file_writer create_noop_writer flush record_if scalar text write",
-    "summary.experimental": "get_step set_step",
+    "summary.experimental": "get_step set_step summary_scope",
     "sysconfig": "CXX11_ABI_FLAG MONOLITHIC_BUILD get_compile_flags get_include get_lib get_link_flags",
     "test": (
         "Benchmark benchmark_config compute_gradient create_local_cluster gpu_device_name is_built_with_cuda "
@@ -334,7 +334,10 @@ _FUNCTIONS = {
     },
     **{f"summary.{name}": f"train.contrib_summary.{name}" for name in ("create_noop_writer", "record_if", "write")},
     **{f"summary.{name}": f"contrib.summary.{name}" for name in ("SummaryWriter", "flush")},
-    **{f"summary.experimental.{name}": f"train.contrib_summary.{name}" for name in ("get_step", "set_step")},
+    **{
+        f"summary.experimental.{name}": f"train.contrib_summary.{name}"
+        for name in ("get_step", "set_step", "summary_scope")
+    },
     "nn.avg_pool": "nn.avg_pool_v2",
     "nn.max_pool": "nn.max_pool_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",

@@ -17,6 +17,7 @@ from tfmini.estimator.run_config import RunConfig, WarmStartSettings, default_se
 from tfmini.export import export
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.train.checkpointing.graph_files import latest_checkpoint, list_variables, load_variable
+from tfmini.train.global_steps import create_global_step
 from tfmini.train.hooks import StopAtStepHook
 from tfmini.train.strategy import InputContext, Strategy, get_strategy
 
@@ -251,6 +252,8 @@ class Estimator:
             part = InputContext(config.num_worker_replicas, config.global_id_in_cluster)
         with (self._strategy(mode) or get_strategy()).replica_scope(False):
             return features_and_labels(call_input_fn(input_fn, mode, self.params, config, part))
+
+    _create_and_assert_global_step = staticmethod(create_global_step)  # AdaNet calls it for its own graphs
 
     def _strategy(self, mode: str) -> Strategy | None:
         """The strategy that the settings have for a mode."""

@@ -24,7 +24,7 @@ from tfmini.ops.control import group
 from tfmini.ops.summary import scalar
 from tfmini.train.checkpointing.graph_files import latest_checkpoint, load_variable
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.evaluation import StopAfterNEvalsHook, evaluate_once
+from tfmini.train.evaluation import StopAfterNEvalsHook, evaluate_once, get_or_create_eval_step
 from tfmini.train.global_steps import _get_or_create_global_step_read, create_global_step, get_global_step
 from tfmini.train.hooks import LoggingTensorHook, NanTensorHook, StepCounterHook
 from tfmini.train.saving_hooks import CheckpointSaverHook, CheckpointSaverListener, SummarySaverHook
@@ -113,6 +113,7 @@ def scaffold_with_local_variables(scaffold: Scaffold) -> Scaffold:
     """A scaffold whose own ``local_init_op`` also initializes what was added after it: metrics, tables."""
     if scaffold.local_init_op is None:
         return scaffold
+    get_or_create_eval_step()  # it is one of them, and would be made after the op
     both = group(scaffold.local_init_op, Scaffold.default_local_init_op())
     return Scaffold(local_init_op=both, copy_from_scaffold=scaffold)
 

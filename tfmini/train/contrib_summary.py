@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scopes import get_default_session
-from tfmini.graph.scoping import control_dependencies, device
+from tfmini.graph.scoping import control_dependencies, device, name_scope
 from tfmini.ops import summary as ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import cast, identity, placeholder
@@ -33,7 +33,6 @@ from tfmini.ops.control import no_op
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.math.comparison import equal
 from tfmini.ops.math.elementwise import floormod
-from tfmini.ops.summary import summary_scope
 from tfmini.ops.variables.base import Variable
 from tfmini.train.global_steps import get_global_step, get_or_create_global_step
 
@@ -185,7 +184,7 @@ def _recorded(
     recording = should_record_summaries()
     if writer is None or writer.resource is None or recording is False:
         return no_op()
-    with summary_scope(name, family, kind) as (text, _), device("cpu:0"):
+    with ops.summary_scope(name, family, kind) as (text, _), device("cpu:0"):  # which AdaNet replaces
         tag = constant(text, dtypes.string)
         at = cast(convert_to_tensor(get_or_create_global_step() if step is None else step), dtypes.int64)
         return _written(recording, lambda: write(writer.resource, at, tag), "")
@@ -417,6 +416,21 @@ def of_version_2(function: Callable[..., Any]) -> Callable[..., Any]:
 audio_2, histogram_2, image_2 = of_version_2(audio), of_version_2(histogram), of_version_2(image)
 
 
+@export("tensorflow.python.ops.summary_ops_v2.summary_scope")
+@contextmanager
+def summary_scope(
+    name: str, default_name: str = "summary", values: Sequence[TensorLike] | None = None
+) -> Iterator[tuple[str, str]]:
+    """A name scope for one summary; yields its tag, which keeps characters that the scope may not have, and the scope.
+
+    TF name: ``tf.compat.v2.summary.experimental.summary_scope``.
+    """
+    name = name or default_name
+    around = get_default_graph().get_name_scope()
+    with name_scope(_INVALID_SCOPE_CHARACTERS.sub("", name) or None, default_name, values) as scope:
+        yield f"{around}/{name}" if around else name, scope
+
+
 def scalar_2(name: str, data: TensorLike, step: TensorLike | None = None, description: str | None = None) -> Any:
     """Writes a scalar as a float32 tensor (``tf.compat.v2.summary.scalar``); the tag includes the name scopes."""
     return _tensor_summary("scalars", name, "scalar_summary", cast(data, dtypes.float32), step, description)
@@ -432,6 +446,5 @@ def _tensor_summary(
 ) -> Any:
     metadata: Any = protos.SummaryMetadata(summary_description=description or "")
     metadata.plugin_data.plugin_name = plugin
-    around = get_default_graph().get_name_scope()
-    with get_default_graph().name_scope(_INVALID_SCOPE_CHARACTERS.sub("", name) or scope):
-        return write(f"{around}/{name}" if around else name, data, step, metadata)
+    with summary_scope(name, scope) as (tag, _):
+        return write(tag, data, step, metadata)
