@@ -133,6 +133,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
         "ops.nn.pooling_dynamic": "fractional_avg_pool=fractional_avg_pool_v2 fractional_max_pool=fractional_max_pool_v2",
     },
+    "config": {
+        "runtime.client.session": "get_soft_device_placement set_soft_device_placement",
+    },
     "contrib.autograph": {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
     },

@@ -18,6 +18,7 @@ import pytest
 import tfmini as tf
 from tfmini.compat import internals
 from tfmini.compat.internal_paths import PATHS
+from tfmini.estimator.input_functions import features_and_labels
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,7 @@ def test_a_star_import_gives_the_names_and_leaves_pythons(path: str, name: str) 
         ("python.ops.math_ops", "matmul", lambda: tf.matmul),
         ("python.framework.ops", "convert_to_tensor", lambda: tf.convert_to_tensor),
         ("python.framework.ops", "GraphKeys", lambda: tf.GraphKeys),
+        ("python.estimator.util", "parse_input_fn_result", lambda: features_and_labels),
         ("python.platform.gfile", "Exists", lambda: tf.gfile.Exists),
         ("python.platform.tf_logging", "info", lambda: tf.logging.info),
         ("python.platform.test", "TestCase", lambda: tf.test.TestCase),

@@ -60,6 +60,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
+        "estimator.input_functions": "parse_input_fn_result=features_and_labels",
     },
     "python.feature_column.feature_column": {
         "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",

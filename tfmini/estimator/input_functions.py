@@ -227,6 +227,7 @@ def call_input_fn(
         return input_fn(**known_arguments(input_fn, offered))
 
 
+@export("tensorflow.python.estimator.util.parse_input_fn_result")
 def features_and_labels(result: object) -> tuple[Any, Any, list[SessionRunHook]]:
     """(features, labels or None, hooks) of what an input function returned: tensors or a dataset.
 
