@@ -212,12 +212,12 @@ def columns_of_sequences(tf: Any) -> Any:
         made.sequence_input_layer(features, columns)
         for columns in ([one], [two], [four, one], [three], [five], [scaled])
     ]
-    bad = [outcome(lambda: made.sequence_input_layer(features, [plain.numeric_column("numbers")])),
+    bad = [outcome(lambda: run(tf, made.sequence_input_layer(features, [scaled, one]))),
+           outcome(lambda: made.sequence_input_layer(features, [plain.numeric_column("numbers")])),
            outcome(lambda: made.sequence_input_layer(features, [plain.indicator_column(
                plain.categorical_column_with_identity("ids", 6))])),
            outcome(lambda: plain.input_layer(features, [one])),
-           outcome(lambda: made.sequence_numeric_column("a", (0,))),
-           outcome(lambda: run(tf, made.sequence_input_layer(features, [scaled, one])))]  # fmt: skip
+           outcome(lambda: made.sequence_numeric_column("a", (0,)))]  # fmt: skip
     spec = plain.make_parse_example_spec([one, two, four])
     names = [column.name for column in (one, two, three, four)]
     with tf.Session() as session:

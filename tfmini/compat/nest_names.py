@@ -266,7 +266,7 @@ def _shape_message(shape: TensorShape) -> Any:
 
 
 def _decoded_tuple(message: Any, decode: Callable[[Any], Any]) -> Any:
-    kind: Any = namedtuple(message.name, [pair.key for pair in message.values])
+    kind: Any = namedtuple(message.name, [pair.key for pair in message.values])  # type: ignore[misc]
     return kind(*(decode(pair.value) for pair in message.values))
 
 

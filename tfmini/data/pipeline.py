@@ -426,7 +426,11 @@ def _waited_for(run: DataflowRun, reading: Reading) -> list[Any]:
     answer = Answer(reading)
     run.stopped = _ReadingStop(reading)
     answer.on_cancel("", lambda: run.abort(errors.CancelledError.of("The element is not wanted any more.")))
-    run.start(lambda error, results: answer.done(results if error is None else error) and None)
+
+    def ended(error: errors.OpError | None, results: list[Any]) -> None:
+        answer.done(results if error is None else error)
+
+    run.start(ended)
     return answer.get()  # type: ignore[no-any-return]
 
 

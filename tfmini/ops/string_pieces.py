@@ -181,7 +181,8 @@ def _ngrams_kernel(
     for low, high in zip(splits, splits[1:]):
         row = _ngrams_of(data[low:high].tolist(), ngram_widths, separator, left_pad, right_pad, pad_width)
         if not row and preserve_short_sequences and high > low:
-            row = _ngrams_of(data[low:high].tolist(), [int(high - low)], separator, b"", b"", 0)
+            whole = int(high - low) + 2 * max(pad_width, 0)
+            row = _ngrams_of(data[low:high].tolist(), [whole], separator, left_pad, right_pad, pad_width)
         found += row
         ends.append(len(found))
     texts = np.empty(len(found), object)

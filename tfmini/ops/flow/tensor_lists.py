@@ -326,11 +326,9 @@ def _split(tensor: Array, element_shape: Array, lengths: Array, *, element_dtype
     return TensorList(rows, element_dtype, shape)
 
 
-scatter_v1_op.kernel("CPU")(
-    lambda tensor, indices, element_shape, *, element_dtype: _scatter(
-        tensor, indices, element_shape, np.int32(-1), element_dtype=element_dtype
-    )
-)
+@scatter_v1_op.kernel("CPU")
+def _scatter_v1(tensor: Array, indices: Array, element_shape: Array, *, element_dtype: DType) -> TensorList:
+    return _scatter(tensor, indices, element_shape, np.array(-1, np.int32), element_dtype=element_dtype)
 
 
 @scatter_op.kernel("CPU")
@@ -497,7 +495,7 @@ def _joined(found: TensorList, given: RawShape, leading: list[int]) -> tuple[Any
         refuse("Concat requires elements to be at least vectors, found scalars instead.")
     for one in set_shapes:
         shape = _merged(shape, (None if shape is None else shape[0], *one[1:]))
-        _merged(shape[:1], one[:1])
+        _merged(None if shape is None else shape[:1], one[:1])
     rest = _full(None if shape is None else shape[1:], "Tried to concat a list whose elements have a non-fully-defined"
                  " shape, except the first dimension")  # fmt: skip
     first = shape[0] if shape else None
