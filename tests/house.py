@@ -201,7 +201,7 @@ LIMITS: dict[str, float] = {
     # lists of tensors.
     "files": 643,
     "files under 100 lines": 101,
-    "lines without generated files": 199_500,  # (128,000)
+    "lines without generated files": 200_000,  # (128,000); the last 3,000: what libraries' tests ask for
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -14,9 +14,9 @@ import numpy as np
 from tfmini import errors
 from tfmini.core_types import Array, TensorLike
 from tfmini.data.pipeline import (
-    Answer,
     Count,
     Element,
+    ElementWait,
     FunctionSource,
     Reading,
     Source,
@@ -202,7 +202,7 @@ class _Requested(Stage):
         return element
 
     def _wait_for(self, begin: Callable[[Any], None]) -> Any:
-        answer = Answer(self._reading)
+        answer = ElementWait(self._reading)
         begin(answer)
         return answer.get()
 

