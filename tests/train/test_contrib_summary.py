@@ -71,6 +71,20 @@ def test_summaries_of_each_kind_are_written(tmp_path: Path) -> None:
     assert next(tmp_path.glob("events*")).name.endswith(".v2")
 
 
+def test_the_first_element_of_a_tensor_is_its_scalar(tmp_path: Path) -> None:
+    """As in TensorFlow, where a model's loss may have the shape (1,)."""
+    writer = summary.create_file_writer(str(tmp_path), flush_millis=1000)
+    with writer.as_default(), summary.always_record_summaries(), tf.Session() as session:
+        written = [summary.scalar("loss", value, step=0) for value in ([1.5], [[2.5, 3.5]])]
+        none = summary.scalar("none", tf.zeros([0]), step=0)
+        summary.initialize(session=session)
+        session.run(written)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be a scalar, got shape \[0\]"):
+            session.run(none)
+        session.run(writer.close())
+    assert sorted(v.simple_value for e in events(tmp_path) for v in e.summary.value) == [1.5, 2.5]
+
+
 def test_recording_can_be_limited_to_some_steps_or_none(tmp_path: Path) -> None:
     step = tf.train.get_or_create_global_step()
     assert summary.scalar("nobody writes", 1.0).type == "NoOp"

@@ -320,9 +320,7 @@ raw_op = state_op("WriteRawProtoSummary(writer: resource, step: int64, tensor: s
 raw_op.kernel("CPU")(lambda writer, step, tensor: _write(writer, step, _single(tensor, "tensor")))
 graph_op = state_op("WriteGraphSummary(writer: resource, step: int64, tensor: string)", [])
 scalar_op = state_op(f"WriteScalarSummary(writer: resource, step: int64, tag: string, value: T); T: {_REAL}", [])
-scalar_op.kernel("CPU")(
-    lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _single(value, "value")))
-)
+scalar_op.kernel("CPU")(lambda writer, step, tag, value: _write(writer, step, scalar_message(tag, _first(value))))
 histogram_op = state_op(
     f"WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T); T: {_REAL} = DT_FLOAT", []
 )
@@ -408,6 +406,13 @@ class WriterState:
 def _writer(resources: Any, *, shared_name: bytes, container: bytes, node: Node) -> WriterState:
     name = f"{resources.session}/{shared_name.decode() or node.name}"
     return cast(WriterState, resources.lookup_or_create(container, "summary writer", name, WriterState))
+
+
+def _first(value: Array) -> Any:
+    """The value of a scalar summary: of a tensor that is none, the first element, as TensorFlow writes it."""
+    if not np.size(value):
+        refuse(f"value must be a scalar, got shape {list(np.shape(value))}")
+    return np.ravel(value)[0]
 
 
 def _single(value: Array, what: str) -> Any:
