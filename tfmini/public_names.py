@@ -229,7 +229,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.learn": {
         "compat.layers_names": "ModeKeys=LearnModeKeys",
-        "estimator.contrib_learn": "BaseEstimator=LearnEstimator Estimator=LearnEstimator MetricSpec ModelFnOps PredictionKey SKCompat infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn",
+        "estimator.contrib_learn": "BaseEstimator=LearnEstimator Estimator=LearnEstimator InputFnOps MetricSpec ModelFnOps NotFittedError PredictionKey ProblemType SKCompat build_parsing_serving_input_fn infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn",
         "estimator.contrib_models": "DNNClassifier=LearnDNNClassifier DNNLinearCombinedClassifier=LearnDNNLinearCombinedClassifier DNNLinearCombinedRegressor=LearnDNNLinearCombinedRegressor DNNRegressor=LearnDNNRegressor LinearClassifier=LearnLinearClassifier LinearRegressor=LearnLinearRegressor",
         "estimator.experiment": "Experiment ExportStrategy RunConfig=LearnRunConfig make_export_strategy",
         "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix",
@@ -261,6 +261,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.learn.preprocessing": {
         "compat.layers_names": "ByteProcessor CategoricalVocabulary VocabularyProcessor tokenizer",
+    },
+    "contrib.learn.utils": {
+        "estimator.contrib_learn": "build_parsing_serving_input_fn",
     },
     "contrib.legacy_seq2seq": {
         "layers.contrib.legacy_seq2seq": "attention_decoder basic_rnn_seq2seq embedding_attention_decoder embedding_attention_seq2seq embedding_rnn_decoder embedding_rnn_seq2seq embedding_tied_rnn_seq2seq model_with_buckets one2many_rnn_seq2seq tied_rnn_seq2seq",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -155,3 +157,59 @@ def features_among_predictions(tf: Any) -> Any:
         bad,
         first.get_variable_value("linear/linear_model/x/weights"),
     )
+
+
+@program
+def exports_of_contrib_learn(tf: Any) -> Any:
+    from tensorflow.contrib.learn.python.learn.estimators.constants import ProblemType
+    from tensorflow.contrib.learn.python.learn.utils import input_fn_utils
+
+    learn, columns = tf.contrib.learn, [tf.contrib.layers.real_valued_column("x", dimension=2)]
+    parsed = input_fn_utils.build_parsing_serving_input_fn(tf.contrib.layers.create_feature_spec_for_parsing(columns))
+    plain = input_fn_utils.build_default_serving_input_fn({"x": tf.placeholder(tf.float32, [None, 2], name="given")})
+
+    def own(features: Any, labels: Any, mode: Any) -> Any:
+        guess = 2.0 * tf.reduce_sum(features["x"], 1)
+        step = tf.assign_add(tf.train.get_global_step(), 1)
+        heads = {"a": (ProblemType.LINEAR_REGRESSION, {"scores": guess}), "b": (ProblemType.UNSPECIFIED, {"g": -guess})}
+        return learn.ModelFnOps(mode, {"guess": guess}, tf.reduce_sum(guess), step, output_alternatives=heads)
+
+    def whole(features: Any, labels: Any) -> Any:
+        guess = 2.0 * tf.reduce_sum(features["x"], 1)
+        return guess, tf.reduce_sum(guess), tf.assign_add(tf.train.get_global_step(), 1)
+
+    found = [
+        _served(tf, model, labels, parsed)
+        for model, labels in (
+            (learn.LinearRegressor(columns), Y.astype(np.float32)), (learn.LinearClassifier(columns), Y),
+            (learn.LinearClassifier(columns, n_classes=3, label_keys=[*"pqr"]), np.array([*"pqr"])[THREE]),
+        )
+    ]  # fmt: skip
+    found += [_served(tf, learn.Estimator(own), Y, parsed, default_output_alternative_key="b"),
+              _served(tf, learn.Estimator(whole), Y, plain, as_text=True)]  # fmt: skip
+    bad = [outcome(lambda key=key: _served(tf, learn.Estimator(own), Y, parsed, **key))
+           for key in ({}, {"default_output_alternative_key": "c"})]  # fmt: skip
+    new = learn.LinearRegressor(columns)
+    bad += [outcome(lambda: new.export_savedmodel(tempfile.mkdtemp(), parsed)), outcome(lambda: new.evaluate(X, Y)),
+            outcome(lambda: list(new.predict(X)))]  # fmt: skip
+    with tf.Graph().as_default():
+        given = parsed()
+        return found, bad, given._fields, [sorted(part) for part in (given.features, given.default_inputs)]
+
+
+def _served(tf: Any, model: Any, labels: Any, input_fn: Any, **options: Any) -> Any:
+    """The signatures of an export, and what they answer."""
+    model.fit(input_fn=lambda: ({"x": tf.constant(X, tf.float32)}, tf.constant(labels)), steps=3)
+    path = os.fsdecode(model.export_savedmodel(tempfile.mkdtemp(), input_fn, **options))
+    examples = [tf.train.Example() for _ in X]
+    for example, row in zip(examples, X):
+        example.features.feature["x"].float_list.value.extend(row)
+    found = {}
+    with tf.Graph().as_default(), tf.Session() as session:
+        signatures = tf.saved_model.loader.load(session, ["serve"], path).signature_def
+        for name, signature in signatures.items():
+            ((key, fed),) = signature.inputs.items()
+            feed = {fed.name: X if fed.dtype == 1 else [example.SerializeToString() for example in examples]}
+            outputs = {key: tensor.name for key, tensor in signature.outputs.items()}
+            found[name] = [signature.method_name, key, session.run(outputs, feed)]
+    return sorted(os.listdir(path)), found

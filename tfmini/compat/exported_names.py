@@ -13,8 +13,14 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "in_eager_mode list_devices",
         "ops.flow.function": "defun=function function",
     },
+    "contrib.learn.python.learn.estimators.constants": {
+        "estimator.contrib_learn": "ProblemType",
+    },
     "contrib.learn.python.learn.learn_runner": {
         "estimator.experiment": "run=run_experiment",
+    },
+    "contrib.learn.python.learn.utils.input_fn_utils": {
+        "estimator.contrib_learn": "InputFnOps build_default_serving_input_fn build_parsing_serving_input_fn",
     },
     "contrib.learn.python.learn.utils.saved_model_export_utils": {
         "estimator.experiment": "make_export_strategy",

@@ -37,9 +37,6 @@ NAMES = {
     "python.debug.wrappers.framework": "WatchOptions",
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
-    "contrib.learn.python.learn.utils.input_fn_utils": (
-        "InputFnOps build_default_serving_input_fn build_parsing_serving_input_fn"
-    ),
     "contrib.learn.python.learn.utils.saved_model_export_utils": (
         "build_standardized_signature_def extend_export_strategy garbage_collect_exports get_input_alternatives"
         " get_output_alternatives get_timestamped_export_dir make_best_model_export_strategy"

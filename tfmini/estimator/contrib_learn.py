@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,20 @@ from tfmini.estimator.contrib_column_layers import infer_real_valued_columns
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.evaluation import ITERATOR_OPS, examples
 from tfmini.estimator.input_functions import known_arguments, numpy_input_fn
-from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
+from tfmini.estimator.model_export import (
+    ServingInputReceiver,
+    TensorServingInputReceiver,
+    build_parsing_serving_input_receiver_fn,
+    build_raw_serving_input_receiver_fn,
+)
+from tfmini.estimator.model_spec import (
+    ClassificationOutput,
+    EstimatorSpec,
+    ExportOutput,
+    ModeKeys,
+    PredictOutput,
+    RegressionOutput,
+)
 from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
 from tfmini.graph import nest
@@ -24,6 +38,7 @@ from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import get_collection
 from tfmini.ops.array.identity import placeholder
+from tfmini.train.checkpointing import saved_model
 from tfmini.train.hooks import FeedFnHook
 
 InputFn = Callable[[], Any]
@@ -39,9 +54,24 @@ class PredictionKey:
     SCORES, TOP_K, GENERIC = "scores", "top_k", "output"
 
 
+@export("tf.contrib.learn.ProblemType", "tensorflow.contrib.learn.python.learn.estimators.constants.ProblemType")
+class ProblemType(enum.Enum):
+    """What a model is for, which decides how it is served (``tf.contrib.learn.ProblemType``)."""
+
+    UNSPECIFIED, CLASSIFICATION, LINEAR_REGRESSION, LOGISTIC_REGRESSION = 0, 1, 2, 3
+
+
+@export("tf.contrib.learn.NotFittedError")
+class NotFittedError(ValueError, AttributeError):
+    """An estimator is used before it was trained (``tf.contrib.learn.NotFittedError``)."""
+
+
 @export("tf.contrib.learn.ModelFnOps")
 class ModelFnOps(NamedTuple):
-    """What a model function returns (``tf.contrib.learn.ModelFnOps``): fields as in `tf.estimator.EstimatorSpec`."""
+    """What a model function returns (``tf.contrib.learn.ModelFnOps``): fields as in `tf.estimator.EstimatorSpec`.
+
+    ``output_alternatives`` has (`ProblemType`, name -> tensor) by the name of a head, for exports.
+    """
 
     mode: str
     predictions: Any = None
@@ -141,6 +171,7 @@ class LearnEstimator:
         self._own_fn, self.params, self._engineering = model_fn, params, feature_engineering_fn
         self._metrics: Mapping[Any, Any] = {}
         self._is_constant = False
+        self._default_output: str | None = None  # of an export
         # A model function is called with unfed placeholders of the labels of training when it predicts.
         self._labels: Any = lambda: None
         self._core = Estimator(self._model_fn, model_dir, config)
@@ -162,8 +193,9 @@ class LearnEstimator:
         metrics = dict(made.eval_metric_ops or {})
         if mode == ModeKeys.EVAL:
             metrics.update(_own_metrics(self._metrics, features, labels, made.predictions))
+        served = _served(made, self._default_output) if mode == ModeKeys.PREDICT else None
         return EstimatorSpec(
-            mode, made.predictions, made.loss, made.train_op, metrics, training_hooks=made.training_hooks,
+            mode, made.predictions, made.loss, made.train_op, metrics, served, training_hooks=made.training_hooks,
             training_chief_hooks=made.training_chief_hooks, scaffold=made.scaffold,
         )  # fmt: skip
 
@@ -239,6 +271,7 @@ class LearnEstimator:
         if metrics is not None and not isinstance(metrics, dict):
             raise ValueError(f"Metrics argument should be None or dict. Got {metrics}.")
         self._metrics = metrics or {}
+        self._check_fitted(checkpoint_path)
         given = input_fn or _batch(x, y, batch_size, False, 1)
         feeding = [] if feed_fn is None else [FeedFnHook(feed_fn)]
         return self._core.evaluate(given, steps, [*(hooks or ()), *feeding], checkpoint_path, name)
@@ -268,7 +301,39 @@ class LearnEstimator:
             return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         return batches if iterate_batches else itertools.chain.from_iterable(map(examples, batches))
 
+    def export_savedmodel(
+        self, export_dir_base: str, serving_input_fn: Callable[[], InputFnOps],
+        default_output_alternative_key: str | None = None, assets_extra: dict[str, str] | None = None,
+        as_text: bool = False, checkpoint_path: str | None = None, strip_default_attrs: bool = False,
+    ) -> bytes:  # fmt: skip
+        """Writes the model as a SavedModel to a new directory, whose name is the time; returns its path.
+
+        Args:
+          serving_input_fn: returns `InputFnOps`, as those of `build_parsing_serving_input_fn`.
+          default_output_alternative_key: the head that is served by default; None: there is one.
+          The others are those of `tf.estimator.Estimator.export_saved_model`.
+
+        Raises:
+          ValueError: when there is no checkpoint, or no such head.
+        """
+
+        def receive() -> Any:
+            given = serving_input_fn()
+            kind = ServingInputReceiver if isinstance(given.features, Mapping) else TensorServingInputReceiver
+            return kind(given.features, given.default_inputs)
+
+        self._check_fitted(checkpoint_path)
+        self._default_output = default_output_alternative_key
+        return self._core.export_savedmodel(
+            export_dir_base, receive, assets_extra, as_text, checkpoint_path, strip_default_attrs
+        )
+
+    def _check_fitted(self, checkpoint_path: str | None = None) -> None:
+        if not (checkpoint_path or self._core.latest_checkpoint()):
+            raise NotFittedError(f"Couldn't find trained model at {self.model_dir}.")
+
     def _batches(self, input_fn: InputFn, outputs: Sequence[str] | None) -> Iterator[Any]:
+        self._check_fitted()
         for batch in self._core.predict(input_fn, outputs, yield_single_examples=False):
             yield batch
             if self._is_constant:  # the input would give the same batch for ever
@@ -277,6 +342,29 @@ class LearnEstimator:
     def _of(self, key: str, x: Data, input_fn: InputFn | None, batch_size: int | None, as_iterable: bool) -> Any:
         found = LearnEstimator.predict(self, x, input_fn, batch_size, [key], as_iterable)
         return (example[key] for example in found) if as_iterable else found[key]
+
+
+def _served(made: ModelFnOps, default: str | None) -> dict[str, Any]:
+    """The outputs of an export by the name of their signature: of each head, and of the default one."""
+    alternatives = made.output_alternatives
+    if not alternatives:
+        found = made.predictions if isinstance(made.predictions, Mapping) else {PredictionKey.GENERIC: made.predictions}
+        default = default or "default_output_alternative"
+        alternatives = {default: (ProblemType.UNSPECIFIED, found)}
+    elif default is None and len(alternatives) == 1:
+        default = next(iter(alternatives))
+    if default not in alternatives:
+        raise ValueError(f"default_output_alternative_key must be one of {[*alternatives]}, not {default!r}")
+    outputs = {f"default_input_alternative:{head}": _output(*output) for head, output in alternatives.items()}
+    return {**outputs, saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: outputs[f"default_input_alternative:{default}"]}
+
+
+def _output(problem: ProblemType, found: Mapping[str, Tensor]) -> ExportOutput:
+    if problem is ProblemType.LINEAR_REGRESSION:
+        return RegressionOutput(found[PredictionKey.SCORES])
+    if problem in (ProblemType.CLASSIFICATION, ProblemType.LOGISTIC_REGRESSION):
+        return ClassificationOutput(found[PredictionKey.PROBABILITIES], found.get("all_classes"))
+    return PredictOutput(dict(found))
 
 
 def _unfed_like(label: Any) -> Callable[[], Any]:
@@ -317,6 +405,51 @@ def _own_metrics(metrics: Mapping[Any, Any], features: Any, labels: Any, predict
         else:
             found[name] = metric(_one_of(predictions, None, "predictions"), labels)
     return found
+
+
+# ---- What a served model receives ----------------------------------------------------------------------------------
+
+
+@export("tf.contrib.learn.InputFnOps", "tensorflow.contrib.learn.python.learn.utils.input_fn_utils.InputFnOps")
+class InputFnOps(NamedTuple):
+    """What a function for an export returns (``tf.contrib.learn.InputFnOps``).
+
+    Args:
+      features: name -> tensor, for the model function.
+      labels: None.
+      default_inputs: name -> the placeholder that is fed.
+    """
+
+    features: Any
+    labels: Any
+    default_inputs: Any
+
+
+def _input_fn_of(receive: Callable[[], Any]) -> Callable[[], InputFnOps]:
+    def input_fn() -> InputFnOps:
+        received = receive()
+        return InputFnOps(received.features, None, received.receiver_tensors)
+
+    return input_fn
+
+
+@export(
+    "tf.contrib.learn.build_parsing_serving_input_fn", "tf.contrib.learn.utils.build_parsing_serving_input_fn",
+    "tensorflow.contrib.learn.python.learn.utils.input_fn_utils.build_parsing_serving_input_fn",
+)  # fmt: skip
+def build_parsing_serving_input_fn(
+    feature_spec: Mapping[str, Any], default_batch_size: int | None = None
+) -> Callable[[], InputFnOps]:
+    """`tf.estimator.export.build_parsing_serving_input_receiver_fn` for ``tf.contrib.learn``."""
+    return _input_fn_of(build_parsing_serving_input_receiver_fn(feature_spec, default_batch_size))
+
+
+@export("tensorflow.contrib.learn.python.learn.utils.input_fn_utils.build_default_serving_input_fn")
+def build_default_serving_input_fn(
+    features: Mapping[str, Any], default_batch_size: int | None = None
+) -> Callable[[], InputFnOps]:
+    """`tf.estimator.export.build_raw_serving_input_receiver_fn` for ``tf.contrib.learn``."""
+    return _input_fn_of(build_raw_serving_input_receiver_fn(features, default_batch_size))
 
 
 @export("tf.contrib.learn.SKCompat")

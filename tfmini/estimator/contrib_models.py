@@ -14,13 +14,14 @@ from tfmini.estimator.contrib_column_layers import (
     weighted_sum_from_feature_columns,
 )
 from tfmini.estimator.contrib_columns import ContribColumn
-from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps
+from tfmini.estimator.contrib_learn import Data, InputFn, LearnEstimator, ModelFnOps, ProblemType
 from tfmini.estimator.heads import (
     PremadeBinaryClassHead,
     PremadeHead,
     PremadeMultiClassHead,
     PremadeRegressionHead,
     Train,
+    names_of_classes,
 )
 from tfmini.estimator.model_spec import ModeKeys
 from tfmini.estimator.run_config import RunConfig
@@ -65,14 +66,19 @@ class _LearnHead(PremadeHead):
     """A head of this kind also makes `ModelFnOps`; the loss is the mean over the batch."""
 
     _scope: str
+    problem: ProblemType
     vocabulary_argument = "label_keys"
+
+    def served(self, found: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The predictions of an export."""
+        return found
 
     def ops(self, features: Any, labels: Any, mode: str, logits: Tensor, train: Train) -> ModelFnOps:
         """What the model function returns."""
         with variable_scope(None, self._scope):
             found = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
-                return ModelFnOps(mode, found)
+                return ModelFnOps(mode, found, output_alternatives={None: (self.problem, self.served(found))})
             losses, numbers = self.losses(logits, labels)
             weights = self.weights(features, logits) * ones_like(losses)
             if mode == ModeKeys.EVAL:
@@ -84,7 +90,7 @@ class _LearnHead(PremadeHead):
 
 
 class _NumberHead(_LearnHead, PremadeRegressionHead):
-    _scope = "regression_head"
+    _scope, problem = "regression_head", ProblemType.LINEAR_REGRESSION
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         return {"scores": reshape(logits, [-1]) if self.width == 1 else logits}
@@ -93,8 +99,17 @@ class _NumberHead(_LearnHead, PremadeRegressionHead):
         return {}
 
 
-class _TwoClassesHead(_LearnHead, PremadeBinaryClassHead):
-    _scope = "binary_logistic_head"
+class _LearnClassHead(_LearnHead):
+    _classes: int
+    _vocabulary: Sequence[str] | None
+
+    def served(self, found: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        names = names_of_classes(found["probabilities"], self._classes, self._vocabulary)
+        return {**found, "all_classes": names}
+
+
+class _TwoClassesHead(_LearnClassHead, PremadeBinaryClassHead):
+    _scope, problem = "binary_logistic_head", ProblemType.LOGISTIC_REGRESSION
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         both = concat([zeros_like(logits), logits], 1)
@@ -117,8 +132,8 @@ class _TwoClassesHead(_LearnHead, PremadeBinaryClassHead):
         }  # fmt: skip
 
 
-class _ManyClassesHead(_LearnHead, PremadeMultiClassHead):
-    _scope = "multi_class_head"
+class _ManyClassesHead(_LearnClassHead, PremadeMultiClassHead):
+    _scope, problem = "multi_class_head", ProblemType.CLASSIFICATION
 
     def predictions(self, logits: Tensor) -> dict[str, Tensor]:
         likeliest = argmax(logits, 1)
