@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
+import errno
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from tfmini.rpc.forks import receive_descriptor
 from tfmini.rpc.lane_connection import LaneConnection
 from tfmini.rpc.lane_listener import LaneListener, connect_lane, host_id
 from tfmini.rpc.reactor import get_reactor
@@ -65,33 +66,53 @@ def test_a_token_opens_one_lane() -> None:
     listener.close()
 
 
-def test_a_lane_waits_while_there_is_no_descriptor_for_its_second_socket() -> None:
+def test_a_lane_waits_while_there_is_no_descriptor_for_its_second_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     reactor = get_reactor()
+    looks: list[int] = []
+
+    def receive(sock: socket.socket, nbytes: int) -> tuple[bytes, int]:
+        looks.append(nbytes)
+        if len(looks) < 3:
+            raise OSError(errno.EMFILE, "")
+        return receive_descriptor(sock, nbytes)
+
+    monkeypatch.setattr("tfmini.rpc.lane_listener.receive_descriptor", receive)
     listener = LaneListener(reactor)
     opened: list[LaneConnection] = []
     came = Waiter()
     token = listener.issue_token(lambda lane: (opened.append(lane), came.set()))
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, mine, theirs:
-        sock.connect("\0" + listener.address.removeprefix("lane://"))
-        reactor.drive(Waiter(), reactor.now() + 0.1)  # the listener accepts, and waits for the token
-        with no_descriptors():
-            socket.send_fds(sock, [token], [theirs.fileno()])
-            assert not reactor.drive(came, reactor.now() + 0.5)
-        assert reactor.drive(came, reactor.now() + LIMIT_S)
-    opened[0].close()
+    lane = connect_lane(listener.address, token, reactor)
+    assert reactor.drive(came, reactor.now() + LIMIT_S)
+    assert len(looks) == 3
+    for each in (lane, opened[0]):
+        each.close()
     listener.close()
 
 
-@contextlib.contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Inside, this process can open no files."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+_AT_THE_LIMIT = """
+import os, resource, socket
+from tfmini.rpc.forks import AT_LIMIT, receive_descriptor
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+sent, other = socket.socketpair()
+socket.send_fds(theirs, [b"token"], [sent.fileno()])
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 1000))
+try:
+    receive_descriptor(ours, 5)
+except OSError as error:
+    print(error.errno in AT_LIMIT)
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+message, fd = receive_descriptor(ours, 5)
+print(message, os.write(fd, b"x"), other.recv(2))
+theirs.send(b"alone")
+print(receive_descriptor(ours, 5))
+"""
+
+
+def test_a_descriptor_stays_while_there_is_no_room_for_it() -> None:
+    """In a process of its own: ZeroMQ's threads die when they get none."""
+    command = [sys.executable, "-c", _AT_THE_LIMIT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert done.stdout.splitlines() == ["True", "b'token' 1 b'x'", "(b'alone', -1)"]
 
 
 def test_lanes_can_be_switched_off(monkeypatch: Any) -> None:
