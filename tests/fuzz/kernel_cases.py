@@ -173,7 +173,10 @@ def _mutate_node(chance: random.Random, nodes: list[Node], sent: bool) -> list[s
         nodes[place] = node.replace(inputs=inputs)
         return [f"inputs of {node.name} = {inputs}"]
     attrs = OPS[node.op].op_def.attrs
-    names = [name for name in node.attrs if name in attrs and attrs[name].kind not in ("func", "tensor", "list(func)")]
+    # Sorted: messages of GraphDefs have them in another order in each process.
+    names = sorted(
+        name for name in node.attrs if name in attrs and attrs[name].kind not in ("func", "tensor", "list(func)")
+    )
     if not names:
         return []
     name = chance.choice(names)

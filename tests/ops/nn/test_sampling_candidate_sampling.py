@@ -87,3 +87,11 @@ def test_the_weights_of_learned_unigrams_end_where_an_int32_does(monkeypatch: py
     with tf.Session() as session:
         counts = [session.run(drawn)[1][0, 0] for _ in range(4)]
     np.testing.assert_allclose(counts, [0.2, 0.5, 0.5, 0.5])  # 2 draws of weights 1 of 10, then 3 of 12
+
+
+def test_samples_that_the_memory_has_no_room_to_draw_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words from which they are drawn take as much as the samples, and more."""
+    monkeypatch.setattr("tfmini.memory.free_memory", lambda: 1 << 30)
+    many = tf.nn.learned_unigram_candidate_sampler([[1]], 1, 1 << 26, unique=False, range_max=9, seed=1)
+    with tf.Session() as session, pytest.raises(tf.errors.ResourceExhaustedError, match="are free"):
+        session.run(many.sampled_candidates)

@@ -141,7 +141,7 @@ def _attach(handle: OpHandle, make: Callable[[Any], _Distribution], learns: bool
         possible = np.count_nonzero(distribution.probabilities)
         if unique and count > possible:
             refuse(f"Sampler's range is too small: num_sampled {count} > range {possible}")
-        check_room((count,), 8)
+        check_room((count,), 32)  # of words, draws and results
         words, lock = _word_source(node, count), threading.Lock()
         weights = np.ones(len(distribution.probabilities), np.int64)
 
@@ -242,7 +242,7 @@ class _Alias:
 
 def _even(attrs: Mapping[str, Any]) -> _Distribution:
     size = attrs["range_max"]
-    check_room((size,), 8)
+    check_room((size,), 32)
     pick = partial(philox.below, limit=size, bits=64)
     return _Distribution(np.full(size, 1.0 / size), lambda take, count: pick(take, count).astype(np.int64))
 
