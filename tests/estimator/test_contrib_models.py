@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,22 @@ def test_an_optimizer_by_name_has_the_learning_rate_of_tensorflow(tmp_path: Any)
 
     for kind in ("linear", "both"):
         assert weight(kind, "SGD") == pytest.approx(weight(kind, tf.train.GradientDescentOptimizer(0.2)))
+
+
+def test_a_model_of_two_heads_predicts_and_names_them_when_it_is_exported(tmp_path: Path) -> None:
+    learn = tf.contrib.learn
+    kind = learn.ProblemType.LINEAR_REGRESSION
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        guess = tf.reduce_sum(features["x"], 1)
+        heads = {name: (kind, {"scores": guess}) for name in ("a", "b")}
+        step = tf.assign_add(tf.train.get_global_step(), 1)
+        return learn.ModelFnOps(mode, {"guess": guess}, tf.reduce_sum(guess), step, output_alternatives=heads)
+
+    model, x = learn.Estimator(model_fn), np.float32([[1, 2], [3, 4]])
+    model.fit({"x": x}, x[:, 0], steps=1)
+    assert [row["guess"] for row in model.predict({"x": x})] == [3.0, 7.0]
+    receive = learn.build_parsing_serving_input_fn({"x": tf.FixedLenFeature([2], tf.float32)})
+    with pytest.raises(ValueError, match=r"default_output_alternative_key must be one of \['a', 'b'\], not None"):
+        model.export_savedmodel(str(tmp_path), receive)
+    assert [row["guess"] for row in model.predict({"x": x})] == [3.0, 7.0]

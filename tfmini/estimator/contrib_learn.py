@@ -171,7 +171,7 @@ class LearnEstimator:
         self._own_fn, self.params, self._engineering = model_fn, params, feature_engineering_fn
         self._metrics: Mapping[Any, Any] = {}
         self._is_constant = False
-        self._default_output: str | None = None  # of an export
+        self._served: Callable[[ModelFnOps], dict[str, Any]] | None = None  # what an export that is being made has
         # A model function is called with unfed placeholders of the labels of training when it predicts.
         self._labels: Any = lambda: None
         self._core = Estimator(self._model_fn, model_dir, config)
@@ -193,7 +193,7 @@ class LearnEstimator:
         metrics = dict(made.eval_metric_ops or {})
         if mode == ModeKeys.EVAL:
             metrics.update(_own_metrics(self._metrics, features, labels, made.predictions))
-        served = _served(made, self._default_output) if mode == ModeKeys.PREDICT else None
+        served = self._served(made) if self._served is not None else None
         return EstimatorSpec(
             mode, made.predictions, made.loss, made.train_op, metrics, served, training_hooks=made.training_hooks,
             training_chief_hooks=made.training_chief_hooks, scaffold=made.scaffold,
@@ -323,10 +323,13 @@ class LearnEstimator:
             return kind(given.features, given.default_inputs)
 
         self._check_fitted(checkpoint_path)
-        self._default_output = default_output_alternative_key
-        return self._core.export_savedmodel(
-            export_dir_base, receive, assets_extra, as_text, checkpoint_path, strip_default_attrs
-        )
+        self._served = functools.partial(_served, default=default_output_alternative_key)
+        try:
+            return self._core.export_savedmodel(
+                export_dir_base, receive, assets_extra, as_text, checkpoint_path, strip_default_attrs
+            )
+        finally:
+            self._served = None
 
     def _check_fitted(self, checkpoint_path: str | None = None) -> None:
         if not (checkpoint_path or self._core.latest_checkpoint()):
