@@ -23,6 +23,7 @@ OPS_BY_LETTER = {
     "Add": op("TestAdd(a: T, b: T) -> out: T; T: type"),
     "Gather": op("TestGather(x: N * T) -> out: T; N: int; T: type"),
     "Two": op("TestTwo(x: T) -> a: T, b: T; T: type"),
+    "Queue": op("TestQueue() -> handle: resource; shared_name: string = ''", stateful=True, meeting=True),
     "Handle": op("TestHandle() -> handle: resource", stateful=True),
     "Use": op("TestUse(handle: resource) -> out: float", stateful=True),
     "Source": op("TestSource(x: float) -> data: variant"),

@@ -12,6 +12,7 @@ from tfmini.placement.placer import DeviceAttributes, place
 TWO_PS = cluster("ps/0", "ps/1", "worker/0", "worker/1")
 WORKER1 = "/job:worker/replica:0/task:1/device:CPU:0"
 LOCAL = "/job:localhost/replica:0/task:0/device:CPU:0"
+WORKER0 = "/job:worker/replica:0/task:0/device:CPU:0"
 PS0, PS1 = (f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(2))
 
 
@@ -51,6 +52,21 @@ def test_reference_edge_beats_the_consumers_request():
     assert kinds(placed, "v/Assign") == [decision.REFERENCE, decision.IGNORED, decision.EXPLICIT]
     assert placed["v/Assign"].reasons[0].other == "v"
     assert placed["c"].device == PS1 and kinds(placed, "c") == [decision.FOLLOWS_CONSUMER]
+
+
+def test_a_queue_that_sessions_share_is_where_all_of_them_look():
+    def shared(device: str):
+        queue = node("queue", "Queue", device=device)
+        return queue.replace(attrs={**queue.attrs, "shared_name": b"jobs"})
+
+    for home in (WORKER1, PS1):
+        placed = run(shared("/cpu:0"), node("use", "Use", "queue"), default=home)
+        assert {placed[name].device for name in ("queue", "use")} == {PS0}
+        assert kinds(placed, "queue") == [decision.EXPLICIT, decision.MEETING] and "'jobs'" in placed.explain("queue")
+        assert run(shared(""), default=home)["queue"].device == PS0  # nobody uses it yet
+        assert run(shared("/job:ps/task:1"), default=home)["queue"].device == PS1
+        assert run(shared("/job:worker"), node("use", "Use", "queue"), default=home)["use"].device == WORKER0
+        assert run(node("queue", "Queue"), node("use", "Use", "queue"), default=home)["use"].device == home
 
 
 def test_plain_read_is_free_but_colocated_read_stays():

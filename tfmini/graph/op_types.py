@@ -400,6 +400,7 @@ class Traits(TypedDict, total=False):
 
     Placement:
       on_ps: `replica_device_setter` puts it on a parameter server.
+      meeting: sessions of several tasks meet at its state if it has a ``shared_name``, so all must place it alike.
       hands_on: its kernel keeps or returns values and does not look at their numbers: it serves for all devices.
       placeholder: it has a value only where it is fed; control edges from it are cut with its output.
       shape_only: it reads the shapes of its inputs and not their values.
@@ -440,6 +441,7 @@ class Traits(TypedDict, total=False):
     checkpoint: bool
     copyable: bool
     on_ps: bool
+    meeting: bool
     hands_on: bool
     placeholder: bool
     shape_only: bool

@@ -19,6 +19,7 @@ REFERENCE = "reference"
 IGNORED = "ignored"
 SET_APART = "set apart"
 DEFAULT = "default"
+MEETING = "meeting"
 FOLLOWS_CONSUMER = "follows consumer"
 FOLLOWS_INPUT = "follows input"
 SOFT_PLACEMENT = "soft placement"
@@ -111,6 +112,12 @@ def set_apart(other: str, own: str, others: str) -> Reason:
 def default(device: str) -> Reason:
     """The op requested no device."""
     return Reason(DEFAULT, f"no request, so the client's own task: {device}")
+
+
+def meeting(device: str, shared_name: str) -> Reason:
+    """The op requested no task, and belongs to state that sessions of several tasks find by its shared name."""
+    text = f"no task is requested for '{shared_name}', which sessions share, so the first one that all choose: {device}"
+    return Reason(MEETING, text)
 
 
 def follows_consumer(other: str) -> Reason:

@@ -2,7 +2,8 @@
 
 If several devices meet a request, the placer follows TensorFlow 2: it prefers devices of the client's own task, then
 faster device types, then names in alphabetical order. So an op without a request runs on the task of the session's
-master, not on the first task of the cluster.
+master, not on the first task of the cluster. Queues, accumulators and barriers with a ``shared_name`` are placed as in
+TensorFlow 1, on the first task: there the sessions of all tasks find the same one.
 
 The decision for an op that is not colocated with others is made once per (op type, request).
 """
@@ -23,6 +24,7 @@ from tfmini.placement.decision import Decision, Placement, Reason
 
 # On another device than its input, such an op would make the whole value cross.
 _SHAPE_ONLY = ops_with("shape_only")
+_MEETINGS = ops_with("meeting")
 Types = frozenset[str]
 
 
@@ -121,7 +123,7 @@ class _Placer:
                 result[name] = Decision(assigned[name], (decision.kept,))
             elif name in group_of:
                 result[name] = self._member(node, group_of[name], colocation)
-            elif facts[op].is_generator or op in _SHAPE_ONLY or op in MADE_BY_PASSES:
+            elif facts[op].is_generator or op in _SHAPE_ONLY or op in MADE_BY_PASSES or op in _MEETINGS:
                 result[name] = self._special(node, generators)
             else:
                 # `_place_free` fills the table. In a large graph this look-up decides nearly every op.
@@ -156,6 +158,9 @@ class _Placer:
     def _special(self, node: Node, generators: dict[str, list[str]]) -> Decision:
         if node.op in MADE_BY_PASSES and node.device and requested(node).is_full:
             return Decision(node.device, (decision.preset,))
+        if _is_shared(node):  # of nobody yet, and yet it stays where it is placed now
+            asked_by = [node.name] if node.device else []
+            return Decision(*self._place_group(ColocationGroup([node.name], requested(node), asked_by)))
         plain = self._free.get((self._key_of(node), node.device)) or self._place_free(node)
         if self.facts[node.op].is_generator:
             generators[node.name] = []
@@ -236,7 +241,19 @@ class _Placer:
         origin = [decision.explicit_of(name, self.nodes[name].device) for name in group.asked_by]
         if fallback:
             origin.insert(0, decision.soft(group.request.to_string()))
+        holder = self._meeting(group)
+        if holder is not None:
+            device = min(found, key=_first_of_all)
+            name = holder.attrs["shared_name"].decode(errors="replace")
+            return device, (*origin, decision.meeting(device, name))
         return found[0], tuple(origin) or (decision.default(found[0]),)
+
+    def _meeting(self, group: ColocationGroup) -> Node | None:
+        """Returns the member whose state sessions of several tasks share, if the group has one and requests no task."""
+        if group.request.job is not None and group.request.task is not None:
+            return None
+        members = (self.nodes[name] for name in group.members)
+        return next((node for node in members if _is_shared(node)), None)
 
     def _group_types(self, group: ColocationGroup) -> Types:
         types = self.known_types
@@ -300,6 +317,16 @@ class _Placer:
 
     def _names(self) -> list[str]:
         return sorted(name for _, name in self.devices)
+
+
+def _is_shared(node: Node) -> bool:
+    """Whether sessions of several tasks find the node's state by its name."""
+    return node.op in _MEETINGS and bool(node.attrs.get("shared_name"))
+
+
+def _first_of_all(device: str) -> tuple[int, str]:
+    """Orders devices in the same way for the sessions of every task."""
+    return -device_type(parse(device).device_type or "").priority, device
 
 
 def _op(node: Node) -> str:

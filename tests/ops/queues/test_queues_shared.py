@@ -54,6 +54,18 @@ def test_no_element_is_lost_when_a_client_is_killed() -> None:
             assert session.run(queue.dequeue_many(2), options=tf.RunOptions(timeout_in_ms=60_000)).tolist() == [3, 4]
 
 
+def test_sessions_of_two_workers_find_a_shared_queue_without_a_device() -> None:
+    with ProcessCluster(ps=1, workers=2) as cluster:
+        queue = tf.FIFOQueue(10, tf.int32, shapes=[()], shared_name="jobs")
+        gradients = tf.ConditionalAccumulator(tf.float32, shape=(), shared_name="gradients")
+        put = [queue.enqueue(3), gradients.apply_grad(2.0)]
+        targets = [cluster.target("worker", task) for task in range(2)]
+        with tf.Session(targets[0]) as one, tf.Session(targets[1]) as other:
+            one.run(put)
+            assert other.run(queue.dequeue(), options=tf.RunOptions(timeout_in_ms=60_000)) == 3
+            assert other.run(gradients.num_accumulated()) == 1
+
+
 def _status(pid: int, field: str) -> int:
     found = re.search(rf"{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     assert found is not None

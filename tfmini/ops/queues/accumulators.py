@@ -45,9 +45,11 @@ def _access(
     return new, state_op(f"{old or name.replace('Resource', '')}(handle: Ref(string){rest}", shape, **traits)
 
 
-accumulator = state_op(f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True)
-accumulator_v1 = state_op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
-sparse_accumulator = state_op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)])
+accumulator = state_op(
+    f"ResourceConditionalAccumulator() -> handle: resource\n{_ATTRS}", [(2,)], on_ps=True, meeting=True
+)
+accumulator_v1 = state_op(f"ConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)], meeting=True)
+sparse_accumulator = state_op(f"SparseConditionalAccumulator() -> handle: Ref(string)\n{_ATTRS}", [(2,)], meeting=True)
 apply_gradient, apply_gradient_v1 = _access(
     "ResourceAccumulatorApplyGradient", ", local_step: int64, gradient: dtype", "", [], "; dtype: numbertype",
     accumulator="apply", keeps=True,

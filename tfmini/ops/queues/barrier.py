@@ -36,6 +36,7 @@ barrier_op = state_op(
         container: string = ''
         shared_name: string = ''""",
     [(2,)],
+    meeting=True,
 )
 insert_many_op = state_op(
     "BarrierInsertMany(handle: Ref(string), keys: string, values: T); T: type; component_index: int", [], keeps=True

@@ -45,8 +45,8 @@ _PRIORITY = """component_types: list(type) >= 0 = []
 
 def _queue(name: str, attrs: str) -> tuple[OpHandle[Any], OpHandle[Any]]:
     """Declares a queue op with a resource handle, and the old op with a reference."""
-    new = state_op(f"{name}V2() -> handle: resource\n{attrs}", [()])
-    return new, state_op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)])
+    new = state_op(f"{name}V2() -> handle: resource\n{attrs}", [()], meeting=True)
+    return new, state_op(f"{name}() -> handle: Ref(string)\n{attrs}", [(2,)], meeting=True)
 
 
 def _access(
