@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.data.elements import elements
 def rows(folder: Path, query: str, types: Any, driver: str = "sqlite") -> list[Any]:
     path = folder / "a b.sqlite"
     if not path.exists():
-        with sqlite3.connect(path) as made:
+        with contextlib.closing(sqlite3.connect(path)) as made, made:
             made.execute("CREATE TABLE t (name TEXT, number INTEGER, real FLOAT)")
             made.executemany("INSERT INTO t VALUES (?, ?, ?)", [("12nd", 300, 1.5), (None, -1, None)])
     return elements(tf.data.experimental.SqlDataset(driver, str(path), query, types))

@@ -163,8 +163,9 @@ class Host:
         for process in self._processes:
             process.kill()
             process.wait(_END_S)
-            if process.stdout is not None:
-                process.stdout.close()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
         self._processes.clear()
 
 
