@@ -24,7 +24,7 @@ from tfmini.graph.families import (
     same_shape,
 )
 from tfmini.memory import check_room
-from tfmini.numerics.update_rules import any_outside
+from tfmini.numerics.update_rules import any_outside, as_rows, scatter_rows
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
@@ -309,10 +309,10 @@ _TYPES = "T: type; Tindices: {int32, int64}"
 _scatter_nd = op(f"ScatterNd(indices: Tindices, updates: T, shape: Tindices) -> output: T; {_TYPES}")
 _scatter_nd.gradient(lambda node, grad: [None, gather_nd(grad, node.inputs[0]), None])
 _update = op(f"TensorScatterUpdate(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
-_update.kernel("CPU")(lambda tensor, indices, updates: _apply(None, tensor.copy(), indices, updates))
+_update.kernel("CPU")(lambda tensor, indices, updates: _apply("update", tensor.copy(), indices, updates))
 _add = op(f"TensorScatterAdd(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 _sub = op(f"TensorScatterSub(tensor: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
-_sub.kernel("CPU")(lambda tensor, indices, updates: _apply(np.subtract, tensor.copy(), indices, updates))
+_sub.kernel("CPU")(lambda tensor, indices, updates: _apply("sub", tensor.copy(), indices, updates))
 _sub.gradient(lambda node, grad: [grad, None, raw_ops.Neg(gather_nd(grad, node.inputs[1]))])
 _non_aliasing_add = op(f"ScatterNdNonAliasingAdd(input: T, indices: Tindices, updates: T) -> output: T; {_TYPES}")
 
@@ -351,7 +351,7 @@ def _same_shape(node: Operation) -> list[RawShape]:
     return [whole]
 
 
-def _apply(ufunc: np.ufunc | None, result: Array, indices: Array, updates: Array) -> Any:
+def _apply(operation: str, result: Array, indices: Array, updates: Array) -> Any:
     depth = indices.shape[-1]
     if np.shape(updates) != indices.shape[:-1] + result.shape[depth:]:
         refuse(
@@ -363,23 +363,21 @@ def _apply(ufunc: np.ufunc | None, result: Array, indices: Array, updates: Array
         return result
     if not (indices.size and result.size):
         refuse("Indices and updates specified for empty output shape")
-    index = nd_index(indices, result.shape)
-    if ufunc is None:
-        result[index] = updates
-    else:
-        ufunc.at(result, index, updates)
+    nd_index(indices, result.shape)
+    rows, numbers = as_rows(result, indices)
+    scatter_rows(operation, rows, numbers, np.reshape(updates, (len(numbers), *rows.shape[1:])))
     return result
 
 
 @_scatter_nd.kernel("CPU")
 def _scatter_nd_kernel(indices: Array, updates: Array, shape: Array) -> Any:
     result = filled(tuple(shape.tolist()), zero_of(updates.dtype), updates.dtype)
-    return _apply(np.add, result, indices, updates)
+    return _apply("add", result, indices, updates)
 
 
 @all_of(_add, _non_aliasing_add).kernel("CPU")
 def _add_kernel(tensor: Array, indices: Array, updates: Array) -> Any:
-    return _apply(np.add, tensor.copy(), indices, updates)
+    return _apply("add", tensor.copy(), indices, updates)
 
 
 @_update.gradient

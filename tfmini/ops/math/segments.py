@@ -13,7 +13,7 @@ from tfmini.export import export, export_names
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
-from tfmini.numerics.update_rules import any_outside, first_positions
+from tfmini.numerics.update_rules import any_outside, combine_elements, first_positions, is_narrow
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -36,13 +36,17 @@ Gradient = Callable[[Operation, Tensor], list[Any]]
 
 # Types whose sums are made in float32.
 _ROUNDED_ONCE = ("float16", "bfloat16")
-# Up to this many rows, a call of numpy for each takes less time than to find and gather all rows of their segments.
-_FEW_REPEATED = 8
+# What changes no number that it is combined with. (A sum with 0.0 would make 0.0 of a sole -0.0.)
+_NEUTRAL = {np.add: -0.0, np.multiply: 1}
 
 
 def reduce_runs(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
     """Reduces runs of equal ``ids`` in ``rows`` into ``out[id]``; the ids are sorted."""
     if not ids.size:
+        return
+    if ufunc in _NEUTRAL and is_narrow(out) and not _is_rounded_once(out):
+        out[ids] = _NEUTRAL[ufunc]
+        combine_elements(ufunc, out, ids, rows)
         return
     starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
     if starts.size == ids.size:
@@ -54,9 +58,12 @@ def reduce_runs(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
         kept = np.repeat(lengths > 1, lengths)
         rows, ids, lengths = rows[kept], ids[kept], lengths[lengths > 1]
         starts = np.cumsum(lengths) - lengths
-    compute = np.float32 if rows.dtype.type.__name__ in _ROUNDED_ONCE else None
-    rows = rows if compute is None else rows.astype(compute)
+    rows = rows.astype(np.float32) if _is_rounded_once(rows) else rows
     out[ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
+
+
+def _is_rounded_once(rows: Array) -> bool:
+    return rows.dtype.type.__name__ in _ROUNDED_ONCE
 
 
 def _check_sorted(data: Array, ids: Array) -> int:
@@ -155,32 +162,17 @@ def _check_range(flat: Array, shape: tuple[int, ...], count: int) -> None:
         refuse(f"{name} = {int(flat[where])} is out of range [0, {count})")
 
 
-def _reduce_repeated(ufunc: np.ufunc, rows: Array, ids: Array, first: Array, repeated: Array, out: Array) -> None:
-    """Reduces the few segments of several rows one row at a time, in their order as TensorFlow does."""
-    out[ids[repeated]] = rows[first[repeated]]
-    for position in repeated.tolist():
-        segment = out[ids[position], ...]
-        ufunc(segment, rows[position], out=segment)
-
-
 def _reduce_unsorted(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> None:
-    is_unsorted = bool(np.any(ids[1:] < ids[:-1]))
-    if is_unsorted and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
-        first = first_positions(ids, len(out))
-        repeated = np.flatnonzero(first != np.arange(ids.size))
-        if 4 * repeated.size < ids.size:  # most segments have one row, which is copied
-            out[ids] = rows
-            if repeated.size <= _FEW_REPEATED and rows.dtype.type.__name__ not in _ROUNDED_ONCE:
-                _reduce_repeated(ufunc, rows, ids, first, repeated, out)
-                return
-            kept = np.zeros(len(out), np.bool_)
-            kept[ids[repeated]] = True
-            kept = kept[ids]
-            rows, ids = rows[kept], ids[kept]
-    if is_unsorted:  # those that are kept may be sorted, which costs little
+    """Reduces the rows of equal ``ids``, in their order as TensorFlow does; ``out`` has what a segment begins with."""
+    if _is_rounded_once(rows):
         order = np.argsort(ids, kind="stable")
-        rows, ids = rows[order], ids[order]
-    reduce_runs(ufunc, rows, ids, out)
+        reduce_runs(ufunc, rows[order], ids[order], out)
+        return
+    if not is_narrow(out) and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
+        is_first = first_positions(ids, len(out)) == np.arange(ids.size)
+        out[ids[is_first]] = rows[is_first]  # most segments have one row, which is copied
+        rows, ids = rows[~is_first], ids[~is_first]
+    combine_elements(ufunc, out, ids, rows)
 
 
 # ---- shapes ---------------------------------------------------------------------------------
@@ -469,10 +461,9 @@ def _grad_kernel(kind: str) -> Callable[..., Any]:
         _check_grad(ids, indices, int(dim0), grad.shape[0])
         scale = (1.0 / _divisors(kind, np.bincount(ids, minlength=grad.shape[0]))).astype(grad.dtype)
         rows = (grad * scale.reshape(scale.shape + (1,) * (grad.ndim - 1)))[ids]
-        order = np.argsort(indices, kind="stable")
         check_room((int(dim0), *grad.shape[1:]), grad.dtype.itemsize)
         out = np.zeros((int(dim0), *grad.shape[1:]), grad.dtype)
-        reduce_runs(np.add, rows[order], indices[order], out)
+        _reduce_unsorted(np.add, rows, indices, out)
         return out
 
     return kernel

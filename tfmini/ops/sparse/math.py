@@ -13,7 +13,7 @@ from tfmini.core_types import Array, AxisLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.memory import check_room
-from tfmini.numerics.update_rules import any_outside
+from tfmini.numerics.update_rules import any_outside, as_rows, scatter_rows
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import shape as array_shape
@@ -162,7 +162,8 @@ def _dense_add_kernel(indices: Array, values: Array, shape: Array, dense: Array)
     if tuple(shape.tolist()) != dense.shape:
         refuse(f"Dimensions of the sparse and the dense operand do not match: {shape.tolist()} and {list(dense.shape)}")
     out = dense.copy()
-    np.add.at(out, tuple(indices.T), values)
+    elements, numbers = as_rows(out, indices)
+    scatter_rows("add", elements, numbers, values)
     return out
 
 

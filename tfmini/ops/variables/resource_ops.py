@@ -17,7 +17,7 @@ from tfmini.dtypes import DType, cpp_name
 from tfmini.errors import NotFoundError
 from tfmini.graph.families import IndexedSlices, Operation, OpHandle, Tensor, all_of, op
 from tfmini.graph.node import Node
-from tfmini.numerics.update_rules import check_nd_indices, check_row_indices, scatter_rows
+from tfmini.numerics.update_rules import as_rows, check_nd_indices, check_row_indices, scatter_rows
 from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
@@ -334,11 +334,8 @@ def _update_nd(buffer: Array, operation: str, indices: Array, updates: Array) ->
     count = int(np.prod(indices.shape[:-1], dtype=np.int64))
     if not count:
         return
-    # Index vectors become row numbers of the array with its first `depth` axes flattened.
-    rows = buffer.reshape(int(np.prod(buffer.shape[:depth], dtype=np.int64)), *slice_shape)
-    flat = indices.reshape(count, depth).astype(np.int64)
-    strides = np.array([int(np.prod(buffer.shape[k + 1 : depth], dtype=np.int64)) for k in range(depth)], np.int64)
-    scatter_rows(operation, rows, flat @ strides, updates.reshape(count, *slice_shape))
+    rows, numbers = as_rows(buffer, indices)
+    scatter_rows(operation, rows, numbers, updates.reshape(count, *slice_shape))
 
 
 def _kernel(update: Callable[..., None], operation: str, by_handle: bool) -> Callable[..., Any]:
