@@ -70,7 +70,15 @@ _NAMES = {
     "train.experimental": "tf.train.experimental.MixedPrecisionLossScaleOptimizer",
     "compat.v2.summary": "tf.summary of version 1, and tf.contrib.summary",
     "contrib.boosted_trees": "the models of scikit-learn",
-    "contrib.factorization": "the models of scikit-learn",
+    "contrib.factorization": "its KMeans and KMeansClustering, or the models of scikit-learn",
+    **dict.fromkeys(
+        ("contrib.factorization.GMM", "contrib.factorization.gmm", "contrib.factorization.GmmAlgorithm"),
+        "sklearn.mixture.GaussianMixture, or KMeansClustering of tf.contrib.factorization",
+    ),
+    **dict.fromkeys(
+        ("contrib.factorization.WALSModel", "contrib.factorization.WALSMatrixFactorization"),
+        "an embedding for rows and one for columns, trained on the loss of their products",
+    ),
     "contrib.tensor_forest": "the models of scikit-learn",
     "contrib.distributions": "one of tf.distributions, or a subclass of tf.distributions.Distribution",
     "contrib.quantize": _FLOAT_WAY,
