@@ -159,7 +159,9 @@ class KMeans:
             centers = centers if self._stay_normalized else l2_normalize(centers, 1)
         all_scores, scores, indices = self._nearest(inputs, centers)
         if self._mini_batch:
-            with control_dependencies([self._take_over(state)]):
+            with control_dependencies(indices):  # these are of the centers before the step, so that runs are alike
+                take_over = self._take_over(state)
+            with control_dependencies([take_over]):
                 training_op = self._train_on_part(inputs, indices, state)
         else:
             training_op = self._train_on_all(inputs, number, indices, state.centers)
@@ -332,6 +334,10 @@ class _Initialization:
 
     def _plus_plus(self) -> Any:
         """By k-means++, of the first input."""
+        if self._seed is None:
+            raise ValueError(
+                "Draws of k-means++ need a seed: give one to KMeans, or to the graph by tf.set_random_seed."
+            )
         rows = l2_normalize(self._inputs[0], 1) if self._cosine else self._inputs[0]
         return raw_ops.KmeansPlusPlusInitialization(rows, cast(self._missing, dtypes.int64), self._seed, self._retries)
 
