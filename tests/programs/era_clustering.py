@@ -65,12 +65,12 @@ def _ordered(tf: Any) -> None:
     """
     ops = tf.get_default_graph().get_operations()
     adds = [op for op in ops if op.type == "ScatterAdd"]
-    for counts, centers in zip(adds[::2], adds[1::2]):
-        counts._add_control_input(centers.inputs[2].op)
     first = max(i for i, op in enumerate(ops) if op.type == "NearestNeighbors")
-    for op in ops[first : ops.index(adds[-1])]:
-        if op.type == "Assign":
-            op._add_control_input(ops[first])
+    assigns = [op for op in ops[first : ops.index(adds[-1])] if op.type == "Assign"]
+    pairs = [(counts, centers.inputs[2].op) for counts, centers in zip(adds[::2], adds[1::2])]
+    for op, before in [*pairs, *((assign, ops[first]) for assign in assigns)]:
+        if before not in op.control_inputs:
+            tf.contrib.graph_editor.add_control_inputs(op, before)
 
 
 def _trained(tf: Any, *args: Any, **kwargs: Any) -> Any:
