@@ -25,6 +25,7 @@ _NAMES = {
     "estimator.experimental": "tf.estimator.Estimator with a model function and hooks",
     "contrib.estimator": "tf.estimator.Estimator with a model function",
     "contrib.learn": "tf.estimator.Estimator with a model function, and tf.estimator.train_and_evaluate",
+    "contrib.learn.KMeansClustering": "tf.contrib.factorization.KMeansClustering",
     "contrib.learn.run_config": "tf.estimator.RunConfig",
     "contrib.bayesflow": "formulas in ops",
     "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",

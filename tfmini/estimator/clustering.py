@@ -130,7 +130,7 @@ class KMeansClustering(Estimator):
             ).training_graph()  # fmt: skip
             loss = reduce_sum(losses)
             scalar("loss/raw", loss)
-            train_op = with_dependencies([step, assign_add(get_global_step(), 1)], loss)
+            train_op: Any = with_dependencies([step, assign_add(get_global_step(), 1)], loss)
             hooks: list[SessionRunHook] = [_ChooseCentersHook(init_op, initialized, config.is_chief)]
             if relative_tolerance is not None:
                 hooks.append(_StopWhenSteadyHook(loss, relative_tolerance))

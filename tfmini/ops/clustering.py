@@ -43,7 +43,7 @@ def _check(rank: int, **inputs: Array) -> None:
             refuse(f"Input {name} should be a {('scalar', 'vector', 'matrix')[rank]}.")
 
 
-def _half_norms(rows: Array) -> Array:
+def _half_norms(rows: Array) -> Any:
     return np.float32(0.5) * np.einsum("ij,ij->i", rows, rows)
 
 

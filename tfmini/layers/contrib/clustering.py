@@ -60,8 +60,10 @@ def check_arguments(initial_clusters: object, distance_metric: str, *ways: str) 
         )
 
 
-def _beside(value: object) -> Any:
-    return colocate_with(value, ignore_existing=True)
+def _beside(value: Any) -> Any:
+    """The scope of ops that are where a tensor is; an array is made one, as in TensorFlow."""
+    near = value if value is None or hasattr(value, "op") else convert_to_tensor(value)
+    return colocate_with(near, ignore_existing=True)
 
 
 def _normalized(rows: Any) -> Tensor:
@@ -153,7 +155,8 @@ class KMeans:
             number = shape_of(initial)[0]
         state = self._state(number)
         init_op = _Initialization(self, number, initial, state).op()
-        inputs, centers = self._inputs, state.centers
+        inputs: list[Any] = self._inputs
+        centers: Any = state.centers
         if self._cosine:
             inputs = [_normalized(rows) for rows in inputs]
             centers = centers if self._stay_normalized else l2_normalize(centers, 1)
