@@ -172,7 +172,7 @@ class KMeans:
 
     def _state(self, number: Tensor) -> _State:
         nothing = self._no_centers()
-        count_ops(2 if self._mini_batch else 0)
+        count_ops(2 if self._mini_batch else 0)  # TensorFlow compares the number of counts with 1000
         centers = Variable(nothing, name=CLUSTERS_VAR_NAME, validate_shape=False)
         initialized = Variable(False, dtype=dtypes.bool, name="initialized")
         if self._copies:
@@ -188,7 +188,7 @@ class KMeans:
         products = matmul(rows, centers, transpose_b=True)
         if self._cosine:
             return 1 - products
-        count_ops(-1)
+        count_ops(-1)  # `transpose` makes one op more
         norms = (reduce_sum(square(of), 1, keepdims=True) for of in (rows, centers))
         return next(norms) - 2 * products + transpose(next(norms))
 
@@ -320,12 +320,12 @@ class _Initialization:
         if callable(self._initial):
             return self._initial(self._inputs, self._missing)
         if not isinstance(self._initial, str):
-            count_ops(2)
+            count_ops(2)  # constants of a check, less the identity
             with control_dependencies([assert_equal(self._missing, shape_of(self._initial)[0])]):
                 return identity(self._initial)
         if self._initial == RANDOM_INIT:
             return cond(self._points <= self._missing, lambda: concat(self._inputs, 0), self._random)
-        count_ops(3)
+        count_ops(3)  # constants of a check
         with control_dependencies([assert_greater_equal(self._points, self._missing)]):
             return self._plus_plus()
 
