@@ -451,7 +451,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.session_run_hook": "SecondOrStepTimer SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",
     },
     "estimator.experimental": {
-        "estimator.clustering": "KMeans",
+        "estimator.clustering": "KMeans=SeededKMeansClustering",
         "estimator.early_stopping": "make_early_stopping_hook stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },

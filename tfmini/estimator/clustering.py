@@ -164,7 +164,7 @@ class KMeansClustering(Estimator):
 
 
 @export("tf.estimator.experimental.KMeans")
-class KMeans(KMeansClustering):
+class SeededKMeansClustering(KMeansClustering):
     """An estimator of k-means (``tf.estimator.experimental.KMeans``): `KMeansClustering` with another default seed.
 
     Args:
