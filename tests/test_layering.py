@@ -45,6 +45,7 @@ ROOMS = {
         *(
             "linear_systems",
             "decompositions",
+            "clustering",
             "tridiagonal",
             "linalg",
             "sparse",

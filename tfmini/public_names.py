@@ -186,6 +186,10 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
         "train.optimizers.research_optimizers": "clip_gradients_by_norm",
     },
+    "contrib.factorization": {
+        "estimator.clustering": "KMeansClustering",
+        "layers.contrib.clustering": "COSINE_DISTANCE KMEANS_PLUS_PLUS_INIT KMeans RANDOM_INIT SQUARED_EUCLIDEAN_DISTANCE",
+    },
     "contrib.feature_column": {
         "estimator.sequence_columns": "sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list sequence_input_layer sequence_numeric_column",
     },
@@ -447,6 +451,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.session_run_hook": "SecondOrStepTimer SessionRunArgs SessionRunContext SessionRunHook SessionRunValues",
     },
     "estimator.experimental": {
+        "estimator.clustering": "KMeans=SeededKMeansClustering",
         "estimator.early_stopping": "make_early_stopping_hook stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
         "estimator.model_export": "build_raw_supervised_input_receiver_fn",
     },

@@ -51,7 +51,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
             tf.estimator.train_and_evaluate(*arguments)
 
 
-def run_cluster(jobs: dict[str, int], directory: Path) -> dict[str, str]:
+def run_cluster(jobs: dict[str, int], directory: Path, program: str = cluster_task.__file__) -> dict[str, str]:
     """Runs a process for each task of the jobs, and returns what each one printed, the ps aside.
 
     Fails if one does not end well. The ps serve without end and are ended here.
@@ -60,7 +60,7 @@ def run_cluster(jobs: dict[str, int], directory: Path) -> dict[str, str]:
     reserved = reserve_cluster(task for task in tasks if task.job != "evaluator")
     cluster = reserved.spec.as_dict()
     reserved.close()
-    started = {task: _start(cluster, task, directory) for task in tasks}
+    started = {task: _start(cluster, task, directory, program) for task in tasks}
     try:
         codes = {task: process.wait(_LIMIT_S) for task, process in started.items() if task.job != "ps"}
     finally:
@@ -76,10 +76,10 @@ def _log(directory: Path, task: TaskId) -> Path:
     return directory / f"{task.job}{task.task}.log"
 
 
-def _start(cluster: dict[str, list[str]], task: TaskId, directory: Path) -> subprocess.Popen[bytes]:
+def _start(cluster: dict[str, list[str]], task: TaskId, directory: Path, program: str) -> subprocess.Popen[bytes]:
     tf_config = json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.task}})
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": tf_config}
-    command = [sys.executable, cluster_task.__file__, str(directory / "model")]
+    command = [sys.executable, program, str(directory / "model")]
     with _log(directory, task).open("w") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 

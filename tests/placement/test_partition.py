@@ -60,6 +60,12 @@ def test_a_reference_is_sent_after_what_its_reader_waits_for():
         assert back.source == ("B1", -1) and wait == (back.carriers[1],)
 
 
+def test_a_reference_for_a_merge_does_not_wait_for_the_other_branch():
+    parts = cut("A1=Var", "B1=Dequeue", "B2=Merge A1 B1")
+    [pair] = parts.pairs
+    assert pair.source == ("A1", 0) and parts.parts[A][pair.send].controls == ()
+
+
 def test_a_value_that_is_no_array_does_not_leave_its_task():
     refused = f"'B1' on {B} takes a value of 'A2' on {A} .* Put both on one device"
     with pytest.raises(InvalidArgumentError, match=refused) as caught:

@@ -137,6 +137,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.array_ops": {
         "compat.ops_names": "rank_internal shape_internal",
     },
+    "python.ops.clustering_ops": {
+        "layers.contrib.clustering": "KMeans=SeededKMeans",
+    },
     "python.ops.control_flow_ops": {
         "compat.internal_names": "XLAControlFlowContext",
         "ops.flow.functional": "_case_helper",

@@ -9,6 +9,7 @@ from __future__ import annotations
 _OPS = {
     ":layers.losses": "weights_broadcast_ops",
     ":compat.graph_editor": "op_selector",
+    ":layers.contrib.clustering raw": "clustering_ops",
     ":ops.collectives": "collective_ops",
     "tf": (
         "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
@@ -67,7 +68,8 @@ _OPS = {
     "tf.nn.rnn_cell tf.contrib.rnn :compat.layers_names": "rnn.rnn_cell_impl rnn_cell rnn_cell_impl",
     "tf :ops.control tf.contrib.framework :ops.flow.flow_ops": "control_flow_ops",
     "raw": (
-        "gen_array_ops gen_audio_ops gen_bitwise_ops gen_candidate_sampling_ops gen_control_flow_ops gen_ctc_ops "
+        "gen_array_ops gen_audio_ops gen_bitwise_ops gen_candidate_sampling_ops gen_clustering_ops "
+        "gen_control_flow_ops gen_ctc_ops "
         "gen_data_flow_ops gen_dataset_ops gen_functional_ops gen_image_ops gen_io_ops gen_linalg_ops gen_list_ops "
         "gen_logging_ops gen_lookup_ops gen_math_ops gen_nn_ops gen_parsing_ops gen_random_ops "
         "gen_resource_variable_ops gen_rnn_ops gen_script_ops gen_sparse_ops gen_spectral_ops gen_state_ops "
@@ -194,6 +196,8 @@ _CONTRIB = {
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
+    "tf.contrib.factorization": "factorization.python.ops.kmeans",
+    ":layers.contrib.clustering raw": "factorization.python.ops.clustering_ops",
     "tf.contrib.framework": (
         "framework.python.framework framework.python.framework.tensor_util framework.python.ops "
         "framework.python.ops.arg_scope framework.python.ops.variables"
@@ -334,7 +338,7 @@ UNSUPPORTED: dict[str, str] = {
     "lite": "TensorFlow",
     "contrib.tensor_forest": "scikit-learn's forests",
     "contrib.boosted_trees": "scikit-learn's gradient boosting",
-    "contrib.factorization": "scikit-learn",
+    "contrib.factorization": "KMeans and KMeansClustering of tf.contrib.factorization, or scikit-learn",
     "contrib.eager": "a graph that a tf.Session runs",
     "contrib.compiler": "the graph as it is",
     "contrib.estimator": "tf.estimator.Estimator with a model function",

@@ -143,8 +143,9 @@ class _Cutter:
 
         These are the reader's other inputs and controls, as in TensorFlow's partitioner (its ``ref_control_inputs``),
         where the reader asks for the value. Only those count after which a variable may have another value.
+        A Merge takes the input that comes: its others are of branches that the step does not take.
         """
-        if len(reader.inputs) + len(reader.controls) < 2 or not self._is_reference(source):
+        if len(reader.inputs) + len(reader.controls) < 2 or not self._is_reference(source) or reader.op in MERGE_OPS:
             return ()
         others = [e[0] for e in reader.inputs if not self._is_reference(e)]
         return tuple(name for name in dict.fromkeys([*others, *reader.controls]) if name in self._changing)

@@ -53,6 +53,12 @@ NO_SLOPE = (
     + each("FakeQuantWithMinMaxVarsGradient", "gradients=f32(3, 4), inputs=f32(3, 4), min=-1.2, max=0.3")
     + each("FakeQuantWithMinMaxVarsPerChannelGradient",
            "gradients=f32(2, 2, 3), inputs=f32(2, 2, 3), min=[-1.0, 0, 0.1], max=[1.0, 0, 1.5]")
+    # TensorFlow has no gradients of the ops of k-means.
+    + each("NearestNeighbors", "points=f32(5, 3), centers=f32(4, 3), k=1", "points=f32(5, 3), centers=f32(4, 3), k=3",
+           "points=f32(3, 2), centers=f32(2, 2), k=5", "points=f32(3, 2), centers=f32(2, 2), k=0")
+    + each("KmeansPlusPlusInitialization", "points=f32(9, 2), num_to_sample=4, seed=3, num_retries_per_sample=0",
+           "points=f32(9, 2), num_to_sample=9, seed=-8, num_retries_per_sample=-1")
+    + each("KMC2ChainInitialization", "distances=f32(30, low=0.0), seed=5", "distances=f32(1), seed=0")
 )  # fmt: skip
 
 SHAPES = r"""
