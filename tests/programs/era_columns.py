@@ -238,9 +238,10 @@ def scopes_of_columns_that_fail(tf: Any) -> Any:
     made, plain = tf.contrib.feature_column, tf.feature_column
     sequences = tf.SparseTensor([[0, 0], [1, 0]], [1.0, 2.0], [2, 2])
     numbers, ids = made.sequence_numeric_column("a"), made.sequence_categorical_column_with_identity("a", 3)
-    calls: Any = [({}, [numbers]), ({"a": tf.zeros([2, 2])}, [numbers]),
-                  ({"a": sequences}, [plain.numeric_column("a")]), ({"a": sequences}, []), ({"a": sequences}, [numbers, numbers]), ({"a": sequences}, [ids]),
-                  ({"a": sequences}, ["a"]), ([sequences], [numbers]), ({"a": sequences}, [numbers])]  # fmt: skip
+    given = {"a": sequences}
+    calls: Any = [({}, [numbers]), ({"a": tf.zeros([2, 2])}, [numbers]), (given, [plain.numeric_column("a")]),
+                  (given, []), (given, [numbers, numbers]), (given, [ids]), (given, ["a"]), ([sequences], [numbers]),
+                  (given, [numbers])]  # fmt: skip
     found = []
     for arguments in calls:
         for _ in range(2):
