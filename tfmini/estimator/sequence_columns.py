@@ -121,7 +121,7 @@ def joined_sequences(
         with column_scope(column):
             found = _sequences_of(column, features, collections_of(weight_collections), trainable)
             sizes = shape(found[0])
-            parts.append(reshape(found[0], [sizes[0], sizes[1], column.width]))  # type: ignore[attr-defined]
+            parts.append(reshape(found[0], [sizes[0], sizes[1], column.width]))
             lengths.append(found[1])
             variables += found[2]
     return concat(parts, -1), _equal(lengths), variables

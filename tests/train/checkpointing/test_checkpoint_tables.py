@@ -87,6 +87,14 @@ def test_fixed_tables_are_initialised_if_the_file_does_not_have_them(tmp_path: P
         assert session.run([table.size() for table in tables[1:]]) == [0, 2]
 
 
+def test_layers_do_not_save_their_tables(tmp_path: Path) -> None:
+    layer: Any = tf.layers.Dense(1)
+    layer.table = lookup.MutableHashTable(tf.int64, tf.float32, -1.0)
+    with tf.Session() as session:
+        path = tf.train.Checkpoint(layer=layer).write(str(tmp_path / "model"), session)
+    assert [key for key, _ in tf.train.list_variables(path)] == ["_CHECKPOINTABLE_OBJECT_GRAPH"]
+
+
 def test_savers_files_are_read_by_the_names_of_tables(tmp_path: Path) -> None:
     held = Holder()
     with tf.Session() as session:

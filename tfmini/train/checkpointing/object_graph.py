@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tfmini import errors, protos
 from tfmini.export import export
 from tfmini.layers.base import Layer
+from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import CheckpointReader
 from tfmini.train.checkpointing.saver_builder import (
@@ -153,7 +154,8 @@ def children_of(thing: object) -> list[tuple[str, Any]]:
     elif isinstance(thing, list):
         named = enumerate(thing)
     elif isinstance(thing, Layer):
-        named = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+        public = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+        named = [(name, value) for name, value in public if not isinstance(value, LookupInterface)]  # as in 1.15.5
     return [(str(name), value) for name, value in named if is_trackable(value, inside=True)]
 
 
