@@ -8,6 +8,7 @@ output. All instances are interned, so identity is equality.
 from __future__ import annotations
 
 import builtins
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -220,11 +221,7 @@ BY_NAME.update({"float": float32, "float_ref": float32._as_ref})
 _CPP_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 _BY_PYTHON: dict[Any, DType] = {
     float: float32,
-    int: int32,
     builtins.bool: bool,
-    builtins.complex: complex128,
-    str: string,
-    bytes: string,
     object: string,
 }
 
@@ -237,10 +234,10 @@ def cpp_name(dtype: DType | np.dtype[Any]) -> str:
 
 @export("tf.as_dtype", "tf.dtypes.as_dtype")
 def as_dtype(type_value: Any) -> DType:
-    """Converts a name, number, numpy or Python type to a `DType` (``tf.as_dtype``).
+    """Converts a name, number, numpy type, or float, bool or object to a `DType` (``tf.as_dtype``).
 
     Raises:
-      TypeError: when there is no such type.
+      TypeError: when there is no such type: also for int and str, and for numpy's names of types, as "i4".
     """
     if type(type_value) is DType:
         return type_value
@@ -251,19 +248,17 @@ def as_dtype(type_value: Any) -> DType:
             continue
         if found is not None:
             return found
-    try:
-        numpy_dtype = np.dtype(type_value) if type_value is not None else None  # which numpy takes for float64
-    except TypeError:
-        numpy_dtype = None
-    if numpy_dtype is not None and numpy_dtype.hasobject and isinstance(type_value, type) and type_value is not object:
-        numpy_dtype = None  # any class that numpy does not know
+    numpy_dtype = type_value if isinstance(type_value, np.dtype) else None
+    if isinstance(type_value, type) and issubclass(type_value, np.number | np.character):
+        with suppress(TypeError):  # of abstract ones
+            numpy_dtype = np.dtype(type_value)
     if numpy_dtype is not None:
         if numpy_dtype.kind in "SU":
             return string
-        if numpy_dtype in _BY_NUMPY:
-            return _BY_NUMPY[numpy_dtype]
-        if numpy_dtype.fields and len(numpy_dtype.names or ()) == 1:
+        if numpy_dtype.names and len(numpy_dtype.names) == 1 and numpy_dtype.names[0] in BY_NAME:
             return BY_NAME[numpy_dtype.names[0]]
+        if numpy_dtype.newbyteorder("=") in _BY_NUMPY:
+            return _BY_NUMPY[numpy_dtype.newbyteorder("=")]
     raise TypeError(f"Cannot convert value {type_value!r} to a TensorFlow DType.")
 
 

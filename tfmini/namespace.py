@@ -154,7 +154,9 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
                 return import_module(f"{ROOT}.compat.tf_keras.names").find(namespace, name)
             if namespace in ("compat.v1", "compat.v2") and name in _OF_BUILD:
                 return getattr(sys.modules[ROOT], name)
-            raise AttributeError(_missing_message(namespace, name, names), name=name, obj=module) from None
+            text = _missing_message(namespace, name, names)
+            has_proposal = "Did you mean" in text  # else Python proposes names of the object, below an uncaught error
+            raise AttributeError(text, name=name, obj=None if has_proposal else module) from None
         if own:
             setattr(module, name, value)
         return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tfmini.dtypes import DType
 from tfmini.export import export
 
 # ---- ``tf.Dimension``: one size of a shape, possibly unknown -------------------------------------------------------
@@ -142,14 +143,15 @@ class Dimension:
 
 
 def _index(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
     try:
-        return int(value.__index__())
-    except AttributeError:
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
+        if isinstance(value, DType):
+            raise TypeError
+        size = int(value)
+    except TypeError:
         raise TypeError(f"Dimension value must be integer or None or have an __index__ method, got {value!r}") from None
+    if not isinstance(value, (str, bytes)) and size != value:
+        raise ValueError(f"Ambiguous dimension: {value}")
+    return size
 
 
 def as_dimension(value: Any) -> Dimension:
@@ -287,19 +289,30 @@ class TensorShape:
     Args:
       dims: None (unknown rank), an int, a `TensorShape`, a TensorShapeProto, or a sequence of
         ints, None and `Dimension`.
+
+    Shapes with unknown sizes are equal only if these are the same objects, as in TensorFlow 1: ``x.shape == x.shape``,
+    but ``tf.TensorShape([None]) != tf.TensorShape([None])``. `is_compatible_with` and ``as_list()`` compare otherwise.
     """
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_raw", "_sizes")
     _v2_behavior = False  # sizes are `Dimension` objects, as in TensorFlow 1
 
     def __init__(self, dims: Any) -> None:
-        self._raw: RawShape = as_raw(dims)
+        sizes = list(dims) if isinstance(dims, Iterator) else dims
+        self._raw: RawShape = as_raw(sizes)
+        self._sizes: list[Dimension] | None = None
+        if self._raw is not None and None in self._raw:  # others are equal by their numbers
+            if isinstance(sizes, TensorShape):
+                self._sizes = sizes.dims
+            elif isinstance(sizes, (list, tuple)):
+                self._sizes = [as_dimension(size) for size in sizes]
 
     @classmethod
     def from_raw(cls, raw: RawShape) -> TensorShape:
         """Wraps a raw shape without checking it."""
         shape = object.__new__(cls)
         shape._raw = raw
+        shape._sizes = None
         return shape
 
     @property
@@ -310,7 +323,9 @@ class TensorShape:
     @property
     def dims(self) -> list[Dimension] | None:
         """The sizes as `Dimension` objects, or None for unknown rank."""
-        return None if self._raw is None else [Dimension(d) for d in self._raw]
+        if self._sizes is None and self._raw is not None:
+            self._sizes = [Dimension(d) for d in self._raw]
+        return self._sizes
 
     _dims = dims
 
@@ -343,11 +358,11 @@ class TensorShape:
     def __iter__(self) -> Iterator[Dimension]:
         if self._raw is None:
             raise ValueError("Cannot iterate over a shape with unknown rank.")
-        return iter([Dimension(d) for d in self._raw])
+        return iter(self.dims or ())
 
     def __getitem__(self, key: Any) -> Any:
         if self._raw is not None:
-            return TensorShape.from_raw(self._raw[key]) if isinstance(key, slice) else Dimension(self._raw[key])
+            return TensorShape((self.dims or [])[key]) if isinstance(key, slice) else (self.dims or [])[key]
         if not isinstance(key, slice):
             return Dimension(None)
         if key.step not in (None, 1) or key.stop is None or (key.start or 0) < 0 or key.stop < 0:
@@ -356,18 +371,21 @@ class TensorShape:
 
     def __eq__(self, other: object) -> Any:
         try:
-            return self._raw == as_raw(other)
-        except (TypeError, ValueError):
+            shape = as_shape(other)
+        except TypeError:
             return NotImplemented
+        if self._raw is None or None not in self._raw or self._raw != shape._raw:
+            return self._raw == shape._raw
+        return all(a is b for a, b in zip(self.dims or (), shape.dims or ()) if a.value is None)
 
     def __ne__(self, other: object) -> Any:
         try:
-            raw = as_raw(other)
-        except (TypeError, ValueError):
+            shape = as_shape(other)
+        except TypeError:
             return NotImplemented
-        if self._raw is None or raw is None:
+        if self._raw is None or shape._raw is None:
             raise ValueError("The inequality of unknown TensorShapes is undefined.")
-        return self._raw != raw
+        return not self == shape
 
     def __hash__(self) -> int:
         return hash(self._raw)
@@ -391,16 +409,18 @@ class TensorShape:
         Raises:
           ValueError: when the two are not compatible.
         """
-        raw = as_raw(other)
+        shape = as_shape(other)
+        if self._raw is None:
+            return shape
         try:
-            return TensorShape.from_raw(merge_raw(self._raw, raw))
+            return TensorShape.from_raw(merge_raw(self._raw, shape._raw))
         except ValueError:
-            raise ValueError(f"Shapes {self} and {TensorShape.from_raw(raw)} are not compatible") from None
+            raise ValueError(f"Shapes {self} and {shape} are not compatible") from None
 
     def concatenate(self, other: Any) -> TensorShape:
         """This shape followed by ``other``; unknown rank if either is."""
-        raw = as_raw(other)
-        return TensorShape.from_raw(None if self._raw is None or raw is None else self._raw + raw)
+        shape = as_shape(other)
+        return TensorShape(None if self._raw is None or shape._raw is None else [*self, *shape])
 
     def with_rank(self, rank: int) -> TensorShape:
         """This shape if it can have that rank.
@@ -487,7 +507,9 @@ def as_raw(dims: Any) -> RawShape:
         return dims._raw
     if hasattr(dims, "unknown_rank"):  # a TensorShapeProto, recognised without importing protobuf
         return None if dims.unknown_rank else tuple(None if d.size == -1 else d.size for d in dims.dim)
-    if isinstance(dims, (Dimension, int, str)) or not isinstance(dims, Sequence) and not hasattr(dims, "__iter__"):
+    if isinstance(dims, (str, bytes)):
+        raise TypeError(f"A string is no shape: put it into a list, or convert it to an int. Got: {dims!r}")
+    if isinstance(dims, (Dimension, int)) or not isinstance(dims, Sequence) and not hasattr(dims, "__iter__"):
         return (_raw_dim(dims),)
     return tuple(_raw_dim(d) for d in dims)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,3 +155,23 @@ def test_dense_tables_hash_strings_and_vectors() -> None:
     with tf.Session() as session:
         session.run(table.insert(keys, np.array([1, 2, 3])))
         assert session.run(table.export())[1].ravel().tolist() == [3, 0, 0, 0, 0, 1, 0, 2]  # as in TensorFlow
+
+
+@pytest.mark.parametrize(("empty", "deleted", "default"), [(0, -1, [0, 0]), ([0, 0], [-1, 0], 0), ([0], [-1], [0])])
+def test_dense_tables_restore_their_buckets(tmp_path: Path, empty: Any, deleted: Any, default: Any) -> None:
+    table = lookup.MutableDenseHashTable(tf.int64, tf.int64, default, empty, deleted, initial_num_buckets=8)
+    saver = tf.train.Saver()
+    keys = np.array([7, 15, 8]).reshape(3, *[1] * np.ndim(empty)) + np.array(empty)  # the second is put where the third
+    with tf.Session() as session:  # belongs, at the beginning
+        session.run(table.insert(keys, [default, np.array(default) + 1, default]))
+        session.run(table.remove(tf.constant(keys[:1])))
+        saved = session.run(table.export())
+        path = saver.save(session, str(tmp_path / "model"))
+    with tf.Session() as session:
+        session.run(table.insert(keys[:1], [default]))
+        saver.restore(session, path)
+        restored = session.run(table.export())
+        assert [part.tolist() for part in restored] == [part.tolist() for part in saved]
+        assert [session.run(table.size()), np.max(session.run(table.lookup(keys)))] == [2, 1]
+        session.run(table.insert(keys[:1], [default]))  # where it was
+        assert session.run(table.export())[0].tolist().count(np.ravel(keys[:1]).tolist()) == 1

@@ -231,3 +231,24 @@ def columns_of_sequences(tf: Any) -> Any:
         [v.name for v in tf.global_variables()],
         str(found[2][0].shape),
     )
+
+
+@program
+def scopes_of_columns_that_fail(tf: Any) -> Any:
+    made, plain = tf.contrib.feature_column, tf.feature_column
+    sequences = tf.SparseTensor([[0, 0], [1, 0]], [1.0, 2.0], [2, 2])
+    numbers, ids = made.sequence_numeric_column("a"), made.sequence_categorical_column_with_identity("a", 3)
+    given = {"a": sequences}
+    calls: Any = [({}, [numbers]), ({"a": tf.zeros([2, 2])}, [numbers]), (given, [plain.numeric_column("a")]),
+                  (given, []), (given, [numbers, numbers]), (given, [ids]), (given, ["a"]), ([sequences], [numbers]),
+                  (given, [numbers])]  # fmt: skip
+    found = []
+    for arguments in calls:
+        for _ in range(2):
+            found.append(outcome(lambda arguments=arguments: made.sequence_input_layer(*arguments)[0].name))
+    dense = plain.numeric_column("a")
+    calls = [({}, [dense]), ({"a": tf.zeros([2])}, []), ({"a": tf.zeros([2])}, [dense] * 2),
+             ({"a": tf.zeros([2])}, ["a"]), ([1], [dense]), ({"a": tf.zeros([2, 1])}, [dense])]  # fmt: skip
+    found += [outcome(lambda arguments=arguments: plain.input_layer(*arguments).name) for arguments in calls]
+    x = tf.zeros([2])
+    return found, [tf.concat([x], 0).name, tf.concat(x, 0, name="b").name, tf.concat([x], 0, name="b/").name]

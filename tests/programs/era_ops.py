@@ -141,10 +141,13 @@ def jpeg_qualities(tf: Any) -> Any:
     uniform = [op for op in image.graph.get_operations() if op.type == "RandomUniformInt"]
     bad = [outcome(lambda low=low, high=high: tf.image.random_jpeg_quality(image, low, high))
            for low, high in ((-1, 5), (5, 101), (7, 7))]  # fmt: skip
+    bounds = run(tf, [tf.image.adjust_jpeg_quality(whole, quality) for quality in (-5, 0, 100, 101)])
+    bounded = [bool((a == b).all()) for a, b in zip(bounds, bounds[1:])]
     values = run(tf, [*found, uniform[0].outputs[0]])
     means = [[float(np.mean(np.abs(value - base))) < limit for value, base, limit in
               zip(values, (ramp, ramp * 255, ramp), (0.02, 9, 0.06))]]  # fmt: skip
-    return means, int(values[3]), uniform[0].get_attr("seed2"), bad, [str(y.shape) + y.dtype.name for y in found]
+    return (means, int(values[3]), uniform[0].get_attr("seed2"), bad, [str(y.shape) + y.dtype.name for y in found],
+            bounded)  # fmt: skip
 
 
 @program
@@ -158,7 +161,12 @@ def boxes_of_several_classes(tf: Any) -> Any:
     bad = [outcome(lambda args=args: run(tf, choose(corners, scores, *args)[0])) for args in
            ((1, 5, 1.5), (1, [5]))]  # fmt: skip
     bad.append(outcome(lambda: tf.image.combined_non_max_suppression(corners[:, :, :2], scores, 2, 2)))
-    return run(tf, found), [str(y.shape) for y in (*found[:4], *found[-4:])], found[0].name, bad
+    sizes = ((0, 3, False), (0, 3, True), (-1, 3, False), (1, 0, False), (1, -1, True))
+    bad += [outcome(lambda sizes=sizes: run(tf, choose(corners, scores, *sizes[:2], pad_per_class=sizes[2])))
+            for sizes in sizes]  # fmt: skip
+    none = tf.placeholder_with_default(0, [])
+    found += choose(corners, scores, none, 2, pad_per_class=True) + choose(corners, scores, none, 2)
+    return run(tf, found), [str(y.shape) for y in (*found[:4], *found[20:24])], found[0].name, bad
 
 
 @program
@@ -220,3 +228,123 @@ def _elements(tf: Any, data: Any) -> Any:
                 found.append(session.run(element))
             except tf.errors.OutOfRangeError:
                 return found
+
+
+@program
+def types_by_names_and_numpys(tf: Any) -> Any:
+    named: Any = [
+        int,
+        float,
+        str,
+        bool,
+        bytes,
+        complex,
+        object,
+        list,
+        None,
+        "i4",
+        "f4",
+        "S5",
+        "<i4",
+        ">i4",
+        "int",
+        "float",
+        "str",
+    ]
+    named += [
+        "half",
+        "int32_ref",
+        "Int32",
+        "long",
+        "complex",
+        "intc",
+        "unicode",
+        "object",
+        "d",
+        "?",
+        "",
+        b"int32",
+        1,
+        3,
+        0,
+        20,
+    ]
+    named += [
+        101,
+        121,
+        127,
+        -1,
+        True,
+        1.0,
+        2.5,
+        np.int32,
+        np.dtype("S3"),
+        np.dtype("U3"),
+        np.dtype(">i4"),
+        np.str_,
+        np.number,
+    ]
+    named += [
+        np.dtype([("a", "i4")]),
+        np.datetime64,
+        np.longlong,
+        np.ulonglong,
+        np.intc,
+        np.longdouble,
+        np.object_,
+        np.int32(3),
+    ]
+    named += [tf.qint8.as_numpy_dtype, tf.bfloat16.as_numpy_dtype, (), [], {}, np.array([1]), "i4,i4", tf.float32]
+    return [outcome(lambda value=value: tf.as_dtype(value).name) for value in named]
+
+
+@program
+def equality_of_shapes(tf: Any) -> Any:
+    shape, x, y = tf.TensorShape, tf.placeholder(tf.float32, [None, 2]), tf.placeholder(tf.float32, [None, 2])
+    s, data = shape([None, 2]), tf.data.Dataset.from_tensors(tf.placeholder_with_default([1.0], [None]))
+    pairs: Any = [
+        (shape([None]), shape([None])),
+        (s, s),
+        (shape(s), s),
+        (shape(s.dims), s),
+        (shape(list(s)), s),
+        (s, None),
+    ]
+    pairs += [
+        (shape(d for d in s), s),
+        (shape(s.as_list()), s),
+        (s[:1], s[:1]),
+        (s[1:], s[1:]),
+        (s[:], s),
+        (s, [None, 2]),
+    ]
+    pairs += [(s[:1].concatenate(s[1:]), s), (s + [3], s + [3]), (s.merge_with([None, None]), s), (s, shape(None))]
+    pairs += [
+        (shape(None).merge_with(s), s),
+        (s.with_rank(2), s),
+        (s.with_rank_at_least(1), s),
+        (x.shape, x.get_shape()),
+    ]
+    pairs += [
+        (x.shape, y.shape),
+        (tf.identity(x).shape, x.shape),
+        (shape([2]), [2.0]),
+        (shape([2]), [-1]),
+        (shape([2]), 2.5),
+    ]
+    pairs += [
+        (shape([2]), ["2"]),
+        (shape([2]), "2"),
+        (shape([2]), [[2]]),
+        (shape([2]), 2),
+        (shape([2]), ["a"]),
+        (shape([]), []),
+    ]
+    pairs += [(shape(None), None), (shape(None), shape(None)), (data.output_shapes, data.repeat().output_shapes)]
+    found = [(outcome(lambda a=a, b=b: a == b), outcome(lambda a=a, b=b: a != b)) for a, b in pairs]
+    sizes: Any = ["3", b"3", 2.5, 2.0, np.float32(3), float("nan"), float("inf"), "x", [], tf.int32, 1j, -1, True]
+    found += [
+        (outcome(lambda size=size: str(shape([size]))), outcome(lambda size=size: str(shape(size)))) for size in sizes
+    ]
+    spec = tf.TensorSpec([None])
+    return found, [s.dims is s.dims, [s[0]] == [s[0]], shape([None]) in [shape([None])], spec == tf.TensorSpec([None])]

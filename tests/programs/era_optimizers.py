@@ -53,7 +53,14 @@ def optimizers_by_matrices(tf: Any) -> Any:
     values = {
         name: [_after(tf, make, False, resource, steps=4) for resource in (False, True)] for name, make in ggt.items()
     }
-    return found, values
+    bad = [outcome(lambda resource=resource: _after(tf, ggt["ggt"], True, resource)) for resource in (False, True)]
+    with tf.Graph().as_default():  # without a global step, which is integers, unlike its own variable of this name
+        v = tf.get_variable("v", initializer=START)
+        step = ggt["ggt"](v).minimize(tf.reduce_sum(tf.square(v)))
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            session.run(step)
+            return found, values, bad, session.run(v)
 
 
 @program

@@ -249,6 +249,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.tracking.tracking": {
         "compat.tracking": "AutoTrackable=Trackable",
+        "ops.tables": "TrackableAsset",
     },
     "python.training.tracking.util": {
         "compat.tracking": "list_objects",

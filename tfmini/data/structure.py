@@ -6,6 +6,7 @@ one value, its *component*: an array, a `SparseValue` or a `Source`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -46,6 +47,11 @@ class Leaf:
     dtype: Any
     shape: RawShape
     inner: Structure | None = None
+
+    @functools.cached_property
+    def public_shape(self) -> TensorShape:
+        """The shape as programs see it: one object, since unknown sizes are equal only to themselves."""
+        return TensorShape.from_raw(self.shape)
 
     @property
     def component_dtype(self) -> dtypes.DType:
@@ -188,7 +194,7 @@ class Structured:
     @property
     def output_shapes(self) -> Any:
         """The static shapes, in the structure of an element."""
-        return self._structure.map(lambda leaf: TensorShape.from_raw(leaf.shape))
+        return self._structure.map(lambda leaf: leaf.public_shape)
 
     @property
     def output_classes(self) -> Any:
@@ -208,7 +214,7 @@ class Structured:
 def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec:
     if leaf.kind not in (Tensor, SparseTensor):
         raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
-    return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(TensorShape.from_raw(leaf.shape), leaf.dtype)
+    return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(leaf.public_shape, leaf.dtype)
 
 
 @export("tf.data.experimental.get_structure")

@@ -65,8 +65,9 @@ def input_layer(
     Raises:
       ValueError: when a column is not dense, or two have the same name.
     """
+    columns = _dense_columns(feature_columns)
     with variable_scope(None, "input_layer", list(features.values())):
-        tensor, tensors, variables = side_by_side(features, feature_columns, weight_collections, trainable)
+        tensor, tensors, variables = side_by_side(features, columns, weight_collections, trainable)
     for target, found in ((cols_to_vars, variables), (cols_to_output_tensors, tensors)):
         if target is not None:
             target.update(found)

@@ -84,15 +84,10 @@ def _sequences_of(
     """A column's numbers, [batch, time, …], the length of each sequence, and the column's variables.
 
     Raises:
-      ValueError: the column is not of sequences.
+      ValueError: the column is of a categorical one that is not of sequences.
     """
     if isinstance(column, SequenceNumericColumn):
         return *column.sequences(features), []
-    if not isinstance(column, (EmbeddingColumn, IndicatorColumn)):
-        raise ValueError(
-            "All feature_columns must be of sequences. You can wrap a sequence_categorical_column with an"
-            f" embedding_column or indicator_column. Given (type {type(column).__name__}): {column}"
-        )
     if not isinstance(column.source, SequenceCategoricalColumn):
         raise ValueError(
             f"In {column.name}: the categorical_column must be of sequences. Suggested fix: use one of"
@@ -106,16 +101,27 @@ def _sequences_of(
     return dense, _lengths(column.source.ids(features)), made
 
 
+def _dense_sequences(feature_columns: Iterable[Column]) -> list[Any]:
+    columns = sorted_columns(feature_columns)
+    for column in columns:
+        if not isinstance(column, (SequenceNumericColumn, EmbeddingColumn, IndicatorColumn)):
+            raise ValueError(
+                "All feature_columns must be of sequences. You can wrap a sequence_categorical_column with an"
+                f" embedding_column or indicator_column. Given (type {type(column).__name__}): {column}"
+            )
+    return columns
+
+
 def joined_sequences(
     features: Features, feature_columns: Iterable[Column], weight_collections: Iterable[str] | None, trainable: bool
 ) -> tuple[Tensor, Tensor, list[Any]]:
     """`sequence_input_layer` in the scope that is open, and the variables of the columns."""
     parts, lengths, variables = [], [], []
-    for column in sorted_columns(feature_columns):
+    for column in _dense_sequences(feature_columns):
         with column_scope(column):
             found = _sequences_of(column, features, collections_of(weight_collections), trainable)
             sizes = shape(found[0])
-            parts.append(reshape(found[0], [sizes[0], sizes[1], column.width]))  # type: ignore[attr-defined]
+            parts.append(reshape(found[0], [sizes[0], sizes[1], column.width]))
             lengths.append(found[1])
             variables += found[2]
     return concat(parts, -1), _equal(lengths), variables
@@ -148,8 +154,9 @@ def sequence_input_layer(
     Raises:
       ValueError: when a column is not of sequences, or two have the same name.
     """
+    columns = _dense_sequences(feature_columns)
     with variable_scope(None, "sequence_input_layer", list(features.values())):
-        return joined_sequences(features, feature_columns, weight_collections, trainable)[:2]
+        return joined_sequences(features, columns, weight_collections, trainable)[:2]
 
 
 @export("tf.contrib.feature_column.sequence_numeric_column", "tf.feature_column.sequence_numeric_column")

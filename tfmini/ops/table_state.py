@@ -57,8 +57,13 @@ class Buckets:
 
     def restart(self, count: int) -> None:
         """Forgets all entries."""
-        self.count = max(4, 1 << (count - 1).bit_length())
-        self._log, self._logged = [(self._clear, (self.count,))], 0
+        self.count = count
+        self._log, self._logged = [(self._clear, (count,))], 0
+
+    def fill(self, keys: list[Any], values: Array) -> None:
+        """Takes over what an export has told: the key and the value of every bucket."""
+        self.restart(len(keys))
+        self._note(self._take_over, keys, values)
 
     def inserted(self, keys: list[Any]) -> None:
         """Notes keys that the table has got, perhaps again."""
@@ -91,6 +96,14 @@ class Buckets:
 
     def _clear(self, count: int) -> None:
         self._keys, self._places, self._removed = [self.empty_key] * count, {}, {}
+
+    def _take_over(self, keys: list[Any], values: Array) -> None:
+        self._keys = keys
+        for place, key in enumerate(keys):
+            if key not in (self.empty_key, self.deleted_key):
+                self._places[key] = place
+            elif key != self.empty_key:
+                self._removed[place] = values[place]
 
     def _spread(self, count: int) -> None:
         order = sorted(self._places, key=self._places.__getitem__)
@@ -230,12 +243,14 @@ class TableState:
         Raises:
           InvalidArgumentError: when the shapes of keys and values do not fit.
         """
+        if replace_all and self.buckets is not None:
+            keys, values = self._of_buckets(keys, values)
         wanted = self.keys_of(keys)
         self._check_shapes(keys, values)
         if not replace_all:
             self._check_allowed(wanted)
-        rows = np.asarray(values, self.value_dtype.numpy).reshape(-1, *self.value_shape)
-        items = dict(zip(wanted, rows.copy() if self.value_shape else rows.tolist()))
+        rows = np.array(values, self.value_dtype.numpy).reshape(-1, *self.value_shape)
+        items = dict(zip(wanted, rows if self.value_shape else rows.tolist()))
         for key in self.forbidden if replace_all else ():
             items.pop(key, None)
         with self._lock:
@@ -244,13 +259,24 @@ class TableState:
             elif replace_all:
                 self._entries = items
                 if self.buckets is not None:
-                    self.buckets.restart(len(wanted))
-                    self.buckets.inserted(list(items))
+                    self.buckets.fill(wanted, rows)
             else:
                 if self.buckets is not None:
                     self.buckets.make_room(len(self._entries) + len(wanted))
                     self.buckets.inserted(wanted)
                 self._entries.update(items)
+
+    def _of_buckets(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        """What an export of a dense table has told, in the shapes of inserted keys and values."""
+        expected = (len(keys) if np.ndim(keys) else 1, *(self.value_shape or (1,)))
+        if np.ndim(keys) != 2 or np.shape(keys)[1:] != (self.key_shape or (1,)) or np.shape(values) != expected:
+            found = f"{format_raw(np.shape(keys))} and {format_raw(np.shape(values))}"
+            refuse(
+                f"Expected the keys and values of all buckets, with values of shape {format_raw(expected)}, got {found}"
+            )
+        if len(keys) < 4 or len(keys) & len(keys) - 1:
+            refuse(f"Number of buckets must be at least 4 and a power of 2, got: {len(keys)}")
+        return np.reshape(keys, (len(keys), *self.key_shape)), np.reshape(values, (len(keys), *self.value_shape))
 
     def _check_shapes(self, keys: TensorLike, values: Any) -> None:
         expected = self._leading(keys) + self.value_shape

@@ -10,7 +10,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, get_default_graph
 from tfmini.graph.names import GraphKeys
-from tfmini.graph.scoping import add_to_collection, colocate_with, get_collection, init_scope, name_scope
+from tfmini.graph.scoping import add_to_collection, colocate_with, device, get_collection, init_scope, name_scope
 from tfmini.ops import table_ops
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import group, no_op
@@ -42,6 +42,10 @@ class KeyValueTypes:
     def value_dtype(self) -> dtypes.DType:
         """The type of the values."""
         return self._value_dtype
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        """What checkpoints of objects find in it, by name."""
+        return []
 
 
 @export("tf.contrib.lookup.TableInitializerBase")
@@ -100,6 +104,22 @@ class TextFileIndex:
     LINE_NUMBER = LINE_NUMBER
 
 
+@export("tensorflow.python.training.tracking.tracking.TrackableAsset")
+class TrackableAsset:
+    """The path of a file that a graph reads; checkpoints of objects name it, and save nothing of it.
+
+    Attributes:
+      asset_path: a string tensor.
+    """
+
+    def __init__(self, path: TensorLike) -> None:
+        with init_scope(), device("CPU"):
+            self.asset_path = convert_to_tensor(path, dtypes.string, name="asset_path")
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return []
+
+
 @export("tf.lookup.TextFileInitializer", "tf.contrib.lookup.TextFileInitializer")
 class TextFileInitializer(TableInitializerBase):
     """Fills a table from the lines of a text file (``tf.lookup.TextFileInitializer``).
@@ -127,7 +147,8 @@ class TextFileInitializer(TableInitializerBase):
         _check_column("value", value_index, self._value_dtype, "Values", integers_by_line=False)
         if vocab_size is not None and vocab_size <= 0:
             raise ValueError(f"Invalid vocab_size {vocab_size}.")
-        self._filename = filename
+        self._filename_arg = filename
+        self._filename = TrackableAsset(filename)
         self._key_index = key_index
         self._value_index = value_index
         self._vocab_size = vocab_size
@@ -136,13 +157,13 @@ class TextFileInitializer(TableInitializerBase):
 
     @property
     def _shared_name(self) -> str:
-        parts = [self._filename, self._vocab_size, self._key_index, self._value_index]
+        parts = [self._filename_arg, self._vocab_size, self._key_index, self._value_index]
         return "hash_table_" + "_".join(str(p) for p in parts if p is not None)
 
     def initialize(self, table: InitializableLookupTableBase) -> Operation:
         self._check_types(table)
         with name_scope(self._name, "text_file_init", [table.resource_handle]):
-            filename = convert_to_tensor(self._filename, dtypes.string, name="asset_filepath")
+            filename = self._filename.asset_path
             operation: Operation = table_ops.initialize_from_file(
                 table.resource_handle, filename, key_index=self._key_index, value_index=self._value_index,
                 vocab_size=self._vocab_size or -1, delimiter=self._delimiter,
@@ -151,6 +172,9 @@ class TextFileInitializer(TableInitializerBase):
         if filename.op.type == "Const":
             add_to_collection(GraphKeys.ASSET_FILEPATHS, filename)
         return operation
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return [("_filename", self._filename)]
 
 
 def _check_column(what: str, index: int, dtype: dtypes.DType, plural: str, integers_by_line: bool) -> None:
@@ -255,6 +279,9 @@ class InitializableLookupTableBase(LookupInterface):
 
     def _create_resource(self) -> Tensor:
         raise NotImplementedError
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return [("_initializer", self._initializer)]
 
     @property
     def default_value(self) -> Tensor:

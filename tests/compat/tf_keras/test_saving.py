@@ -140,3 +140,25 @@ def test_a_checkpoint_has_the_weights_of_a_sequence_that_its_data_built(tmp_path
         other.load_weights(str(tmp_path / "weights"))
     found = [other.predict(np.ones((1, 3))) for other in (model, built, fitted, later)]
     np.testing.assert_allclose(found, [found[0]] * 4, rtol=1e-6)
+
+
+def test_a_keras_model_saves_its_private_tables_and_modules(tmp_path: Path) -> None:
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self._held: Any = tf.Module()
+            self._held.v = tf.Variable(1.0, name="v")
+            self._table = tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1)
+
+        def fill(self, session: tf.Session) -> None:
+            session.run([self._held.v.assign(2.0), self._table.insert(["a"], [5])])
+
+        def tell(self, session: tf.Session) -> Any:
+            return session.run([self._held.v, self._table.lookup("a")])
+
+    model, again = Model(), Model()
+    session = keras.backend.get_session()
+    model.fill(session)
+    model.save_weights(str(tmp_path / "model"))
+    again.load_weights(str(tmp_path / "model"))
+    assert again.tell(session) == [2, 5]

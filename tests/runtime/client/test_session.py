@@ -295,6 +295,30 @@ def test_a_loop_that_grows_the_graph_is_told_once(caplog: pytest.LogCaptureFixtu
     assert len(warnings) == 1 and "test_session.py" in warnings[0].getMessage()
 
 
+def test_stages_that_build_something_once_are_no_loop(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="tensorflow"), tf.Session() as session:
+
+        def run(made: tf.Tensor) -> None:
+            for _ in range(2):
+                session.run(made)
+
+        v = tf.Variable([1.0])
+        session.run(v.initializer)
+        run(tf.exp(v))
+        run(tf.sin(v))
+        run(tf.cos(v))
+        run(tf.tan(v))
+        run(tf.abs(v))
+        run(tf.sqrt(v))
+        run(tf.negative(v))
+        run(tf.square(v))
+        run(tf.sigmoid(v))
+        saver = tf.train.Saver()
+        run(v + 2.0)
+        assert saver is not None
+    assert "The graph grows between runs" not in caplog.text
+
+
 def test_the_warning_counts_the_runs_that_fail(caplog: pytest.LogCaptureFixture) -> None:
     v = tf.placeholder_with_default([1.0], [None])
     with caplog.at_level(logging.WARNING, logger="tensorflow"), tf.Session() as session:

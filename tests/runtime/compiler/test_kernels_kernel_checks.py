@@ -84,12 +84,13 @@ def test_a_bug_in_a_kernel_is_shown_with_its_line(declare: Callable[..., OpHandl
     assert f" at {__file__}:{line}\n" in caught.value.message
 
 
-def test_a_kernel_of_other_arguments_is_shown_with_its_line(declare: Callable[..., OpHandle]) -> None:
-    handle = declare("KernelOfTwo(x: T) -> y: T; T: {float}")
-    handle.kernel("CPU")(lambda x, y: x)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="missing 1 required positional") as caught:
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_kernel_of_other_arguments_is_shown_with_its_line(declare: Callable[..., OpHandle], waits: bool) -> None:
+    handle = declare("KernelOfTwo(x: T) -> y: T; T: {float}", waits=waits)
+    (handle.async_kernel if waits else handle.kernel)("CPU")(lambda wait, x, y: x)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="missing . required positional") as caught:
         compute(handle)
-    line = test_a_kernel_of_other_arguments_is_shown_with_its_line.__code__.co_firstlineno + 2
+    line = test_a_kernel_of_other_arguments_is_shown_with_its_line.__code__.co_firstlineno + 3
     assert f" at {__file__}:{line}\n" in caught.value.message
 
 

@@ -48,6 +48,71 @@ def read(tf: Any, directory: Path) -> dict[str, Any]:
     }
 
 
+def tables(tf: Any) -> Any:
+    """A checkpoint of a module with tables of all kinds of keys and values, and of one of its tables."""
+    lookup, dense = tf.contrib.lookup, tf.contrib.lookup.MutableDenseHashTable
+    held = tf.Module()
+    held.words = lookup.MutableHashTable(tf.string, tf.int64, -1)
+    held.listed = [
+        lookup.MutableHashTable(tf.int64, tf.float32, [0.0, 0.0], checkpoint=False),
+        {"x": lookup.MutableHashTable(tf.int64, tf.string, "?")},
+    ]
+    held.dense = [
+        dense(tf.int64, tf.int64, [0, 0], empty_key=0, deleted_key=-1, initial_num_buckets=8),
+        dense(tf.int64, tf.float32, 0.0, empty_key=[0, 0], deleted_key=[-1, -1], initial_num_buckets=4),
+        tf.lookup.experimental.DenseHashTable(
+            tf.string, tf.float32, 0.0, empty_key="", deleted_key="d", initial_num_buckets=4
+        ),
+    ]
+    held.fixed = lookup.HashTable(lookup.KeyValueTensorInitializer([1, 2], [3, 4], tf.int64, tf.int64), 0)
+    held.buckets = lookup.index_table_from_file(__file__, num_oov_buckets=2)
+    held.lines = lookup.HashTable(
+        lookup.TextFileIdTableInitializer(__file__, key_column_index=-1, key_dtype=tf.int64), 0
+    )
+    return tf.train.Checkpoint(held=held, same=held.words)
+
+
+def write_tables(tf: Any, prefix: Path) -> None:
+    """Fills the tables and saves them, without a number."""
+    checkpoint = tables(tf)
+    held, dense = checkpoint.held, checkpoint.held.dense
+    with tf.Session() as session:
+        session.run(held.words.insert(["a", "bc"], [3, 4]))
+        session.run(held.listed[0].insert([5, 6], [[1.0, 2.0], [3.0, 4.0]]))
+        session.run(held.listed[1]["x"].insert([7], ["seven"]))
+        session.run(dense[0].insert([15, 7, 16, 23, 24], [[i, i + 1] for i in range(5)]))
+        session.run(dense[0].remove(tf.constant([23], tf.int64)))
+        session.run(dense[1].insert([[1, 2], [3, 4], [5, 6], [7, 8]], [1.0, 2.0, 3.0, 4.0]))
+        session.run(dense[2].insert(["a", "bc"], [1.0, 2.0]))
+        checkpoint.write(str(prefix), session)
+
+
+def read_tables(tf: Any, prefix: Path) -> dict[str, Any]:
+    """Restores the tables, which have other entries, and tells what is in them."""
+    checkpoint = tables(tf)
+    held = checkpoint.held
+    with tf.Session() as session:
+        session.run([held.words.insert(["gone"], [3]), held.dense[0].insert([1], [[2, 3]])])
+        checkpoint.restore(str(prefix)).initialize_or_restore(session)
+        found = {"keys": tf.train.list_variables(str(prefix)), "fixed": int(session.run(held.fixed.size()))}
+        for number, table in enumerate([held.words, held.listed[0], held.listed[1]["x"]]):
+            keys, values = session.run(table.export())
+            found[str(number)] = sorted(zip(keys.tolist(), values.tolist()))
+        for number, table in enumerate(held.dense):
+            found[f"dense {number}"] = [int(session.run(table.size())), session.run(table.export()[0]).tolist()]
+        sought = tf.constant([15, 23, 24, 1], tf.int64)
+        found["values"] = session.run(held.dense[0].lookup(sought)).tolist()
+    return found
+
+
+def exchange_tables(tf: Any, directory: str) -> dict[str, Any]:
+    """One side's turn: writes ``directory``/theirs, and returns what it finds in ``directory``/ours."""
+    with tf.Graph().as_default():
+        write_tables(tf, Path(directory, "theirs"))
+    with tf.Graph().as_default():
+        return read_tables(tf, Path(directory, "ours"))
+
+
 def outline(message: Any) -> list[Any]:
     """Of each object in a TrackableObjectGraph message: its attributes, and the names of children and slots."""
     found = []

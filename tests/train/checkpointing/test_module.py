@@ -83,17 +83,3 @@ def test_an_attribute_may_be_set_to_what_it_is_also_without_a_setter() -> None:
     Held().shape = held.shape  # type: ignore[misc]  # TensorFlow Probability's layers of distributions do
     with pytest.raises(AttributeError):
         Held().shape = tf.TensorShape([2, 3])  # type: ignore[misc]
-
-
-def test_a_table_in_a_module_is_named_as_it_is_not_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Holder(Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.v = tf.Variable(1.0)
-            self._tables = {"a": [tf.contrib.lookup.MutableHashTable(tf.int64, tf.float32, -1.0, name="words")]}
-
-    checkpoint = tf.train.Checkpoint(held=Holder())
-    with tf.Session() as session:
-        session.run(tf.global_variables_initializer())
-        checkpoint.save(str(tmp_path / "model"), session=session)
-    assert "does not save the lookup tables words" in caplog.text

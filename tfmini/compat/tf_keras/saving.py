@@ -22,6 +22,7 @@ from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.flow.function import function
+from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.checkpoint import Checkpoint
@@ -31,6 +32,7 @@ from tfmini.train.checkpointing.graph_files import (
     checkpoint_exists,
     update_checkpoint_state,
 )
+from tfmini.train.checkpointing.module import Module
 from tfmini.train.checkpointing.object_graph import ObjectGraph, is_trackable, match, object_graph_of
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
@@ -370,9 +372,10 @@ def _children(layer: Any) -> list[tuple[str, Any]]:
     noted = set(map(id, [*members.get("_noted", ()), *members.get("_layers", ()), *weights]))
     found: dict[str, Any] = {}
     if getattr(layer, "_is_graph_network", False) or isinstance(layer, state.library_root().Sequential):
-        found, members = _numbered(layer), {"optimizer": members.get("optimizer")}
+        found, members, weights = _numbered(layer), {"optimizer": members.get("optimizer")}, []
     for name, member in (layer._unconditional_dependency_names | members).items():
-        if is_trackable(member, inside=True) and (id(member) in noted or not name.startswith("_")):
+        is_known = id(member) in noted or isinstance(member, (Module, LookupInterface)) or not name.startswith("_")
+        if is_known and is_trackable(member, inside=True):
             found[name] = member
     known = set(map(id, found.values()))
     for weight in weights:

@@ -263,11 +263,11 @@ def concat(values: TensorLike, axis: AxisLike, name: str = "concat") -> Tensor:
         raise ValueError("tf.concat needs at least one tensor; got an empty list.")
     if len(values) > 1:
         return _concat_v2(values, axis, name=name)
-    with name_scope(name) as scope:
+    with name_scope(name):
         position = convert_to_tensor(axis, name="concat_dim", dtype=dtypes.int32)
         if position.raw_shape not in (None, ()):
             raise ValueError(f"Shape {position.shape} must have rank 0: that of the axis in tf.concat(values, axis).")
-        return identity(values[0], name=scope + "concat")
+        return identity(values[0], name=name)
 
 
 def concat_offset(concat_dim: TensorLike, shapes: list[Tensor], name: str | None = None) -> list[Tensor]:

@@ -261,8 +261,8 @@ def _encode_jpeg_of_quality(image: Array, quality: Array) -> bytes:
     if np.ndim(quality):
         refuse(f"quality must be scalar: {list(np.shape(quality))}")
     return _encode_jpeg(
-        image, format=b"", quality=int(quality), progressive=False, optimize_size=False, chroma_downsampling=True,
-        x_density=300, y_density=300,
+        image, format=b"", quality=min(max(int(quality), 0), 100), progressive=False, optimize_size=False,
+        chroma_downsampling=True, x_density=300, y_density=300,
     )  # fmt: skip
 
 

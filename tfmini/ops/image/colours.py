@@ -206,7 +206,7 @@ def random_hue(image: TensorLike, max_delta: float, seed: int | None = None) -> 
 
 @export("tf.image.adjust_jpeg_quality")
 def adjust_jpeg_quality(image: TensorLike, jpeg_quality: TensorLike, name: str | None = None) -> Any:
-    """An image as it is after JPEG of a quality between 0 and 100 (``tf.image.adjust_jpeg_quality``).
+    """An image as it is after JPEG of a quality, which 0 and 100 bound (``tf.image.adjust_jpeg_quality``).
 
     Args:
       image: [rows, columns, 3 or 1], floats between 0 and 1 or integers.

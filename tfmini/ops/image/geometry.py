@@ -580,6 +580,11 @@ def _combined_shape(node: Operation) -> list[RawShape]:
         merge_dims(boxes[2], scores[2])
     batch = merge_dims(boxes[0], scores[0])
     per_class, total = (constant_value(tensor) for tensor in node.inputs[2:4])
+    if per_class is not None and per_class < node.attrs["pad_per_class"] or total is not None and total < 1:
+        raise ValueError(
+            f"max_total_size must be positive, max_output_size_per_class not negative, and positive with pad_per_class;"
+            f" got {total} and {per_class}."
+        )
     known = total is not None and not (node.attrs["pad_per_class"] and (per_class is None or scores[2] is None))
     size = _found_per_image(node.attrs["pad_per_class"], per_class, total, scores[2]) if known else None
     return [(batch, size, 4), (batch, size), (batch, size), (batch,)]
@@ -629,9 +634,10 @@ def _check_combined(boxes: Array, scores: Array, scalars: Sequence[Array]) -> No
         refuse(f"third dimension of boxes must be either 1 or num classes, got {boxes.shape[2]}")
     if any(map(np.ndim, scalars)):
         refuse(f"sizes and thresholds must be 0-D, got shapes {[list(np.shape(value)) for value in scalars]}")
-    for name, value in zip(("max_size_per_class", "max_total_size"), scalars):
-        if value <= 0:
-            refuse(f"{name} must be positive, got {value}")
+    if scalars[0] < 0 or scalars[1] < 1:
+        refuse(
+            f"max_size_per_class must not be negative and max_total_size positive, got {scalars[0]} and {scalars[1]}"
+        )
     if not 0 <= scalars[2] <= 1:
         refuse(f"iou_threshold must be in [0, 1], got {scalars[2]}")
 

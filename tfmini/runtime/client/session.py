@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -35,7 +36,7 @@ from tfmini.runtime.worker.worker import Worker
 
 _log = logging.getLogger("tensorflow")
 _LOCAL_TASK = "/job:localhost/replica:0/task:0"
-# After so many runs that each found new ops, the loop is told that it grows the graph.
+# After so many runs that each found new ops of one place, the loop there is told that it grows the graph.
 _GROWTH_WARNING = 8
 CALL_LIMIT = 4096  # (fetches, feeds) pairs that a session remembers
 _local_masters: weakref.WeakSet[DirectMaster] = weakref.WeakSet()  # of the sessions without a target
@@ -85,7 +86,7 @@ class BaseSession:
         self._options = SessionOptions.from_proto(config)
         self._closed = False
         self._sent = 0
-        self._growths = 0
+        self._growths: Counter[tuple[Any, ...]] | None = Counter()  # None: the program has been told
         self._runs = 0
         self._calls: dict[Any, Call] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -271,14 +272,20 @@ class BaseSession:
                 self._note_growth(operations)
 
     def _note_growth(self, operations: list[Operation]) -> None:
-        self._growths += 1
-        if self._growths == _GROWTH_WARNING:
+        if self._growths is None:
+            return
+        place = tuple(operations[-1].creation_stack())  # stages that build something once are at different ones
+        self._growths[place] += 1
+        if self._growths[place] == _GROWTH_WARNING:
             file, line = operations[-1].creation_site()
+            if file == "<stdin>" and hasattr(sys, "ps1"):  # each line that somebody types is the first one
+                return
+            self._growths = None
             _log.warning(
                 "The graph grows between runs: %d of %d runs so far found new operations, the latest %r made at"
                 " %s:%d. Each makes the next step slower and takes memory. Build the graph once, before the loop"
                 " (tf.get_default_graph().finalize() finds such places).",
-                self._growths, self._runs, operations[-1].name, file, line,
+                _GROWTH_WARNING, self._runs, operations[-1].name, file, line,
             )  # fmt: skip
 
     # ---- other methods ----------------------------------------------------------------------

@@ -191,12 +191,10 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
     if kernel.makes_state or STRETCH in node.attrs or node.op in _HAND_ON:  # the latter may give a device's arrays
         return function
     check = ResultCheck(node)
-    if kernel.is_async:
-        return lambda wait, *args: function(_CheckedWait(wait, check), *args)
 
     def call(*args: Any) -> Any:
         try:
-            result = function(*args)
+            return function(*args)
         except TypeError as error:
             # None of the kernel's own lines was reached, and Python's functions take values of all types.
             if (
@@ -206,9 +204,10 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
             ):
                 error.args = (f"{error} at {kernel_site(node.op)}",)
             raise
-        return check(result)
 
-    return call
+    if kernel.is_async:
+        return lambda wait, *args: call(_CheckedWait(wait, check), *args)
+    return lambda *args: check(call(*args))
 
 
 def _has_other_rules(value: Any) -> bool:

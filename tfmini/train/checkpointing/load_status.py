@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfmini.graph.scopes import get_default_session
+from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import CheckpointReader
-from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of
+from tfmini.train.checkpointing.object_graph import Match, ObjectGraph, match, names_in, object_graph_of, saver_items
 from tfmini.train.checkpointing.saver import Saver
 
 
@@ -58,8 +59,14 @@ class LoadStatus:
         """Accepted and ignored: there are no warnings about unused values."""
         return self
 
-    def _variables(self) -> list[Any]:
-        return [item.thing for item in ObjectGraph(self._checkpoint).reached if isinstance(item.thing, Variable)]
+    def _objects(self) -> list[Any]:
+        return [item.thing for item in ObjectGraph(self._checkpoint).reached]
+
+    def _initialize(self, session: BaseSession | None, except_for: set[int]) -> None:
+        """Runs the initializers of variables and tables, but for those that have these ids."""
+        new = [thing for thing in self._objects() if id(thing) not in except_for]
+        made = [v.initializer for v in new if isinstance(v, (Variable, LookupInterface)) and hasattr(v, "initializer")]
+        session_or_default(session).run(made)
 
 
 def session_or_default(session: BaseSession | None) -> Any:
@@ -145,9 +152,9 @@ class CheckpointLoadStatus(LoadStatus):
             restorer.restore(session_or_default(session), self._prefix)
 
     def initialize_or_restore(self, session: BaseSession | None = None) -> None:
-        restored = {id(variable) for variable in self._match().variables.values()}
+        matched = {id(thing) for thing in self._match().found.values()}
         self.run_restore_ops(session)
-        session_or_default(session).run([v.initializer for v in self._variables() if id(v) not in restored])
+        self._initialize(session, matched)
 
 
 class InitializationOnlyStatus(LoadStatus):
@@ -164,7 +171,7 @@ class InitializationOnlyStatus(LoadStatus):
         )
 
     def initialize_or_restore(self, session: BaseSession | None = None) -> None:
-        session_or_default(session).run([variable.initializer for variable in self._variables()])
+        self._initialize(session, set())
 
 
 class NameBasedSaverStatus(LoadStatus):
@@ -183,10 +190,10 @@ class NameBasedSaverStatus(LoadStatus):
 
     def _wanted(self) -> list[Any]:
         # A Saver's checkpoint has no save counter.
-        return [v for v in self._variables() if v is not self._checkpoint._save_counter]
+        return [thing for thing in self._objects() if thing is not self._checkpoint._save_counter]
 
     def assert_consumed(self) -> LoadStatus:
-        for variable in self._wanted():
+        for variable in (thing for thing in self._wanted() if isinstance(thing, Variable)):
             if not self._reader.has_tensor(variable.op.name):
                 raise AssertionError(f"Object not restored: {variable}")
         return self
@@ -195,7 +202,7 @@ class NameBasedSaverStatus(LoadStatus):
 
     def run_restore_ops(self, session: BaseSession | None = None) -> None:
         session = session_or_default(session)
-        self._saver = self._saver or Saver({v.op.name: v for v in self._wanted()}, max_to_keep=None)
+        self._saver = self._saver or Saver(saver_items(self._wanted()), max_to_keep=None)
         self._saver.restore(session, self._prefix)
         if self._checkpoint._save_counter is not None:
             session.run(self._checkpoint._save_counter.initializer)

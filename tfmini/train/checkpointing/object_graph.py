@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 from tfmini import errors, protos
 from tfmini.export import export
 from tfmini.layers.base import Layer
+from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import CheckpointReader
-from tfmini.train.checkpointing.saver_builder import SaveableObject, all_saveables, validated_saveables
+from tfmini.train.checkpointing.saver_builder import (
+    GATHER,
+    SaveableObject,
+    all_saveables,
+    named_saveables,
+    validated_saveables,
+)
 from tfmini.train.optimizers.optimizer import Optimizer
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -147,8 +154,34 @@ def children_of(thing: object) -> list[tuple[str, Any]]:
     elif isinstance(thing, list):
         named = enumerate(thing)
     elif isinstance(thing, Layer):
-        named = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+        public = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+        named = [(name, value) for name, value in public if not isinstance(value, LookupInterface)]  # as in 1.15.5
     return [(str(name), value) for name, value in named if is_trackable(value, inside=True)]
+
+
+def _names_of_state(thing: object) -> list[str]:
+    """What a checkpoint calls the parts of an object's state that savers save."""
+    return [_VALUE] if isinstance(thing, Variable) else list(_factories(thing))
+
+
+def _factories(thing: object) -> dict[str, Any]:
+    """Of an object that makes its saveables itself, as TensorFlow's do, a table for one: name of a part -> function."""
+    return thing._gather_saveables_for_checkpoint() if hasattr(type(thing), GATHER) else {}  # type: ignore[attr-defined]
+
+
+def saved_as(thing: Any, key: str) -> Any:
+    """What a saver saves of an object under a key of a checkpoint of objects: a variable or a saveable."""
+    if isinstance(thing, Variable):
+        return thing
+    part = key.rpartition("/")[2]
+    made = next(made for name, made in _factories(thing).items() if _escaped(name) == part)
+    return made(name=key) if callable(made) else made
+
+
+def saver_items(things: list[Any]) -> dict[str, Any]:
+    """The variables of a list of objects by their names, and what other objects of it have for savers."""
+    items = {thing.op.name: thing for thing in things if isinstance(thing, Variable)}
+    return items | named_saveables([thing for thing in things if not isinstance(thing, Variable) and _factories(thing)])
 
 
 @dataclass
@@ -167,10 +200,9 @@ class Reached:
     children: list[tuple[str, int]] = field(default_factory=list)
     slots: list[tuple[str, int, int]] = field(default_factory=list)
 
-    @property
-    def key(self) -> str:
-        """The key of a variable's value or of a Python state in a checkpoint."""
-        return f"{self.path}/.ATTRIBUTES/{_STATE if isinstance(self.thing, PythonState) else _VALUE}"
+    def key(self, part: str) -> str:
+        """The key of a part of its state in a checkpoint."""
+        return f"{self.path}/.ATTRIBUTES/{_escaped(part)}"
 
 
 class ObjectGraph:
@@ -213,13 +245,13 @@ class ObjectGraph:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Key -> variable."""
-        return {r.key: r.thing for r in self.reached if isinstance(r.thing, Variable)}
+        """Key -> variable, or other object that has its state under this key."""
+        return {r.key(part): r.thing for r in self.reached for part in _names_of_state(r.thing)}
 
     @property
     def states(self) -> dict[str, PythonState]:
         """Key -> object with a Python state."""
-        return {r.key: r.thing for r in self.reached if isinstance(r.thing, PythonState)}
+        return {r.key(_STATE): r.thing for r in self.reached if isinstance(r.thing, PythonState)}
 
     def to_proto(self) -> Any:
         """The TrackableObjectGraph message."""
@@ -230,10 +262,9 @@ class ObjectGraph:
                 node.children.add(local_name=name, node_id=number)
             for name, original, slot in item.slots:
                 node.slot_variables.add(slot_name=name, original_variable_node_id=original, slot_variable_node_id=slot)
-            if isinstance(item.thing, Variable):
-                node.attributes.add(name=_VALUE, full_name=item.thing.op.name, checkpoint_key=item.key)
-            if isinstance(item.thing, PythonState):
-                node.attributes.add(name=_STATE, checkpoint_key=item.key)
+            name_there = item.thing.op.name if isinstance(item.thing, Variable) else ""
+            for part in [_STATE] if isinstance(item.thing, PythonState) else _names_of_state(item.thing):
+                node.attributes.add(name=part, full_name=name_there, checkpoint_key=item.key(part))
         return graph
 
 
@@ -247,7 +278,7 @@ class Match:
 
     Attributes:
       found: number in the checkpoint -> object.
-      variables: key in the checkpoint -> variable.
+      variables: key in the checkpoint -> variable, or other object that savers save.
       states: key in the checkpoint -> object with a Python state.
       unused: pairs (key, attribute) of values whose objects have no such state.
     """
@@ -278,7 +309,7 @@ def match(root: object, graph: Any) -> Match:
     made = Match(found, {}, {}, [])
     for number, thing in found.items():
         for attribute in graph.nodes[number].attributes:
-            if isinstance(thing, Variable) and attribute.name == _VALUE:
+            if attribute.name in _names_of_state(thing):
                 made.variables[attribute.checkpoint_key] = thing
             elif isinstance(thing, PythonState) and attribute.name == _STATE:
                 made.states[attribute.checkpoint_key] = thing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -37,6 +39,7 @@ from tfmini.shapes import TensorShape
 # ---- saveables ----------------------------------------
 # `SaveableObject`: the unit that a Saver saves, and its construction from variables, lists and dictionaries.
 
+GATHER = "_gather_saveables_for_checkpoint"  # a method of objects that make their saveables themselves: lookup tables
 _REFERENCE_VARIABLES = ops_with("variable", "reference")
 
 
@@ -266,6 +269,8 @@ def named_saveables(items: Iterable[Any]) -> dict[str, Any]:
     for item in sorted(items, key=lambda item: item.name):
         if isinstance(item, SaveableObject):
             found[item.name] = item
+        elif hasattr(type(item), GATHER):
+            found |= {made.name: made for made in (make() for make in item._gather_saveables_for_checkpoint().values())}
         elif isinstance(item, Variable) and item._save_slice_info is not None:
             _add_slice(found, item._save_slice_info.full_name, item)
         else:
@@ -539,12 +544,25 @@ class _TableSaveable(SaveableObject):
 
     def restore(self, restored_tensors: Any, restored_shapes: object, name: str | None = None) -> Operation:
         """An operation that replaces the table's content."""
-        with name_scope(name, f"{self.name}_table_restore"), colocate_with(self.op.resource_handle):
+        scope = re.sub(r"[^\w./-]", "_", f"{self.name}_table_restore", flags=re.ASCII)  # keys of dictionaries are in it
+        with name_scope(name, scope), colocate_with(self.op.resource_handle):
             return table_ops.import_(self.op.resource_handle, restored_tensors[0], restored_tensors[1])  # type: ignore[no-any-return]
 
 
+class _SavedTable:
+    """What tables have that checkpoints save: those of objects always, Savers only if it is ``checkpoint``."""
+
+    def _add_saveable(self, name: str, checkpoint: bool) -> None:
+        self._saved_name = name
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Callable[..., SaveableObject]]:
+        return {"table": functools.partial(_TableSaveable, self, name=self._saved_name)}
+
+
 @export("tf.contrib.lookup.MutableHashTable", "tf.lookup.experimental.MutableHashTable")
-class MutableHashTable(tables.MutableHashTable):
+class MutableHashTable(_SavedTable, tables.MutableHashTable):
     """`tables.MutableHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
@@ -552,12 +570,11 @@ class MutableHashTable(tables.MutableHashTable):
         checkpoint: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype, default_value, name, checkpoint)
-        if checkpoint:
-            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
+        self._add_saveable(name, checkpoint)
 
 
 @export("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable")
-class DenseHashTable(tables.DenseHashTable):
+class DenseHashTable(_SavedTable, tables.DenseHashTable):
     """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 
     def __init__(
@@ -568,5 +585,4 @@ class DenseHashTable(tables.DenseHashTable):
         super().__init__(
             key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name, checkpoint
         )
-        if checkpoint:
-            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
+        self._add_saveable(name, checkpoint)

@@ -524,10 +524,11 @@ class GGTOptimizer(Optimizer):
         return self._apply_dense(grad, handle)
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
-        raise NotImplementedError("Sparse gradient updates are not supported.")
+        # 1.15.5 raises another class for a resource variable, and this one since its method takes too few arguments.
+        raise TypeError(f"Sparse gradient updates, as of {var.op.name}, are not supported: use tf.convert_to_tensor.")
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
-        raise NotImplementedError("Sparse gradient updates are not supported.")
+        raise NotImplementedError(f"Sparse gradient updates, as of {handle.op.name}, are not supported.")
 
     def _finish(self, update_ops: Sequence[Any], name_scope: str) -> Operation:
         first = self._changed[0]

@@ -197,7 +197,7 @@ class Optimizer(Advising):
             raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
         with init_scope():
             self._create_slots(with_gradient)
-        self._global_step_of_rows = get_global_step() if global_step is None else global_step
+        self._global_step_of_rows = global_step
         with name_scope(self._name if name is None else name) as scope:
             self._prepare()
             updates = [self._update(grad, var) for grad, var in pairs if grad is not None]
@@ -237,7 +237,7 @@ class Optimizer(Advising):
     def _update_rows(self, grad: Tensor | IndexedSlices, var: EmbeddingVariable) -> Any:
         if not isinstance(grad, IndexedSlices):
             raise ValueError(f"The gradient of the table {var.name!r} must be IndexedSlices of ids, not {grad}.")
-        step = self._global_step_of_rows
+        step = get_global_step() if self._global_step_of_rows is None else self._global_step_of_rows
         if step is None and var.settings.steps_to_live:
             raise ValueError(
                 f"The rows of the table {var.name!r} have an age (GlobalStepEvict): give minimize or apply_gradients a"
