@@ -48,7 +48,7 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
         )
     if not config.cluster_spec and config.task_type != TaskType.EVALUATOR:
         return _alone(estimator, train_spec, _some(eval_spec))
-    run: Any = _TASKS.get(config.task_type)
+    run: Any = _chief if config.is_chief and config.task_type == TaskType.WORKER else _TASKS.get(config.task_type)
     if run is None:
         raise ValueError(
             f"Task type {config.task_type} is not supported. Supported task types are {', '.join(_TASKS)}."
@@ -101,7 +101,8 @@ def _master(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) ->
 def _worker(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
     config = estimator.config
     start_server(estimator)  # before the delay: other tasks wait for this server
-    longest = config.experimental_max_worker_delay_secs
+    in_step = config.train_distribute is not None and config.train_distribute.num_replicas_in_sync > 1
+    longest = 0 if in_step else config.experimental_max_worker_delay_secs
     delay = min(_MAX_DELAY_S if longest is None else int(longest), (config.task_id + 1) * _DELAY_PER_WORKER_S)
     if delay > 0:
         _log.info("Waiting %d secs before starting training.", delay)
