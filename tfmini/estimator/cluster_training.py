@@ -15,7 +15,7 @@ from tfmini.estimator.run_config import TaskType
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.runtime.client.session import BaseSession
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import address_of_target, current_process, server_at
 from tfmini.runtime.server import Server
 from tfmini.train.saving_hooks import CheckpointSaverListener
 from tfmini.train.session_run_hook import SecondOrStepTimer
@@ -135,6 +135,9 @@ def start_server(estimator: Any) -> Server | None:
     if not config.master:
         _log.info("Skip starting Tensorflow server as there is only one node in the cluster.")
         return None
+    running: Server | None = server_at(address_of_target(config.master))
+    if running is not None:  # of an earlier training
+        return running
     _log.info("Start Tensorflow server.")
     return Server(
         config.cluster_spec,

@@ -409,7 +409,9 @@ def _with_directory(given: object, model_dir: str | None) -> RunConfig:
 
 
 def _replica_device_fn(config: RunConfig) -> Any:
-    """Variables on the ps, in turn, and all else on this task; None without a ps."""
+    """Variables on the ps, in turn, and all else on this task; None without a ps. In step, all is on this task."""
+    if config.train_distribute is not None and config.train_distribute.num_replicas_in_sync > 1:
+        return config.train_distribute.worker_devices[0]
     if config.num_ps_replicas == 0:
         return None
     worker = f"/job:{config.task_type}/task:{config.task_id}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any
@@ -31,6 +32,7 @@ from tfmini.ops.math import reductions
 from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, variable_creator_scope
 from tfmini.ops.variables.resource_variable import ResourceVariable
 from tfmini.protos import ConfigProto
+from tfmini.runtime.collectives.past_lives import ENDED
 from tfmini.train.optimizers.fused_optimizer import GradientDescentOptimizer
 from tfmini.train.replicas import all_reduce
 from tfmini.train.replicas.elastic import Ranks
@@ -46,6 +48,7 @@ from tfmini.train.strategy import (
     get_strategy,
 )
 
+_log = logging.getLogger("tensorflow")
 _GROUP = 2  # not that of `tf.train.AllReduceOptimizer`
 
 
@@ -321,10 +324,11 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
     def monitored_session(self, creator: Any, hooks: list[Any], stop_grace_period_secs: float) -> MonitoredSession:
         """The session of `tf.train.MonitoredTrainingSession`: all workers begin with the chief's values.
 
-        It does not recover. A worker that is lost ends the others, with the error that names it.
+        It does not recover. A worker that is lost ends the others, with the error that names it. When a worker's script
+        is over, since its data were the shortest, that is the end of the data for the others.
         """
         first = all_reduce.BroadcastVariablesHook(self.ranks)
-        return UnrecoveredSession(creator, [first, *hooks], stop_grace_period_secs)
+        return _WorkerSession(creator, [first, *hooks], stop_grace_period_secs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.ranks.size} workers on {self._device}>"
@@ -343,6 +347,17 @@ class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
         if num_gpus_per_worker:
             gpu = ContribMirroredStrategy(num_gpus=num_gpus_per_worker)._device
             self._device = gpu if self.ranks.size == 1 else f"{self.ranks.device}{gpu}"
+
+
+class _WorkerSession(UnrecoveredSession):
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        except errors.UnknownError as error:
+            if ENDED not in error.message:
+                raise
+            _log.warning("Training ends here, since it has ended elsewhere: %s", errors.without_tags(error.message))
+            raise errors.OutOfRangeError.of("Another worker has come to the end of its data.") from error
 
 
 class _Unwritten:
