@@ -166,14 +166,15 @@ def session() -> dict[str, Any]:
             loss = tf.reduce_sum(v) * average
             train = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
             added = w.assign_add(tf.reduce_sum(x))
+            seen, see = tf.metrics.mean(x)
             slope = tf.gradients(total * total, x)[0]
-            with tf.control_dependencies([train, tf.group(added)]):
-                return tf.identity(loss), tf.identity(total), tf.identity(of_all), tf.identity(slope), x
+            with tf.control_dependencies([train, tf.group(added), tf.group(see)]):
+                return tf.identity(loss), tf.identity(total), tf.identity(of_all), tf.identity(slope), x, seen
 
-        loss, total, of_all, slope, x = strategy.experimental_run(step, inputs_of_worker)
+        loss, total, of_all, slope, x, seen = strategy.experimental_run(step, inputs_of_worker)
         reduced = [strategy.reduce(kind, loss) for kind in (op.SUM, op.MEAN)]
         reduced += [strategy.reduce(kind, x, axis=0) for kind in (op.SUM, op.MEAN)]
-        init = [inputs_of_worker.initialize(), tf.global_variables_initializer()]
+        init = [inputs_of_worker.initialize(), tf.global_variables_initializer(), tf.local_variables_initializer()]
     with tf.Session(server.target, graph=v.graph, config=config) as sess:
         sess.run(init)
         start = sess.run(v)
@@ -186,6 +187,7 @@ def session() -> dict[str, Any]:
             "moved": np.round(sess.run(v) - start, 5).tolist(),
             "w": float(sess.run(w)),
             "start": start.tolist(),
+            "seen": float(sess.run(seen)),
         }
 
 

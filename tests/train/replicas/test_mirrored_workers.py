@@ -167,8 +167,12 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
         own = tf.get_variable("own", [2], initializer=tf.zeros_initializer())
         first = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
         read = tf.Variable(0.0, trainable=False, synchronization=tf.VariableSynchronization.ON_READ)
+        summed = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.SUM)
         names = tf.Variable(["a"], trainable=False)
         assert own.assign([1.0, 2.0]) is not None  # all workers build and run it
+
+        def kinds() -> list[str]:
+            return [op.type for op in own.graph.get_operations()]
 
         def replica() -> None:
             for change in (own.assign, own.assign_add, own.assign_sub, lambda value: tf.assign(own, value)):
@@ -178,6 +182,11 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
                 tf.scatter_add(own, [0], [1.0])
             for variable in (first, read):
                 assert variable.assign_add(1.0) is not None
+            with pytest.raises(NotImplementedError, match="cannot scatter to mean_accuracy"):
+                tf.metrics.mean_per_class_accuracy([0], [0], 2)
+            before = kinds().count("CollectiveReduce")
+            summed.assign(1.0).assign_add(2.0)
+            assert kinds().count("CollectiveReduce") == before + 2
             with pytest.raises(ValueError, match="reduces gradients itself"):
                 tf.train.AllReduceOptimizer(optimizer, 3, 2).minimize(tf.reduce_sum(own))
             table = tf.get_embedding_variable("table", 2)

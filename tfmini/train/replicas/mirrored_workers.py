@@ -24,13 +24,13 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import IndexedSlices, convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
-from tfmini.graph.operation import Tensor
+from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.math import reductions
 from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, variable_creator_scope
-from tfmini.ops.variables.resource_variable import ResourceVariable
+from tfmini.ops.variables.resource_variable import BaseResourceVariable, ResourceVariable, UnreadVariable
 from tfmini.protos import ConfigProto
 from tfmini.runtime.collectives.past_lives import ENDED
 from tfmini.train.optimizers.fused_optimizer import GradientDescentOptimizer
@@ -59,13 +59,21 @@ class CollectiveCommunication(Enum):
     AUTO, RING, NCCL = "AUTO", "RING", "NCCL"
 
 
-class MirroredVariable(ResourceVariable):
-    """This worker's copy of a variable that all workers have; see `MultiWorkerMirroredStrategy.combined`."""
+class _Copied(BaseResourceVariable):
+    """What a variable of which each worker has a copy does otherwise: its writes by replicas are combined.
+
+    Attributes:
+      distribute_strategy: the strategy of the workers.
+    """
 
     distribute_strategy: MultiWorkerMirroredStrategy
 
     def _as_value(self, value: TensorLike) -> Tensor:
         return self.distribute_strategy.combined(self, super()._as_value(value))
+
+    def _after(self, op: Operation, read_value: bool = True) -> Any:
+        made = super()._after(op, read_value)
+        return copied(made, _AssignedVariable, self) if read_value else made
 
     def scatter_rows(self, *args: Any, **kwargs: Any) -> Any:
         self._check_outside_of_replicas()
@@ -76,11 +84,32 @@ class MirroredVariable(ResourceVariable):
         return super().scatter_points(*args, **kwargs)
 
     def _check_outside_of_replicas(self) -> None:
-        if self.distribute_strategy.is_in_replica() and self.synchronization is not VariableSynchronization.ON_READ:
+        alone = self.synchronization is VariableSynchronization.ON_READ and not _is_combined(self)
+        if self.distribute_strategy.is_in_replica() and not alone:
             raise NotImplementedError(
                 f"The replicas of {self.distribute_strategy} cannot scatter to {self.name}: their copies would differ."
                 " Assign the whole value, or leave it to an optimizer, which takes IndexedSlices."
             )
+
+
+class MirroredVariable(_Copied, ResourceVariable):
+    """This worker's copy of a variable that all workers have; see `MultiWorkerMirroredStrategy.combined`."""
+
+
+class _AssignedVariable(_Copied, UnreadVariable):
+    """The result of an assignment to one."""
+
+
+def copied(made: Any, kind: type, like: Any) -> Any:
+    """A variable that was made, as one of a kind of `_Copied` with the strategy and the settings of another."""
+    made.__class__ = kind
+    made.distribute_strategy = like.distribute_strategy
+    made._synchronization, made._aggregation = like.synchronization, like.aggregation
+    return made
+
+
+def _is_combined(variable: Any) -> bool:
+    return variable.aggregation in (VariableAggregation.SUM, VariableAggregation.MEAN)
 
 
 @export("tf.distribute.experimental.MultiWorkerMirroredStrategy")
@@ -193,10 +222,10 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         if kwargs.get("variable_def") is None and (collections is None or GraphKeys.GLOBAL_VARIABLES in collections):
             kwargs["initial_value"] = lambda: self._of_chief(value, kwargs.get("dtype"))
         made = make(**{**kwargs, "use_resource": True})
-        if type(made) is ResourceVariable:
-            made.__class__ = MirroredVariable
-            made.distribute_strategy = self  # type: ignore[attr-defined]
-        return made
+        if type(made) is not ResourceVariable:
+            return made
+        made.distribute_strategy = self  # type: ignore[attr-defined]
+        return copied(made, MirroredVariable, made)
 
     def _of_chief(self, value: Any, dtype: Any) -> Any:
         """The chief's initial value of a variable; strings, which no collective carries, are each worker's own."""
@@ -211,11 +240,10 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         Raises:
           ValueError: the variable does not say how they are combined.
         """
-        kind = variable.aggregation
-        if not self.is_in_replica() or kind is VariableAggregation.ONLY_FIRST_REPLICA:
+        if not self.is_in_replica() or variable.aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
             return value
-        if kind is not VariableAggregation.NONE:
-            return self.ranks.all_reduce(value, mean=kind is VariableAggregation.MEAN)
+        if _is_combined(variable):
+            return self.ranks.all_reduce(value, mean=variable.aggregation is VariableAggregation.MEAN)
         if variable.synchronization is VariableSynchronization.ON_READ:
             return value
         raise ValueError(
