@@ -207,6 +207,8 @@ def _check_strategies(values: dict[str, Any], task: TaskEnvironment) -> None:
     trains.configure(None, task.cluster_spec, task.task_type, task.task_id)
     if trains.num_replicas_in_sync > 1 and task.num_ps_replicas:
         raise NotImplementedError(f"RunConfig(train_distribute={trains}) keeps no variables on a ps: {_TASKS_WAY}")
+    if trains.num_replicas_in_sync > 1 and values["session_config"] is not None:
+        values["session_config"] = trains.update_config_proto(values["session_config"])
 
 
 _TASKS_WAY = (

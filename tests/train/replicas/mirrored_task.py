@@ -191,11 +191,42 @@ def session() -> dict[str, Any]:
         }
 
 
+def monitored() -> list[list[float]]:
+    """The losses of two monitored sessions; the second goes on from the chief's checkpoint, which worker 1 lacks."""
+    strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    config, spec = strategy.update_config_proto(tf.ConfigProto()), tf.train.ClusterSpec(JOBS)
+    server = tf.train.Server(spec, job_name=TASK["type"], task_index=TASK["index"])
+    seen: list[list[float]] = [[], []]
+    for last, losses in zip((5, 10), seen):
+        with tf.Graph().as_default(), strategy.scope():
+            step = tf.train.get_or_create_global_step()
+            start = tf.random_uniform_initializer(1.0, 2.0, seed=TASK["index"] + last)
+            v = tf.get_variable("v", [2], initializer=start)
+
+            def replica(v: Any = v, step: Any = step) -> Any:
+                loss = tf.reduce_sum(v * v) * (1.0 + TASK["index"])
+                with tf.control_dependencies([tf.train.MomentumOptimizer(0.01, 0.5).minimize(loss, step)]):
+                    return tf.identity(loss)
+
+            loss = strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.experimental_run_v2(replica))
+            tf.summary.scalar("loss", loss)
+            folder = os.path.join(DIRECTORY, "monitored") if IS_CHIEF else None
+            hooks = [tf.train.StopAtStepHook(last_step=last)]
+            with tf.train.MonitoredTrainingSession(
+                server.target, IS_CHIEF, folder, hooks=hooks, save_checkpoint_steps=100, config=config
+            ) as sess:
+                while not sess.should_stop():
+                    losses.append(float(sess.run(loss)))
+    return seen
+
+
 def main() -> None:
     answers = {}
     for what in WHAT:
         if what == "session":
             answers[what] = session()
+        elif what == "monitored":
+            answers[what] = monitored()
         else:
             answers[what] = trained(what, uneven if what == "uneven" else inputs)
     print("ANSWER", json.dumps(answers), flush=True)

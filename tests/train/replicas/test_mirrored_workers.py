@@ -88,6 +88,20 @@ def test_a_session_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+def test_monitored_sessions_go_on_from_the_chiefs_checkpoint(tmp_path: Path) -> None:
+    workers = Workers(tmp_path, {"worker": 2}, "monitored")
+    first, second = workers.answers("worker0")["monitored"]
+    assert workers.answers("worker1")["monitored"] == [first, second]
+    losses, square, speed = [], first[0] / 1.5, 0.0  # v and its momentum shrink alike in both components
+    length = square**0.5
+    for _ in range(10):
+        losses.append(1.5 * length * length)
+        speed = 0.5 * speed + 2 * 3 * length  # the sum of the gradients of two losses, of which one is twice the other
+        length -= 0.01 * speed
+    assert [*first, *second] == pytest.approx(losses, rel=1e-5)
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("what", "error"), [("die", "UnavailableError: Collective lost rank 1"), ("fail", "UnknownError: rank 1")]
 )

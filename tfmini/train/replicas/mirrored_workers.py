@@ -219,20 +219,23 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
 
     def _make(self, make: Callable[..., Any], **kwargs: Any) -> Any:
         collections, value = kwargs.get("collections"), kwargs.get("initial_value")
+        own: list[Tensor] = []
         if kwargs.get("variable_def") is None and (collections is None or GraphKeys.GLOBAL_VARIABLES in collections):
-            kwargs["initial_value"] = lambda: self._of_chief(value, kwargs.get("dtype"))
+            kwargs["initial_value"] = lambda: self._of_chief(value, kwargs.get("dtype"), own)
         made = make(**{**kwargs, "use_resource": True})
         if type(made) is not ResourceVariable:
             return made
         made.distribute_strategy = self  # type: ignore[attr-defined]
+        if own:  # `initialized_value` computes the initial value, too, and a worker may do so alone
+            made._initial_value = own[0]
         return copied(made, MirroredVariable, made)
 
-    def _of_chief(self, value: Any, dtype: Any) -> Any:
+    def _of_chief(self, value: Any, dtype: Any, own: list[Tensor]) -> Any:
         """The chief's initial value of a variable; strings, which no collective carries, are each worker's own."""
-        own = convert_to_tensor(value() if callable(value) else value, dtype=dtype)
-        if own.dtype.base_dtype == dtypes.string:
-            return own
-        return self.ranks.broadcast(own, name=f"{get_default_graph().get_name_scope()}/of_chief")
+        own.append(convert_to_tensor(value() if callable(value) else value, dtype=dtype))
+        if own[0].dtype.base_dtype == dtypes.string:
+            return own[0]
+        return self.ranks.broadcast(own[0], name=f"{get_default_graph().get_name_scope()}/of_chief")
 
     def combined(self, variable: Any, value: Tensor) -> Tensor:
         """What is assigned to a variable where this replica assigns a value: the sum or mean of all replicas' values.
