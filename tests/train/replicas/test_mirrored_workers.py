@@ -149,6 +149,7 @@ def test_the_workers_are_those_of_tf_config(strategy: Any, monkeypatch: pytest.M
     for job in ("chief", "evaluator"):
         monkeypatch.setenv("TF_CONFIG", of_task(job, chief=1, worker=1, evaluator=1))
         assert make().num_replicas_in_sync == {"chief": 2, "evaluator": 1}[job] and make().extended.should_checkpoint
+        assert make(1).worker_devices == ("/job:chief/task:0/device:GPU:0" if job == "chief" else "/device:GPU:0",)
     monkeypatch.setenv("TF_CONFIG", of_task("ps", ps=1, chief=1, worker=1))
     with pytest.raises(ValueError, match="Unexpected task"):
         make()

@@ -128,9 +128,10 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
     """
 
     experimental_between_graph = experimental_should_init = True
+    _gpu = ""  # the device of each worker's replica, if it is no CPU
 
     def __init__(self, communication: CollectiveCommunication = CollectiveCommunication.AUTO) -> None:
-        super().__init__()
+        super().__init__(self._gpu or None)
         self.ranks = Ranks(1)
         config = tf_config_object()
         cluster = tf_config_cluster(config)
@@ -169,7 +170,7 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
             )
         if len(workers) > 1:
             task = f"/job:{job}/task:{index}"
-            self._device = task if "GPU" not in self._device else task + self._device
+            self._device = task + self._gpu
             self.ranks = Ranks(len(workers), workers.index((job, index)), _GROUP, task)
 
     @property
@@ -374,10 +375,9 @@ class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
         num_gpus_per_worker: int = 0,
         communication: CollectiveCommunication = CollectiveCommunication.AUTO,
     ) -> None:
-        super().__init__(communication)
         if num_gpus_per_worker:
-            gpu = ContribMirroredStrategy(num_gpus=num_gpus_per_worker)._device
-            self._device = gpu if self.ranks.size == 1 else f"{self.ranks.device}{gpu}"
+            self._gpu = ContribMirroredStrategy(num_gpus=num_gpus_per_worker)._device
+        super().__init__(communication)
 
 
 class _WorkerSession(UnrecoveredSession):
