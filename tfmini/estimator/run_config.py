@@ -204,7 +204,7 @@ def _check_strategies(values: dict[str, Any], task: TaskEnvironment) -> None:
         return
     if not trains.experimental_between_graph:
         raise NotImplementedError(f"RunConfig(train_distribute={trains}) in a cluster of several workers: {_TASKS_WAY}")
-    trains.configure(None, task.cluster_spec, task.task_type, task.task_id)
+    trains.configure(cluster_spec=task.cluster_spec, task_type=task.task_type, task_id=task.task_id)
     if trains.num_replicas_in_sync > 1 and task.num_ps_replicas:
         raise NotImplementedError(f"RunConfig(train_distribute={trains}) keeps no variables on a ps: {_TASKS_WAY}")
     if trains.num_replicas_in_sync > 1 and values["session_config"] is not None:

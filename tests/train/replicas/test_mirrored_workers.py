@@ -171,9 +171,6 @@ def test_settings_of_an_estimator_of_workers(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("TF_CONFIG", of_task("worker", 1, worker=2))
     assert not tf.estimator.RunConfig(train_distribute=strategy).is_chief
     assert strategy.extended.worker_devices == ("/job:worker/task:1",)  # it takes the task of the settings
-    monkeypatch.setenv("TF_CONFIG", of_task("worker", 0, ps=1, chief=1, worker=1))
-    with pytest.raises(NotImplementedError, match="no variables on a ps"):
-        tf.estimator.RunConfig(train_distribute=strategy)
 
 
 def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
