@@ -163,7 +163,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
     },
     "contrib.distribute": {
-        "train.strategy": "CollectiveAllReduceStrategy DistributeConfig DistributionStrategy=Strategy MirroredStrategy=ContribMirroredStrategy OneDeviceStrategy ParameterServerStrategy=ContribParameterServerStrategy ReplicaContext get_distribution_strategy=get_strategy get_replica_context get_strategy has_distribution_strategy=has_strategy has_strategy in_cross_replica_context",
+        "train.replicas.mirrored_workers": "CollectiveAllReduceStrategy",
+        "train.strategy": "DistributeConfig DistributionStrategy=Strategy MirroredStrategy=ContribMirroredStrategy OneDeviceStrategy ParameterServerStrategy=ContribParameterServerStrategy ReplicaContext get_distribution_strategy=get_strategy get_replica_context get_strategy has_distribution_strategy=has_strategy has_strategy in_cross_replica_context",
     },
     "contrib.distributions": {
         "layers.contrib.bijectors": "softplus_inverse",
@@ -420,7 +421,8 @@ NAMES: dict[str, dict[str, str]] = {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver=UnionClusterResolver",
     },
     "distribute.experimental": {
-        "train.strategy": "CentralStorageStrategy CollectiveCommunication MultiWorkerMirroredStrategy ParameterServerStrategy",
+        "train.replicas.mirrored_workers": "CollectiveCommunication MultiWorkerMirroredStrategy",
+        "train.strategy": "CentralStorageStrategy ParameterServerStrategy",
     },
     "distributions": {
         "layers.contrib.discrete_distributions": "DirichletMultinomial",

@@ -15,7 +15,7 @@ from tfmini.estimator.run_config import TaskType
 from tfmini.export import export
 from tfmini.graph.names import GraphKeys
 from tfmini.runtime.client.session import BaseSession
-from tfmini.runtime.process import current_process
+from tfmini.runtime.process import address_of_target, current_process, server_at
 from tfmini.runtime.server import Server
 from tfmini.train.saving_hooks import CheckpointSaverListener
 from tfmini.train.session_run_hook import SecondOrStepTimer
@@ -48,7 +48,7 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
         )
     if not config.cluster_spec and config.task_type != TaskType.EVALUATOR:
         return _alone(estimator, train_spec, _some(eval_spec))
-    run: Any = _TASKS.get(config.task_type)
+    run: Any = _chief if config.is_chief and config.task_type == TaskType.WORKER else _TASKS.get(config.task_type)
     if run is None:
         raise ValueError(
             f"Task type {config.task_type} is not supported. Supported task types are {', '.join(_TASKS)}."
@@ -101,7 +101,8 @@ def _master(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) ->
 def _worker(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> None:
     config = estimator.config
     start_server(estimator)  # before the delay: other tasks wait for this server
-    longest = config.experimental_max_worker_delay_secs
+    in_step = config.train_distribute is not None and config.train_distribute.num_replicas_in_sync > 1
+    longest = 0 if in_step else config.experimental_max_worker_delay_secs
     delay = min(_MAX_DELAY_S if longest is None else int(longest), (config.task_id + 1) * _DELAY_PER_WORKER_S)
     if delay > 0:
         _log.info("Waiting %d secs before starting training.", delay)
@@ -134,6 +135,9 @@ def start_server(estimator: Any) -> Server | None:
     if not config.master:
         _log.info("Skip starting Tensorflow server as there is only one node in the cluster.")
         return None
+    running: Server | None = server_at(address_of_target(config.master))
+    if running is not None:  # of an earlier training
+        return running
     _log.info("Start Tensorflow server.")
     return Server(
         config.cluster_spec,

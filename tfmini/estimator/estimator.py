@@ -20,10 +20,11 @@ from tfmini.graph.operation import Tensor
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.placement.device_setter import replica_device_setter
+from tfmini.runtime import process
 from tfmini.train.checkpointing.graph_files import latest_checkpoint, list_variables, load_variable
 from tfmini.train.global_steps import create_global_step
 from tfmini.train.hooks import StopAtStepHook
-from tfmini.train.strategy import InputContext, Strategy, get_strategy
+from tfmini.train.strategy import InputContext, Strategy, get_strategy, loss_of_all, share_losses
 
 _log = logging.getLogger("tensorflow")
 _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
@@ -251,17 +252,29 @@ class Estimator:
     def _inputs(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, Any, list[Any]]:
         """(features, labels, hooks) of an input function."""
         config = self.config
-        part = None if self._strategy(mode) is None else InputContext()
-        if part and mode == ModeKeys.TRAIN:
+        strategy = self._strategy(mode)
+        part = None if strategy is None else strategy.input_context()
+        if strategy is not None and mode == ModeKeys.TRAIN and strategy.num_replicas_in_sync == 1:
             part = InputContext(config.num_worker_replicas, config.global_id_in_cluster)
-        with (self._strategy(mode) or get_strategy()).replica_scope(False):
+        with (strategy or get_strategy()).replica_scope(False):
             return features_and_labels(call_input_fn(input_fn, mode, self.params, config, part))
 
     _create_and_assert_global_step = staticmethod(create_global_step)  # AdaNet calls it for its own graphs
 
     def _strategy(self, mode: str) -> Strategy | None:
-        """The strategy that the settings have for a mode."""
-        return {ModeKeys.TRAIN: self._config.train_distribute, ModeKeys.EVAL: self._config.eval_distribute}.get(mode)
+        """The strategy that the settings have for a mode.
+
+        Raises:
+          ValueError: one of several workers, to evaluate; or to train without this task's server.
+        """
+        config = self._config
+        found: Any = {ModeKeys.TRAIN: config.train_distribute, ModeKeys.EVAL: config.eval_distribute}.get(mode)
+        if found is not None and found.num_replicas_in_sync > 1:
+            if mode == ModeKeys.EVAL:
+                raise ValueError(f"{found} does not evaluate: set eval_distribute to None, or start an evaluator task.")
+            if process.server_at(process.address_of_target(config.master)) is None:
+                raise ValueError(f"{found} trains by tf.estimator.train_and_evaluate, which starts this task's server.")
+        return found
 
     def _call_model_fn(self, features: object, labels: object, mode: str, config: RunConfig) -> EstimatorSpec:
         """The `EstimatorSpec` of the model function.
@@ -274,7 +287,10 @@ class Estimator:
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")
         _log.info("Calling model_fn.")
         with (self._strategy(mode) or get_strategy()).replica_scope(True):
+            share_losses()
             spec = self._model_fn(features=features, **known_arguments(self._model_fn, offered))
+            if isinstance(spec, EstimatorSpec) and spec.loss is not None and mode == ModeKeys.TRAIN:
+                spec = spec._replace(loss=loss_of_all(spec.loss))
         _log.info("Done calling model_fn.")
         if not isinstance(spec, EstimatorSpec):
             raise ValueError("model_fn should return an EstimatorSpec.")
@@ -393,7 +409,9 @@ def _with_directory(given: object, model_dir: str | None) -> RunConfig:
 
 
 def _replica_device_fn(config: RunConfig) -> Any:
-    """Variables on the ps, in turn, and all else on this task; None without a ps."""
+    """Variables on the ps, in turn, and all else on this task; None without a ps. In step, all is on this task."""
+    if config.train_distribute is not None and config.train_distribute.num_replicas_in_sync > 1:
+        return config.train_distribute.worker_devices[0]
     if config.num_ps_replicas == 0:
         return None
     worker = f"/job:{config.task_type}/task:{config.task_id}"

@@ -12,7 +12,6 @@ from tfmini.cluster import ClusterSpec, tf_config_cluster, tf_config_object
 from tfmini.export import export
 from tfmini.runtime.process import default_target
 from tfmini.train.checkpointing.assign import warm_start
-from tfmini.train.strategy import ParameterServerStrategy
 
 _log = logging.getLogger("tensorflow")
 # Default of arguments for which None means "never".
@@ -40,8 +39,9 @@ class RunConfig:
       keep_checkpoint_max: number of checkpoints to keep; 0 or None keeps all.
       keep_checkpoint_every_n_hours: hours between checkpoints that are kept for ever.
       log_step_count_steps: steps between logs of loss and speed.
-      train_distribute, eval_distribute: strategies of one replica, in whose contexts the model is built (for
-        predictions no strategy is used).
+      train_distribute, eval_distribute: strategies in whose contexts the model is built (for predictions no strategy
+        is used). In a cluster of a chief and workers, `MultiWorkerMirroredStrategy` trains them in step. With any
+        strategy, worker 0 is the chief of a cluster that has none.
       experimental_distribute: a `DistributeConfig` with both of them in one.
       device_fn: a device function for training, in place of `tf.train.replica_device_setter`.
       protocol: the protocol of the servers.
@@ -52,7 +52,8 @@ class RunConfig:
 
     Raises:
       ValueError: when a value, or TF_CONFIG, makes no sense.
-      NotImplementedError: for a strategy of a remote cluster, and for one without parameter servers in a cluster.
+      NotImplementedError: for a strategy of a remote cluster, one of a single worker in a cluster, and one that keeps
+        copies of the variables beside parameter servers.
     """
 
     @staticmethod
@@ -102,7 +103,10 @@ class RunConfig:
             "session_creation_timeout_secs": session_creation_timeout_secs,
         }
         _check(self._values)
-        self._environment = self._task_of(tf_config)
+        strategies = (train_distribute, experimental_distribute)
+        self._environment = (
+            self._task_of(tf_config) if strategies == (None, None) else task_environment(tf_config, TaskType.WORKER)
+        )
         _check_strategies(self._values, self._environment)
         if session_config is None:
             self._values["session_config"] = _filtered_config(self._environment)
@@ -195,14 +199,21 @@ def _check_strategies(values: dict[str, Any], task: TaskEnvironment) -> None:
             if values[name] is not None:
                 raise ValueError(f"Setting `{name}` is not allowed together with `experimental_distribute`.")
             values[name] = getattr(both, name)
-    trains = values["train_distribute"]
-    if trains is not None and not isinstance(trains, ParameterServerStrategy) and task.num_worker_replicas > 1:
+    trains: Any = values["train_distribute"]
+    if trains is None or task.num_worker_replicas < 2:
+        return
+    if not trains.experimental_between_graph:
         raise NotImplementedError(f"RunConfig(train_distribute={trains}) in a cluster of several workers: {_TASKS_WAY}")
+    trains.configure(cluster_spec=task.cluster_spec, task_type=task.task_type, task_id=task.task_id)
+    if trains.num_replicas_in_sync > 1 and task.num_ps_replicas:
+        raise NotImplementedError(f"RunConfig(train_distribute={trains}) keeps no variables on a ps: {_TASKS_WAY}")
+    if trains.num_replicas_in_sync > 1 and values["session_config"] is not None:
+        values["session_config"] = trains.update_config_proto(values["session_config"])
 
 
 _TASKS_WAY = (
-    "start a process for each task with TF_CONFIG, ps included, and tf.estimator.train_and_evaluate (with no strategy,"
-    " or with ParameterServerStrategy), or call Horovod's DistributedOptimizer in the model function."
+    "start a process for each task with TF_CONFIG, and tf.estimator.train_and_evaluate: with ps and no strategy, or"
+    " ParameterServerStrategy; or without ps and with tf.distribute.experimental.MultiWorkerMirroredStrategy."
 )
 
 
@@ -283,8 +294,11 @@ def task_of_contrib_learn(tf_config: Mapping[str, Any]) -> TaskEnvironment:
     )
 
 
-def task_environment(tf_config: Mapping[str, Any]) -> TaskEnvironment:
+def task_environment(tf_config: Mapping[str, Any], leads: str = TaskType.CHIEF) -> TaskEnvironment:
     """The task that the object of TF_CONFIG describes.
+
+    Args:
+      leads: the job whose task 0 is the chief, in a cluster with neither chief nor master.
 
     Raises:
       ValueError: when the cluster has no chief, or the task is not in it.
@@ -295,7 +309,7 @@ def task_environment(tf_config: Mapping[str, Any]) -> TaskEnvironment:
         raise ValueError(f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}.')
     if not cluster:
         return _alone(tf_config, cluster)
-    chief = TaskType.MASTER if TaskType.MASTER in cluster.jobs else TaskType.CHIEF
+    chief = next((job for job in (TaskType.MASTER, TaskType.CHIEF) if job in cluster.jobs), leads)
     if chief == TaskType.MASTER and TaskType.CHIEF in cluster.jobs:
         raise ValueError("If `master` node exists in `cluster`, job `chief` is not supported.")
     task_type, task_id = _checked_task(cluster, tf_config.get("task") or {}, chief)
@@ -329,9 +343,9 @@ def _member(
         task_id,
         tf_config.get("session_master") or _target(cluster, task_type, task_id),
         "",
-        task_type == chief,
+        (task_type, task_id) == (chief, 0),
         counts.get(TaskType.PS, 0),
-        counts.get(TaskType.WORKER, 0) + counts[chief],
+        sum(counts.get(job, 0) for job in {TaskType.WORKER, chief}),
         _order(cluster, chief).index((task_type, task_id)),
         tf_config.get("service"),
     )
@@ -356,7 +370,7 @@ def _checked_task(cluster: ClusterSpec, task: Mapping[str, Any], chief: str) -> 
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node; it has {", ".join(cluster.jobs)}.'
             " The option --chief of `tfmini launch`, `inspect`, `simulate` and `place` adds it."
         )
-    if cluster.num_tasks(chief) > 1:
+    if cluster.num_tasks(chief) > 1 and chief != TaskType.WORKER:
         raise ValueError(f'The "cluster" in TF_CONFIG must have only one "{chief}" node.')
     task_type, task_id = task.get("type"), task.get("index")
     if not task_type:

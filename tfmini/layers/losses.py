@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import add_to_collection, control_dependencies, count_ops, get_collection, name_scope
@@ -121,6 +122,9 @@ def broadcast_weights(weights: TensorLike, values: TensorLike) -> Any:
 # Reduction of element losses to one loss (``tf.losses.compute_weighted_loss``), and the collection of losses.
 
 
+LAST_REDUCTION = "last_loss_reduction"  # that of the latest loss: an attachment of its graph
+
+
 @export("tf.losses.Reduction")
 class Reduction:
     """The kinds of reduction (``tf.losses.Reduction``)."""
@@ -167,6 +171,7 @@ def compute_weighted_loss(
       ValueError: when the reduction is unknown or the weights cannot be broadcast.
     """
     Reduction.validate(reduction)
+    get_default_graph().attachments[LAST_REDUCTION] = reduction
     with name_scope(scope, "weighted_loss", (losses, weights)):
         with control_dependencies((assert_broadcastable(weights, losses),)):
             losses = convert_to_tensor(losses)

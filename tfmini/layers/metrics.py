@@ -35,7 +35,7 @@ from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_sum
 from tfmini.ops.math.unary import abs as absolute
 from tfmini.ops.math.unary import sqrt
 from tfmini.ops.variables.assignment import assign_add, scatter_add
-from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.scope import variable_scope
 
 # ---- State of metrics: local variables, the update op that adds to them, and the value computed from them ----------
@@ -53,6 +53,8 @@ def metric_variable(
         collections=[GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES],
         validate_shape=validate_shape,
         name=name,
+        synchronization=VariableSynchronization.ON_READ,
+        aggregation=VariableAggregation.SUM,
     )
 
 

@@ -27,7 +27,7 @@ from tfmini.ops.nn.batch_norm import fused_batch_norm
 from tfmini.ops.nn.normalization import batch_normalization as normalize
 from tfmini.ops.nn.normalization import moments
 from tfmini.ops.variables.assignment import assign, assign_sub
-from tfmini.ops.variables.base import Variable
+from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.initializers import Ones, Zeros
 from tfmini.shapes import TensorShape
 
@@ -122,10 +122,15 @@ class BatchNormalizer:
         partitioner = self._scope.partitioner if self._scope else None
         if self._scope:
             self._scope.set_partitioner(None)
-        self.moving_mean = self.add_weight("moving_mean", shape, dtype, self.moving_mean_initializer, trainable=False)
-        self.moving_variance = self.add_weight(
-            "moving_variance", shape, dtype, self.moving_variance_initializer, trainable=False
-        )
+        replicas: dict[str, Any] = {}
+        if self._renorm is None:  # else each replica corrects by averages of its own, which no strategy keeps
+            replicas = {"synchronization": VariableSynchronization.ON_READ, "aggregation": VariableAggregation.MEAN}
+        self.moving_mean, self.moving_variance = (
+            self.add_weight(name, shape, dtype, initializer, trainable=False, **replicas)
+            for name, initializer in (
+                ("moving_mean", self.moving_mean_initializer), ("moving_variance", self.moving_variance_initializer)
+            )
+        )  # fmt: skip
         if self._renorm is not None:
             self._renorm.build(
                 lambda name, initializer: self.add_weight(name, shape, dtype, initializer, trainable=False),

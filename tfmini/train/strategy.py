@@ -1,10 +1,10 @@
-"""Distribution strategies of one replica (``tf.distribute``), so that code written for strategies runs.
+"""Distribution strategies of one replica in a process (``tf.distribute``), so that code written for strategies runs.
 
 A strategy replicates a step to several devices. In TensorFlow 1's cluster model a program replicates steps with
 explicit devices instead (`tf.device`, `tf.train.replica_device_setter`, `tf.train.SyncReplicasOptimizer`). So
-tfmini has only strategies of one replica in a process: the default strategy and `OneDeviceStrategy`. Those that
-mirror equal the latter and refuse several devices and several workers; with `ParameterServerStrategy` each worker is
-a replica that updates the variables on the ps by itself.
+tfmini has only strategies of one replica in a process: the default strategy and `OneDeviceStrategy`. `MirroredStrategy`
+equals the latter and refuses several devices; with `ParameterServerStrategy` each worker is a replica that updates the
+variables on the ps by itself. `tfmini.train.replicas.mirrored_workers` has the strategy whose workers step together.
 
 Code runs in one of two contexts. In the *replica context* it builds one replica; a program starts there, and
 functions given to `Strategy.experimental_run_v2` run there. In the *cross-replica context*, inside
@@ -16,19 +16,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from enum import Enum
 from typing import Any, NamedTuple
 
 from tfmini import errors
-from tfmini.cluster import tf_config_cluster, tf_config_object
 from tfmini.core_types import TensorLike
 from tfmini.data.dataset import Dataset
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation
 from tfmini.graph.scoping import colocate_with
 from tfmini.graph.scoping import device as device_scope
+from tfmini.layers.losses import LAST_REDUCTION, Reduction
 from tfmini.ops import control
 from tfmini.ops.array.identity import identity
 from tfmini.ops.math import reductions
@@ -95,8 +95,8 @@ class ReplicaContext:
             return merge_fn(self.strategy, *args, **(kwargs or {}))
 
     def all_reduce(self, reduce_op: Any, value: TensorLike) -> Any:
-        """The value itself, since there is one replica."""
-        return value
+        """The sum or the mean of the replicas' values: with one replica the value itself."""
+        return self.strategy.all_reduce(reduce_op, value)
 
 
 class InputIterator:
@@ -117,6 +117,7 @@ class Strategy:
     """A strategy of one replica, on ``device`` or the graph's current device (``tf.distribute.Strategy``)."""
 
     num_replicas_in_sync = 1
+    experimental_between_graph = False  # whether each worker builds a graph of its own
 
     def __init__(self, device: str = "") -> None:
         self._device = device
@@ -184,6 +185,29 @@ class Strategy:
         reduction = reductions.reduce_mean if mean else reductions.reduce_sum
         return reduction(convert_to_tensor(value), axis=axis)
 
+    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+        """What `ReplicaContext.all_reduce` returns: the value itself, since there is one replica."""
+        return value
+
+    @contextlib.contextmanager
+    def reduced(self, pairs: Sequence[tuple[Any, Any]]) -> Iterator[Sequence[tuple[Any, Any]]]:
+        """(gradient, variable) of a replica -> those of all together, to be applied in the block.
+
+        Raises:
+          ValueError: a variable belongs to another strategy, whose replicas would miss the gradient.
+        """
+        for _, variable in pairs:
+            if getattr(variable, "distribute_strategy", self) is not self:
+                raise ValueError(
+                    f"The variable {variable.name} was made under {variable.distribute_strategy}: apply its gradients"
+                    " there, in a function that `strategy.experimental_run_v2` calls."
+                )
+        yield pairs
+
+    def input_context(self) -> InputContext:
+        """What this process tells an input function."""
+        return InputContext()
+
     def experimental_local_results(self, value: TensorLike) -> tuple[Any, ...]:
         """A tuple of the replicas' values, which has one element."""
         return (value,)
@@ -200,7 +224,7 @@ class Strategy:
 
     def experimental_distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Any]) -> Any:
         """The data set that the function makes."""
-        return dataset_fn(InputContext())
+        return dataset_fn(self.input_context())
 
     def experimental_make_numpy_dataset(self, numpy_input: Any, session: object = None) -> Dataset:
         """A data set of the rows of arrays, which the graph holds."""
@@ -214,7 +238,7 @@ class Strategy:
         self, input_fn: Callable[[InputContext], Dataset], replication_mode: object = None
     ) -> Any:
         """An iterator of the data set that ``input_fn`` makes of an `InputContext`."""
-        return InputIterator(input_fn(InputContext()))
+        return InputIterator(input_fn(self.input_context()))
 
     def configure(self, session_config: ConfigProto | None = None, **task: Any) -> None:
         """Does nothing: a strategy of one replica is ready at once."""
@@ -347,41 +371,6 @@ class CentralStorageStrategy(MirroredStrategy):
         super().__init__(compute_devices or parameter_device)
 
 
-@export("tf.distribute.experimental.CollectiveCommunication")
-class CollectiveCommunication(Enum):
-    """How workers reduce gradients (``tf.distribute.experimental.CollectiveCommunication``): one has none to reduce."""
-
-    AUTO, RING, NCCL = "AUTO", "RING", "NCCL"
-
-
-@export("tf.distribute.experimental.MultiWorkerMirroredStrategy")
-class MultiWorkerMirroredStrategy(MirroredStrategy):
-    """``tf.distribute.experimental.MultiWorkerMirroredStrategy`` of one worker.
-
-    Raises:
-      UnimplementedError: when TF_CONFIG has several tasks.
-    """
-
-    def __init__(self, communication: CollectiveCommunication = CollectiveCommunication.AUTO) -> None:
-        cluster = tf_config_cluster(tf_config_object())
-        workers = [f"/job:{job}/task:{index}" for job, index, _ in cluster.tasks() if job not in ("ps", "evaluator")]
-        super().__init__(workers if len(workers) > 1 else None)
-
-
-@export("tf.contrib.distribute.CollectiveAllReduceStrategy")
-class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
-    """`MultiWorkerMirroredStrategy` under its older name (``tf.contrib.distribute.CollectiveAllReduceStrategy``)."""
-
-    def __init__(
-        self,
-        num_gpus_per_worker: int = 0,
-        communication: CollectiveCommunication = CollectiveCommunication.AUTO,
-    ) -> None:
-        super().__init__(communication)
-        if num_gpus_per_worker:
-            self._device = ContribMirroredStrategy(num_gpus=num_gpus_per_worker)._device
-
-
 @export("tf.distribute.experimental.ParameterServerStrategy")
 class ParameterServerStrategy(Strategy):
     """Variables on the ps in turn, ops on this worker (``tf.distribute.experimental.ParameterServerStrategy``).
@@ -392,6 +381,8 @@ class ParameterServerStrategy(Strategy):
     Args:
       cluster_resolver: knows the cluster and this task, for `scope`; without one, all is on this task.
     """
+
+    experimental_between_graph = True
 
     def __init__(self, cluster_resolver: Any = None) -> None:
         super().__init__()
@@ -491,3 +482,28 @@ def get_replica_context() -> ReplicaContext | None:
 def in_cross_replica_context() -> bool:
     """Whether code runs in the cross-replica context (``tf.distribute.in_cross_replica_context``)."""
     return get_replica_context() is None
+
+
+# ---- The losses of an estimator's replicas -------------------------------------------------------------------------
+# The gradients of all replicas are added up. So an estimator's optimizers of `tf.train` divide the loss by the number
+# of replicas, unless it is a sum over examples: TensorFlow takes the reduction of the last loss of `tf.losses` for it.
+
+_IS_SHARED, _IS_SCALED = "losses_are_shared", "loss_is_scaled"
+
+
+def share_losses() -> None:
+    """From here on `shared_loss` divides the losses of the default graph."""
+    get_default_graph().attachments[_IS_SHARED] = True
+
+
+def shared_loss(loss: Any) -> Any:
+    """A loss as an optimizer takes it: divided by the number of replicas in an estimator, unless it is a sum."""
+    found, count = get_default_graph().attachments, get_strategy().num_replicas_in_sync
+    found[_IS_SCALED] = count > 1 and _IS_SHARED in found and found.get(LAST_REDUCTION) != Reduction.SUM
+    return loss * (1.0 / count) if found[_IS_SCALED] else loss
+
+
+def loss_of_all(loss: Any) -> Any:
+    """The loss that an estimator reports: the replicas' mean where `shared_loss` has divided it, else the sum."""
+    mean = get_default_graph().attachments.get(_IS_SCALED, False)
+    return get_strategy().reduce(ReduceOp.MEAN if mean else ReduceOp.SUM, loss)

@@ -67,7 +67,7 @@ class _Distributed(AllReduceOptimizer):
     def reduced(self, pairs: Sequence[GradAndVar]) -> list[GradAndVar]:
         """Gradients reduced over all workers, but for those of local variables."""
         local = [any(variable is other for other in self._local_variables) for _, variable in pairs]
-        shared = iter(self._reduce_pairs([pair for pair, is_local in zip(pairs, local) if not is_local]))
+        shared = iter(self.reduce_pairs([pair for pair, is_local in zip(pairs, local) if not is_local]))
         return [
             (self._of_local(grad), variable) if is_local else next(shared)
             for (grad, variable), is_local in zip(pairs, local)

@@ -30,6 +30,7 @@ from tfmini.ops.composites import TensorSpec
 from tfmini.ops.flow import autograph
 from tfmini.ops.nn.convolution import note_dilation
 from tfmini.ops.nn.normalization import dropout
+from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, checked_kind
 from tfmini.shapes import Dimension, TensorShape
 from tfmini.train.checkpointing.module import Module
 from tfmini.train.checkpointing.object_graph import Trackable
@@ -515,7 +516,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
     def add_weight(
         self: Any, name: Any = None, shape: Any = None, dtype: Any = None, initializer: Any = None,
         regularizer: Any = None, trainable: bool | None = None, constraint: Any = None, partitioner: object = None,
-        use_resource: object = None, **_: object,
+        use_resource: object = None, synchronization: Any = None, aggregation: Any = None, **_: object,
     ) -> Any:  # fmt: skip
         """A variable of the layer; without an initializer Glorot's, zeros for integers."""
         if not isinstance(name, str) and shape is None and name is not None:
@@ -528,6 +529,9 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             # A function: the value of a variable that is made in a cond or a loop is computed outside.
             value = functools.partial(initializers.get(initializer), sizes, dtype=dtype)
             weight = K.variable(value, dtype=dtype, name=name, constraint=root.constraints.get(constraint))
+        if isinstance(self, root.metrics.Metric):
+            synchronization, aggregation = VariableSynchronization.ON_READ, VariableAggregation.SUM
+        weight._synchronization, weight._aggregation, _ = checked_kind(synchronization, aggregation, trains, name)
         if regularizer is not None:
             before = get_default_graph().version
             with K.name_scope(f"{weight.op.name}/Regularizer/"):

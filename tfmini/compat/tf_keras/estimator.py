@@ -17,6 +17,7 @@ from tfmini.ops.control import group
 from tfmini.ops.variables.assignment import assign
 from tfmini.train.global_steps import get_or_create_global_step
 from tfmini.train.sessions.scaffold import Scaffold
+from tfmini.train.strategy import get_strategy
 
 
 def apply(root: ModuleType) -> None:
@@ -100,11 +101,19 @@ class _Converted:
             self._optimizer(), old.loss, metrics=old._compile_metrics, loss_weights=old.loss_weights,
             weighted_metrics=old._compile_weighted_metrics, target_tensors=targets,
         )  # fmt: skip
+        replicas = get_strategy().num_replicas_in_sync
+        if replicas > 1:
+            if "sum" in [getattr(loss, "reduction", "") for loss in model.loss_functions]:
+                raise NotImplementedError(
+                    f"A loss of {old.name} is a sum over the batch: with {get_strategy()} give one that is a mean."
+                )
+            model.total_loss = model.total_loss * (1.0 / replicas)
 
     def _scaffold(self, model: Any) -> Scaffold:
         """Gives the variables the weights of the converted model once they are initialized."""
         values = [placeholder(w.dtype.base_dtype, w.shape) for w in model.weights]
-        assignments = group(*(assign(w, value) for w, value in zip(model.weights, values)))
+        with get_strategy().replica_scope(False):
+            assignments = group(*(assign(w, value) for w, value in zip(model.weights, values)))
         feeds = dict(zip(values, self._weights))
         return Scaffold(init_fn=lambda _, session: session.run(assignments, feeds))
 

@@ -21,6 +21,7 @@ from tfmini.data.pipeline import INFINITE, UNKNOWN
 from tfmini.data.transformations import cardinality
 from tfmini.graph import nest
 from tfmini.graph.prune import traverse
+from tfmini.train.strategy import get_strategy, in_cross_replica_context
 
 
 def apply(root: ModuleType) -> None:
@@ -324,6 +325,11 @@ def _compile(compile: Callable[..., None]) -> Callable[..., None]:
         if kwargs.pop("distribute", None) is not None:
             raise ValueError(
                 "tfmini has no tf.distribute strategies for Keras: build the model under tf.train.replica_device_setter"
+            )
+        if get_strategy().num_replicas_in_sync > 1 and in_cross_replica_context():
+            raise NotImplementedError(
+                f"Models of tf.keras are not fitted under {get_strategy()}: compile the model outside of the scope, and"
+                " give it and the strategy to tf.keras.estimator.model_to_estimator, or use horovod.tensorflow.keras."
             )
         if self.dynamic:
             raise ValueError("You must enable eager execution for layers with dynamic=True, and tfmini has none.")

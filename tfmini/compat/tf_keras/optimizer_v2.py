@@ -30,6 +30,7 @@ from tfmini.ops.math.sums import clip_by_norm, clip_by_value
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import TensorShape
 from tfmini.train.optimizers.optimizer import sum_duplicates
+from tfmini.train.strategy import get_strategy
 
 _log = logging.getLogger("tensorflow")
 _ARGUMENTS = ("clipnorm", "clipvalue", "lr", "decay")
@@ -117,8 +118,7 @@ class Optimizer:
         Raises:
           ValueError: no variable has a gradient; without variables the step is only counted.
         """
-        pairs = _with_gradients(grads_and_vars)
-        with name_scope(self._name):
+        with get_strategy().reduced(_with_gradients(grads_and_vars)) as pairs, name_scope(self._name):
             self._create_all_weights([var for _, var in pairs])
             state = self._prepare([var for _, var in pairs])
             with name_scope(name or self._name):

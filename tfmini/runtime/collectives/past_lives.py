@@ -11,6 +11,7 @@ from tfmini.devices import parse
 from tfmini.rpc.messages import CollectiveEnd
 from tfmini.runtime.collectives.calls import PARTIAL, RANK_JOBS, About, CollectiveCall
 
+ENDED = "its process has ended"  # of a task whose script has not failed
 RETURN_S = 30.0
 """Ranks wait so long for the return of one whose server was stopped: its process may start another one."""
 _REMEDY = (

@@ -15,14 +15,16 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops import control
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.identity import cast
 from tfmini.ops.flow.cond import cond, smart_cond
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.math import reductions
 from tfmini.ops.math import unary as math_unary
+from tfmini.ops.math.comparison import equal, logical_not
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.resource_variable import ResourceVariable
 from tfmini.train.optimizers.optimizer import GradAndVar, MixIn, Optimizer
-from tfmini.train.strategy import Strategy, get_replica_context
+from tfmini.train.strategy import ReduceOp, Strategy, get_replica_context, get_strategy
 
 # ---- Loss scales for mixed precision training (``tf.train.experimental.LossScale``) --------------------------------
 # Small gradients of float16 tensors underflow. Therefore the loss is multiplied by the loss scale, and the
@@ -160,7 +162,10 @@ def _all_finite(grads: list[Any]) -> Tensor:
     if not grads:
         return constant(True)
     finite = [reductions.reduce_all(math_unary.is_finite(grad)) for grad in grads]
-    return reductions.reduce_all(convert_to_tensor(finite))
+    found, strategy = reductions.reduce_all(convert_to_tensor(finite)), get_strategy()
+    if strategy.num_replicas_in_sync == 1:
+        return found
+    return equal(strategy.all_reduce(ReduceOp.SUM, cast(logical_not(found), dtypes.int32)), 0)
 
 
 def get(identifier: Any) -> Any:

@@ -22,6 +22,7 @@ from tfmini.ops.variables.functions import Variable, global_variables, trainable
 from tfmini.ops.variables.initializers import zeros_initializer
 from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
 from tfmini.train.optimizers import optimizer
+from tfmini.train.strategy import ReduceOp, get_replica_context
 
 _AVERAGED_DTYPES = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
 
@@ -37,6 +38,10 @@ def assign_moving_average(
     ``zero_debias`` corrects the bias towards the initial zero. For this, the variables ``<variable>/biased`` and
     ``<variable>/local_step`` hold the biased average and the number of updates.
     """
+    replica = get_replica_context()
+    if replica is not None and replica.num_replicas_in_sync > 1:  # the average of the mean of all replicas
+        mean = replica.all_reduce(ReduceOp.MEAN, convert_to_tensor(value))
+        return replica.merge_call(lambda _: assign_moving_average(variable, mean, decay, zero_debias, name))
     with name_scope(name, "AssignMovingAvg", [variable, value, decay]) as scope:
         rest = convert_to_tensor(1.0 - decay, name="decay")
         rest = cast(rest, variable.dtype.base_dtype)

@@ -46,6 +46,7 @@ from tfmini.ops.variables.scope import get_variable, get_variable_scope, variabl
 from tfmini.out_of_scope import Advising
 from tfmini.shapes import TensorShape
 from tfmini.train.global_steps import get_global_step
+from tfmini.train.strategy import get_strategy, shared_loss
 
 _VALID_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
@@ -161,6 +162,7 @@ class Optimizer(Advising):
                 f"  Not {gate_gradients}"
             )
         self._assert_valid_dtypes([loss] if grad_loss is None else [loss, grad_loss])
+        loss = shared_loss(loss)
         chosen = chosen_variables(var_list)
         found = gradients(
             loss,
@@ -191,7 +193,10 @@ class Optimizer(Advising):
           TypeError: when a gradient is neither a tensor nor an `IndexedSlices`.
           RuntimeError: when the gradient of a variable with a constraint is sparse.
         """
-        pairs = checked_pairs(grads_and_vars)
+        with get_strategy().reduced(checked_pairs(grads_and_vars)) as pairs:
+            return self._apply(pairs, global_step, name)
+
+    def _apply(self, pairs: Sequence[GradAndVar], global_step: Any, name: str | None) -> Operation:
         with_gradient = [v for g, v in pairs if g is not None]
         if not with_gradient:
             raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")

@@ -35,6 +35,7 @@ from tfmini.train.optimizers.optimizer import GradAndVar, Optimizer
 from tfmini.train.replicas.compressed import ErrorFeedback
 from tfmini.train.replicas.elastic import ElasticHook, Ranks
 from tfmini.train.session_run_hook import SessionRunHook
+from tfmini.train.strategy import get_strategy
 
 BUCKET_BYTES = 1 << 20
 """The maximum size of a bucket of fused gradients; a larger gradient has a collective of its own.
@@ -70,9 +71,12 @@ class AllReducing(OptimizerWrapper):
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradAndVar]:
         """`Optimizer.compute_gradients` of the wrapped optimizer, reduced over all workers."""
-        return self._reduce_pairs(self._opt.compute_gradients(*args, **kwargs))
+        if get_strategy().num_replicas_in_sync > 1:
+            raise ValueError(f"{get_strategy()} reduces gradients itself: use the wrapped optimizer of {self._name}.")
+        return self.reduce_pairs(self._opt.compute_gradients(*args, **kwargs))
 
-    def _reduce_pairs(self, pairs: Sequence[GradAndVar]) -> list[GradAndVar]:
+    def reduce_pairs(self, pairs: Sequence[GradAndVar]) -> list[GradAndVar]:
+        """(gradient, variable) of this worker -> those of all workers together."""
         if self.ranks.size == 1:
             return list(pairs)
         with name_scope(f"{self._name}_reduce"):

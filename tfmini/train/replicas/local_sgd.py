@@ -97,7 +97,7 @@ class LocalSteps(AllReducing):
 
     def _meet(self, copies: Sequence[Any]) -> Operation:
         """All-reduces once, and gives the variables the values that all workers go on from."""
-        means = self._reduce_pairs([(copy.read_value(), copy) for copy in copies])
+        means = self.reduce_pairs([(copy.read_value(), copy) for copy in copies])
         return control.group(*(copy.assign(mean) for mean, copy in means))
 
 
@@ -169,7 +169,7 @@ class DiLoCoOptimizer(LocalSteps, Optimizer):
     def _meet(self, copies: Sequence[Any]) -> Operation:
         anchors = [Optimizer.get_slot(self, copy, _ANCHOR) for copy in copies]
         moved = [(anchor.read_value() - copy.read_value(), copy) for anchor, copy in zip(anchors, copies)]
-        means = [mean for mean, _ in self._reduce_pairs(moved)]
+        means = [mean for mean, _ in self.reduce_pairs(moved)]
         with control_dependencies([self._outer.apply_gradients(list(zip(means, anchors)))]):
             return control.group(*(copy.assign(anchor.read_value()) for anchor, copy in zip(anchors, copies)))
 

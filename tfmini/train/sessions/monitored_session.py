@@ -16,6 +16,7 @@ from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
+from tfmini.train.checkpointing.graph_files import latest_checkpoint
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.hooks import StepCounterHook
 from tfmini.train.queue_runners import start_queue_runners
@@ -128,6 +129,24 @@ class ChiefSessionCreator(_ScaffoldedCreator):
             init_op=scaffold.init_op,
             init_feed_dict=scaffold.init_feed_dict,
             init_fn=scaffold.init_fn,
+        )
+
+
+class _CopyCreator(ChiefSessionCreator):
+    """Makes the session of a worker with a copy of the variables. All initialize at first, which may be collective."""
+
+    def create_session(self) -> Any:
+        scaffold = self._scaffold.finalize()
+        path = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
+
+        def begin(session: Any) -> None:
+            if path is not None:
+                scaffold.saver.restore(session, path)
+            elif scaffold.init_fn is not None:
+                scaffold.init_fn(session)
+
+        return self._get_session_manager().prepare_session(
+            self._master, scaffold.init_op, config=self._config, init_feed_dict=scaffold.init_feed_dict, init_fn=begin
         )
 
 
@@ -461,10 +480,18 @@ class SingularMonitoredSession(_MonitoredSession):
         return self._tf_sess()
 
 
+class UnrecoveredSession(MonitoredSession):
+    """A monitored session that the loss of a task ends."""
+
+    def __init__(self, creator: SessionCreator, hooks: list[SessionRunHook], stop_grace_period_secs: float) -> None:
+        _MonitoredSession.__init__(self, creator, hooks, False, stop_grace_period_secs)
+
+
 # ---- ``tf.train.MonitoredTrainingSession``: a monitored session with the standard hooks for training ---------------
 
 # Default of arguments for which None means "never".
 USE_DEFAULT: Any = object()
+WORKERS = "mirrored_workers"  # the graph's strategy of several workers, each with a copy of the variables
 
 
 @export("tf.train.MonitoredTrainingSession")
@@ -491,6 +518,9 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     The chief initializes or restores the model, counts steps, writes summaries and saves checkpoints; the other
     workers wait until the model is ready. A period of None disables a service.
 
+    If the graph was built under a `MultiWorkerMirroredStrategy` of several workers, its chief is the chief. Each of the
+    others initializes its own copy of the model, and then takes the chief's values.
+
     Args:
       master: the session's target.
       is_chief: whether this is the chief.
@@ -509,24 +539,31 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
       summary_dir: directory of the summaries; default: ``checkpoint_dir``.
       save_incremental_checkpoint_secs: as in `CheckpointSaverHook`.
     """
-    scaffold = scaffold or Scaffold()
-    if not is_chief:
+    scaffold, workers = scaffold or Scaffold(), get_default_graph().attachments.get(WORKERS)
+    is_chief = is_chief if workers is None else workers.is_chief
+    if not is_chief and workers is None:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    all_hooks = list_of_hooks(chief_only_hooks)
+    all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
     summary_dir = summary_dir or checkpoint_dir
-    if summary_dir and _positive(log_step_count_steps):
+    if is_chief and summary_dir and _positive(log_step_count_steps):
         all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
     steps, secs = _periods(save_summaries_steps, save_summaries_secs, (100, None))
     if summary_dir and (_positive(steps) or _positive(secs)):
-        all_hooks.append(SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold))
+        writes = SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold) if is_chief else None
+        all_hooks.append(writes or workers.unwritten_summaries(steps, secs, scaffold))
     steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
-    if checkpoint_dir and (_positive(steps) or _positive(secs)):
+    if is_chief and checkpoint_dir and (_positive(steps) or _positive(secs)):
         between = save_incremental_checkpoint_secs
         hook = CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold, incremental_save_secs=between)
         all_hooks.append(hook)
-    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
-    return MonitoredSession(chief, all_hooks + list_of_hooks(hooks), stop_grace_period_secs)
+    all_hooks += list_of_hooks(hooks)
+    if workers is not None:
+        creator = _CopyCreator(scaffold, master, config, checkpoint_dir if is_chief else None)
+        return workers.monitored_session(creator, all_hooks, stop_grace_period_secs)  # type: ignore[no-any-return]
+    return MonitoredSession(
+        ChiefSessionCreator(scaffold, master, config, checkpoint_dir), all_hooks, stop_grace_period_secs
+    )
 
 
 def _positive(period: float | None) -> bool:
