@@ -158,6 +158,8 @@ NAMES: dict[str, dict[str, str]] = {
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE",
         "data.transformations": "Counter assert_element_shape batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat sliding_window_batch unbatch",
+        "train.checkpointing.saver_builder": "make_saveable_from_iterator",
+        "train.saving_hooks": "CheckpointInputPipelineHook",
     },
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
@@ -401,6 +403,8 @@ NAMES: dict[str, dict[str, str]] = {
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE OptimizationOptions ThreadingOptions get_structure",
         "data.transformations": "Counter cardinality copy_to_device enumerate_dataset get_single_element ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "train.checkpointing.saver_builder": "make_saveable_from_iterator",
+        "train.saving_hooks": "CheckpointInputPipelineHook",
     },
     "debugging": {
         "ops.array.identity": "check_numerics",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -220,3 +222,60 @@ def _elements(tf: Any, data: Any) -> Any:
                 found.append(session.run(element))
             except tf.errors.OutOfRangeError:
                 return found
+
+
+@program
+def saved_positions_of_iterators(tf: Any) -> Any:
+    data, more = tf.data.Dataset, tf.data.experimental
+    numbers = lambda: data.range(12)  # noqa: E731
+    made = {
+        "plain": lambda: numbers().map(lambda x: x * x).batch(2),
+        "shuffled": lambda: numbers().shuffle(5, seed=3),
+        "repeated": lambda: numbers().shuffle(5, seed=3).repeat(2),
+        "fixed": lambda: numbers().shuffle(5, seed=3, reshuffle_each_iteration=False).map(lambda x: x + 1).repeat(2),
+        "any order": lambda: numbers().shuffle(12),
+        "parallel": lambda: numbers().map(lambda x: x + 1, num_parallel_calls=2).prefetch(3),
+        "nested": lambda: numbers().flat_map(lambda x: data.range(x).shuffle(4, seed=2)),
+        "drawn": lambda: more.sample_from_datasets([numbers(), numbers().map(lambda x: -x)], [0.5, 0.5], seed=5),
+        "numbers": lambda: more.RandomDataset(seed=4).take(12),
+        "errors": lambda: numbers().map(lambda x: tf.gather([1, 2, 3, 4], x % 5)),
+    }
+    found = {name: _broken_off(tf, make) for name, make in made.items()}
+    drawn = lambda x: tf.cast(x, tf.float32) + tf.random.uniform([])  # noqa: E731
+    found["refused"] = outcome(lambda: _broken_off(tf, lambda: numbers().map(drawn)))
+    found["any order"] = [len(found["any order"]), len({*found["any order"]})]
+    with tf.Graph().as_default(), tf.Session() as session:
+        iterator = numbers().make_initializable_iterator()
+        saver = tf.train.Saver([more.make_saveable_from_iterator(iterator)])
+        path = os.path.join(tempfile.mkdtemp(), "x")
+        found["not initialized"] = outcome(lambda: saver.save(session, path))
+        session.run(iterator.initializer)
+        path = saver.save(session, path)
+        found["keys"] = [name for name, _ in tf.train.list_variables(path)]
+    with tf.Graph().as_default(), tf.Session() as session:
+        saver = tf.train.Saver([more.make_saveable_from_iterator(numbers().make_initializable_iterator())])
+        found["restored first"] = outcome(lambda: saver.restore(session, path))
+    return found
+
+
+def _broken_off(tf: Any, make: Any) -> Any:
+    """The elements of a dataset, read in three sessions: each saves its iterator, the next restores it."""
+    found, path = [], None
+    directory = tempfile.mkdtemp()
+    for part in range(3):
+        with tf.Graph().as_default(), tf.Session() as session:
+            iterator = make().make_initializable_iterator()
+            saver = tf.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+            element = iterator.get_next()
+            session.run(iterator.initializer)
+            if path is not None:
+                saver.restore(session, path)
+            for _ in range(5 if part < 2 else 100):
+                try:
+                    found.append(session.run(element))
+                except tf.errors.OutOfRangeError:
+                    break
+                except tf.errors.InvalidArgumentError:
+                    found.append("error")
+            path = saver.save(session, os.path.join(directory, "position"))
+    return found

@@ -17,6 +17,7 @@ from tfmini.data.pipeline import (
     Count,
     Element,
     ElementWait,
+    Function,
     FunctionSource,
     Reading,
     Source,
@@ -86,9 +87,13 @@ def stages_of(
                 else:
                     arguments[given.name] = own(value) if given.name in vectors else _plain(given.name, value)
             stage.check(**arguments)
-            return Source(
-                lambda reading: stage(source.open(reading), reading, **arguments), count(**arguments)(source.count)
-            )
+            stateful = next((f.stateful for f in arguments.values() if isinstance(f, Function) and f.stateful), "")
+
+            def begin(reading: Reading) -> Stage:
+                reading.stateful = reading.stateful or stateful
+                return stage(source.open(reading), reading, **arguments)
+
+            return Source(begin, count(**arguments)(source.count))
 
         return stage
 

@@ -39,10 +39,13 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, co
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
 from tfmini.graph.prune import traverse
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import add_to_collection, count_ops
 from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape
+
+GLOBAL_ITERATORS = "iterators"
+"""The collection of the resource handles of all iterators (TensorFlow's name)."""
 
 
 class IteratedSource(Structured):
@@ -76,6 +79,7 @@ class Iterator(Advising, Structured):
         self._iterator_resource = iterator_resource
         self._initializer = initializer
         self._structure = structure
+        add_to_collection(GLOBAL_ITERATORS, iterator_resource)
         # The synchronous op is many times cheaper than the asynchronous one, so pipelines that never wait use it.
         self._get_next_op = get_next_op if waits else get_next_sync_op
 

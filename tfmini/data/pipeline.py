@@ -26,8 +26,8 @@ from tfmini.dtypes import DType, int64
 from tfmini.export import export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
-from tfmini.graph.node import FunctionBody
-from tfmini.graph.op_types import RunningStep, may_wait
+from tfmini.graph.node import FunctionBody, Node
+from tfmini.graph.op_types import OPS, RunningStep, may_wait
 from tfmini.graph.prune import step_graph
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
@@ -187,6 +187,7 @@ def _value_of(leaf: Leaf, component: Tensor) -> Any:
 # A stage that may take long without yielding an element (a filter that finds nothing, a wait for a buffer)
 # regularly calls `Reading.check`, which raises if the element is no longer wanted.
 
+Seeds = tuple[int, int]
 TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many
 
 
@@ -196,18 +197,38 @@ class Reading:
     Args:
       owner: the worker that runs the dataset's functions.
       step: the step that waits for the pass. An iterator sets it only while a step waits for an element.
+      seeds: those of a saved reading, which this one repeats.
+      before: the reading of the same source that this one replaces.
 
     Attributes:
       closed: whether the pass has ended for good.
+      seeds: those that its stages have drawn, in order.
+      stateful: the type of an op, in a function of its stages, that gives another answer in each call; or "".
     """
 
-    __slots__ = ("_own", "closed", "owner", "step")
+    __slots__ = ("_drawn", "_given", "_own", "closed", "owner", "seeds", "stateful", "step")
 
-    def __init__(self, owner: RunOwner, step: RunningStep | None = None) -> None:
+    def __init__(
+        self, owner: RunOwner, step: RunningStep | None = None, seeds: Sequence[Seeds] = (),
+        before: Reading | None = None,
+    ) -> None:  # fmt: skip
         self.owner = owner
         self.step = step
         self.closed = False
+        self.seeds: list[Seeds] = []
+        self.stateful = ""
+        self._given, self._drawn = seeds, before.seeds if before is not None else ()
         self._own: dict[Any, Any] = {}
+
+    def drawn(self, draw: Callable[[], Seeds]) -> Seeds:
+        """The seeds of a stage: those that ``draw`` makes, but in a repeated reading those that it had."""
+        place = len(self.seeds)
+        # What the replaced reading has drawn is not drawn again: the source goes on with its own row of seeds.
+        seeds = self._drawn[place] if place < len(self._drawn) else draw()
+        if place < len(self._given):
+            seeds = self._given[place]
+        self.seeds.append(seeds)
+        return seeds
 
     def own(self, key: object, make: Callable[[], Any]) -> Any:
         """An object that belongs to this reading alone; ``make`` creates it at the first use."""
@@ -396,12 +417,14 @@ class Function:
 
     Attributes:
       may_block: whether a call may wait for what others do, as a Python function may.
+      stateful: the type of an op that has an effect or gives another answer in each call; or "".
     """
 
     def __init__(self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody) -> None:
         self._graph = graph
         self._captured = own_all(captured)
         self.may_block = any(may_wait(node.op) for node in body.nodes)
+        self.stateful = next((node.op for node in body.nodes if _is_stateful(node)), "")
         # Random numbers with a fixed seed begin anew with each reading, which compiles its own program.
         self._body = body if any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes) else None
 
@@ -419,6 +442,16 @@ class Function:
         if graph.program.is_simple:
             return tuple(FunctionCall(reading, graph, arguments).execute())
         return tuple(_waited_for(DataflowRun(reading.owner, graph, 0, arguments), reading))
+
+
+_HARMLESS = ("Assert", "LookupTable", "Print", "Stack", "TensorArray", "Timestamp")
+
+
+def _is_stateful(node: Node) -> bool:
+    """Whether a node of a function has a state that outlives the call; a node that only makes a dataset has none."""
+    op_def = OPS[node.op].op_def
+    makes_dataset = any(output.dtype is dtypes.variant for output in op_def.outputs)
+    return op_def.is_stateful and not makes_dataset and not node.op.startswith(_HARMLESS)
 
 
 def _waited_for(run: DataflowRun, reading: Reading) -> list[Any]:

@@ -55,9 +55,16 @@ from tfmini.data.transformations import (
     shuffle_and_repeat as shuffle_and_repeat,
     unbatch as unbatch,
 )
+from tfmini.train.checkpointing.saver_builder import (
+    make_saveable_from_iterator as make_saveable_from_iterator,
+)
+from tfmini.train.saving_hooks import (
+    CheckpointInputPipelineHook as CheckpointInputPipelineHook,
+)
 
 __all__ = [
     "AUTOTUNE",
+    "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
     "INFINITE_CARDINALITY",
@@ -83,6 +90,7 @@ __all__ = [
     "ignore_errors",
     "make_batched_features_dataset",
     "make_csv_dataset",
+    "make_saveable_from_iterator",
     "map_and_batch",
     "map_and_batch_with_legacy_function",
     "parallel_interleave",
