@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import tempfile
@@ -279,3 +280,61 @@ def _broken_off(tf: Any, make: Any) -> Any:
                     found.append("error")
             path = saver.save(session, os.path.join(directory, "position"))
     return found
+
+
+@program
+def specs_of_values(tf: Any) -> Any:
+    module, more = importlib.import_module("tensorflow.python.framework.type_spec"), tf.data.experimental
+
+    class Pair:
+        def __init__(self, x: Any, y: Any, color: Any = "red") -> None:
+            self.x, self.y, self.color = tf.convert_to_tensor(x), tf.convert_to_tensor(y), color
+
+    class PairSpec(tf.TypeSpec):
+        value_type = property(lambda self: Pair)
+
+        def __init__(self, x: Any, y: Any, color: Any = "red") -> None:
+            self.x, self.y, self.color = x, y, color
+
+        _component_specs = property(lambda self: (tf.TensorSpec(self.x, tf.int32), tf.TensorSpec(self.y)))
+
+        def _to_components(self, value: Any) -> Any:
+            return value.x, value.y
+
+        def _from_components(self, components: Any) -> Any:
+            return Pair(*components)
+
+        def _serialize(self) -> Any:
+            return self.x, self.y, self.color
+
+    module.register_type_spec_from_value_converter(Pair, lambda pair: PairSpec(pair.x.shape, pair.y.shape, pair.color))
+    shape, array = tf.TensorShape, np.array([[1, 2], [3, 4]])
+    specs = [PairSpec(shape([5, 3]), shape([3])), PairSpec(shape([5, None]), shape([None])),
+             PairSpec(shape(None), shape([3, 4])), PairSpec(shape([5, 3]), shape([3]), {"a": (1, tf.int32)}),
+             PairSpec(shape([5, 3]), shape([3]), tf.TensorSpec([4], name="a")), tf.TensorSpec([5, 3]),
+             PairSpec(shape([5, 3]), shape([3]), tf.TensorSpec([4], name="b")), tf.TensorSpec([5, None], name="n"),
+             tf.SparseTensorSpec([None, 3]), tf.SparseTensorSpec([2, 3]), tf.RaggedTensorSpec([2, None], tf.int32),
+             tf.RaggedTensorSpec([3, None], tf.int32), tf.IndexedSlicesSpec([4, 2]), tf.IndexedSlicesSpec([None, 2]),
+             more.TensorStructure(tf.int32, [2]), more.SparseTensorStructure(tf.int32, [2]),
+             more.RaggedTensorStructure(tf.int32, [2, None], 1)]  # fmt: skip
+    arrays = [PairSpec(shape([5, 3]), shape([3]), array + i % 2) for i in range(3)]
+    alike = [a == b for a in arrays for b in [*arrays, specs[0]]] + [hash(arrays[0]) == hash(arrays[2])]
+    pairs = [(a, b) for a in specs for b in specs]
+    found = [[a == b, a.is_compatible_with(b), outcome(lambda a=a, b=b: repr(a.most_specific_compatible_type(b)))]
+             for a, b in pairs]  # fmt: skip
+    equal = [hash(spec) == hash(type(spec)._deserialize(spec._serialize())) for spec in specs]
+    batches = [[outcome(lambda spec=spec, size=size: repr(spec._batch(size))) for size in (7, None)]
+               + [outcome(lambda spec=spec: repr(spec._unbatch()))] for spec in specs[-11:]]  # fmt: skip
+    pair = Pair([1, 2, 3], [1.0, 2.0])
+    spec = module.type_spec_from_value(pair)
+    back = spec._from_tensor_list(spec._to_tensor_list(pair))
+    sparse, ragged = tf.sparse.eye(3), tf.ragged.constant([[1], [2, 3]])
+    slices = tf.IndexedSlices(tf.ones([2, 3]), tf.constant([0, 1]), tf.constant([5, 3]))
+    values = [pair, tf.ones([2, 3]), np.ones([2]), [1, 2], "text", sparse, slices, ragged, object()]
+    made = [outcome(lambda value=value: repr(module.type_spec_from_value(value))) for value in values]
+    parts = [[str(part.shape) for part in module.type_spec_from_value(value)._to_components(value)]
+             for value in (sparse, ragged, slices)]  # fmt: skip
+    refused = [outcome(lambda tensors=tensors: spec._from_tensor_list(tensors))
+               for tensors in ([pair.x], [pair.y, pair.x], [pair.x[:2], pair.y])]  # fmt: skip
+    flat = [repr(item) for item in spec._flat_tensor_specs], repr(specs[8]._component_specs), len(sparse.consumers())
+    return found, alike, equal, batches, back.x is pair.x, made, parts, refused, flat

@@ -124,6 +124,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.type_spec": {
         "compat.internal_names": "BatchableTypeSpec",
+        "ops.composites": "register_type_spec_from_value_converter type_spec_from_value",
     },
     "python.keras.engine.input_spec": {
         "layers.base": "to_tensor_shape",

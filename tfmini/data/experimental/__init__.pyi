@@ -55,6 +55,14 @@ from tfmini.data.transformations import (
     shuffle_and_repeat as shuffle_and_repeat,
     unbatch as unbatch,
 )
+from tfmini.ops.composites import (
+    TypeSpec as Structure,
+    sparse_tensor_structure as SparseTensorStructure,
+    tensor_structure as TensorStructure,
+)
+from tfmini.ops.ragged import (
+    ragged_tensor_structure as RaggedTensorStructure,
+)
 from tfmini.train.checkpointing.saver_builder import (
     make_saveable_from_iterator as make_saveable_from_iterator,
 )
@@ -70,10 +78,14 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "OptimizationOptions",
     "Optional",
+    "RaggedTensorStructure",
     "RandomDataset",
     "Reducer",
+    "SparseTensorStructure",
     "SqlDataset",
+    "Structure",
     "TFRecordWriter",
+    "TensorStructure",
     "ThreadingOptions",
     "UNKNOWN_CARDINALITY",
     "bucket_by_sequence_length",
