@@ -669,7 +669,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "signal": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
-        "ops.signal_frames": "dct frame hamming_window hann_window idct inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
+        "ops.signal_frames": "dct fftshift frame hamming_window hann_window idct ifftshift inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "sparse": {
         "ops.composites": "SparseTensor",

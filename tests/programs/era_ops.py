@@ -338,3 +338,36 @@ def specs_of_values(tf: Any) -> Any:
                for tensors in ([pair.x], [pair.y, pair.x], [pair.x[:2], pair.y])]  # fmt: skip
     flat = [repr(item) for item in spec._flat_tensor_specs], repr(specs[8]._component_specs), len(sparse.consumers())
     return found, alike, equal, batches, back.x is pair.x, made, parts, refused, flat
+
+
+@program
+def rarer_arguments_of_signals(tf: Any) -> Any:
+    signal, found, refused = tf.signal, [], []
+    x = _numbers(2, 3, 11)
+    unknown = tf.placeholder_with_default(x, None)
+    spectrum = tf.cast(tf.constant(_numbers(3, 4)), tf.complex64)
+    for axes in (None, 1, [0], [0, 1]):
+        found += [tf.math.real(shift(spectrum, axes)) for shift in (signal.fftshift, signal.ifftshift)]
+    framed = [signal.frame(unknown, 4, 3, pad_end=end, pad_value=7) for end in (False, True)]
+    one = tf.constant(x[0, 0])
+    (grad,) = tf.gradients(signal.frame(one, 4, 3), [one])
+    found += [*framed, grad, signal.overlap_and_add(framed[0], 3), signal.mfccs_from_log_mel_spectrograms(unknown)]
+    stft = signal.stft(unknown, 5, 2, 8)
+    found += [tf.math.real(stft), signal.inverse_stft(stft, 5, 2, 8), signal.inverse_stft(stft, 10, 2, 8)]
+    for kind, norm in ((1, None), (2, None), (3, None), (2, "ortho"), (3, "ortho")):
+        found += [signal.dct(unknown, kind, norm=norm), signal.idct(unknown, kind, norm=norm)]
+    bins = tf.placeholder_with_default(33, [])
+    found += [signal.linear_to_mel_weight_matrix(7, bins), signal.linear_to_mel_weight_matrix(7, 33, dtype=tf.float64)]
+    for shape in ((0,), (2, 0)):
+        empty = tf.zeros(shape, tf.complex64)
+        found += [tf.shape(f(empty)) for f in (signal.fft, signal.ifft, signal.irfft)] + [signal.rfft(tf.zeros(shape))]
+    mel, frame, dct = signal.linear_to_mel_weight_matrix, signal.frame, signal.dct
+    for wrong in (lambda: mel(num_spectrogram_bins=0), lambda: mel(num_mel_bins=0), lambda: mel(sample_rate=0.0),
+                  lambda: frame(1, 1, 1), lambda: frame([1], [1], 1), lambda: frame([1], 1, [1]),
+                  lambda: frame([1], 1, 1, pad_end=True, pad_value=[1]), lambda: dct(x, axis=0), lambda: dct(x, n=-2),
+                  lambda: dct(x, norm="bad"), lambda: dct(tf.ones([1]), 1), lambda: dct(x, 5), lambda: dct(x, 1, norm="ortho"),
+                  lambda: signal.mfccs_from_log_mel_spectrograms(tf.zeros([2, 0])),
+                  lambda: signal.mfccs_from_log_mel_spectrograms(tf.zeros([2, 3], tf.float64)),
+                  lambda: signal.rfft(1.0), lambda: signal.rfft([1.0], [[1]])):  # fmt: skip
+        refused.append(outcome(lambda wrong=wrong: str(wrong().shape)))
+    return run(tf, found), refused, [str(item.shape) for item in found]
