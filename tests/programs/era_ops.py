@@ -365,7 +365,8 @@ def rarer_arguments_of_signals(tf: Any) -> Any:
     for wrong in (lambda: mel(num_spectrogram_bins=0), lambda: mel(num_mel_bins=0), lambda: mel(sample_rate=0.0),
                   lambda: frame(1, 1, 1), lambda: frame([1], [1], 1), lambda: frame([1], 1, [1]),
                   lambda: frame([1], 1, 1, pad_end=True, pad_value=[1]), lambda: dct(x, axis=0), lambda: dct(x, n=-2),
-                  lambda: dct(x, norm="bad"), lambda: dct(tf.ones([1]), 1), lambda: dct(x, 5), lambda: dct(x, 1, norm="ortho"),
+                  lambda: dct(x, norm="bad"), lambda: dct(tf.ones([1]), 1), lambda: dct(x, 5),
+                  lambda: dct(x, 1, norm="ortho"),
                   lambda: signal.mfccs_from_log_mel_spectrograms(tf.zeros([2, 0])),
                   lambda: signal.mfccs_from_log_mel_spectrograms(tf.zeros([2, 3], tf.float64)),
                   lambda: signal.rfft(1.0), lambda: signal.rfft([1.0], [[1]])):  # fmt: skip
