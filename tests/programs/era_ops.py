@@ -372,3 +372,49 @@ def rarer_arguments_of_signals(tf: Any) -> Any:
                   lambda: signal.rfft(1.0), lambda: signal.rfft([1.0], [[1]])):  # fmt: skip
         refused.append(outcome(lambda wrong=wrong: str(wrong().shape)))
     return run(tf, found), refused, [str(item.shape) for item in found]
+
+
+@program
+def saved_tables(tf: Any) -> Any:
+    lookup, found = importlib.import_module("tensorflow.python.ops.lookup_ops"), []
+    directory = tempfile.mkdtemp()
+
+    def tables() -> Any:
+        words = lookup.MutableHashTable(tf.string, tf.int64, -1, name="words")
+        pairs = lookup.DenseHashTable(tf.int64, tf.float32, [0.5, 0.5], 0, -1, 32, name="pairs")
+        return words, pairs
+
+    def contents(session: Any, words: Any, pairs: Any) -> Any:
+        keys, values = session.run(words.export())
+        return sorted(zip(keys.tolist(), values.tolist())), session.run([pairs.lookup([7, 8, 9]), pairs.size()])
+
+    def filled(words: Any, pairs: Any) -> Any:
+        return [words.insert(["a", "b"], tf.constant([3, 4], tf.int64)), pairs.insert([7, 8], [[1.0, 2.0], [3.0, 4.0]])]
+
+    for way in ("listed", "objects"):
+        path = os.path.join(directory, way)
+        for is_new in (True, False):
+            with tf.Graph().as_default(), tf.Session() as session:
+                words, pairs = tables()
+                v = tf.Variable(1.0)
+                session.run(tf.global_variables_initializer())
+                if way == "objects":
+                    checkpoint = tf.train.Checkpoint(words=words, v=v, more=tf.train.Checkpoint(pairs=pairs))
+                else:
+                    saver = tf.train.Saver([words, pairs, v])
+                if is_new:
+                    session.run(filled(words, pairs))
+                    saved = checkpoint.save(path, session) if way == "objects" else saver.save(session, path)
+                    names = [name for name, _ in tf.train.list_variables(saved)]
+                    found.append(sorted(name for name in names if not name.startswith("_")))
+                    continue
+                session.run(
+                    [words.insert(["a", "z"], tf.constant([30, 40], tf.int64)), pairs.insert([9], [[5.0, 6.0]])]
+                )
+                if way == "objects":
+                    status = checkpoint.restore(saved).assert_consumed()
+                    status.run_restore_ops(session)
+                else:
+                    saver.restore(session, saved)
+                found.append(contents(session, words, pairs))
+    return found

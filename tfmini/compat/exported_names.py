@@ -160,6 +160,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.list_ops": {
         "compat.ops_names": "empty_tensor_list tensor_list_concat tensor_list_from_tensor tensor_list_gather tensor_list_get_item tensor_list_pop_back tensor_list_reserve tensor_list_scatter tensor_list_set_item tensor_list_split tensor_list_stack",
     },
+    "python.ops.lookup_ops": {
+        "train.checkpointing.saver_builder": "DenseHashTable",
+    },
     "python.ops.math_ops": {
         "compat.ops_names": "_bucketize",
     },

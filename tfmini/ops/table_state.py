@@ -230,6 +230,8 @@ class TableState:
         Raises:
           InvalidArgumentError: when the shapes of keys and values do not fit.
         """
+        if replace_all and self.buckets is not None:
+            keys, values = _scalars(keys, self.key_shape), _scalars(values, self.value_shape)
         wanted = self.keys_of(keys)
         self._check_shapes(keys, values)
         if not replace_all:
@@ -382,3 +384,8 @@ def read_vocabulary(
             token = line if index == WHOLE_LINE else tokens[index] if index >= 0 else b""
             into.append(number if index == LINE_NUMBER else _parsed(token, number, dtype))
     return keys, values
+
+
+def _scalars(array: Any, shape: Shape) -> Any:
+    """The keys or values as they are inserted: the export of a dense table gives matrices, [n, 1] for scalars."""
+    return np.asarray(array)[:, 0] if not shape and np.shape(array)[1:] == (1,) else array

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from glob import escape, glob
 from typing import Any
 
@@ -27,13 +26,7 @@ from tfmini.train.checkpointing import graph_files
 from tfmini.train.checkpointing.load_status import LoadStatus, session_or_default, status_of
 from tfmini.train.checkpointing.object_graph import OBJECT_GRAPH_KEY, ObjectGraph, Trackable, is_trackable
 from tfmini.train.checkpointing.saver import Saver
-from tfmini.train.checkpointing.saver_builder import (
-    DenseHashTable,
-    MutableHashTable,
-    SaveableObject,
-    SaveSpec,
-    set_cpu0,
-)
+from tfmini.train.checkpointing.saver_builder import SaveableObject, SaveSpec, set_cpu0
 from tfmini.train.global_steps import global_step as value_of_step
 
 
@@ -45,26 +38,6 @@ class _FedSaveable(SaveableObject):
 
     def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Any:
         return no_op()
-
-
-def _within(value: Any) -> Iterator[Any]:
-    """What is in lists and dictionaries, also in those that are in them."""
-    if isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _within(item)
-    else:
-        yield value
-
-
-def _warn_of_tables(graph: ObjectGraph) -> None:
-    """Warns of the tables in the attributes of modules: TensorFlow saves them, and here they would be missed."""
-    holders = [reached.thing for reached in graph.reached if isinstance(reached.thing, Trackable)]
-    members = _within([vars(holder) for holder in holders])
-    if found := {table.name: table for table in members if isinstance(table, (MutableHashTable, DenseHashTable))}:
-        _log.warning(
-            "tf.train.Checkpoint does not save the lookup tables %s, which it has found in a module. tf.train.Saver"
-            " saves them.", ", ".join(found),
-        )  # fmt: skip
 
 
 @export("tf.train.Checkpoint", "tensorflow.python.training.tracking.util.Checkpoint")
@@ -138,7 +111,6 @@ class Checkpoint(Trackable):
         prefix = os.fsdecode(file_prefix)
         os.makedirs(os.path.dirname(local_path(prefix)) or ".", exist_ok=True)
         graph = ObjectGraph(self)
-        _warn_of_tables(graph)
         texts = {key: state.serialize() for key, state in graph.states.items()}
         texts[OBJECT_GRAPH_KEY] = graph.to_proto().SerializeToString(deterministic=True)
         saver = self._saver_of(graph.variables, tuple(texts))
@@ -167,7 +139,7 @@ class Checkpoint(Trackable):
         if key not in self._savers:
             with control_dependencies(None), device(None):
                 items = {**variables, **{text: _FedSaveable(self._fed_text(text), text) for text in texts}}
-                places = {set_cpu0(variable.device) for variable in variables.values()}
+                places = {set_cpu0(getattr(v, "resource_handle", v).device) for v in variables.values()}
                 self._savers[key] = Saver(items, sharded=len(places) > 1, max_to_keep=None)
         return self._savers[key]
 

@@ -18,12 +18,19 @@ from tfmini.export import export
 from tfmini.layers.base import Layer
 from tfmini.ops.variables.base import Variable
 from tfmini.train.checkpointing.graph_files import CheckpointReader
-from tfmini.train.checkpointing.saver_builder import SaveableObject, all_saveables, validated_saveables
+from tfmini.train.checkpointing.saver_builder import (
+    DenseHashTable,
+    MutableHashTable,
+    SaveableObject,
+    all_saveables,
+    validated_saveables,
+)
 from tfmini.train.optimizers.optimizer import Optimizer
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
 _STATE = "py_state"
+_TABLE = "table"
 _NAMED = "_self_named_for_checkpoints"  # an attribute of trackable objects, which programs do not call so
 
 
@@ -127,7 +134,15 @@ def is_trackable(thing: object, inside: bool = False) -> bool:
     """Whether a checkpoint saves ``thing``; with ``inside``, also lists and dictionaries of such objects."""
     if inside and isinstance(thing, (list, dict)):
         return any(is_trackable(item, inside=True) for item in (thing.values() if isinstance(thing, dict) else thing))
-    return isinstance(thing, (Variable, Optimizer, Layer, Trackable)) or _tells_its_children(thing)
+    known = (Variable, Optimizer, Layer, Trackable, MutableHashTable, DenseHashTable)
+    return isinstance(thing, known) or _tells_its_children(thing)
+
+
+def _attribute_of(thing: object) -> str | None:
+    """What checkpoints call the value of an object; None: it has no value of its own."""
+    if isinstance(thing, (MutableHashTable, DenseHashTable)):
+        return _TABLE
+    return _VALUE if isinstance(thing, Variable) else _STATE if isinstance(thing, PythonState) else None
 
 
 def _tells_its_children(thing: object) -> bool:
@@ -169,8 +184,8 @@ class Reached:
 
     @property
     def key(self) -> str:
-        """The key of a variable's value or of a Python state in a checkpoint."""
-        return f"{self.path}/.ATTRIBUTES/{_STATE if isinstance(self.thing, PythonState) else _VALUE}"
+        """The key of the value of a variable or a table, or of a Python state, in a checkpoint."""
+        return f"{self.path}/.ATTRIBUTES/{_attribute_of(self.thing)}"
 
 
 class ObjectGraph:
@@ -213,8 +228,8 @@ class ObjectGraph:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """Key -> variable."""
-        return {r.key: r.thing for r in self.reached if isinstance(r.thing, Variable)}
+        """Key -> variable or table."""
+        return {r.key: r.thing for r in self.reached if _attribute_of(r.thing) in (_VALUE, _TABLE)}
 
     @property
     def states(self) -> dict[str, PythonState]:
@@ -232,8 +247,8 @@ class ObjectGraph:
                 node.slot_variables.add(slot_name=name, original_variable_node_id=original, slot_variable_node_id=slot)
             if isinstance(item.thing, Variable):
                 node.attributes.add(name=_VALUE, full_name=item.thing.op.name, checkpoint_key=item.key)
-            if isinstance(item.thing, PythonState):
-                node.attributes.add(name=_STATE, checkpoint_key=item.key)
+            elif (attribute := _attribute_of(item.thing)) is not None:
+                node.attributes.add(name=attribute, checkpoint_key=item.key)
         return graph
 
 
@@ -247,7 +262,7 @@ class Match:
 
     Attributes:
       found: number in the checkpoint -> object.
-      variables: key in the checkpoint -> variable.
+      variables: key in the checkpoint -> variable or table.
       states: key in the checkpoint -> object with a Python state.
       unused: pairs (key, attribute) of values whose objects have no such state.
     """
@@ -278,10 +293,9 @@ def match(root: object, graph: Any) -> Match:
     made = Match(found, {}, {}, [])
     for number, thing in found.items():
         for attribute in graph.nodes[number].attributes:
-            if isinstance(thing, Variable) and attribute.name == _VALUE:
-                made.variables[attribute.checkpoint_key] = thing
-            elif isinstance(thing, PythonState) and attribute.name == _STATE:
-                made.states[attribute.checkpoint_key] = thing
+            if attribute.name == _attribute_of(thing):
+                values: dict[str, Any] = made.states if attribute.name == _STATE else made.variables
+                values[attribute.checkpoint_key] = thing
             elif not attribute.optional_restore:
                 made.unused.append((attribute.checkpoint_key, attribute.name))
     return made

@@ -241,6 +241,8 @@ def saveables_for(item: Any, name: str) -> Iterator[SaveableObject]:
         )
     if isinstance(item, SaveableObject):
         yield item
+    elif isinstance(item, (MutableHashTable, DenseHashTable)):
+        yield _TableSaveable(item, name)
     elif isinstance(item, EmbeddingVariable):
         yield GrowingTableSaveable(item, name)
     elif isinstance(item, EmbeddingParts):
@@ -312,7 +314,7 @@ def _add_slice(found: dict[str, Any], name: str, part: Variable) -> None:
 
 
 def _named(item: Any) -> tuple[str, Any]:
-    if isinstance(item, (PartitionedVariable, EmbeddingParts)):
+    if isinstance(item, (PartitionedVariable, EmbeddingParts, MutableHashTable, DenseHashTable)):
         return item.name, item
     if isinstance(item, EmbeddingVariable):
         return item.op.name, item
@@ -585,7 +587,10 @@ class MutableHashTable(tables.MutableHashTable):
             add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, name))
 
 
-@export("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable")
+@export(
+    "tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable",
+    "tensorflow.python.ops.lookup_ops.DenseHashTable",
+)  # fmt: skip
 class DenseHashTable(tables.DenseHashTable):
     """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 
