@@ -418,3 +418,43 @@ def saved_tables(tf: Any) -> Any:
                     saver.restore(session, saved)
                 found.append(contents(session, words, pairs))
     return found
+
+
+@program
+def ragged_tensors_in_data(tf: Any) -> Any:
+    data, ragged = tf.data.Dataset, tf.RaggedTensor
+    deep = lambda: tf.ragged.constant([[[1], [2, 3]], [[4]], []])  # noqa: E731
+    rows = lambda x: ragged.from_row_lengths(tf.range(2 * x + 1), [x, x + 1])  # noqa: E731
+    pairs = lambda x: ragged.from_row_splits(tf.reshape(tf.range(2 * x), [x, 2]), [0, x])  # noqa: E731
+    made = [
+        data.from_tensors(deep()), data.from_tensor_slices(deep()), data.from_tensor_slices(deep()).batch(2),
+        data.from_tensor_slices({"a": deep(), "b": [1, 2, 3]}).map(lambda d: (d["a"], d["b"])),
+        data.from_tensors(tf.ragged.constant_value([["a"], ["b", "c"]])),
+        data.from_tensor_slices(tf.ragged.constant([[1.0], [2.0, 3.0]])).batch(2),
+        data.range(4).map(rows).batch(3), data.range(4).map(rows).batch(2).unbatch(),
+        data.range(3).map(pairs).batch(3), data.range(4).map(rows).batch(2).batch(2, drop_remainder=True),
+        data.from_tensor_slices(deep()).filter(lambda x: x.nrows() > 0).repeat(2).shuffle(1),
+        data.from_tensor_slices(deep()).window(2).flat_map(lambda w: w.batch(2)).cache(),
+        data.from_tensor_slices(deep()).map(lambda x: x.to_tensor(), num_parallel_calls=2).prefetch(1),
+        data.range(4).map(lambda x: ragged.from_row_lengths(tf.range(x), [x], validate=False)).take(3),
+    ]  # fmt: skip
+    found = []
+    for way in made:
+        structure = [tf.data.get_output_types(way), tf.data.get_output_shapes(way), tf.data.get_output_classes(way)]
+        found.append([str(item) for item in structure if "class" not in str(item)])
+        iterator = tf.data.Iterator.from_structure(*structure[:2], output_classes=structure[2])
+        start, element = iterator.make_initializer(way), iterator.get_next()
+        with tf.Session() as session:
+            session.run(start)
+            while True:
+                try:
+                    found.append(_listed(session.run(element)))
+                except tf.errors.OutOfRangeError:
+                    break
+    return found, outcome(lambda: data.from_tensor_slices((deep(), [1, 2])))
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_listed(item) for item in value]
+    return value.to_list() if hasattr(value, "to_list") else value

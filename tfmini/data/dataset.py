@@ -114,7 +114,7 @@ class Dataset(Advising, IteratedSource):
         value = normalize(tensors)
         whole = structure_of(value)
         check_first_dimensions(whole)
-        structure = whole.with_shapes(lambda shape: None if shape is None else shape[1:])
+        structure = whole.rows()
         return Dataset(ops.tensor_slice_dataset(components_of(value), output_shapes=structure.shapes), structure)
 
     @staticmethod
@@ -387,7 +387,7 @@ class Dataset(Advising, IteratedSource):
           ValueError: for scalars and for first dimensions that differ statically.
         """
         check_first_dimensions(self._structure)
-        structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
+        structure = self._structure.rows()
         count_ops(1)
         return self._then(stages.unbatch_dataset, structure=structure)
 

@@ -19,12 +19,14 @@ from tfmini.data.pipeline import (
     ElementWait,
     Function,
     FunctionSource,
+    RaggedValue,
     Reading,
     Source,
     SparseValue,
     Stage,
     Transformation,
     compiled,
+    count_rows,
     rows_of,
     shortest,
     total,
@@ -129,7 +131,9 @@ concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, 
 
 
 def _own(component: object) -> Any:
-    """`waiting_line.own`, also of the arrays of a sparse tensor."""
+    """`waiting_line.own`, also of the arrays of a sparse or a ragged tensor."""
+    if isinstance(component, RaggedValue):
+        return RaggedValue(own(component.values), tuple(own_all(component.splits)))
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 
@@ -142,7 +146,7 @@ def _tensors(components: list[Any]) -> Source:
 @tensor_slice_dataset.kernel("CPU")
 def _slices(components: list[Any]) -> Source:
     kept = [_own(component) for component in components]
-    lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
+    lengths = [count_rows(component) for component in kept]
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
         raise errors.InvalidArgumentError.of(text)

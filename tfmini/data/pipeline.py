@@ -31,6 +31,7 @@ from tfmini.graph.op_types import OPS, RunningStep, may_wait
 from tfmini.graph.prune import step_graph
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
+from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
@@ -140,6 +141,42 @@ class SparseValue(NamedTuple):
     dense_shape: Any
 
 
+class RaggedValue(NamedTuple):
+    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension."""
+
+    values: Any
+    splits: tuple[Any, ...]
+
+
+pack_ragged_op = op(
+    "_PackRagged(values: T, splits: N * Tsplits) -> packed: variant; T: type; N: int >= 1; Tsplits: {int32, int64}",
+    stateful=True,
+    shape=[()],
+    differentiable=False,
+)
+pack_ragged_op.kernel("CPU")(lambda values, splits: RaggedValue(values, tuple(splits)))
+unpack_ragged_op: OpHandle[Any] = op(
+    "_UnpackRagged(packed: variant) -> values: T, splits: N * Tsplits;"
+    " T: type; N: int >= 0; Tsplits: {int32, int64}; values_shape: shape; rows: int = -1",
+    differentiable=False,
+)
+
+
+@unpack_ragged_op.shape
+def _ragged_parts(node: Operation) -> list[RawShape]:
+    rows, levels = node.attrs["rows"], node.attrs["N"]
+    outer: list[RawShape] = [(None if rows < 0 else rows + 1,)]
+    return [node.attrs["values_shape"], *(outer + [(None,)] * (levels - 1) if levels else [])]
+
+
+@unpack_ragged_op.kernel("CPU")
+def _unpack_ragged(packed: RaggedValue, *, T: DType, N: int, Tsplits: DType) -> tuple[Any, ...]:
+    if not isinstance(packed, RaggedValue) or len(packed.splits) != N:
+        refuse(f"A ragged tensor of {N} ragged dimensions was expected")
+    check_components([packed.values, *packed.splits], [T, *[Tsplits] * N])
+    return packed.values, *packed.splits
+
+
 @unpack_op.shape
 def _parts(node: Operation) -> list[RawShape]:
     rank = node.attrs["rank"] if node.attrs["rank"] >= 0 else None
@@ -159,6 +196,8 @@ def _component_of(value: Any) -> Tensor:
     """The single tensor that represents a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
         return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")
+    if isinstance(value, RaggedTensor):
+        return pack_ragged_op(value.flat_values, list(value.nested_row_splits), name="PackRagged")
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
@@ -178,9 +217,23 @@ def _value_of(leaf: Leaf, component: Tensor) -> Any:
         rank = -1 if leaf.shape is None else len(leaf.shape)
         parts = unpack_op(component, T=leaf.dtype, rank=rank, name="UnpackSparse")
         return SparseTensor(parts.indices, parts.values, parts.dense_shape)
+    if leaf.ragged is not None:
+        return _ragged_of(leaf, component)
     if leaf.inner is not None:
         return leaf.kind._of(component, leaf.inner)  # type: ignore[attr-defined]
     return component
+
+
+def _ragged_of(leaf: Leaf, component: Tensor) -> Any:
+    assert leaf.ragged is not None
+    levels, dtype = leaf.ragged
+    shape = leaf.shape if not levels else None if leaf.shape is None else (None, *leaf.shape[levels + 1 :])
+    rows = leaf.shape[0] if leaf.shape and levels else None
+    values, splits = unpack_ragged_op(
+        component, T=leaf.dtype, N=levels, Tsplits=dtype, values_shape=shape, rows=-1 if rows is None else rows,
+        name="UnpackRagged",
+    )  # fmt: skip
+    return RaggedTensor.from_nested_row_splits(values, list(splits), validate=False) if levels else values
 
 
 # ---- A reading: one pass over a dataset, with its owner and its cancellation ---------------------------------------
@@ -497,6 +550,8 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
       InvalidArgumentError: when the shapes differ.
     """
     first = rows[0]
+    if isinstance(first, RaggedValue):
+        return _stacked_ragged(rows)
     if hasattr(first, "dense_shape") or isinstance(first, Source):
         return _stacked_others(rows)
     kinds = set(map(type, rows))
@@ -536,6 +591,39 @@ def _stacked_others(rows: Sequence[Any]) -> Any:
     return type(rows[0])(np.concatenate(pairs).astype(np.int64), values, dense_shape)
 
 
+def _stacked_ragged(rows: Sequence[RaggedValue]) -> RaggedValue:
+    """A batch has the elements' rows as rows of one more ragged dimension."""
+    shapes = {np.shape(row.values)[1:] for row in rows}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError.of(f"Cannot batch ragged tensors with inner shapes {sorted(shapes)}.")
+    levels = [[np.array([0, count_rows(row)]) for row in rows], *zip(*[row.splits for row in rows])]
+    dtype = rows[0].splits[0].dtype if rows[0].splits else np.int64
+    joined = []
+    for level in levels:
+        ends = np.cumsum([0, *(splits[-1] for splits in level)])
+        parts = [splits[1:] + end for splits, end in zip(level, ends)]
+        joined.append(np.concatenate([[0], *parts]).astype(dtype))
+    return RaggedValue(np.concatenate([row.values for row in rows]), tuple(joined))
+
+
+def _ragged_rows(component: RaggedValue) -> Iterator[RaggedValue]:
+    for i in range(count_rows(component)):
+        begin, end = component.splits[0][i : i + 2]
+        inner = []
+        for splits in component.splits[1:]:
+            cut = splits[begin : end + 1]
+            inner.append(cut - cut[0])
+            begin, end = cut[0], cut[-1]
+        yield RaggedValue(component.values[begin:end], tuple(inner))
+
+
+def count_rows(component: Any) -> int:
+    """The size of a component's first dimension."""
+    if isinstance(component, RaggedValue):
+        return len(component.splits[0]) - 1 if component.splits else len(component.values)
+    return int(component.dense_shape[0]) if hasattr(component, "dense_shape") else len(component)
+
+
 def _text(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -547,6 +635,8 @@ def batch_of(elements: Sequence[Element]) -> Element:
 
 def rows_of(component: Array) -> Iterator[Any]:
     """The rows of a batched component: the inverse of `stacked`."""
+    if isinstance(component, RaggedValue):
+        return _ragged_rows(component) if component.splits else iter(component.values)
     if not hasattr(component, "dense_shape"):
         return iter(component)
     return _sparse_rows(component)
@@ -620,7 +710,7 @@ def _storable(component: object) -> tuple[Any, dtypes.DType]:
     Raises:
       UnimplementedError: when the component is not a dense tensor.
     """
-    if isinstance(component, Source) or hasattr(component, "dense_shape"):
+    if isinstance(component, (Source, RaggedValue)) or hasattr(component, "dense_shape"):
         text = "Dataset.cache with a file keeps dense tensors only: call it without a filename."
         raise errors.UnimplementedError.of(text)
     if isinstance(component, bytes):

@@ -27,6 +27,7 @@ from tfmini.data.pipeline import (
     Transformation,
     batch_of,
     batched,
+    count_rows,
     limited,
     repeated,
     rows_of,
@@ -285,7 +286,7 @@ class _Unbatch(Transformation):
 
 
 def _rows(element: Element) -> Any:
-    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    lengths = {count_rows(component) for component in element}
     if len(lengths) > 1:
         text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
         raise errors.InvalidArgumentError.of(text)

@@ -22,6 +22,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorSpec, TensorSpec
+from tfmini.ops.ragged import RaggedTensor, RaggedTensorSpec, RaggedTensorValue
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # What users give for an element, for its types and for its shapes: one, or a nested structure of them.
@@ -40,12 +41,14 @@ class Leaf:
       dtype: the type of the values; None for a dataset.
       shape: static shape of one element; a sparse tensor's dense shape.
       inner: the element structure of a dataset.
+      ragged: of a ragged tensor, its ragged rank (0: a tensor, of which batches are ragged) and the type of its splits.
     """
 
     kind: type
     dtype: Any
     shape: RawShape
     inner: Structure | None = None
+    ragged: tuple[int, dtypes.DType] | None = None
 
     @property
     def component_dtype(self) -> dtypes.DType:
@@ -100,7 +103,17 @@ class Structure:
 
     def batched(self, size: int | None) -> Structure:
         """The structure of a batch of ``size`` elements."""
-        return self.with_shapes(lambda shape: None if shape is None else (size, *shape))
+        return self._nested(1).with_shapes(lambda shape: None if shape is None else (size, *shape))
+
+    def rows(self) -> Structure:
+        """The structure of the rows of a batch."""
+        return self._nested(-1).with_shapes(lambda shape: None if shape is None else shape[1:])
+
+    def _nested(self, by: int) -> Structure:
+        def nested(leaf: Leaf) -> Leaf:
+            return leaf if leaf.ragged is None else replace(leaf, ragged=(leaf.ragged[0] + by, leaf.ragged[1]))
+
+        return Structure(self.map(nested))
 
     def common(self, other: Structure) -> Structure:
         """The structure that describes elements of both: dimensions that differ become unknown."""
@@ -117,8 +130,10 @@ def common_shape(a: RawShape, b: RawShape) -> RawShape:
 
 def normalize(value: object) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
-    if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
+    if isinstance(value, (SparseTensor, RaggedTensor)) or hasattr(value, "_variant_tensor"):
         return value
+    if isinstance(value, RaggedTensorValue):
+        return RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits, validate=False)
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if isinstance(value, (tuple, dict)):
@@ -136,6 +151,9 @@ def leaf_of(value: Any) -> Leaf:
     """The type and shape of a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
         return Leaf(SparseTensor, value.dtype.base_dtype, value.get_shape().raw)
+    if isinstance(value, RaggedTensor):
+        ragged = value.ragged_rank, value.row_splits.dtype
+        return Leaf(RaggedTensor, value.dtype.base_dtype, value.shape.raw, ragged=ragged)
     inner = getattr(value, "_structure", None)
     if inner is not None:
         return Leaf(value._leaf_class, None, (), inner)
@@ -154,11 +172,18 @@ def given_structure(output_types: Any, output_shapes: Any = None, output_classes
     if isinstance(output_types, list):
         raise TypeError(f"output_types must be a DType or a tuple or dict of them, not the list {output_types}.")
     kind = output_classes or Tensor
+    if isinstance(kind, RaggedTensorSpec):
+        shape, dtype, *ragged = kind._serialize()
+        return Structure(Leaf(RaggedTensor, dtype, shape.raw, ragged=tuple(ragged)))
     return Structure(Leaf(kind, dtypes.as_dtype(output_types).base_dtype, as_raw(output_shapes)))
 
 
 def _part(structure: Any, key: object) -> Any:
     return None if structure is None or isinstance(structure, type) else structure[key]
+
+
+def _class_of(leaf: Leaf) -> Any:
+    return leaf.kind if leaf.ragged is None else _spec(leaf)
 
 
 def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
@@ -192,8 +217,8 @@ class Structured:
 
     @property
     def output_classes(self) -> Any:
-        """The classes of the leaves, in the structure of an element."""
-        return self._structure.map(lambda leaf: leaf.kind)
+        """The classes of the leaves, in the structure of an element; of a ragged tensor its spec."""
+        return self._structure.map(_class_of)
 
     @property
     def element_spec(self) -> Any:
@@ -205,7 +230,9 @@ class Structured:
         return self._structure.map(_spec)
 
 
-def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec:
+def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
+    if leaf.ragged is not None:
+        return RaggedTensorSpec(TensorShape.from_raw(leaf.shape), leaf.dtype, *leaf.ragged)
     if leaf.kind not in (Tensor, SparseTensor):
         raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
     return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(TensorShape.from_raw(leaf.shape), leaf.dtype)

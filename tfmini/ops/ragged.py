@@ -522,6 +522,8 @@ def _index_vector(values: object) -> Tensor:
     if isinstance(values, Tensor):
         return values if values.dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
     dtype = dtypes.int32 if getattr(values, "dtype", None) == np.int32 else dtypes.int64
+    if isinstance(values, (list, tuple)) and any(isinstance(value, Tensor) for value in values):
+        return cast(array_joining.stack(values), dtype)
     return convert_to_tensor(np.asarray(values, dtype.numpy), dtype, name="row_splits")
 
 
