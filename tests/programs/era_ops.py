@@ -458,3 +458,61 @@ def _listed(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_listed(item) for item in value]
     return value.to_list() if hasattr(value, "to_list") else value
+
+
+@program
+def rarer_calls_of_data(tf: Any) -> Any:
+    data, more, found = tf.data.Dataset, tf.data.experimental, {}
+    iterate, spec = tf.data.Iterator.from_structure, tf.TensorSpec
+    kinds = [tf.placeholder_with_default(tf.zeros([2, 3]), shape) for shape in (None, [None, 3], [2, 3])]
+    shapes = [iterate(tf.float32, shape) for shape in (None, [None, 3], [2, None], [2, 3], [2], [2, 4])]
+    found["shapes"] = [[outcome(lambda i=i, x=x: type(i.make_initializer(data.from_tensors(x))).__name__)
+                        for x in kinds] for i in shapes]  # fmt: skip
+    pair = iterate((tf.int64, tf.float64))
+    found["structures"] = [outcome(lambda f=f: type(f()).__name__) for f in (
+        lambda: iterate((tf.int64, tf.float64), [None]), lambda: iterate((tf.int64, tf.float64), (None, [])),
+        lambda: pair.make_initializer(data.from_tensors(((1, 2.0),))),
+        lambda: pair.make_initializer(data.from_tensors(1)),
+        lambda: pair.make_initializer(data.from_tensors((np.int32(1), 2.0))),
+        lambda: iterate({"a": tf.int64}).make_initializer(data.from_tensors({"b": np.int64(1)})),
+    )]  # fmt: skip
+    found["handle"] = [pair.string_handle() is pair.string_handle(), pair.string_handle("x").op.name]
+    numbers = data.range(5)
+    counted = numbers.take, numbers.skip, numbers.repeat, numbers.batch, numbers.prefetch
+    found["counts"] = [outcome(lambda f=f: type(f([1, 2])).__name__) for f in counted]
+    sparse = tf.SparseTensor([[0, 0], [0, 2], [2, 1]], [1, 2, 3], [3, 4])
+    found["sparse"] = [
+        [np.asarray(part) for part in item] for item in _elements(tf, data.from_sparse_tensor_slices(sparse))
+    ]
+    back = more.from_variant(more.to_variant(numbers.batch(2)), spec([None], tf.int64))
+    found["variant"] = run(tf, more.get_single_element(back.skip(1).take(1)))
+    none = more.Optional.none_from_structure((spec([2], tf.int32), tf.SparseTensorSpec([3])))
+    some = more.Optional.from_value({"a": [1.0, 2.0], "b": sparse})
+    found["optional"] = [
+        str(none.value_structure),
+        str(some.value_structure),
+        run(tf, [none.has_value(), some.has_value()]),
+    ]
+    options = tf.data.Options()
+    groups = [options.experimental_optimization, options.experimental_stats, options.experimental_threading,
+              options.experimental_distribute, options.experimental_optimization.map_vectorization]  # fmt: skip
+    found["options"] = [[type(group).__name__, group == type(group)()] for group in groups]
+    three, shapes = (
+        data.from_tensors([1, 2, 3]),
+        ([[1, 1], [1, 1]], tf.constant([1.5, 2.0]), [1], [4], tf.constant([4])),
+    )
+    found["padded"] = [outcome(lambda s=shape: str(three.padded_batch(5, s).output_shapes)) for shape in shapes]
+
+    def stop(_: Any) -> Any:
+        raise StopIteration
+
+    def step(state: Any, x: Any) -> Any:
+        return state, tf.cond(x < 2, lambda: x, lambda: tf.py_func(stop, [x], tf.int64))
+
+    for name, way in (("scan", numbers.apply(more.scan(0, step))), ("map", numbers.map(lambda x: step(0, x)[1]))):
+        element = way.make_initializable_iterator()
+        following = element.get_next()
+        with tf.Session() as session:
+            session.run(element.initializer)
+            found[name] = [outcome(lambda of=session, what=following: of.run(what)) for _ in range(4)]
+    return found

@@ -179,11 +179,33 @@ def given_structure(output_types: Any, output_shapes: Any = None, output_classes
 
 
 def _part(structure: Any, key: object) -> Any:
-    return None if structure is None or isinstance(structure, type) else structure[key]
+    if structure is None or isinstance(structure, type):
+        return None
+    try:
+        return structure[key]
+    except (IndexError, KeyError, TypeError) as error:
+        raise TypeError(f"{structure} is not nested as the types of an element are.") from error
+
+
+def structure_of_specs(specs: Any) -> Structure:
+    """The structure of elements with these specs, which are nested as an element.
+
+    Raises:
+      TypeError: one is no spec of a tensor, a sparse tensor or a ragged tensor.
+    """
+    return specs if isinstance(specs, Structure) else Structure(nest.map_structure(_leaf_of_spec, specs))
+
+
+def _leaf_of_spec(spec: Any) -> Leaf:
+    if isinstance(spec, RaggedTensorSpec):
+        return given_structure(None, None, spec).skeleton  # type: ignore[no-any-return]
+    if not isinstance(spec, (TensorSpec, SparseTensorSpec)):
+        raise TypeError(f"Elements of a dataset cannot have the spec {spec}.")
+    return Leaf(Tensor if isinstance(spec, TensorSpec) else SparseTensor, spec.dtype, spec.shape.raw)
 
 
 def _class_of(leaf: Leaf) -> Any:
-    return leaf.kind if leaf.ragged is None else _spec(leaf)
+    return leaf.kind if leaf.ragged is None else spec_of(leaf)
 
 
 def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
@@ -227,10 +249,11 @@ class Structured:
         Raises:
           NotImplementedError: a leaf is a dataset.
         """
-        return self._structure.map(_spec)
+        return self._structure.map(spec_of)
 
 
-def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
+def spec_of(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
+    """The spec of a leaf; see `Structured.element_spec`."""
     if leaf.ragged is not None:
         return RaggedTensorSpec(TensorShape.from_raw(leaf.shape), leaf.dtype, *leaf.ragged)
     if leaf.kind not in (Tensor, SparseTensor):
@@ -270,9 +293,27 @@ class OptionGroup:
     __hash__ = None  # type: ignore[assignment]
 
 
+@export("tf.data.experimental.MapVectorizationOptions")
+class MapVectorizationOptions(OptionGroup):
+    """Hints about functions of whole batches (``tf.data.experimental.MapVectorizationOptions``)."""
+
+
 @export("tf.data.experimental.OptimizationOptions")
 class OptimizationOptions(OptionGroup):
     """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
+
+    def __init__(self) -> None:
+        self.map_vectorization = MapVectorizationOptions()
+
+
+@export("tf.data.experimental.StatsOptions")
+class StatsOptions(OptionGroup):
+    """Which statistics to gather (``tf.data.experimental.StatsOptions``): none are."""
+
+
+@export("tf.data.experimental.DistributeOptions")
+class DistributeOptions(OptionGroup):
+    """Hints for distribution strategies (``tf.data.experimental.DistributeOptions``)."""
 
 
 @export("tf.data.experimental.ThreadingOptions")
@@ -287,6 +328,7 @@ class Options(OptionGroup):
     def __init__(self) -> None:
         self.experimental_optimization = OptimizationOptions()
         self.experimental_threading = ThreadingOptions()
+        self.experimental_stats, self.experimental_distribute = StatsOptions(), DistributeOptions()
 
     def merge(self, options: Options) -> Options:
         """The hints of both.
@@ -321,10 +363,15 @@ export_names("tf.contrib.data tf.data.experimental", "AUTOTUNE")
 
 
 def int64(value: TensorLike, name: str) -> Tensor:
-    """A count as an int64 scalar."""
-    if isinstance(value, Tensor):
-        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
-    return convert_to_tensor(value, dtype=dtypes.int64, name=name)
+    """A count as an int64 scalar.
+
+    Raises:
+      ValueError: it is no scalar.
+    """
+    tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype=dtypes.int64, name=name)
+    if tensor.shape.ndims not in (None, 0):
+        raise ValueError(f"Shape must be rank 0 but is rank {tensor.shape.ndims} for the argument {name}.")
+    return cast(tensor, dtypes.int64) if tensor.dtype.base_dtype is dtypes.int32 else tensor
 
 
 def boolean(value: TensorLike, name: str) -> Tensor:
@@ -360,11 +407,20 @@ def paddings(
 def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
     """A padded shape as an int64 vector (-1: the largest size in the batch) and as a static shape."""
     if isinstance(given, Tensor):
-        tensor = cast(given, dtypes.int64)
+        if given.dtype.base_dtype is not dtypes.int64:
+            raise TypeError(
+                f"Padded shape {given} must be a 1-D tensor of tf.int64 values, but its element type was"
+                f" {given.dtype.name}."
+            )
+        tensor = given
         raw: RawShape = constant_value_as_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):
+            if any(isinstance(d, (list, tuple)) for d in items):
+                shape = np.shape(items)
+                text = f"Padded shape {given} must be a 1-D tensor of tf.int64 values, but its shape was {shape}."
+                raise ValueError(text)
             items = [None if d is not None and not hasattr(d, "value") and d < 0 else d for d in items]
         raw = as_raw(items)
         if raw is None:

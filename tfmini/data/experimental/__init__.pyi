@@ -7,6 +7,8 @@ from tfmini.data.csv_datasets import (
 )
 from tfmini.data.dataset import (
     RandomDataset as RandomDataset,
+    from_variant as from_variant,
+    to_variant as to_variant,
 )
 from tfmini.data.files import (
     SqlDataset as SqlDataset,
@@ -36,7 +38,10 @@ from tfmini.data.resampling import (
 )
 from tfmini.data.structure import (
     AUTOTUNE as AUTOTUNE,
+    DistributeOptions as DistributeOptions,
+    MapVectorizationOptions as MapVectorizationOptions,
     OptimizationOptions as OptimizationOptions,
+    StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
     get_structure as get_structure,
 )
@@ -75,7 +80,9 @@ __all__ = [
     "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
+    "DistributeOptions",
     "INFINITE_CARDINALITY",
+    "MapVectorizationOptions",
     "OptimizationOptions",
     "Optional",
     "RaggedTensorStructure",
@@ -83,6 +90,7 @@ __all__ = [
     "Reducer",
     "SparseTensorStructure",
     "SqlDataset",
+    "StatsOptions",
     "Structure",
     "TFRecordWriter",
     "TensorStructure",
@@ -94,6 +102,7 @@ __all__ = [
     "copy_to_device",
     "dense_to_sparse_batch",
     "enumerate_dataset",
+    "from_variant",
     "get_next_as_optional",
     "get_single_element",
     "get_structure",
@@ -113,6 +122,7 @@ __all__ = [
     "scan",
     "shuffle_and_repeat",
     "take_while",
+    "to_variant",
     "unbatch",
     "unique",
 ]
