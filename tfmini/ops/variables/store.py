@@ -92,7 +92,7 @@ class VariableStore:
 
     def _true_get(self, request: Request) -> Any:
         name, shape = request.name, request.shape
-        is_scalar = isinstance(shape, (list, tuple, TensorShape)) and not list(shape)
+        is_scalar = shape.ndims == 0 if isinstance(shape, TensorShape) else isinstance(shape, (list, tuple)) and not shape
         if request.partitioner is not None and not is_scalar:
             if not callable(request.partitioner):
                 raise ValueError(f"Partitioner must be callable, but received: {request.partitioner}")
