@@ -516,3 +516,20 @@ def rarer_calls_of_data(tf: Any) -> Any:
             session.run(element.initializer)
             found[name] = [outcome(lambda of=session, what=following: of.run(what)) for _ in range(4)]
     return found
+
+
+@program
+def messages_of_tensors_and_graphs(tf: Any) -> Any:
+    made = [tf.make_tensor_proto([10.0, 20.0, 30.0], shape=shape) for shape in ([1, 3], [3, 1], [3], [4])]
+    made += [tf.make_tensor_proto([1, 2, 3, 4], shape=[2, 2]), tf.make_tensor_proto(7, shape=[2, 2])]
+    found: Any = [[len(item.tensor_content), len(item.float_val), len(item.int_val)] for item in made]
+    x = tf.constant([1.0, 2.0], name="x")
+    checked = tf.debugging.check_numerics(x, "wrong", name="checked")
+    with tf.control_dependencies([checked]):
+        tf.add(tf.identity(x, name="copy"), 1.0, name="y")
+    graph = tf.graph_util.remove_training_nodes(x.graph.as_graph_def())
+    found.append([[node.name, list(node.input)] for node in graph.node])
+    bare = tf.GraphDef()
+    bare.node.add(name="a", op="Identity", input=["b"])
+    found.append(str(tf.graph_util.remove_training_nodes(bare)))
+    return found
