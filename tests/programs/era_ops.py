@@ -533,3 +533,21 @@ def messages_of_tensors_and_graphs(tf: Any) -> Any:
     bare.node.add(name="a", op="Identity", input=["b"])
     found.append(str(tf.graph_util.remove_training_nodes(bare)))
     return found
+
+
+@program
+def warm_starts_from_objects(tf: Any) -> Any:
+    directory, found = tempfile.mkdtemp(), []
+    with tf.Graph().as_default(), tf.Session() as session:
+        fruit, size = tf.get_variable("fruit", initializer=[[0.5], [1.5]]), tf.get_variable("size", initializer=[3.0])
+        session.run(tf.global_variables_initializer())
+        tf.train.Checkpoint(v=fruit, deep=tf.train.Checkpoint(w=size)).save(os.path.join(directory, "x"), session)
+    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+    for named in ({}, {"other": f"deep/w{suffix}", "fruit": f"v{suffix}"}):
+        with tf.Graph().as_default(), tf.Session() as session:
+            fruit = tf.get_variable("fruit", initializer=[[0.0], [0.0]])
+            size = tf.get_variable("other" if named else "size", initializer=[0.0])
+            tf.train.warm_start(directory, var_name_to_prev_var_name=named)
+            session.run(tf.global_variables_initializer())
+            found.append(session.run([fruit, size]))
+    return found
