@@ -158,6 +158,8 @@ NAMES: dict[str, dict[str, str]] = {
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE",
         "data.transformations": "Counter assert_element_shape batch_and_drop_remainder enumerate_dataset get_single_element ignore_errors map_and_batch padded_batch_and_drop_remainder parallel_interleave prefetch_to_device scan shuffle_and_repeat sliding_window_batch unbatch",
+        "train.checkpointing.saver_builder": "make_saveable_from_iterator",
+        "train.saving_hooks": "CheckpointInputPipelineHook",
     },
     "contrib.deprecated": {
         "ops.summary": "audio_summary=deprecated_audio_summary histogram_summary=deprecated_histogram_summary image_summary=deprecated_image_summary merge_all_summaries=deprecated_merge_all_summaries merge_summary=deprecated_merge_summary scalar_summary=deprecated_scalar_summary",
@@ -199,7 +201,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "get_name_scope",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
-        "ops.composites": "TensorSpec",
+        "ops.composites": "BoundedTensorSpec TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "placement.device_setter": "VariableDeviceChooser",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
@@ -398,14 +400,18 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "data.experimental": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
-        "data.dataset": "RandomDataset",
+        "data.dataset": "RandomDataset from_variant to_variant",
         "data.files": "SqlDataset TFRecordWriter",
         "data.grouping": "Reducer bucket_by_sequence_length choose_from_datasets dense_to_sparse_batch group_by_reducer group_by_window sample_from_datasets take_while unique",
         "data.iterator": "Optional get_next_as_optional",
         "data.pipeline": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.resampling": "rejection_resample",
-        "data.structure": "AUTOTUNE OptimizationOptions ThreadingOptions get_structure",
+        "data.structure": "AUTOTUNE DistributeOptions MapVectorizationOptions OptimizationOptions StatsOptions ThreadingOptions get_structure",
         "data.transformations": "Counter cardinality copy_to_device enumerate_dataset get_single_element ignore_errors map_and_batch map_and_batch_with_legacy_function parallel_interleave prefetch_to_device scan shuffle_and_repeat unbatch",
+        "ops.composites": "SparseTensorStructure=sparse_tensor_structure Structure=TypeSpec TensorStructure=tensor_structure",
+        "ops.ragged": "RaggedTensorStructure=ragged_tensor_structure",
+        "train.checkpointing.saver_builder": "make_saveable_from_iterator",
+        "train.saving_hooks": "CheckpointInputPipelineHook",
     },
     "debugging": {
         "ops.array.identity": "check_numerics",
@@ -670,7 +676,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "signal": {
         "ops.math.special": "fft fft2d fft3d ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rfft3d",
-        "ops.signal_frames": "dct frame hamming_window hann_window idct inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
+        "ops.signal_frames": "dct fftshift frame hamming_window hann_window idct ifftshift inverse_stft inverse_stft_window_fn linear_to_mel_weight_matrix mfccs_from_log_mel_spectrograms overlap_and_add stft",
     },
     "sparse": {
         "ops.composites": "SparseTensor",

@@ -500,7 +500,7 @@ def test_options_are_inherited() -> None:
     options.experimental_deterministic = False
     data = Dataset.range(3).with_options(options).map(lambda x: x)
     assert data.options().experimental_deterministic is False
-    assert data.options().experimental_stats is None
+    assert data.options().experimental_slack is None
     other = tf.data.Options()
     other.experimental_optimization.autotune = True
     both = Dataset.zip((data, Dataset.range(2).with_options(other))).options()

@@ -122,7 +122,7 @@ def test_a_spec_of_ragged_tensors() -> None:
     assert spec == tf.RaggedTensorSpec([None, None], tf.int32, 1) and spec.is_compatible_with(value)
     assert not tf.RaggedTensorSpec([None, None]).is_compatible_with(value)
     assert tf.RaggedTensorSpec.from_value(value) == tf.RaggedTensorSpec([2, None], tf.int32, 1, tf.int64)
-    assert tf.RaggedTensorSpec(ragged_rank=0, shape=[3, 5]).is_compatible_with(tf.zeros([3, 5]))
+    assert not tf.RaggedTensorSpec(ragged_rank=0, shape=[3, 5]).is_compatible_with(tf.zeros([3, 5]))
     for arguments, error in [
         (([2, 3], tf.int32, 2), ValueError),
         ((None,), ValueError),

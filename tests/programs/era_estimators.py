@@ -213,3 +213,27 @@ def _served(tf: Any, model: Any, labels: Any, input_fn: Any, **options: Any) -> 
             outputs = {key: tensor.name for key, tensor in signature.outputs.items()}
             found[name] = [signature.method_name, key, session.run(outputs, feed)]
     return sorted(os.listdir(path)), found
+
+
+@program
+def positions_of_input_pipelines(tf: Any) -> Any:
+    def model_fn(features: Any, labels: Any, mode: Any, config: Any) -> Any:
+        step, latest = tf.train.get_or_create_global_step(), tf.Variable(0, name="latest", dtype=tf.int64)
+        train = tf.group(step.assign_add(1), latest.assign(features))
+        return tf.estimator.EstimatorSpec("train", loss=tf.constant(2.0), train_op=train)
+
+    def one_shot() -> Any:
+        return tf.data.Dataset.range(20).make_one_shot_iterator().get_next()
+
+    found = []
+    hook = tf.data.experimental.CheckpointInputPipelineHook
+    for input_fn in (lambda: tf.data.Dataset.range(20), one_shot):
+        estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
+        for has_hook in (True, True, False):
+            estimator.train(input_fn, steps=2, hooks=[hook(estimator)] if has_hook else [])
+            found.append([estimator.get_variable_value("latest"), estimator.get_variable_value("global_step")])
+        names = os.listdir(estimator.model_dir)
+        found.append(sorted(name for name in names if "input" in name))
+    estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
+    train = lambda: estimator.train(lambda: tf.constant(1, tf.int64), steps=2, hooks=[hook(estimator)])  # noqa: E731
+    return found, outcome(train)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from typing import Any
 
@@ -232,68 +233,14 @@ def _elements(tf: Any, data: Any) -> Any:
 
 @program
 def types_by_names_and_numpys(tf: Any) -> Any:
-    named: Any = [
-        int,
-        float,
-        str,
-        bool,
-        bytes,
-        complex,
-        object,
-        list,
-        None,
-        "i4",
-        "f4",
-        "S5",
-        "<i4",
-        ">i4",
-        "int",
-        "float",
-        "str",
-    ]
-    named += [
-        "half",
-        "int32_ref",
-        "Int32",
-        "long",
-        "complex",
-        "intc",
-        "unicode",
-        "object",
-        "d",
-        "?",
-        "",
-        b"int32",
-        1,
-        3,
-        0,
-        20,
-    ]
-    named += [
-        101,
-        121,
-        127,
-        -1,
-        True,
-        1.0,
-        2.5,
-        np.int32,
-        np.dtype("S3"),
-        np.dtype("U3"),
-        np.dtype(">i4"),
-        np.str_,
-        np.number,
-    ]
-    named += [
-        np.dtype([("a", "i4")]),
-        np.datetime64,
-        np.longlong,
-        np.ulonglong,
-        np.intc,
-        np.longdouble,
-        np.object_,
-        np.int32(3),
-    ]
+    named: Any = [int, float, str, bool, bytes, complex, object, list, None, "i4", "f4", "S5", "<i4", ">i4", "int",
+        "float", "str"]  # fmt: skip
+    named += ["half", "int32_ref", "Int32", "long", "complex", "intc", "unicode", "object", "d", "?", "", b"int32", 1,
+        3, 0, 20]  # fmt: skip
+    named += [101, 121, 127, -1, True, 1.0, 2.5, np.int32, np.dtype("S3"), np.dtype("U3"), np.dtype(">i4"), np.str_,
+        np.number]  # fmt: skip
+    named += [np.dtype([("a", "i4")]), np.datetime64, np.longlong, np.ulonglong, np.intc, np.longdouble, np.object_,
+        np.int32(3)]  # fmt: skip
     named += [tf.qint8.as_numpy_dtype, tf.bfloat16.as_numpy_dtype, (), [], {}, np.array([1]), "i4,i4", tf.float32]
     return [outcome(lambda value=value: tf.as_dtype(value).name) for value in named]
 
@@ -310,36 +257,15 @@ def equality_of_shapes(tf: Any) -> Any:
         (shape(list(s)), s),
         (s, None),
     ]
-    pairs += [
-        (shape(d for d in s), s),
-        (shape(s.as_list()), s),
-        (s[:1], s[:1]),
-        (s[1:], s[1:]),
-        (s[:], s),
-        (s, [None, 2]),
-    ]
+    pairs += [(shape(d for d in s), s), (shape(s.as_list()), s), (s[:1], s[:1]), (s[1:], s[1:]), (s[:], s), (s, [None,
+        2])]  # fmt: skip
     pairs += [(s[:1].concatenate(s[1:]), s), (s + [3], s + [3]), (s.merge_with([None, None]), s), (s, shape(None))]
-    pairs += [
-        (shape(None).merge_with(s), s),
-        (s.with_rank(2), s),
-        (s.with_rank_at_least(1), s),
-        (x.shape, x.get_shape()),
-    ]
-    pairs += [
-        (x.shape, y.shape),
-        (tf.identity(x).shape, x.shape),
-        (shape([2]), [2.0]),
-        (shape([2]), [-1]),
-        (shape([2]), 2.5),
-    ]
-    pairs += [
-        (shape([2]), ["2"]),
-        (shape([2]), "2"),
-        (shape([2]), [[2]]),
-        (shape([2]), 2),
-        (shape([2]), ["a"]),
-        (shape([]), []),
-    ]
+    pairs += [(shape(None).merge_with(s), s), (s.with_rank(2), s), (s.with_rank_at_least(1), s), (x.shape,
+        x.get_shape())]  # fmt: skip
+    pairs += [(x.shape, y.shape), (tf.identity(x).shape, x.shape), (shape([2]), [2.0]), (shape([2]), [-1]),
+        (shape([2]), 2.5)]  # fmt: skip
+    pairs += [(shape([2]), ["2"]), (shape([2]), "2"), (shape([2]), [[2]]), (shape([2]), 2), (shape([2]), ["a"]),
+        (shape([]), [])]  # fmt: skip
     pairs += [(shape(None), None), (shape(None), shape(None)), (data.output_shapes, data.repeat().output_shapes)]
     found = [(outcome(lambda a=a, b=b: a == b), outcome(lambda a=a, b=b: a != b)) for a, b in pairs]
     sizes: Any = ["3", b"3", 2.5, 2.0, np.float32(3), float("nan"), float("inf"), "x", [], tf.int32, 1j, -1, True]

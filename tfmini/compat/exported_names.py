@@ -124,6 +124,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.framework.type_spec": {
         "compat.internal_names": "BatchableTypeSpec",
+        "ops.composites": "register_type_spec_from_value_converter type_spec_from_value",
     },
     "python.keras.engine.input_spec": {
         "layers.base": "to_tensor_shape",
@@ -161,6 +162,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.list_ops": {
         "compat.ops_names": "empty_tensor_list tensor_list_concat tensor_list_from_tensor tensor_list_gather tensor_list_get_item tensor_list_pop_back tensor_list_reserve tensor_list_scatter tensor_list_set_item tensor_list_split tensor_list_stack",
+    },
+    "python.ops.lookup_ops": {
+        "train.checkpointing.saver_builder": "DenseHashTable",
     },
     "python.ops.math_ops": {
         "compat.ops_names": "_bucketize",

@@ -224,8 +224,9 @@ def _node_name(input_name: str) -> str:
 def _with_nodes(graph_def: GraphDef, nodes: Iterable[Any]) -> Any:
     found = type(graph_def)()
     found.node.extend(nodes)
-    found.library.CopyFrom(graph_def.library)
-    found.versions.CopyFrom(graph_def.versions)
+    for part in ("library", "versions"):
+        if graph_def.HasField(part):
+            getattr(found, part).CopyFrom(getattr(graph_def, part))
     return found
 
 
@@ -330,6 +331,7 @@ def remove_training_nodes(input_graph: Any, protected_nodes: Sequence[str] | Non
 def _without(graph_def: GraphDef, dropped: Callable[[Any], bool]) -> Any:
     """Removes the chosen nodes; their consumers get their inputs directly."""
     inputs = {node.name: node.input[0] for node in graph_def.node if dropped(node)}
+    orders = {f"^{name}" for name in inputs}
 
     def source(name: str) -> str:
         while name in inputs:
@@ -342,6 +344,6 @@ def _without(graph_def: GraphDef, dropped: Callable[[Any], bool]) -> Any:
             made = type(node)()
             made.CopyFrom(node)
             del made.input[:]
-            made.input.extend(source(name) for name in node.input)
+            made.input.extend(source(name) for name in node.input if name not in orders)
             kept.append(made)
     return _with_nodes(graph_def, kept)

@@ -32,6 +32,7 @@ from tfmini.data.structure import (
     same_types,
     static_batch,
     structure_of,
+    structure_of_specs,
 )
 from tfmini.export import export
 from tfmini.graph import nest
@@ -41,6 +42,7 @@ from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
+from tfmini.ops.composites import SparseTensor
 from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
@@ -114,8 +116,16 @@ class Dataset(Advising, IteratedSource):
         value = normalize(tensors)
         whole = structure_of(value)
         check_first_dimensions(whole)
-        structure = whole.with_shapes(lambda shape: None if shape is None else shape[1:])
+        structure = whole.rows()
         return Dataset(ops.tensor_slice_dataset(components_of(value), output_shapes=structure.shapes), structure)
+
+    @staticmethod
+    def from_sparse_tensor_slices(sparse_tensor: SparseTensor) -> Dataset:
+        """The rows of a sparse tensor as tuples (indices, values, dense shape); see `from_tensor_slices`."""
+        if not isinstance(sparse_tensor, SparseTensor):
+            raise TypeError(f"`sparse_tensor` must be a `tf.SparseTensor` object. Was {sparse_tensor}.")
+        rows = Dataset.from_tensor_slices(sparse_tensor)
+        return rows.map(lambda row: (row.indices, row.values, row.dense_shape))
 
     @staticmethod
     def from_generator(
@@ -387,7 +397,7 @@ class Dataset(Advising, IteratedSource):
           ValueError: for scalars and for first dimensions that differ statically.
         """
         check_first_dimensions(self._structure)
-        structure = self._structure.with_shapes(lambda shape: None if shape is None else shape[1:])
+        structure = self._structure.rows()
         count_ops(1)
         return self._then(stages.unbatch_dataset, structure=structure)
 
@@ -436,6 +446,18 @@ def _seeds(seed: TensorLike | None) -> tuple[Tensor, Tensor]:
         seed_2 = int64(second, "seed2")
         both_zero = math_comparison.logical_and(math_comparison.equal(seed_1, 0), math_comparison.equal(seed_2, 0))
         return seed_1, math_comparison.where(both_zero, constant(2**31 - 1, dtypes.int64), seed_2, name=scope)
+
+
+@export("tf.data.experimental.to_variant")
+def to_variant(dataset: Dataset) -> Tensor:
+    """The variant scalar that holds a dataset (``tf.data.experimental.to_variant``)."""
+    return dataset._variant_tensor
+
+
+@export("tf.data.experimental.from_variant")
+def from_variant(variant: Tensor, structure: Any) -> Dataset:
+    """The dataset that a variant scalar holds; ``structure`` has the specs of its elements."""
+    return Dataset(variant, structure_of_specs(structure))
 
 
 @export("tf.contrib.data.RandomDataset", "tf.data.experimental.RandomDataset")

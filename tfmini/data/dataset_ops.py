@@ -17,13 +17,16 @@ from tfmini.data.pipeline import (
     Count,
     Element,
     ElementWait,
+    Function,
     FunctionSource,
+    RaggedValue,
     Reading,
     Source,
     SparseValue,
     Stage,
     Transformation,
     compiled,
+    count_rows,
     rows_of,
     shortest,
     total,
@@ -86,9 +89,13 @@ def stages_of(
                 else:
                     arguments[given.name] = own(value) if given.name in vectors else _plain(given.name, value)
             stage.check(**arguments)
-            return Source(
-                lambda reading: stage(source.open(reading), reading, **arguments), count(**arguments)(source.count)
-            )
+            stateful = next((f.stateful for f in arguments.values() if isinstance(f, Function) and f.stateful), "")
+
+            def begin(reading: Reading) -> Stage:
+                reading.stateful = reading.stateful or stateful
+                return stage(source.open(reading), reading, **arguments)
+
+            return Source(begin, count(**arguments)(source.count))
 
         return stage
 
@@ -124,7 +131,9 @@ concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, 
 
 
 def _own(component: object) -> Any:
-    """`waiting_line.own`, also of the arrays of a sparse tensor."""
+    """`waiting_line.own`, also of the arrays of a sparse or a ragged tensor."""
+    if isinstance(component, RaggedValue):
+        return RaggedValue(own(component.values), tuple(own_all(component.splits)))
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 
@@ -137,7 +146,7 @@ def _tensors(components: list[Any]) -> Source:
 @tensor_slice_dataset.kernel("CPU")
 def _slices(components: list[Any]) -> Source:
     kept = [_own(component) for component in components]
-    lengths = [int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in kept]
+    lengths = [count_rows(component) for component in kept]
     if len(set(lengths)) > 1:
         text = f"All components must have the same size in the 0th dimension, not {lengths}."
         raise errors.InvalidArgumentError.of(text)

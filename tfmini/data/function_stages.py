@@ -346,7 +346,12 @@ class _Scan(Transformation):
         self._state = self.initial_state
 
     def __next__(self) -> Element:
-        results = self.f(self.reading, *self._state, *next(self.upstream))
+        element = next(self.upstream)
+        try:
+            results = self.f(self.reading, *self._state, *element)
+        except errors.OutOfRangeError as error:
+            text = f"Function invocation produced OutOfRangeError: {error.message}"
+            raise errors.InvalidArgumentError.of(text) from None
         count = len(self._state)
         self._state = list(results[:count])
         return results[count:]

@@ -30,19 +30,24 @@ from tfmini.data.structure import (
     TypesLike,
     given_structure,
     normalize,
+    spec_of,
     structure_of,
+    structure_of_specs,
 )
 from tfmini.dtypes import DType
 from tfmini.export import export
-from tfmini.graph import op_types
+from tfmini.graph import nest, op_types
 from tfmini.graph.families import Operation, OpHandle, Tensor, colocate_with, convert_to_tensor, op
 from tfmini.graph.node import FunctionBody
 from tfmini.graph.op_types import Wait
 from tfmini.graph.prune import traverse
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import add_to_collection, count_ops
 from tfmini.ops.array.kernel_arguments import check_components
 from tfmini.out_of_scope import Advising
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, compatible_raw
+
+GLOBAL_ITERATORS = "iterators"
+"""The collection of the resource handles of all iterators (TensorFlow's name)."""
 
 
 class IteratedSource(Structured):
@@ -76,6 +81,8 @@ class Iterator(Advising, Structured):
         self._iterator_resource = iterator_resource
         self._initializer = initializer
         self._structure = structure
+        self._string_handle: Tensor | None = None
+        add_to_collection(GLOBAL_ITERATORS, iterator_resource)
         # The synchronous op is many times cheaper than the asynchronous one, so pipelines that never wait use it.
         self._get_next_op = get_next_op if waits else get_next_sync_op
 
@@ -129,20 +136,18 @@ class Iterator(Advising, Structured):
         """An op that starts the iterator at the beginning of ``dataset``.
 
         Raises:
-          TypeError: when the dataset's types, classes or shapes are not the iterator's.
+          TypeError: when the dataset's types, classes or shapes do not fit to the iterator's.
+          ValueError: when its elements have another structure.
         """
         mine, theirs = self._structure, dataset._structure
+        nest.assert_same_structure(mine.skeleton, theirs.skeleton)
         if self.output_types != dataset.output_types or self.output_classes != dataset.output_classes:
             raise TypeError(
                 f"Expected output types {self.output_types!r} but got dataset with output types"
                 f" {dataset.output_types!r}."
             )
         for a, b in zip(mine.leaves, theirs.leaves):
-            if a.shape is not None and (
-                b.shape is None
-                or len(a.shape) != len(b.shape)
-                or any(x is not None and x != y for x, y in zip(a.shape, b.shape))
-            ):
+            if not compatible_raw(a.shape, b.shape):
                 raise TypeError(
                     f"Expected output shapes compatible with {self.output_shapes!r} but got dataset with output"
                     f" shapes {dataset.output_shapes!r}."
@@ -161,9 +166,12 @@ class Iterator(Advising, Structured):
 
     def string_handle(self, name: str | None = None) -> Tensor:
         """A scalar string that names the iterator for `from_string_handle`."""
-        if name is None:
+        if name is not None:
+            return to_string_op(self._iterator_resource, name=name)
+        if self._string_handle is None:
             count_ops(-1)  # TensorFlow makes it with the iterator
-        return to_string_op(self._iterator_resource, name=name)
+            self._string_handle = to_string_op(self._iterator_resource)
+        return self._string_handle
 
 
 def _iterator(structure: Structure, shared_name: str | None) -> Tensor:
@@ -323,14 +331,14 @@ class Optional:
         return Optional(from_value_op(components_of(whole)), structure_of(whole))
 
     @staticmethod
-    def none_from_structure(value_structure: Structure) -> Optional:
-        """An optional without a value; ``value_structure`` is that of another optional."""
-        return Optional(none_op(), value_structure)
+    def none_from_structure(value_structure: Any) -> Optional:
+        """An optional without a value; ``value_structure`` is that of another optional: nested specs."""
+        return Optional(none_op(), structure_of_specs(value_structure))
 
     @property
-    def value_structure(self) -> Structure:
-        """The structure of the value."""
-        return self._structure
+    def value_structure(self) -> Any:
+        """The specs of the value."""
+        return self._structure.map(spec_of)
 
     def has_value(self, name: str | None = None) -> Tensor:
         """Whether there is a value, a scalar bool."""

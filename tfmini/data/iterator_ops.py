@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,13 @@ import numpy as np
 from tfmini import errors
 from tfmini.core_types import Array
 from tfmini.data.dataset_ops import TYPES, element_shapes
-from tfmini.data.pipeline import Element, Reading, Source, Stage, compiled
+from tfmini.data.pipeline import Element, Reading, Seeds, Source, Stage, compiled
 from tfmini.data.prefetching import AsyncReader
 from tfmini.dtypes import DType
 from tfmini.graph.families import Operation, OpHandle, op
 from tfmini.graph.node import FunctionBody, Node
 from tfmini.graph.op_types import RunningStep, Wait
-from tfmini.ops.array.kernel_arguments import ComponentWait, check_components
+from tfmini.ops.array.kernel_arguments import ComponentWait, check_components, refuse
 from tfmini.ops.waiting_line import find_or_create
 from tfmini.runtime.executor.registered_graph import RunOwner
 from tfmini.runtime.resources import Resources
@@ -57,6 +59,14 @@ to_string_op = op(
     shape=[()],
     differentiable=False,
 )
+# Our own ops: TensorFlow's SerializeIterator writes the state of each stage. Here an iterator that is restored reads
+# its elements again, up to the place where the other one was; the state is how many they are, and the drawn seeds.
+state_op = op(
+    "_IteratorState(iterator: resource) -> state: int64", stateful=True, shape=[(None,)], differentiable=False
+)
+restore_op: OpHandle[Operation] = op(
+    "_RestoreIterator(iterator: resource, state: int64)", stateful=True, waits=True, shape=[], differentiable=False
+)
 from_string_op = op(
     "IteratorFromStringHandleV2(string_handle: string) -> resource_handle: resource;"
     " output_types: list(type) >= 0 = []; output_shapes: list(shape) >= 0 = []",
@@ -72,12 +82,25 @@ _BY_HANDLE = "iterator by string handle"
 class _Place:
     """A dataset that is being read: its reading, its last stage, and the reader that steps wait for."""
 
-    def __init__(self, source: Source, owner: RunOwner, name: str) -> None:
-        self.reading = Reading(owner)
+    def __init__(
+        self, source: Source, owner: RunOwner, name: str, seeds: Sequence[Seeds] = (), before: Reading | None = None
+    ) -> None:
+        self.source = source
+        self.turns = 0  # elements that others than the reader have taken, and errors in their place
+        self.reading = Reading(owner, None, seeds, before)
         self.stage = source.open(self.reading)
         self.reader = AsyncReader(self.stage, name)
         # A session that is dropped without being closed must not leave the reader's thread behind.
         self._finalizer = weakref.finalize(self, _leave, self.reader, self.reading, self.stage, "it was dropped")
+
+    def skip(self, turns: int, step: RunningStep) -> None:
+        """Reads the elements that another reading has taken."""
+        self.reading.step = step
+        for _ in range(turns):
+            self.reading.check()
+            with suppress(errors.OpError):
+                next(self.stage, None)
+        self.turns, self.reading.step = turns, None
 
     def close(self, name: str, why: str) -> None:
         self._finalizer.detach()
@@ -126,9 +149,15 @@ class IteratorState:
             place = self._place or self._first(step.owner)
             place.reading.step = step
             try:
-                return next(place.stage)
+                element = next(place.stage)
             except StopIteration:
                 raise errors.OutOfRangeError.of("End of sequence") from None
+            except errors.OpError:
+                place.turns += not place.reading.stopped
+                raise
+            else:
+                place.turns += 1
+                return element
             finally:
                 place.reading.step = None
 
@@ -138,10 +167,38 @@ class IteratorState:
             place = self._place or self._first(wait.step.owner)
         place.reader.ask(wait)
 
-    def _first(self, owner: RunOwner) -> _Place:
+    def saved(self, owner: RunOwner) -> Array:
+        """The state from which `restore` goes on, int64 [1 + 2 * seeds]: the number of elements taken, and the seeds.
+
+        Raises:
+          FailedPreconditionError: before `begin`, or when a function of the dataset gives other answers each time.
+        """
+        place = self._place or self._first(owner, "Save", "saving it")
+        if place.reading.stateful:
+            raise errors.FailedPreconditionError.of(
+                f"The position of the iterator {self.name!r} cannot be saved: a function of its dataset is stateful,"
+                f" since it has an op of type {place.reading.stateful}."
+            )
+        seeds = [seed % 2**64 for pair in place.reading.seeds for seed in pair]
+        return np.array([place.turns + place.reader.turns, *seeds], np.uint64).view(np.int64)
+
+    def restore(self, state: Array, step: RunningStep) -> None:
+        """Goes on where the iterator of a saved state was; reads what that had read.
+
+        Raises:
+          FailedPreconditionError: before `begin`.
+        """
+        before = self._place or self._first(step.owner, "Restore", "restoring it")
+        turns, *seeds = state.view(np.uint64).tolist()
+        place = _Place(before.source, step.owner, self.name, [*zip(seeds[::2], seeds[1::2])], before.reading)
+        place.skip(turns, step)
+        self._place = place
+        before.close(self.name, "it was restored")
+
+    def _first(self, owner: RunOwner, call: str = "GetNext", doing: str = "getting the next element") -> _Place:
         raise errors.FailedPreconditionError.of(
-            "GetNext() failed because the iterator has not been initialized. Ensure that you have run the"
-            " initializer operation for this iterator before getting the next element."
+            f"{call}() failed because the iterator has not been initialized. Ensure that you have run the"
+            f" initializer operation for this iterator before {doing}."
         )
 
     def release(self) -> None:
@@ -165,7 +222,7 @@ class OneShotState(IteratorState):
         self._body = body
         self._resources = resources
 
-    def _first(self, owner: RunOwner) -> _Place:
+    def _first(self, owner: RunOwner, call: str = "", doing: str = "") -> _Place:
         (source,) = compiled(self._body, self._resources, ())(Reading(owner))
         self._place = place = _Place(source, owner, self.name)
         return place
@@ -212,6 +269,19 @@ def _get_next_sync(
     element = iterator.get_next(step)
     check_components(element, output_types, output_shapes)
     return element
+
+
+@state_op.kernel("CPU")
+def _state(step: RunningStep, iterator: IteratorState) -> Array:
+    return iterator.saved(step.owner)
+
+
+@restore_op.kernel("CPU")
+def _restore(step: RunningStep, iterator: IteratorState, state: Array) -> tuple[()]:
+    if state.ndim != 1 or not state.size % 2 or state[0] < 0:
+        refuse(f"This is no state of an iterator: {state!r:.80}")
+    iterator.restore(state, step)
+    return ()
 
 
 @to_string_op.kernel("CPU")

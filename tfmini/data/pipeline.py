@@ -26,11 +26,12 @@ from tfmini.dtypes import DType, int64
 from tfmini.export import export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
-from tfmini.graph.node import FunctionBody
-from tfmini.graph.op_types import RunningStep, may_wait
+from tfmini.graph.node import FunctionBody, Node
+from tfmini.graph.op_types import OPS, RunningStep, may_wait
 from tfmini.graph.prune import step_graph
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
+from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
 from tfmini.runtime.compiler.program import compile_program
@@ -140,6 +141,42 @@ class SparseValue(NamedTuple):
     dense_shape: Any
 
 
+class RaggedValue(NamedTuple):
+    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension."""
+
+    values: Any
+    splits: tuple[Any, ...]
+
+
+pack_ragged_op = op(
+    "_PackRagged(values: T, splits: N * Tsplits) -> packed: variant; T: type; N: int >= 1; Tsplits: {int32, int64}",
+    stateful=True,
+    shape=[()],
+    differentiable=False,
+)
+pack_ragged_op.kernel("CPU")(lambda values, splits: RaggedValue(values, tuple(splits)))
+unpack_ragged_op: OpHandle[Any] = op(
+    "_UnpackRagged(packed: variant) -> values: T, splits: N * Tsplits;"
+    " T: type; N: int >= 0; Tsplits: {int32, int64}; values_shape: shape; rows: int = -1",
+    differentiable=False,
+)
+
+
+@unpack_ragged_op.shape
+def _ragged_parts(node: Operation) -> list[RawShape]:
+    rows, levels = node.attrs["rows"], node.attrs["N"]
+    outer: list[RawShape] = [(None if rows < 0 else rows + 1,)]
+    return [node.attrs["values_shape"], *(outer + [(None,)] * (levels - 1) if levels else [])]
+
+
+@unpack_ragged_op.kernel("CPU")
+def _unpack_ragged(packed: RaggedValue, *, T: DType, N: int, Tsplits: DType) -> tuple[Any, ...]:
+    if not isinstance(packed, RaggedValue) or len(packed.splits) != N:
+        refuse(f"A ragged tensor of {N} ragged dimensions was expected")
+    check_components([packed.values, *packed.splits], [T, *[Tsplits] * N])
+    return packed.values, *packed.splits
+
+
 @unpack_op.shape
 def _parts(node: Operation) -> list[RawShape]:
     rank = node.attrs["rank"] if node.attrs["rank"] >= 0 else None
@@ -159,6 +196,8 @@ def _component_of(value: Any) -> Tensor:
     """The single tensor that represents a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
         return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")
+    if isinstance(value, RaggedTensor):
+        return pack_ragged_op(value.flat_values, list(value.nested_row_splits), name="PackRagged")
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
@@ -178,15 +217,30 @@ def _value_of(leaf: Leaf, component: Tensor) -> Any:
         rank = -1 if leaf.shape is None else len(leaf.shape)
         parts = unpack_op(component, T=leaf.dtype, rank=rank, name="UnpackSparse")
         return SparseTensor(parts.indices, parts.values, parts.dense_shape)
+    if leaf.ragged is not None:
+        return _ragged_of(leaf, component)
     if leaf.inner is not None:
         return leaf.kind._of(component, leaf.inner)  # type: ignore[attr-defined]
     return component
+
+
+def _ragged_of(leaf: Leaf, component: Tensor) -> Any:
+    assert leaf.ragged is not None
+    levels, dtype = leaf.ragged
+    shape = leaf.shape if not levels else None if leaf.shape is None else (None, *leaf.shape[levels + 1 :])
+    rows = leaf.shape[0] if leaf.shape and levels else None
+    values, splits = unpack_ragged_op(
+        component, T=leaf.dtype, N=levels, Tsplits=dtype, values_shape=shape, rows=-1 if rows is None else rows,
+        name="UnpackRagged",
+    )  # fmt: skip
+    return RaggedTensor.from_nested_row_splits(values, list(splits), validate=False) if levels else values
 
 
 # ---- A reading: one pass over a dataset, with its owner and its cancellation ---------------------------------------
 # A stage that may take long without yielding an element (a filter that finds nothing, a wait for a buffer)
 # regularly calls `Reading.check`, which raises if the element is no longer wanted.
 
+Seeds = tuple[int, int]
 TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many
 
 
@@ -196,18 +250,38 @@ class Reading:
     Args:
       owner: the worker that runs the dataset's functions.
       step: the step that waits for the pass. An iterator sets it only while a step waits for an element.
+      seeds: those of a saved reading, which this one repeats.
+      before: the reading of the same source that this one replaces.
 
     Attributes:
       closed: whether the pass has ended for good.
+      seeds: those that its stages have drawn, in order.
+      stateful: the type of an op, in a function of its stages, that gives another answer in each call; or "".
     """
 
-    __slots__ = ("_own", "closed", "owner", "step")
+    __slots__ = ("_drawn", "_given", "_own", "closed", "owner", "seeds", "stateful", "step")
 
-    def __init__(self, owner: RunOwner, step: RunningStep | None = None) -> None:
+    def __init__(
+        self, owner: RunOwner, step: RunningStep | None = None, seeds: Sequence[Seeds] = (),
+        before: Reading | None = None,
+    ) -> None:  # fmt: skip
         self.owner = owner
         self.step = step
         self.closed = False
+        self.seeds: list[Seeds] = []
+        self.stateful = ""
+        self._given, self._drawn = seeds, before.seeds if before is not None else ()
         self._own: dict[Any, Any] = {}
+
+    def drawn(self, draw: Callable[[], Seeds]) -> Seeds:
+        """The seeds of a stage: those that ``draw`` makes, but in a repeated reading those that it had."""
+        place = len(self.seeds)
+        # What the replaced reading has drawn is not drawn again: the source goes on with its own row of seeds.
+        seeds = self._drawn[place] if place < len(self._drawn) else draw()
+        if place < len(self._given):
+            seeds = self._given[place]
+        self.seeds.append(seeds)
+        return seeds
 
     def own(self, key: object, make: Callable[[], Any]) -> Any:
         """An object that belongs to this reading alone; ``make`` creates it at the first use."""
@@ -396,12 +470,14 @@ class Function:
 
     Attributes:
       may_block: whether a call may wait for what others do, as a Python function may.
+      stateful: the type of an op that has an effect or gives another answer in each call; or "".
     """
 
     def __init__(self, graph: RegisteredGraph, captured: Sequence[Any], body: FunctionBody) -> None:
         self._graph = graph
         self._captured = own_all(captured)
         self.may_block = any(may_wait(node.op) for node in body.nodes)
+        self.stateful = next((node.op for node in body.nodes if _is_stateful(node)), "")
         # Random numbers with a fixed seed begin anew with each reading, which compiles its own program.
         self._body = body if any(node.attrs.get("seed") or node.attrs.get("seed2") for node in body.nodes) else None
 
@@ -419,6 +495,16 @@ class Function:
         if graph.program.is_simple:
             return tuple(FunctionCall(reading, graph, arguments).execute())
         return tuple(_waited_for(DataflowRun(reading.owner, graph, 0, arguments), reading))
+
+
+_HARMLESS = ("Assert", "LookupTable", "Print", "Stack", "TensorArray", "Timestamp")
+
+
+def _is_stateful(node: Node) -> bool:
+    """Whether a node of a function has a state that outlives the call; a node that only makes a dataset has none."""
+    op_def = OPS[node.op].op_def
+    makes_dataset = any(output.dtype is dtypes.variant for output in op_def.outputs)
+    return op_def.is_stateful and not makes_dataset and not node.op.startswith(_HARMLESS)
 
 
 def _waited_for(run: DataflowRun, reading: Reading) -> list[Any]:
@@ -464,6 +550,8 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
       InvalidArgumentError: when the shapes differ.
     """
     first = rows[0]
+    if isinstance(first, RaggedValue):
+        return _stacked_ragged(rows)
     if hasattr(first, "dense_shape") or isinstance(first, Source):
         return _stacked_others(rows)
     kinds = set(map(type, rows))
@@ -503,6 +591,39 @@ def _stacked_others(rows: Sequence[Any]) -> Any:
     return type(rows[0])(np.concatenate(pairs).astype(np.int64), values, dense_shape)
 
 
+def _stacked_ragged(rows: Sequence[RaggedValue]) -> RaggedValue:
+    """A batch has the elements' rows as rows of one more ragged dimension."""
+    shapes = {np.shape(row.values)[1:] for row in rows}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError.of(f"Cannot batch ragged tensors with inner shapes {sorted(shapes)}.")
+    levels = [[np.array([0, count_rows(row)]) for row in rows], *zip(*[row.splits for row in rows])]
+    dtype = rows[0].splits[0].dtype if rows[0].splits else np.int64
+    joined = []
+    for level in levels:
+        ends = np.cumsum([0, *(splits[-1] for splits in level)])
+        parts = [splits[1:] + end for splits, end in zip(level, ends)]
+        joined.append(np.concatenate([[0], *parts]).astype(dtype))
+    return RaggedValue(np.concatenate([row.values for row in rows]), tuple(joined))
+
+
+def _ragged_rows(component: RaggedValue) -> Iterator[RaggedValue]:
+    for i in range(count_rows(component)):
+        begin, end = component.splits[0][i : i + 2]
+        inner = []
+        for splits in component.splits[1:]:
+            cut = splits[begin : end + 1]
+            inner.append(cut - cut[0])
+            begin, end = cut[0], cut[-1]
+        yield RaggedValue(component.values[begin:end], tuple(inner))
+
+
+def count_rows(component: Any) -> int:
+    """The size of a component's first dimension."""
+    if isinstance(component, RaggedValue):
+        return len(component.splits[0]) - 1 if component.splits else len(component.values)
+    return int(component.dense_shape[0]) if hasattr(component, "dense_shape") else len(component)
+
+
 def _text(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -514,6 +635,8 @@ def batch_of(elements: Sequence[Element]) -> Element:
 
 def rows_of(component: Array) -> Iterator[Any]:
     """The rows of a batched component: the inverse of `stacked`."""
+    if isinstance(component, RaggedValue):
+        return _ragged_rows(component) if component.splits else iter(component.values)
     if not hasattr(component, "dense_shape"):
         return iter(component)
     return _sparse_rows(component)
@@ -587,7 +710,7 @@ def _storable(component: object) -> tuple[Any, dtypes.DType]:
     Raises:
       UnimplementedError: when the component is not a dense tensor.
     """
-    if isinstance(component, Source) or hasattr(component, "dense_shape"):
+    if isinstance(component, (Source, RaggedValue)) or hasattr(component, "dense_shape"):
         text = "Dataset.cache with a file keeps dense tensors only: call it without a filename."
         raise errors.UnimplementedError.of(text)
     if isinstance(component, bytes):

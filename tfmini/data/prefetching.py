@@ -302,9 +302,13 @@ class AsyncReader:
     Args:
       stage: the stage to read.
       name: the iterator's name, for messages.
+
+    Attributes:
+      turns: how many elements, or errors in their place, steps have taken.
     """
 
     def __init__(self, stage: Stage, name: str) -> None:
+        self.turns = 0
         self._stage = stage
         self._name = name
         self._changed = threading.Condition()
@@ -367,9 +371,12 @@ class AsyncReader:
 
     def _give(self, wait: Wait, outcome: Outcome) -> None:
         """Answers a wait; the outcome is for the next one if the step has ended."""
-        if not answer(wait, outcome):
-            with self._changed:
+        taken = answer(wait, outcome)
+        with self._changed:
+            if not taken:
                 self._kept.appendleft(outcome)
+            elif not isinstance(outcome[1], (errors.OutOfRangeError, errors.CancelledError)):
+                self.turns += 1
 
     def close(self, why: str) -> None:
         """Ends the thread; the waiting steps get CancelledError."""

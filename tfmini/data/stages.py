@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,14 @@ from tfmini.data.pipeline import (
     Element,
     FileCacheSource,
     FunctionSource,
-    GeneratorStage,
     Reading,
+    Seeds,
     Source,
     Stage,
     Transformation,
     batch_of,
     batched,
+    count_rows,
     limited,
     repeated,
     rows_of,
@@ -285,7 +286,7 @@ class _Unbatch(Transformation):
 
 
 def _rows(element: Element) -> Any:
-    lengths = {int(c.dense_shape[0]) if hasattr(c, "dense_shape") else len(c) for c in element}
+    lengths = {count_rows(component) for component in element}
     if len(lengths) > 1:
         text = f"Input element must have the same batch size in each component, not {sorted(lengths)}."
         raise errors.InvalidArgumentError.of(text)
@@ -524,15 +525,20 @@ class _Shuffled(Source):
       reshuffles: whether each pass has another order.
     """
 
-    def __init__(self, source: Source, size: int, seeds: tuple[int, int], reshuffles: bool) -> None:
+    def __init__(self, source: Source, size: int, seeds: Seeds, reshuffles: bool) -> None:
         super().__init__(self._open, source.count)
         self._source, self._size, self._seeds, self._reshuffles = source, size, seeds, reshuffles
         self._seeding, self._lock = WordStream(PhiloxGenerator(*seeds)), threading.Lock()
 
     def _open(self, reading: Reading) -> Stage:
+        return self._stage(1, reading.drawn(self._next_seeds), reading)
+
+    def _next_seeds(self) -> Seeds:
+        if not self._reshuffles:
+            return self._seeds
         with self._lock:  # iterators of one dataset may be read in several threads
-            seeds = self._seeding.take(2).tolist() if self._reshuffles else self._seeds
-        return self._stage(1, seeds, reading)
+            first, second = self._seeding.take(2).tolist()
+        return first, second
 
     def repeated(self, count: int) -> Source:
         """The dataset repeated: as in TensorFlow, which makes one stage of both, where each pass has another order."""
@@ -541,9 +547,9 @@ class _Shuffled(Source):
         total = repeated(count)(self.count)
         if not self._reshuffles:
             return Source(lambda reading: _Repeat(self, count, reading), total)
-        return Source(lambda reading: self._stage(count, self._seeds, reading), total)
+        return Source(lambda reading: self._stage(count, reading.drawn(lambda: self._seeds), reading), total)
 
-    def _stage(self, epochs: int, seeds: Sequence[int], reading: Reading) -> Stage:
+    def _stage(self, epochs: int, seeds: Seeds, reading: Reading) -> Stage:
         return _Shuffle(self._source, epochs, self._size, WordStream(PhiloxGenerator(*seeds)), reading)
 
 
@@ -555,7 +561,7 @@ def _shuffle(
     return _Shuffled(source, int(buffer_size), _given_or_any(seed, seed2), reshuffle_each_iteration)
 
 
-def _given_or_any(seed: Array, seed2: Array) -> tuple[int, int]:
+def _given_or_any(seed: Array, seed2: Array) -> Seeds:
     """The seeds; in place of two zeros those of the operating system."""
     given = int(seed), int(seed2)
     return given if any(given) else (secrets.randbits(64), secrets.randbits(64))
@@ -567,9 +573,11 @@ random_dataset = dataset_op("RandomDataset", "seed: int64, seed2: int64")
 @random_dataset.kernel("CPU")
 def _random(seed: Array, seed2: Array) -> Source:
     seeds = _given_or_any(seed, seed2)
-    return Source(
-        lambda reading: GeneratorStage((np.int64(word),) for word in WordStream(PhiloxGenerator(*seeds))), INFINITE
-    )
+    return FunctionSource(lambda reading: _numbers(*reading.drawn(lambda: seeds)), INFINITE)
+
+
+def _numbers(*seeds: int) -> Iterator[Element]:
+    return ((np.int64(word),) for word in WordStream(PhiloxGenerator(*seeds)))
 
 
 @dataclass(eq=False)

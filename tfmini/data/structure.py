@@ -23,6 +23,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorSpec, TensorSpec
+from tfmini.ops.ragged import RaggedTensor, RaggedTensorSpec, RaggedTensorValue
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
 # What users give for an element, for its types and for its shapes: one, or a nested structure of them.
@@ -41,12 +42,14 @@ class Leaf:
       dtype: the type of the values; None for a dataset.
       shape: static shape of one element; a sparse tensor's dense shape.
       inner: the element structure of a dataset.
+      ragged: of a ragged tensor, its ragged rank (0: a tensor, of which batches are ragged) and the type of its splits.
     """
 
     kind: type
     dtype: Any
     shape: RawShape
     inner: Structure | None = None
+    ragged: tuple[int, dtypes.DType] | None = None
 
     @functools.cached_property
     def public_shape(self) -> TensorShape:
@@ -106,7 +109,17 @@ class Structure:
 
     def batched(self, size: int | None) -> Structure:
         """The structure of a batch of ``size`` elements."""
-        return self.with_shapes(lambda shape: None if shape is None else (size, *shape))
+        return self._nested(1).with_shapes(lambda shape: None if shape is None else (size, *shape))
+
+    def rows(self) -> Structure:
+        """The structure of the rows of a batch."""
+        return self._nested(-1).with_shapes(lambda shape: None if shape is None else shape[1:])
+
+    def _nested(self, by: int) -> Structure:
+        def nested(leaf: Leaf) -> Leaf:
+            return leaf if leaf.ragged is None else replace(leaf, ragged=(leaf.ragged[0] + by, leaf.ragged[1]))
+
+        return Structure(self.map(nested))
 
     def common(self, other: Structure) -> Structure:
         """The structure that describes elements of both: dimensions that differ become unknown."""
@@ -123,8 +136,10 @@ def common_shape(a: RawShape, b: RawShape) -> RawShape:
 
 def normalize(value: object) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
-    if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
+    if isinstance(value, (SparseTensor, RaggedTensor)) or hasattr(value, "_variant_tensor"):
         return value
+    if isinstance(value, RaggedTensorValue):
+        return RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits, validate=False)
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if isinstance(value, (tuple, dict)):
@@ -142,6 +157,9 @@ def leaf_of(value: Any) -> Leaf:
     """The type and shape of a leaf of a normalized element."""
     if isinstance(value, SparseTensor):
         return Leaf(SparseTensor, value.dtype.base_dtype, value.get_shape().raw)
+    if isinstance(value, RaggedTensor):
+        ragged = value.ragged_rank, value.row_splits.dtype
+        return Leaf(RaggedTensor, value.dtype.base_dtype, value.shape.raw, ragged=ragged)
     inner = getattr(value, "_structure", None)
     if inner is not None:
         return Leaf(value._leaf_class, None, (), inner)
@@ -160,11 +178,40 @@ def given_structure(output_types: Any, output_shapes: Any = None, output_classes
     if isinstance(output_types, list):
         raise TypeError(f"output_types must be a DType or a tuple or dict of them, not the list {output_types}.")
     kind = output_classes or Tensor
+    if isinstance(kind, RaggedTensorSpec):
+        shape, dtype, *ragged = kind._serialize()
+        return Structure(Leaf(RaggedTensor, dtype, shape.raw, ragged=tuple(ragged)))
     return Structure(Leaf(kind, dtypes.as_dtype(output_types).base_dtype, as_raw(output_shapes)))
 
 
 def _part(structure: Any, key: object) -> Any:
-    return None if structure is None or isinstance(structure, type) else structure[key]
+    if structure is None or isinstance(structure, type):
+        return None
+    try:
+        return structure[key]
+    except (IndexError, KeyError, TypeError) as error:
+        raise TypeError(f"{structure} is not nested as the types of an element are.") from error
+
+
+def structure_of_specs(specs: Any) -> Structure:
+    """The structure of elements with these specs, which are nested as an element.
+
+    Raises:
+      TypeError: one is no spec of a tensor, a sparse tensor or a ragged tensor.
+    """
+    return specs if isinstance(specs, Structure) else Structure(nest.map_structure(_leaf_of_spec, specs))
+
+
+def _leaf_of_spec(spec: Any) -> Leaf:
+    if isinstance(spec, RaggedTensorSpec):
+        return given_structure(None, None, spec).skeleton  # type: ignore[no-any-return]
+    if not isinstance(spec, (TensorSpec, SparseTensorSpec)):
+        raise TypeError(f"Elements of a dataset cannot have the spec {spec}.")
+    return Leaf(Tensor if isinstance(spec, TensorSpec) else SparseTensor, spec.dtype, spec.shape.raw)
+
+
+def _class_of(leaf: Leaf) -> Any:
+    return leaf.kind if leaf.ragged is None else spec_of(leaf)
 
 
 def shape_leaves(structure: Structure, shapes: Any) -> list[Any]:
@@ -198,8 +245,8 @@ class Structured:
 
     @property
     def output_classes(self) -> Any:
-        """The classes of the leaves, in the structure of an element."""
-        return self._structure.map(lambda leaf: leaf.kind)
+        """The classes of the leaves, in the structure of an element; of a ragged tensor its spec."""
+        return self._structure.map(_class_of)
 
     @property
     def element_spec(self) -> Any:
@@ -208,10 +255,13 @@ class Structured:
         Raises:
           NotImplementedError: a leaf is a dataset.
         """
-        return self._structure.map(_spec)
+        return self._structure.map(spec_of)
 
 
-def _spec(leaf: Leaf) -> TensorSpec | SparseTensorSpec:
+def spec_of(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
+    """The spec of a leaf; see `Structured.element_spec`."""
+    if leaf.ragged is not None:
+        return RaggedTensorSpec(TensorShape.from_raw(leaf.shape), leaf.dtype, *leaf.ragged)
     if leaf.kind not in (Tensor, SparseTensor):
         raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
     return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(leaf.public_shape, leaf.dtype)
@@ -249,9 +299,27 @@ class OptionGroup:
     __hash__ = None  # type: ignore[assignment]
 
 
+@export("tf.data.experimental.MapVectorizationOptions")
+class MapVectorizationOptions(OptionGroup):
+    """Hints about functions of whole batches (``tf.data.experimental.MapVectorizationOptions``)."""
+
+
 @export("tf.data.experimental.OptimizationOptions")
 class OptimizationOptions(OptionGroup):
     """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
+
+    def __init__(self) -> None:
+        self.map_vectorization = MapVectorizationOptions()
+
+
+@export("tf.data.experimental.StatsOptions")
+class StatsOptions(OptionGroup):
+    """Which statistics to gather (``tf.data.experimental.StatsOptions``): none are."""
+
+
+@export("tf.data.experimental.DistributeOptions")
+class DistributeOptions(OptionGroup):
+    """Hints for distribution strategies (``tf.data.experimental.DistributeOptions``)."""
 
 
 @export("tf.data.experimental.ThreadingOptions")
@@ -266,6 +334,7 @@ class Options(OptionGroup):
     def __init__(self) -> None:
         self.experimental_optimization = OptimizationOptions()
         self.experimental_threading = ThreadingOptions()
+        self.experimental_stats, self.experimental_distribute = StatsOptions(), DistributeOptions()
 
     def merge(self, options: Options) -> Options:
         """The hints of both.
@@ -300,10 +369,15 @@ export_names("tf.contrib.data tf.data.experimental", "AUTOTUNE")
 
 
 def int64(value: TensorLike, name: str) -> Tensor:
-    """A count as an int64 scalar."""
-    if isinstance(value, Tensor):
-        return cast(value, dtypes.int64) if value.dtype.base_dtype is dtypes.int32 else value
-    return convert_to_tensor(value, dtype=dtypes.int64, name=name)
+    """A count as an int64 scalar.
+
+    Raises:
+      ValueError: it is no scalar.
+    """
+    tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype=dtypes.int64, name=name)
+    if tensor.shape.ndims not in (None, 0):
+        raise ValueError(f"Shape must be rank 0 but is rank {tensor.shape.ndims} for the argument {name}.")
+    return cast(tensor, dtypes.int64) if tensor.dtype.base_dtype is dtypes.int32 else tensor
 
 
 def boolean(value: TensorLike, name: str) -> Tensor:
@@ -339,11 +413,20 @@ def paddings(
 def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
     """A padded shape as an int64 vector (-1: the largest size in the batch) and as a static shape."""
     if isinstance(given, Tensor):
-        tensor = cast(given, dtypes.int64)
+        if given.dtype.base_dtype is not dtypes.int64:
+            raise TypeError(
+                f"Padded shape {given} must be a 1-D tensor of tf.int64 values, but its element type was"
+                f" {given.dtype.name}."
+            )
+        tensor = given
         raw: RawShape = constant_value_as_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):
+            if any(isinstance(d, (list, tuple)) for d in items):
+                shape = np.shape(items)
+                text = f"Padded shape {given} must be a 1-D tensor of tf.int64 values, but its shape was {shape}."
+                raise ValueError(text)
             items = [None if d is not None and not hasattr(d, "value") and d < 0 else d for d in items]
         raw = as_raw(items)
         if raw is None:

@@ -78,7 +78,7 @@ def tensor_proto(array: Any, shape: tuple[int, ...] | None = None) -> Any:
         shape, array = shape or array.shape, array[(slice(1),) * array.ndim]
     proto = protos.TensorProto(tensor_shape=shape_proto(array.shape if shape is None else shape))
     proto.dtype = dtype.as_datatype_enum  # type: ignore[assignment]
-    whole = shape is None or shape == array.shape
+    whole = shape is None or prod(shape) == array.size
     if dtype in _RAW_CONTENT and array.size > 1 and whole:
         if array.nbytes > _MAX_CONTENT_BYTES:
             raise ValueError("Cannot create a tensor proto whose content is larger than 2GB.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from tfmini import dtypes
 from tfmini.core_types import AxisLike, DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import DType
 from tfmini.export import export
+from tfmini.graph import nest
 from tfmini.graph.conversion import (
     IndexedSlices,
     IndexedSlicesValue,
@@ -18,7 +19,7 @@ from tfmini.graph.conversion import (
     SparseTensorValue,
     convert_to_tensor,
 )
-from tfmini.graph.families import OpHandle, Tensor, name_scope
+from tfmini.graph.families import Operation, OpHandle, Tensor, name_scope
 from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.shape import broadcast_static_shape
 from tfmini.shapes import TensorShape, merge_dims, with_rank
@@ -73,6 +74,11 @@ class SparseTensor(SparseComponents):
         """Same as `shape`."""
         return self.shape
 
+    def consumers(self) -> list[Operation]:
+        """The ops that take one of the three tensors."""
+        parts = self._indices, self._values, self._dense_shape
+        return [*dict.fromkeys(op for part in parts for op in part.consumers())]
+
     def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: object = None) -> SparseTensorValue:
         """The value in ``session`` or the default session."""
         found = self.graph._session_hook("eval", [self._indices, self._values, self._dense_shape], feed_dict, session)
@@ -115,33 +121,75 @@ def convert_to_tensor_or_sparse_tensor(value: Any, dtype: DTypeLike | None = Non
 # ---- Static descriptions of values: `TensorSpec`, `SparseTensorSpec`, `IndexedSlicesSpec` --------------------------
 
 
-@export("tf.TypeSpec")
+@export("tf.TypeSpec", "tf.data.experimental.Structure")
 class TypeSpec:
-    """Base of the specs: immutable values, compared by their contents."""
+    """Base of the specs: immutable values, compared by their contents.
+
+    Subclasses have ``value_type``, ``_component_specs``, ``_to_components``, ``_from_components`` and ``_serialize``:
+    the arguments of its constructor, as nested tuples and dictionaries of numbers, arrays, shapes, types and specs.
+    """
 
     value_type: type = object
 
     def _serialize(self) -> tuple[Any, ...]:
         raise NotImplementedError
 
+    @classmethod
+    def _deserialize(cls, serialization: tuple[Any, ...]) -> TypeSpec:
+        return cls(*serialization)
+
     @property
-    def _component_specs(self) -> tuple[TensorSpec, ...]:
+    def _component_specs(self) -> Sequence[TensorSpec]:
         """The specs of a value's component tensors."""
         raise NotImplementedError
 
+    def _to_components(self, value: Any) -> Any:
+        """The tensors of a value, in the structure of `_component_specs`."""
+        return [*_components(value)]
+
+    def _from_components(self, components: Any) -> Any:
+        """The value with such tensors."""
+        raise NotImplementedError
+
+    @property
+    def _flat_tensor_specs(self) -> list[TensorSpec]:
+        return nest.flatten(self._component_specs)
+
+    def _to_tensor_list(self, value: Any) -> list[Tensor]:
+        """The tensors of a value as a list."""
+        return nest.flatten(self._to_components(value), expand_composites=True)
+
+    def _from_tensor_list(self, tensor_list: list[Tensor]) -> Any:
+        """The value with these tensors.
+
+        Raises:
+          ValueError: they are not compatible with `_flat_tensor_specs`.
+        """
+        specs = self._flat_tensor_specs
+        if len(specs) != len(tensor_list):
+            raise ValueError("Incompatible input: wrong number of tensors")
+        for i, (spec, tensor) in enumerate(zip(specs, tensor_list)):
+            if not spec.is_compatible_with(tensor):
+                raise ValueError(f"Incompatible input: tensor {i} ({tensor}) is incompatible with {spec}")
+        return self._from_components(nest.pack_sequence_as(self._component_specs, tensor_list))
+
     def is_compatible_with(self, spec_or_value: object) -> bool:
         """Whether this spec describes the given value, or could describe a value of the given spec."""
-        if isinstance(spec_or_value, TypeSpec):
-            same = type(self) is type(spec_or_value)
-            mine, others = self._component_specs, spec_or_value._component_specs
-        else:
-            same = isinstance(spec_or_value, self.value_type)
-            mine = self._component_specs
-            others = tuple(map(TensorSpec.from_tensor, _components(spec_or_value))) if same else ()
-        return same and len(mine) == len(others) and all(a._allows(b) for a, b in zip(mine, others))
+        spec = spec_or_value if isinstance(spec_or_value, TypeSpec) else type_spec_from_value(spec_or_value)
+        return type(self) is type(spec) and _are_compatible(self._serialize(), spec._serialize())
+
+    def most_specific_compatible_type(self, other: TypeSpec) -> TypeSpec:
+        """The spec that describes the values of both; dimensions that differ are unknown.
+
+        Raises:
+          ValueError: they differ in more than shapes.
+        """
+        if type(self) is not type(other):
+            raise ValueError(f"No TypeSpec is compatible with both {self} and {other}")
+        return self._deserialize(_merged(self._serialize(), other._serialize()))
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(part.raw if isinstance(part, TensorShape) else part for part in self._serialize())
+        return _comparable(self._serialize())  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()
@@ -149,8 +197,84 @@ class TypeSpec:
     def __hash__(self) -> int:
         return hash((type(self), self._key()))
 
+    def __reduce__(self) -> Any:
+        return type(self)._deserialize, (self._serialize(),)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self._serialize()))})"
+
+
+def _comparable(part: Any) -> Any:
+    """A part of a spec's serialization as a value that can be hashed and compared."""
+    if isinstance(part, TensorShape):
+        return TensorShape, part.raw
+    if isinstance(part, np.ndarray):
+        return np.ndarray, part.shape, *part.ravel().tolist()
+    if isinstance(part, dict):
+        return tuple((key, _comparable(part[key])) for key in sorted(part))
+    return tuple(map(_comparable, part)) if isinstance(part, tuple) else part
+
+
+def _are_compatible(one: Any, other: Any) -> bool:
+    """Whether two serializations differ at most in what one of them leaves open."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (tuple, dict)):
+        pairs = _pairs(one, other)
+        return pairs is not None and all(_are_compatible(*pair) for pair in pairs)
+    if isinstance(one, (TypeSpec, TensorShape, DType)):
+        return bool(one.is_compatible_with(other))
+    return bool(_comparable(one) == _comparable(other))
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """The serialization of what both describe."""
+    pairs = _pairs(one, other) if type(one) is type(other) and isinstance(one, (tuple, dict)) else None
+    if pairs is not None:
+        items = [_merged(*pair) for pair in pairs]
+        return dict(zip(sorted(one), items)) if isinstance(one, dict) else tuple(items)
+    if type(one) is type(other) and isinstance(one, TensorShape):
+        return one.most_specific_compatible_shape(other)
+    if type(one) is type(other) and isinstance(one, TypeSpec):
+        return one.most_specific_compatible_type(other)
+    if type(one) is not type(other) or _comparable(one) != _comparable(other):
+        raise ValueError(f"Types are not compatible: {one!r} vs {other!r}")
+    return one
+
+
+def _pairs(one: Any, other: Any) -> list[tuple[Any, Any]] | None:
+    """The corresponding items of two tuples or two dictionaries; None: their sizes or keys differ."""
+    if isinstance(one, dict):
+        return [(one[key], other[key]) for key in sorted(one)] if one.keys() == other.keys() else None
+    return [*zip(one, other)] if len(one) == len(other) else None
+
+
+_CONVERTERS: list[tuple[type, Callable[[Any], TypeSpec]]] = []
+
+
+@export("tensorflow.python.framework.type_spec.register_type_spec_from_value_converter")
+def register_type_spec_from_value_converter(
+    type_object: type, converter_fn: Callable[[Any], TypeSpec], allow_subclass: bool = False
+) -> None:
+    """Says how `type_spec_from_value` makes specs of the values of a class; ``allow_subclass`` is always so here."""
+    _CONVERTERS.append((type_object, converter_fn))
+
+
+@export("tensorflow.python.framework.type_spec.type_spec_from_value")
+def type_spec_from_value(value: Any) -> TypeSpec:
+    """The spec of a value; that of a tensor is without its name.
+
+    Raises:
+      TypeError: there is none: it is of another kind, and cannot be converted to a tensor.
+    """
+    for kind, convert in reversed(_CONVERTERS):
+        if isinstance(value, kind):
+            return convert(value)
+    try:
+        tensor = convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"Could not build a TypeSpec for {value!r} with type {type(value).__name__}") from error
+    return TensorSpec(tensor.shape, tensor.dtype)
 
 
 @export("tf.TensorSpec", "tf.contrib.framework.TensorSpec")
@@ -198,16 +322,41 @@ class TensorSpec(TypeSpec):
         return self._name
 
     @property
-    def _component_specs(self) -> tuple[TensorSpec, ...]:
-        return (self,)
+    def _component_specs(self) -> Any:
+        return self
+
+    @property
+    def _flat_tensor_specs(self) -> list[TensorSpec]:
+        return [self]
+
+    def _to_components(self, value: Any) -> Any:
+        return convert_to_tensor(value)
+
+    def _from_components(self, components: Any) -> Any:
+        return components
 
     def is_compatible_with(self, spec_or_value: object) -> bool:
         if not isinstance(spec_or_value, (TypeSpec, Tensor)):
             spec_or_value = convert_to_tensor(spec_or_value)
-        return isinstance(spec_or_value, (TensorSpec, Tensor)) and self._allows(spec_or_value)
+        if not isinstance(spec_or_value, (TensorSpec, Tensor)):
+            return False
+        is_same_type = self._dtype.is_compatible_with(spec_or_value.dtype)
+        return is_same_type and self._shape.is_compatible_with(spec_or_value.shape)
 
-    def _allows(self, other: TensorSpec | Tensor) -> bool:
-        return self._dtype.is_compatible_with(other.dtype) and self._shape.is_compatible_with(other.shape)
+    def most_specific_compatible_type(self, other: TypeSpec) -> TypeSpec:
+        """As that of other specs; of two names that differ none is left."""
+        if not isinstance(other, TensorSpec) or self._dtype is not other._dtype:
+            raise ValueError(f"Types are not compatible: {self!r} vs {other!r}")
+        shape = self._shape.most_specific_compatible_shape(other._shape)
+        return TensorSpec(shape, self._dtype, self._name if self._name == other._name else None)
+
+    def _batch(self, batch_size: int | None) -> TensorSpec:
+        return TensorSpec(TensorShape([batch_size]).concatenate(self._shape), self._dtype)
+
+    def _unbatch(self) -> TensorSpec:
+        if self._shape.ndims == 0:
+            raise ValueError("Unbatching a tensor is only supported for rank >= 1")
+        return TensorSpec(self._shape[1:], self._dtype)
 
     def _serialize(self) -> tuple[Any, ...]:
         return self._shape, self._dtype, self._name
@@ -216,7 +365,7 @@ class TensorSpec(TypeSpec):
         return f"TensorSpec(shape={self._shape}, dtype={self._dtype!r}, name={self._name!r})"
 
 
-@export("tensorflow.python.framework.tensor_spec.BoundedTensorSpec")
+@export("tensorflow.python.framework.tensor_spec.BoundedTensorSpec", "tf.contrib.framework.BoundedTensorSpec")
 class BoundedTensorSpec(TensorSpec):
     """A `TensorSpec` with the least and the greatest value of the elements.
 
@@ -305,11 +454,23 @@ class SparseTensorSpec(TypeSpec):
         return self._dtype
 
     @property
-    def _component_specs(self) -> tuple[TensorSpec, ...]:
+    def _component_specs(self) -> list[TensorSpec]:
         rank = self._shape.ndims
-        return (
+        return [
             TensorSpec([None, rank], dtypes.int64), TensorSpec([None], self._dtype), TensorSpec([rank], dtypes.int64),
-        )  # fmt: skip
+        ]  # fmt: skip
+
+    def _from_components(self, components: Any) -> Any:
+        kind = SparseTensor if any(isinstance(part, Tensor) for part in components) else SparseTensorValue
+        return kind(*components)
+
+    def _batch(self, batch_size: int | None) -> SparseTensorSpec:
+        return SparseTensorSpec(TensorShape([batch_size]).concatenate(self._shape), self._dtype)
+
+    def _unbatch(self) -> SparseTensorSpec:
+        if self._shape.ndims == 0:
+            raise ValueError("Unbatching a tensor is only supported for rank >= 1")
+        return SparseTensorSpec(self._shape[1:], self._dtype)
 
     def _serialize(self) -> tuple[Any, ...]:
         return self._shape, self._dtype
@@ -343,6 +504,16 @@ class IndexedSlicesSpec(TypeSpec):
         self._dense_shape_dtype = None if dense_shape_dtype is None else dtypes.as_dtype(dense_shape_dtype)
         self._indices_shape = TensorShape(indices_shape).with_rank(1)
 
+    @classmethod
+    def from_value(cls, value: Any) -> IndexedSlicesSpec:
+        """The spec of an `IndexedSlices`."""
+        given = value.dense_shape
+        rest = TensorShape([None]).concatenate(value.values.shape[1:])
+        shape = rest if given is None else rest.merge_with(constant_value_as_shape(given))
+        return cls(
+            shape, value.values.dtype, value.indices.dtype, None if given is None else given.dtype, value.indices.shape
+        )
+
     @property
     def _component_specs(self) -> tuple[TensorSpec, ...]:
         rows, rest = self._indices_shape, self._shape[1:]
@@ -364,6 +535,27 @@ class IndexedSlicesSpec(TypeSpec):
         return (
             self._shape, self._values_dtype, self._indices_dtype, self._dense_shape_dtype, self._indices_shape,
         )  # fmt: skip
+
+
+register_type_spec_from_value_converter(Tensor, lambda tensor: TensorSpec(tensor.shape, tensor.dtype))
+register_type_spec_from_value_converter(np.ndarray, lambda array: TensorSpec(array.shape, array.dtype))
+register_type_spec_from_value_converter(SparseTensor, lambda value: SparseTensorSpec(value.shape, value.dtype))
+register_type_spec_from_value_converter(
+    SparseTensorValue, lambda value: SparseTensorSpec([int(size) for size in value.dense_shape], value.values.dtype)
+)
+register_type_spec_from_value_converter(IndexedSlices, IndexedSlicesSpec.from_value)
+
+
+@export("tf.data.experimental.TensorStructure")
+def tensor_structure(dtype: DTypeLike, shape: ShapeLike) -> TensorSpec:
+    """`TensorSpec` with its arguments the other way round (``tf.data.experimental.TensorStructure``)."""
+    return TensorSpec(shape, dtype)
+
+
+@export("tf.data.experimental.SparseTensorStructure")
+def sparse_tensor_structure(dtype: DTypeLike, shape: ShapeLike) -> SparseTensorSpec:
+    """`SparseTensorSpec` with its arguments the other way round (``tf.data.experimental.SparseTensorStructure``)."""
+    return SparseTensorSpec(shape, dtype)
 
 
 def _components(value: Any) -> tuple[Any, ...]:

@@ -20,7 +20,13 @@ from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
-from tfmini.ops.composites import Reducible, SparseTensor, TensorSpec, TypeSpec
+from tfmini.ops.composites import (
+    Reducible,
+    SparseTensor,
+    TensorSpec,
+    TypeSpec,
+    register_type_spec_from_value_converter,
+)
 from tfmini.ops.math.comparison import not_equal
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
@@ -382,18 +388,43 @@ class RaggedTensorSpec(TypeSpec):
         return cls(value.shape, value.dtype, value.ragged_rank, value.row_splits.dtype)
 
     @property
-    def _component_specs(self) -> tuple[TensorSpec, ...]:
+    def _component_specs(self) -> list[TensorSpec]:
         if not self._ragged_rank:
-            return (TensorSpec(self._shape, self._dtype),)
+            return [TensorSpec(self._shape, self._dtype)]
         known = self._shape.ndims is not None
         rows = self._shape.raw[0] if self._shape.raw else None
         flat = TensorShape([None]).concatenate(self._shape[self._ragged_rank + 1 :] if known else None)
         inner = [TensorSpec([None], self._row_splits_dtype)] * (self._ragged_rank - 1)
         splits = TensorSpec([None if rows is None else rows + 1], self._row_splits_dtype)
-        return (TensorSpec(flat, self._dtype), splits, *inner)
+        return [TensorSpec(flat, self._dtype), splits, *inner]
+
+    def _from_components(self, components: Any) -> Any:
+        flat, *splits = components
+        if all(isinstance(part, np.ndarray) for part in components):
+            for level in reversed(splits):
+                flat = RaggedTensorValue(flat, level)
+            return flat
+        return RaggedTensor.from_nested_row_splits(flat, splits, validate=False) if splits else flat
+
+    def _batch(self, batch_size: int | None) -> RaggedTensorSpec:
+        shape = TensorShape([batch_size]).concatenate(self._shape)
+        return RaggedTensorSpec(shape, self._dtype, self._ragged_rank + 1, self._row_splits_dtype)
+
+    def _unbatch(self) -> RaggedTensorSpec:
+        """A spec of the rows. Its ragged rank may be below 0, since the rows may be put into batches again."""
+        return RaggedTensorSpec(self._shape[1:], self._dtype, self._ragged_rank - 1, self._row_splits_dtype)
 
     def _serialize(self) -> tuple[Any, ...]:
         return self._shape, self._dtype, self._ragged_rank, self._row_splits_dtype
+
+
+register_type_spec_from_value_converter(RaggedTensor, RaggedTensorSpec.from_value)
+
+
+@export("tf.data.experimental.RaggedTensorStructure")
+def ragged_tensor_structure(dtype: DTypeLike, shape: ShapeLike, ragged_rank: int) -> RaggedTensorSpec:
+    """`RaggedTensorSpec` with other names of arguments (``tf.data.experimental.RaggedTensorStructure``)."""
+    return RaggedTensorSpec(shape, dtype, ragged_rank)
 
 
 def _in_levels(
@@ -491,6 +522,8 @@ def _index_vector(values: object) -> Tensor:
     if isinstance(values, Tensor):
         return values if values.dtype.base_dtype in (dtypes.int32, dtypes.int64) else cast(values, dtypes.int64)
     dtype = dtypes.int32 if getattr(values, "dtype", None) == np.int32 else dtypes.int64
+    if isinstance(values, (list, tuple)) and any(isinstance(value, Tensor) for value in values):
+        return cast(array_joining.stack(values), dtype)
     return convert_to_tensor(np.asarray(values, dtype.numpy), dtype, name="row_splits")
 
 

@@ -13,25 +13,26 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import DTypeLike, TensorLike
+from tfmini.core_types import AxisLike, DTypeLike, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.filling import ones
+from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
-from tfmini.ops.array.layout import pad, tile, transpose
-from tfmini.ops.array.shape import reshape
+from tfmini.ops.array.layout import pad, roll, tile, transpose
+from tfmini.ops.array.shape import rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.math.contraction import tensordot
 from tfmini.ops.math.elementwise import maximum, minimum
+from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.segments import unsorted_segment_sum
 from tfmini.ops.math.special import irfft, rfft
-from tfmini.ops.math.unary import ceil, cos, log, square
+from tfmini.ops.math.unary import ceil, cos, log, rsqrt, square
 
 Length = TensorLike
 
@@ -106,11 +107,22 @@ def frame(
       frame_length, frame_step: in samples.
       pad_end: also give the frames that begin before the end and last beyond it, filled with ``pad_value``.
       axis: is replaced by two, ``[frames, frame_length]``.
+
+    Raises:
+      ValueError: for a scalar signal, one of unknown rank with another axis than -1, or lengths that are no scalars.
     """
     with name_scope(name, "frame", [signal, frame_length, frame_step, pad_value]):
         signal = convert_to_tensor(signal, name="signal")
-        if signal.raw_shape is None:
-            raise ValueError(f"tf.signal.frame needs a signal of known rank, but got {signal}.")
+        for scalar in (frame_length, frame_step, pad_value):
+            convert_to_tensor(scalar).shape.assert_has_rank(0)
+        if signal.shape.with_rank_at_least(1).ndims in (None, 1):
+            if axis not in (-1, 0) or signal.raw_shape is None and axis != -1:
+                raise ValueError(f"tf.signal.frame needs a signal with an axis {axis}, but got {signal}.")
+            # A reshape also makes the gradient dense, which that of `gather` alone is not.
+            rows = reshape(signal, stack([-1, _length(signal, -1)]))
+            cut = frame(rows, frame_length, frame_step, pad_end, pad_value)
+            return reshape(cut, concat([shape_of(signal)[:-1], shape_of(cut)[1:]], 0))
+        assert signal.raw_shape is not None
         place = axis % len(signal.raw_shape)
         count = _length(signal, place)
         length, step = (v if (v := _static(given)) is not None else given for given in (frame_length, frame_step))
@@ -152,7 +164,8 @@ def overlap_and_add(signal: TensorLike, frame_step: Length, name: str | None = N
         places = reshape(range_of(frames), [-1, 1]) * step + reshape(range_of(length), [1, -1])
         summed = transpose(unsorted_segment_sum(rows, reshape(places, [-1]), size))
         result = reshape(summed, concat([outer, [size]], 0))
-        result.set_shape([*signal.shape.as_list()[:-2], size if isinstance(size, int) else None])
+        if signal.raw_shape is not None:
+            result.set_shape([*signal.raw_shape[:-2], size if isinstance(size, int) else None])
         return result
 
 
@@ -214,7 +227,8 @@ def inverse_stft(
             kept = frames[..., : minimum(frame_length, size)]
             missing = maximum(convert_to_tensor(frame_length) - size, 0)
         if isinstance(missing, Tensor) or missing:
-            kept = pad(kept, [[0, 0]] * (len(stfts.shape) - 1) + [[0, missing]])
+            blank = zeros(concat([shape_of(kept)[:-1], [missing]], 0), kept.dtype)
+            kept = concat([kept, blank], -1)
         if window_fn is not None:
             kept = kept * window_fn(frame_length, dtype=frames.dtype)
         return overlap_and_add(kept, frame_step)
@@ -241,6 +255,27 @@ def inverse_stft_window_fn(
     return inverse
 
 
+@export("tf.signal.fftshift")
+def fftshift(x: TensorLike, axes: AxisLike | None = None, name: str | None = None) -> Tensor:
+    """Moves the zero frequency of a spectrum to the middle of its axes, all by default (``tf.signal.fftshift``)."""
+    return _shifted("fftshift", x, axes, name, lambda size: size // 2)
+
+
+@export("tf.signal.ifftshift")
+def ifftshift(x: TensorLike, axes: AxisLike | None = None, name: str | None = None) -> Tensor:
+    """The inverse of `fftshift` (``tf.signal.ifftshift``)."""
+    return _shifted("ifftshift", x, axes, name, lambda size: -(size // 2))
+
+
+def _shifted(
+    default: str, x: TensorLike, axes: AxisLike | None, name: str | None, shift: Callable[[Tensor], Any]
+) -> Tensor:
+    with name_scope(name, default) as scope:
+        x = convert_to_tensor(x)
+        places = range_of(rank(x)) if axes is None else axes
+        return roll(x, shift(gather(shape_of(x), places)), places, name=scope)
+
+
 # ---- mel bands and cosine transforms -------------------------------------------------------------------------------
 
 
@@ -251,22 +286,28 @@ def linear_to_mel_weight_matrix(
 ) -> Tensor:  # fmt: skip
     """A matrix that turns spectra into mel bands: ``[num_spectrogram_bins, num_mel_bins]`` of triangles.
 
-    ``tf.signal.linear_to_mel_weight_matrix``. The numbers must be known when the graph is built.
+    ``tf.signal.linear_to_mel_weight_matrix``. ``num_spectrogram_bins`` may be a tensor.
 
     Raises:
       ValueError: for numbers that make no bands.
     """
     bins, rate = (_static(given) for given in (num_spectrogram_bins, sample_rate))
-    if bins is None or rate is None:
-        raise ValueError("linear_to_mel_weight_matrix needs numbers of bins and samples that are known here.")
+    if rate is None or bins is not None and bins <= 0:
+        raise ValueError("linear_to_mel_weight_matrix needs a known number of samples, and some bins.")
     kind = dtypes.as_dtype(dtype)
     _check_bands(num_mel_bins, rate, lower_edge_hertz, upper_edge_hertz, kind)
-    mel = _mel(np.linspace(0.0, rate / 2.0, bins)[1:, None])
     edges = np.linspace(_mel(lower_edge_hertz), _mel(upper_edge_hertz), num_mel_bins + 2)
     low, center, high = edges[:-2], edges[1:-1], edges[2:]
-    weights = np.maximum(0.0, np.minimum((mel - low) / (center - low), (high - mel) / (high - center)))
     with name_scope(name, "linear_to_mel_weight_matrix"):
-        return constant(np.pad(weights, [[1, 0], [0, 0]]).astype(kind.numpy), name="weights")
+        if bins is not None:
+            mel = _mel(np.linspace(0.0, rate / 2.0, bins)[1:, None])
+            weights = np.maximum(0.0, np.minimum((mel - low) / (center - low), (high - mel) / (high - center)))
+            return constant(np.pad(weights, [[1, 0], [0, 0]]).astype(kind.numpy), name="weights")
+        count = cast(num_spectrogram_bins, dtypes.float64)
+        places = reshape(range_of(1.0, count, dtype=dtypes.float64), [-1, 1]) * (rate / 2.0) / (count - 1.0)
+        bands = 1127.0 * log(1.0 + places / 700.0)
+        slopes = minimum((bands - low) / (center - low), (high - bands) / (high - center))
+        return cast(pad(maximum(slopes, constant(0.0, dtypes.float64)), [[1, 0], [0, 0]]), kind)
 
 
 def _mel(hertz: Any) -> Any:
@@ -295,11 +336,11 @@ def _check_bands(count: int, rate: int, low: float, high: float, kind: dtypes.DT
 def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: TensorLike, name: str | None = None) -> Tensor:
     """The cepstral coefficients of logarithmic mel bands (``tf.signal.mfccs_from_log_mel_spectrograms``)."""
     with name_scope(name, "mfccs_from_log_mel_spectrograms", [log_mel_spectrograms]):
-        bands = convert_to_tensor(log_mel_spectrograms)
-        count = bands.shape.as_list()[-1]
-        if not count:
-            raise ValueError(f"num_mel_bins must be known and positive, but the bands are {bands}.")
-        return dct(bands) / math.sqrt(2.0 * count)
+        bands = convert_to_tensor(log_mel_spectrograms, dtypes.float32)
+        count = _length(bands, -1)
+        if isinstance(count, int) and not count:
+            raise ValueError(f"num_mel_bins must be positive. Got: {bands}")
+        return dct(bands) * rsqrt(2.0 * cast(count, dtypes.float32))
 
 
 @export("tf.signal.dct", "tf.spectral.dct")
@@ -314,21 +355,29 @@ def dct(
       norm: None, or "ortho" for the orthonormal transform.
 
     Raises:
-      ValueError: for another type, axis or norm, or a length that is not known when the graph is built.
+      ValueError: for another type or norm, or a length below 1 (2 for type 1).
+      NotImplementedError: for another axis.
     """
     if type not in (1, 2, 3):
         raise ValueError("Only Types I, II and III (I)DCT are supported.")
-    if axis != -1 or norm not in (None, "ortho") or (type == 1 and norm == "ortho"):
-        raise ValueError(f"axis must be -1 and norm None or 'ortho' (not with type 1), but got {axis} and {norm!r}.")
+    if axis != -1:
+        raise NotImplementedError(f"axis must be -1. Got: {axis}")
+    if norm not in (None, "ortho") or (type == 1 and norm == "ortho") or n is not None and n < 1:
+        raise ValueError(f"norm must be None or 'ortho' (not with type 1), and n positive, but got {norm!r} and {n}.")
     with name_scope(name, "dct", [input]):
         values = convert_to_tensor(input)
         if n is not None:
             count = _length(values, -1)
             values = values[..., :n]
             values = pad(values, [[0, 0]] * (len(values.shape) - 1) + [[0, _at_least_zero(n - count)]])
-        count = values.shape.as_list()[-1] if n is None else n
+        count = _length(values, -1) if n is None else n
+        if not isinstance(count, int):
+            rows = matmul(reshape(values, stack([-1, count])), cast(_cosines_of(type, count, norm), values.dtype))
+            result = reshape(rows, shape_of(values))
+            result.set_shape(values.shape)
+            return result
         if not count or (type == 1 and count < 2):
-            raise ValueError(f"tf.signal.dct needs a last axis of known length (2 for type 1), but got {values}.")
+            raise ValueError(f"tf.signal.dct needs a last axis with elements (2 for type 1), but got {values}.")
         matrix = constant(_cosines(type, count, norm).astype(values.dtype.numpy))
         return tensordot(values, matrix, 1)
 
@@ -340,6 +389,20 @@ def idct(
 ) -> Tensor:  # fmt: skip
     """The inverse of `dct`, up to a factor of twice the length without "ortho" (``tf.signal.idct``)."""
     return dct(input, {1: 1, 2: 3, 3: 2}.get(type, type), n, axis, norm, name)
+
+
+def _cosines_of(kind: int, count: Tensor, norm: str | None) -> Tensor:
+    """`_cosines` of a number that only the step knows: float64 [count, count]."""
+    size, i = cast(count, dtypes.float64), cast(range_of(count), dtypes.float64)
+    first, last = 1.0 - minimum(i, 1.0), 1.0 - minimum(size - 1.0 - i, 1.0)  # 1 there, else 0
+    rows, columns = reshape(i, [-1, 1]), reshape(i, [1, -1])
+    if kind == 1:
+        return 2.0 * cos(math.pi * rows * columns / (size - 1.0)) * reshape(1.0 - 0.5 * (first + last), [-1, 1])
+    matrix = 2.0 * cos(math.pi * columns * (2.0 * rows + 1.0) / (2.0 * size))
+    if norm == "ortho":
+        matrix *= rsqrt(2.0 * size) * reshape(1.0 - (1.0 - math.sqrt(0.5)) * first, [1, -1])
+        return transpose(matrix) if kind == 3 else matrix
+    return transpose(matrix) * reshape(1.0 - 0.5 * first, [-1, 1]) if kind == 3 else matrix
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,10 +15,12 @@ from tfmini.ops.math.special import (
 )
 from tfmini.ops.signal_frames import (
     dct as dct,
+    fftshift as fftshift,
     frame as frame,
     hamming_window as hamming_window,
     hann_window as hann_window,
     idct as idct,
+    ifftshift as ifftshift,
     inverse_stft as inverse_stft,
     inverse_stft_window_fn as inverse_stft_window_fn,
     linear_to_mel_weight_matrix as linear_to_mel_weight_matrix,
@@ -32,6 +34,7 @@ __all__ = [
     "fft",
     "fft2d",
     "fft3d",
+    "fftshift",
     "frame",
     "hamming_window",
     "hann_window",
@@ -39,6 +42,7 @@ __all__ = [
     "ifft",
     "ifft2d",
     "ifft3d",
+    "ifftshift",
     "inverse_stft",
     "inverse_stft_window_fn",
     "irfft",

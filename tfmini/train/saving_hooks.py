@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmini import protos
+from tfmini.data.iterator import GLOBAL_ITERATORS
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -15,8 +16,9 @@ from tfmini.graph.names import GraphKeys
 from tfmini.graph.scoping import get_collection
 from tfmini.protos import RunMetadata
 from tfmini.runtime.client.session import BaseSession
-from tfmini.train.checkpointing.graph_files import export_meta_graph, write_training_graph
+from tfmini.train.checkpointing.graph_files import export_meta_graph, latest_checkpoint, write_training_graph
 from tfmini.train.checkpointing.saver import Saver
+from tfmini.train.checkpointing.saver_builder import IteratorSaveable
 from tfmini.train.coordinator import Coordinator
 from tfmini.train.global_steps import global_step
 from tfmini.train.hooks import global_step_read
@@ -138,6 +140,11 @@ class CheckpointSaverHook(SessionRunHook):
         if self._between is not None:
             self._get_saver().track_changes()
             self._between.update_last_triggered_step(step)
+        self.save_now(session, step)
+
+    def save_now(self, session: BaseSession, step: int | None = None) -> None:
+        """Saves a checkpoint, from which on the next period counts."""
+        step = int(session.run(self._global_step_tensor)) if step is None else step
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
@@ -195,6 +202,60 @@ class CheckpointSaverHook(SessionRunHook):
             )
         self._saver = savers[0]
         return self._saver
+
+
+class _InputSaver(Saver):
+    """A Saver of iterators, with a state file of its own."""
+
+    def __init__(self, iterators: list[Any], latest_filename: str) -> None:
+        super().__init__([IteratorSaveable(iterator) for iterator in iterators])
+        self._latest_filename = latest_filename
+
+    def save(self, *args: Any, **kwargs: Any) -> str | None:
+        return super().save(*args, **{"latest_filename": self._latest_filename, **kwargs})
+
+
+@export("tf.contrib.data.CheckpointInputPipelineHook", "tf.data.experimental.CheckpointInputPipelineHook")
+class CheckpointInputPipelineHook(SessionRunHook):
+    """Saves the position of an estimator's iterators beside its checkpoints, and goes on from there.
+
+    The files are ``input.ckpt-<step>`` in the model's directory (``tf.data.experimental.CheckpointInputPipelineHook``);
+    `make_saveable_from_iterator` says what they hold. The period is that of the estimator's checkpoints.
+
+    Raises:
+      ValueError: (at the beginning of a training) the graph has no iterator.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        config, prefix = estimator.config, "input"
+        if config.num_worker_replicas > 1:
+            prefix += f"_{config.task_type}_{config.task_id}"
+        self._saving = CheckpointSaverHook(
+            estimator.model_dir, config.save_checkpoints_secs, config.save_checkpoints_steps, None, f"{prefix}.ckpt"
+        )
+        self._directory, self._latest_filename, self._is_first = estimator.model_dir, f"checkpoint_{prefix}", True
+
+    def begin(self) -> None:
+        if self._saving._saver is None:
+            self._saving._saver = _InputSaver(get_collection(GLOBAL_ITERATORS), self._latest_filename)
+        self._saving.begin()
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        # Not in `after_create_session`: other hooks initialize the iterators there.
+        if self._is_first:
+            latest = latest_checkpoint(self._directory, self._latest_filename)
+            if latest is None:
+                self._saving.save_now(run_context.session)
+            else:
+                self._saving._get_saver().restore(run_context.session, latest)
+        self._is_first = False
+        return self._saving.before_run(run_context)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        self._saving.after_run(run_context, run_values)
+
+    def end(self, session: BaseSession) -> None:
+        self._saving.end(session)
 
 
 # ---- Hooks that write summaries (`SummarySaverHook`) and profiles (`ProfilerHook`) ---------------------------------

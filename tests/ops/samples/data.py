@@ -127,6 +127,10 @@ i = tf.data.make_initializable_iterator(tf.data.Dataset.from_tensors(tf.SparseTe
     i.initializer; through('_PackSparse _UnpackSparse', i.get_next().indices)
 i = tf.data.make_initializable_iterator(tf.data.Dataset.from_generator(lambda: iter([3, 5]), tf.int64, []));
     i.initializer; through('_PyGeneratorDataset', i.get_next()); i.get_next()
+i = tf.data.make_initializable_iterator(tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]])));
+    i.initializer; through('_PackRagged _UnpackRagged', i.get_next().flat_values)
+i = IteratorV2(shared_name='i', container='', **NUMBERS); MakeIterator(dataset=counted(op, 3, 5), iterator=i);
+    IteratorGetNext(iterator=i, **NUMBERS); _RestoreIterator(iterator=i, state=i64([1])); _IteratorState(iterator=i)
 # The elements of a queue, without a request since one is there.
 r = FIFOQueueV2(component_types=[int64], shapes=[[]]); e = FIFOQueueV2(component_types=[int64], shapes=[[]]);
     QueueEnqueueV2(handle=e, components=[int64(5)]); i = IteratorV2(shared_name='i', container='', **NUMBERS);

@@ -83,3 +83,21 @@ def test_an_attribute_may_be_set_to_what_it_is_also_without_a_setter() -> None:
     Held().shape = held.shape  # type: ignore[misc]  # TensorFlow Probability's layers of distributions do
     with pytest.raises(AttributeError):
         Held().shape = tf.TensorShape([2, 3])  # type: ignore[misc]
+
+
+def test_a_table_in_a_module_is_saved(tmp_path: Path) -> None:
+    class Holder(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.v = tf.Variable(1.0)
+            self._tables = {"a": [tf.contrib.lookup.MutableHashTable(tf.int64, tf.float32, -1.0, name="words")]}
+
+    holder = Holder()
+    table = holder._tables["a"][0]
+    checkpoint = tf.train.Checkpoint(held=holder)
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), table.insert(tf.constant([3], tf.int64), [4.0])])
+        path = checkpoint.save(str(tmp_path / "model"), session=session)
+        session.run(table.insert(tf.constant([3, 5], tf.int64), [0.0, 0.0]))
+        checkpoint.restore(path).assert_consumed().run_restore_ops(session)
+        assert [part.tolist() for part in session.run(table.export())] == [[3], [4.0]]

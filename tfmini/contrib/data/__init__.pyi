@@ -54,9 +54,16 @@ from tfmini.data.transformations import (
     sliding_window_batch as sliding_window_batch,
     unbatch as unbatch,
 )
+from tfmini.train.checkpointing.saver_builder import (
+    make_saveable_from_iterator as make_saveable_from_iterator,
+)
+from tfmini.train.saving_hooks import (
+    CheckpointInputPipelineHook as CheckpointInputPipelineHook,
+)
 
 __all__ = [
     "AUTOTUNE",
+    "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
     "Dataset",
@@ -82,6 +89,7 @@ __all__ = [
     "ignore_errors",
     "make_batched_features_dataset",
     "make_csv_dataset",
+    "make_saveable_from_iterator",
     "map_and_batch",
     "padded_batch_and_drop_remainder",
     "parallel_interleave",

@@ -37,6 +37,7 @@ from tfmini.ops.array.identity import (
     is_tensor as is_tensor,
 )
 from tfmini.ops.composites import (
+    BoundedTensorSpec as BoundedTensorSpec,
     TensorSpec as TensorSpec,
 )
 from tfmini.ops.flow.cond import (
@@ -66,6 +67,7 @@ from tfmini.train.global_steps import (
 )
 
 __all__ = [
+    "BoundedTensorSpec",
     "TensorSpec",
     "VariableDeviceChooser",
     "add_arg_scope",

@@ -7,6 +7,8 @@ from tfmini.data.csv_datasets import (
 )
 from tfmini.data.dataset import (
     RandomDataset as RandomDataset,
+    from_variant as from_variant,
+    to_variant as to_variant,
 )
 from tfmini.data.files import (
     SqlDataset as SqlDataset,
@@ -36,7 +38,10 @@ from tfmini.data.resampling import (
 )
 from tfmini.data.structure import (
     AUTOTUNE as AUTOTUNE,
+    DistributeOptions as DistributeOptions,
+    MapVectorizationOptions as MapVectorizationOptions,
     OptimizationOptions as OptimizationOptions,
+    StatsOptions as StatsOptions,
     ThreadingOptions as ThreadingOptions,
     get_structure as get_structure,
 )
@@ -55,18 +60,40 @@ from tfmini.data.transformations import (
     shuffle_and_repeat as shuffle_and_repeat,
     unbatch as unbatch,
 )
+from tfmini.ops.composites import (
+    TypeSpec as Structure,
+    sparse_tensor_structure as SparseTensorStructure,
+    tensor_structure as TensorStructure,
+)
+from tfmini.ops.ragged import (
+    ragged_tensor_structure as RaggedTensorStructure,
+)
+from tfmini.train.checkpointing.saver_builder import (
+    make_saveable_from_iterator as make_saveable_from_iterator,
+)
+from tfmini.train.saving_hooks import (
+    CheckpointInputPipelineHook as CheckpointInputPipelineHook,
+)
 
 __all__ = [
     "AUTOTUNE",
+    "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
+    "DistributeOptions",
     "INFINITE_CARDINALITY",
+    "MapVectorizationOptions",
     "OptimizationOptions",
     "Optional",
+    "RaggedTensorStructure",
     "RandomDataset",
     "Reducer",
+    "SparseTensorStructure",
     "SqlDataset",
+    "StatsOptions",
+    "Structure",
     "TFRecordWriter",
+    "TensorStructure",
     "ThreadingOptions",
     "UNKNOWN_CARDINALITY",
     "bucket_by_sequence_length",
@@ -75,6 +102,7 @@ __all__ = [
     "copy_to_device",
     "dense_to_sparse_batch",
     "enumerate_dataset",
+    "from_variant",
     "get_next_as_optional",
     "get_single_element",
     "get_structure",
@@ -83,6 +111,7 @@ __all__ = [
     "ignore_errors",
     "make_batched_features_dataset",
     "make_csv_dataset",
+    "make_saveable_from_iterator",
     "map_and_batch",
     "map_and_batch_with_legacy_function",
     "parallel_interleave",
@@ -93,6 +122,7 @@ __all__ = [
     "scan",
     "shuffle_and_repeat",
     "take_while",
+    "to_variant",
     "unbatch",
     "unique",
 ]

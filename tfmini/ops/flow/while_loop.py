@@ -564,8 +564,8 @@ def _sparse_invariants(value: SparseTensor, shape: ShapeLike) -> list[RawShape]:
 def _shape_of_spec(value: Any, spec: TypeSpec) -> TensorShape:
     """The shape of a loop variable's spec, as a plain invariant."""
     position = 1 if isinstance(value, SparseTensor) else 0
-    matches = isinstance(value, spec.value_type)
-    if not matches or spec._component_specs[position].dtype is not value.dtype.base_dtype:
+    matches, parts = isinstance(value, spec.value_type), nest.flatten(spec._component_specs)
+    if not matches or parts[position].dtype is not value.dtype.base_dtype:
         raise TypeError(f"TypeSpec {spec!r} is not compatible with {value!r}")
     shape: TensorShape = spec._shape  # type: ignore[attr-defined]
     return TensorShape([shape.ndims]) if isinstance(value, SparseTensor) else shape

@@ -137,6 +137,10 @@ def _nth_factory(node: Node) -> Any:
     reverse = node.attrs["reverse"]
 
     def nth(values: Array, n: Array) -> Array:
+        if not values.ndim:
+            refuse(f"Input must be >= 1-D, got shape {values.shape}")
+        if n < 0:
+            refuse(f"Need n >= 0, got {int(n)}")
         position, width = int(n), values.shape[-1]
         if not 0 <= position < width:
             refuse(f"Input must have at least n+1 columns. Had {width}, needed {position + 1}")

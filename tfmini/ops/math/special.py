@@ -264,7 +264,7 @@ def _register_complex(
     axes = tuple(range(-rank, 0))
 
     def kernel(value: Array) -> Any:
-        return transform(value, axes=axes).astype(value.dtype, copy=False)
+        return (transform(value, axes=axes) if value.size else value.copy()).astype(value.dtype, copy=False)
 
     def output_shape(node: Operation) -> list[RawShape]:
         return [at_least_rank(node.inputs[0].raw_shape, rank)]
@@ -304,7 +304,7 @@ def _lengths_shape(node: Operation, rank: int, halved: bool) -> list[RawShape]:
 
 def _check_lengths(value: Array, lengths: Array, rank: int, halved: bool) -> None:
     for axis, length in zip(range(-rank, 0), lengths):
-        wanted = int(length) // 2 + 1 if halved and axis == -1 else int(length)
+        wanted = int(length) // 2 + 1 if halved and axis == -1 and length else int(length)
         if length < 0:
             refuse("fft_length[" + str(rank + axis) + "] must be >= 0, but got: " + str(int(length)))
         if value.shape[axis] < wanted:
@@ -408,8 +408,14 @@ def _inferred(value: Tensor, rank: int, inverse: bool) -> Any:
 def _long_enough(value: Tensor, lengths: Tensor, rank: int, inverse: bool) -> Tensor:
     """``value``, filled with zeros where its last axes are shorter than a transform of these lengths needs."""
     known, shape = constant_value(lengths), value.raw_shape
-    if shape is None or known is not None and known.shape != (rank,):
+    if known is not None and known.shape != (rank,):
         return value  # the op has the words for it
+    if shape is None:
+        sizes = array_shape.shape(value)
+        rows = array_shape.reshape(value, concat([[-1], sizes[-rank:]], 0))
+        rows.set_shape([None] * (rank + 1))
+        filled = _long_enough(rows, lengths, rank, inverse)
+        return array_shape.reshape(filled, concat([sizes[:-rank], array_shape.shape(filled)[1:]], 0))
     if known is not None and None not in shape[-rank:]:
         needed: Any = [int(n) for n in known]
         needed[-1] = needed[-1] // 2 + 1 if inverse else needed[-1]
@@ -425,9 +431,11 @@ def _long_enough(value: Tensor, lengths: Tensor, rank: int, inverse: bool) -> Te
 def _real_function(handle: OpHandle, name: str, rank: int, inverse: bool) -> Callable[..., Tensor]:
     def function(input_tensor: TensorLike, fft_length: TensorLike | None = None, name: str | None = None) -> Tensor:
         value = convert_to_tensor(input_tensor, dtypes.complex64 if inverse else dtypes.float32)
+        value.shape.with_rank_at_least(rank)
         if fft_length is None:
             return handle(value, _inferred(value, rank, inverse), name=name)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
+        lengths.shape.assert_has_rank(1)
         return handle(_long_enough(value, lengths, rank, inverse), lengths, name=name)
 
     kind = "inverse Fourier transform to" if inverse else "Fourier transform of"

@@ -92,7 +92,8 @@ class VariableStore:
 
     def _true_get(self, request: Request) -> Any:
         name, shape = request.name, request.shape
-        is_scalar = isinstance(shape, (list, tuple, TensorShape)) and not list(shape)
+        raw = shape.raw if isinstance(shape, TensorShape) else shape
+        is_scalar = isinstance(raw, (list, tuple)) and not raw
         if request.partitioner is not None and not is_scalar:
             if not callable(request.partitioner):
                 raise ValueError(f"Partitioner must be callable, but received: {request.partitioner}")

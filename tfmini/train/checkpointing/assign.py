@@ -30,6 +30,7 @@ from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.ops.variables.store import default_variable_store
 from tfmini.ops.vocabulary_tables import generate_vocab_remapping, load_and_remap_matrix
 from tfmini.train.checkpointing.graph_files import checkpoint_file, load_checkpoint
+from tfmini.train.checkpointing.object_graph import keys_by_name
 from tfmini.train.checkpointing.saver_builder import named_saveables, saveables_for
 
 _log = logging.getLogger("tensorflow")
@@ -350,12 +351,14 @@ def warm_start(
                 f" them?  Here is the list of viable variable names: {sorted(groups)}"
             )
     prefix = checkpoint_file(ckpt_to_initialize_from)
+    keys = keys_by_name(prefix) or {}  # of a file that a `Checkpoint` wrote
     plain: dict[str, Any] = {}
     for name, parts in groups.items():
+        stored = previous.get(name, keys.get(name, name))
         if name in vocabularies:
-            _start_with_vocabulary(parts, vocabularies[name], prefix, previous.get(name, name))
+            _start_with_vocabulary(parts, vocabularies[name], prefix, stored)
         elif vars_to_warm_start:
-            plain[previous.get(name, name)] = parts[0] if len(parts) == 1 else parts
+            plain[stored] = parts[0] if len(parts) == 1 else parts
     init_from_checkpoint(prefix, plain)
     _log.info("Warm-started %d variables.", len(plain) + len(vocabularies))
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from tfmini import devices, protos
 from tfmini.core_types import DTypeLike, TensorLike
+from tfmini.data import iterator as dataset_iterator
+from tfmini.data import iterator_ops
 from tfmini.devices import DeviceSpec
 from tfmini.export import export
 from tfmini.graph.conversion import internal_convert
@@ -175,6 +177,33 @@ class GrowingTableSaveable(SaveableObject):
                 table.handle, prefix, table.initial_value, table.unadmitted, table_name=table.whole_name,
                 part=table.part, parts=table.parts,
             )  # fmt: skip
+
+
+class IteratorSaveable(SaveableObject):
+    """The saveable of a position in a dataset, the handle of whose iterator is given."""
+
+    def __init__(self, iterator: Tensor) -> None:
+        with colocate_with(iterator):
+            state = iterator_ops.state_op(iterator, name="IteratorState")
+        super().__init__(iterator, [SaveSpec(state, "", f"{iterator.name}-state")], iterator.name)
+
+    def restore(self, restored_tensors: list[Tensor], restored_shapes: list[Any] | None) -> Operation:
+        with colocate_with(self.op):
+            return iterator_ops.restore_op(self.op, restored_tensors[0], name="RestoreIterator")
+
+
+@export("tf.contrib.data.make_saveable_from_iterator", "tf.data.experimental.make_saveable_from_iterator")
+def make_saveable_from_iterator(iterator: dataset_iterator.Iterator) -> SaveableObject:
+    """What a Saver saves of an iterator; add it to the collection `SAVEABLE_OBJECTS`.
+
+    A checkpoint has the number of elements that the iterator has given, and the random seeds of its dataset. A restored
+    iterator reads as many elements again, so it takes as long as reading them; initialize it first.
+
+    Raises (when a step saves or restores it):
+      FailedPreconditionError: the iterator is not initialized, or a function of its dataset is stateful: it reads a
+        variable or draws random numbers, for instance.
+    """
+    return IteratorSaveable(iterator._iterator_resource)
 
 
 def _reader(variable: BaseResourceVariable) -> Callable[[], Tensor]:
@@ -573,7 +602,10 @@ class MutableHashTable(_SavedTable, tables.MutableHashTable):
         self._add_saveable(name, checkpoint)
 
 
-@export("tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable")
+@export(
+    "tf.contrib.lookup.MutableDenseHashTable", "tf.lookup.experimental.DenseHashTable",
+    "tensorflow.python.ops.lookup_ops.DenseHashTable",
+)  # fmt: skip
 class DenseHashTable(_SavedTable, tables.DenseHashTable):
     """`tables.DenseHashTable`, which Savers save if ``checkpoint``."""
 
