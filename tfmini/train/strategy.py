@@ -327,7 +327,8 @@ class MirroredStrategy(Strategy):
         if len(names) != 1:
             raise errors.UnimplementedError.of(
                 f"{type(self).__name__} runs on one device in tfmini, not on {len(names)} ({', '.join(names)}). Build"
-                " one tower per device with tf.device, or one replica per task with tf.train.replica_device_setter."
+                " one tower per device with tf.device, or start a process per replica, with"
+                " tf.distribute.experimental.MultiWorkerMirroredStrategy in its place."
             )
         super().__init__("/" + names[0].lstrip("/"))
 
