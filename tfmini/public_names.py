@@ -239,7 +239,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.contrib_learn": "BaseEstimator=LearnEstimator Estimator=LearnEstimator InputFnOps MetricSpec ModelFnOps NotFittedError PredictionKey ProblemType SKCompat build_parsing_serving_input_fn infer_real_valued_columns_from_input infer_real_valued_columns_from_input_fn",
         "estimator.contrib_models": "DNNClassifier=LearnDNNClassifier DNNLinearCombinedClassifier=LearnDNNLinearCombinedClassifier DNNLinearCombinedRegressor=LearnDNNLinearCombinedRegressor DNNRegressor=LearnDNNRegressor LinearClassifier=LearnLinearClassifier LinearRegressor=LearnLinearRegressor",
         "estimator.experiment": "Experiment ExportStrategy RunConfig=LearnRunConfig make_export_strategy",
-        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix",
+        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix read_batch_examples read_batch_features read_batch_record_features read_keyed_batch_examples read_keyed_batch_features",
         "estimator.run_config": "TaskType",
     },
     "contrib.learn.datasets": {
@@ -252,7 +252,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.mnist": "DataSet Datasets dense_to_one_hot extract_images extract_labels load_mnist maybe_download read_data_sets",
     },
     "contrib.learn.io": {
-        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix numpy_input_fn pandas_input_fn",
+        "estimator.learn_functions": "extract_pandas_data extract_pandas_labels extract_pandas_matrix numpy_input_fn pandas_input_fn queue_parsed_features read_batch_examples read_batch_features read_batch_record_features read_keyed_batch_examples read_keyed_batch_features",
     },
     "contrib.learn.learn_runner": {
         "estimator.experiment": "run=run_experiment",

@@ -156,6 +156,41 @@ def wrong_heads(tf: Any) -> Any:
 
 
 @program
+def heads_of_contrib_train_by_optimizers_and_run_collected_updates(tf: Any) -> Any:
+    def trained(make: Any, logits: Any, labels: Any, **how: Any) -> Any:
+        with tf.Graph().as_default(), tf.Session() as session:
+            step, w = tf.train.get_or_create_global_step(), tf.get_variable("w", initializer=1.0)
+            count = tf.get_variable("count", initializer=0.0, trainable=False)
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, count.assign_add(1.0))
+            how = {key: make_one(tf) for key, make_one in how.items()}
+            spec = make().create_estimator_spec(
+                features={}, mode="train", logits=w * logits, labels=_tensors(tf, labels), **how
+            )
+            session.run(tf.global_variables_initializer())
+            session.run(spec.train_op)
+            return session.run([step, w, count, spec.loss])
+
+    def sgd(tf: Any) -> Any:
+        return tf.train.GradientDescentOptimizer(0.1)
+
+    made = tf.contrib.estimator
+
+    def two() -> Any:
+        return made.multi_head([made.binary_classification_head(name="a"), made.regression_head(name="b")])
+
+    both, labels = np.concatenate([ONE, ONE], 1), {"a": YES.reshape(4, 1), "b": ONE}
+    return [
+        trained(made.binary_classification_head, ONE, YES.reshape(4, 1), optimizer=sgd),
+        trained(made.binary_classification_head, ONE, YES.reshape(4, 1), train_op_fn=_step),
+        trained(lambda: made.multi_class_head(3), THREE, CLASSES.reshape(4, 1), optimizer=sgd),
+        trained(made.regression_head, ONE, ONE, optimizer=sgd),
+        trained(two, both, labels, optimizer=sgd),
+        outcome(lambda: trained(made.regression_head, ONE, ONE, optimizer=sgd, train_op_fn=_step)),
+        outcome(lambda: trained(made.regression_head, ONE, ONE)),
+    ]
+
+
+@program
 def models_with_a_head(tf: Any) -> Any:
     column = [tf.feature_column.numeric_column("x")]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -110,3 +112,56 @@ def transformed_images(tf: Any) -> Any:
              lambda: image.transform(batch, own, output_shape=[2, 2, 2]),
              lambda: image.translate(batch, 1.0)]  # fmt: skip
     return run(tf, [made, slope]), [t.shape.as_list() for t in made[:1] + made[-6:]], [outcome(way) for way in wrong]
+
+
+@program
+def files_of_examples_by_queues(tf: Any) -> Any:
+    io, folder = tf.contrib.learn.io, tempfile.mkdtemp()
+    for i in range(2):
+        with tf.python_io.TFRecordWriter(os.path.join(folder, f"part-{i}")) as writer:
+            for j in range(3):
+                example = tf.train.Example()
+                example.features.feature["x"].int64_list.value.extend([10 * i + j, 7])
+                example.features.feature["y"].float_list.value.extend([0.5] * j)
+                writer.write(example.SerializeToString())
+    pattern, spec = (
+        os.path.join(folder, "part-*"),
+        {"x": tf.FixedLenFeature([2], tf.int64), "y": tf.VarLenFeature(tf.float32)},
+    )
+
+    def first(text: Any) -> Any:
+        return tf.parse_single_example(text, {"x": spec["x"]})
+
+    def read(make: Any, *args: Any, **kwargs: Any) -> Any:
+        with tf.Graph().as_default() as graph, tf.Session() as session:
+            found = make(pattern, 2, *args, num_epochs=1, queue_capacity=20, **kwargs)
+            session.run(tf.local_variables_initializer())
+            coordinator, batches = tf.train.Coordinator(), []
+            threads = tf.train.start_queue_runners(session, coordinator)
+            while len(batches) < 9 and not coordinator.should_stop():
+                batches.append(outcome(lambda: tf.contrib.framework.nest.map_structure(_plain, session.run(found))))
+                if batches[-1] == "OutOfRangeError":
+                    coordinator.request_stop()
+            coordinator.join(threads)
+            names = sorted(runner.name.split("/")[0] for runner in graph.get_collection("queue_runners"))
+            return batches, names, len(graph.get_collection("summaries")), [v.op.name for v in tf.local_variables()]
+
+    def _plain(value: Any) -> Any:
+        return [os.path.basename(one) if b":" in one else len(one) for one in value] if value.dtype == object else value
+
+    calm, tf_reader = {"randomize_input": False}, tf.TFRecordReader
+    made = [
+        read(io.read_batch_features, spec, tf_reader, num_enqueue_threads=1, **calm),
+        read(io.read_keyed_batch_features, spec, tf_reader, read_batch_size=1, num_enqueue_threads=1, name="n", **calm),
+        read(io.read_keyed_batch_examples, tf_reader, **calm),
+        read(io.read_batch_examples, tf_reader, parse_fn=first, **calm),
+        read(io.read_batch_record_features, {"x": spec["x"]}, **calm)[1:],
+    ]
+    shuffled = [one["x"] for one in read(io.read_batch_features, spec, tf_reader, reader_num_threads=2)[0][:-1]]
+    wrong = [
+        lambda: io.read_batch_examples(folder + "/none*", 2, tf_reader),
+        lambda: io.read_batch_examples([], 2, tf_reader),
+        lambda: io.read_batch_examples(pattern, 20, tf_reader, queue_capacity=20),
+        lambda: io.read_batch_examples(pattern, 2, tf_reader, num_threads=0),
+    ]
+    return made, sorted(np.concatenate(shuffled).tolist()), [outcome(one) for one in wrong]

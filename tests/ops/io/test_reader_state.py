@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tfmini as tf
 from tests.ops.fake_wait import FakeWait
 from tfmini.ops.io.reader_state import ReaderState, Record
+from tfmini.ops.queues.queue_state import QueueState
 
 
 class Letters(ReaderState):
@@ -82,3 +85,18 @@ def test_returned_records_are_an_answer_by_themselves() -> None:
     reader.give_back([(b"", b"x")])
     reader.reset()
     assert read(reader, queue, 1).is_pending
+
+
+def test_a_thousand_reads_that_wait_take_their_turns_without_a_deep_stack() -> None:
+    reader, queue = Letters("r"), Names()
+    waits = [read(reader, queue, 1) for _ in range(1000)]
+    queue.put(b"ab" * 500)
+    assert b"".join(map(letters, waits)) == b"ab" * 500
+    assert reader.produced == 1000 and not reader.busy
+
+
+def test_a_read_passes_a_thousand_work_units_without_records() -> None:
+    reader, queue = Letters("r"), QueueState("q", -1, [tf.string], [()])
+    queue.enqueue_many(FakeWait(), [np.array([b""] * 1000 + [b"a"], object)])
+    assert letters(read(reader, queue, 1)) == b"a"
+    assert reader.units_started == 1001

@@ -26,12 +26,14 @@ from tfmini.compat.tf_keras.optimizer_v2 import Optimizer
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys, PredictOutput
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.scoping import get_collection, name_scope
 from tfmini.layers.losses import Reduction
 from tfmini.ops.array.joining import split
 from tfmini.ops.control import no_op
 from tfmini.ops.math.sums import add_n
+from tfmini.train.global_steps import get_global_step
 
 
 @export("tf.estimator.MultiHead")
@@ -176,9 +178,35 @@ def _nothing(loss: Tensor) -> Operation:
     return no_op()
 
 
-# ---- The functions of before, which take the reductions of ``tf.losses`` -------------------------------------------
+# ---- The functions of before, which take the reductions of ``tf.losses`` and the optimizers of ``tf.train`` ---------
 
 _NEW_NAMES = {Reduction.SUM: "sum", Reduction.SUM_OVER_BATCH_SIZE: "sum_over_batch_size"}
+
+
+def _trains_as_before(head: Head, updates: bool = True) -> Head:
+    """Has a head train by an optimizer of ``tf.train``, and run what the graph collects in ``UPDATE_OPS``."""
+    create = head.create_estimator_spec
+
+    def create_estimator_spec(
+        features: Any, mode: str, logits: Any, labels: Any = None, optimizer: Any = None,
+        train_op_fn: Callable[[Tensor], Any] | None = None, regularization_losses: Losses = None,
+    ) -> EstimatorSpec:  # fmt: skip
+        if optimizer is not None and train_op_fn is not None:
+            raise ValueError("train_op_fn and optimizer cannot both be set.")
+        if optimizer is not None:
+            train_op_fn = functools.partial(_minimized, optimizer)
+        to_run = get_collection(GraphKeys.UPDATE_OPS) if updates and mode == ModeKeys.TRAIN else None
+        return create(
+            features, mode, logits, labels=labels, train_op_fn=train_op_fn, update_ops=to_run or None,
+            regularization_losses=regularization_losses,
+        )  # fmt: skip
+
+    head.create_estimator_spec = create_estimator_spec  # type: ignore[method-assign, assignment]
+    return head
+
+
+def _minimized(optimizer: Any, loss: Tensor) -> Any:
+    return optimizer.minimize(loss, global_step=get_global_step())
 
 
 def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
@@ -194,7 +222,7 @@ def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
         given = before.bind(*args, **kwargs)
         reduction = given.arguments.get("loss_reduction", default)
         given.arguments["loss_reduction"] = _NEW_NAMES.get(reduction, reduction)
-        return made(**given.arguments)
+        return _trains_as_before(made(**given.arguments))
 
     head.__signature__ = before  # type: ignore[attr-defined]
     return head
@@ -223,6 +251,6 @@ poisson_regression_head = _of_before(PoissonRegressionHead, _PER_BATCH)
 regression_head = _of_before(RegressionHead, _PER_BATCH)
 
 
-def multi_head(heads: Sequence[Head], head_weights: Sequence[float] | None = None) -> MultiHead:
+def multi_head(heads: Sequence[Head], head_weights: Sequence[float] | None = None) -> Head:
     """Several heads with names (``tf.contrib.estimator.multi_head``); see `MultiHead`."""
-    return MultiHead(heads, head_weights)
+    return _trains_as_before(MultiHead(heads, head_weights), updates=False)  # nor does TensorFlow

@@ -44,6 +44,11 @@ from tfmini.estimator.learn_functions import (
     extract_pandas_data as extract_pandas_data,
     extract_pandas_labels as extract_pandas_labels,
     extract_pandas_matrix as extract_pandas_matrix,
+    read_batch_examples as read_batch_examples,
+    read_batch_features as read_batch_features,
+    read_batch_record_features as read_batch_record_features,
+    read_keyed_batch_examples as read_keyed_batch_examples,
+    read_keyed_batch_features as read_keyed_batch_features,
 )
 from tfmini.estimator.run_config import (
     TaskType as TaskType,
@@ -84,5 +89,10 @@ __all__ = [
     "monitors",
     "ops",
     "preprocessing",
+    "read_batch_examples",
+    "read_batch_features",
+    "read_batch_record_features",
+    "read_keyed_batch_examples",
+    "read_keyed_batch_features",
     "utils",
 ]

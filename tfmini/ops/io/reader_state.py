@@ -7,6 +7,7 @@ asynchronously, so it holds no thread while it waits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from tfmini import dtypes, errors
@@ -19,6 +20,29 @@ from tfmini.ops.queues.queue_state import QueueState
 from tfmini.ops.waiting_line import OVER, STUCK, Attempt, WaitingState
 
 Record = tuple[bytes, bytes]
+
+
+class _Flat:
+    """Calls a function again instead of from within itself, so that a long chain of answers needs no deep stack."""
+
+    __slots__ = ("_again",)
+
+    def __init__(self) -> None:
+        self._again: dict[int, bool] = {}  # threads in a call -> whether they have asked for another one
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Calls it; a call from within, in the same thread, is made when it has returned."""
+        me = get_ident()
+        if me in self._again:
+            self._again[me] = True
+            return
+        self._again[me] = True
+        try:
+            while self._again[me]:
+                self._again[me] = False
+                function()
+        finally:
+            del self._again[me]
 
 
 class ReaderState(WaitingState):
@@ -41,6 +65,7 @@ class ReaderState(WaitingState):
         self.produced = self.units_started = self.units_finished = 0
         self.work = b""
         self.busy = False  # A read is using the reader.
+        self._turns = _Flat()
         self._returned: list[Record] = []  # by reads whose step had ended; the next read gets them first
 
     # ---- for subclasses ---------------------------------------------------------------------
@@ -90,7 +115,7 @@ class ReaderState(WaitingState):
         """Starts the next waiting read."""
         with self.lock:
             self.busy = False
-        self.changed()
+        self._turns.call(self.changed)
 
     def reset(self) -> None:
         """Returns to the initial state."""
@@ -163,9 +188,13 @@ class _Read:
         self.at_once = at_once
         self.records: list[Record] = []
         self.step = wait.step
+        self._units = _Flat()
 
     def go_on(self) -> None:
         """Reads until it can answer or must wait for a work unit."""
+        self._units.call(self._go_on)
+
+    def _go_on(self) -> None:
         reader = self.reader
         self.records += reader.take_returned(self.limit - len(self.records))
         if self.records and (self.at_once or len(self.records) == self.limit):

@@ -5,6 +5,12 @@ from tfmini.estimator.learn_functions import (
     extract_pandas_matrix as extract_pandas_matrix,
     numpy_input_fn as numpy_input_fn,
     pandas_input_fn as pandas_input_fn,
+    queue_parsed_features as queue_parsed_features,
+    read_batch_examples as read_batch_examples,
+    read_batch_features as read_batch_features,
+    read_batch_record_features as read_batch_record_features,
+    read_keyed_batch_examples as read_keyed_batch_examples,
+    read_keyed_batch_features as read_keyed_batch_features,
 )
 
 __all__ = [
@@ -13,4 +19,10 @@ __all__ = [
     "extract_pandas_matrix",
     "numpy_input_fn",
     "pandas_input_fn",
+    "queue_parsed_features",
+    "read_batch_examples",
+    "read_batch_features",
+    "read_batch_record_features",
+    "read_keyed_batch_examples",
+    "read_keyed_batch_features",
 ]
