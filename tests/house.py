@@ -40,6 +40,15 @@ NOT_PRIVATE |= {
     "_as_tf_output",
     "_RoundRobinStrategy",
     "_set_evals_completed_tensor",
+    "_batch",
+    "_unbatch",
+    "_serialize",
+    "_deserialize",
+    "_component_specs",
+    "_to_components",
+    "_from_tensor_list",
+    "_to_tensor_list",
+    "_flat_tensor_specs",
 }
 LOCK_WORDS = ("lock", "cond", "mutex")
 
@@ -199,16 +208,16 @@ LIMITS: dict[str, float] = {
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count, its check of layers,
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences,
     # lists of tensors.
-    "files": 643,
+    "files": 647,
     "files under 100 lines": 101,
-    "lines without generated files": 200_000,  # (128,000); the last 3,000: what libraries' tests ask for
+    "lines without generated files": 203_500,  # (128,000); the last 3,000: what libraries' tests ask for
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 10.5,  # (12); no annotation can name what a program's own functions return
+    "parameters annotated as Any, %": 10.7,  # (12); no annotation can name what a program's own functions return
     "lock blocks in runtime and rpc": 106,  # (110); the last: a Cancel while the messages that waited are being sent
     "private members reached from tests": 100,
 }

@@ -268,7 +268,8 @@ class Estimator:
           ValueError: one of several workers, to evaluate; or to train without this task's server.
         """
         config = self._config
-        found: Any = {ModeKeys.TRAIN: config.train_distribute, ModeKeys.EVAL: config.eval_distribute}.get(mode)
+        strategies = {ModeKeys.TRAIN: config.train_distribute, ModeKeys.EVAL: config.eval_distribute}
+        found: Strategy | None = strategies.get(mode)
         if found is not None and found.num_replicas_in_sync > 1:
             if mode == ModeKeys.EVAL:
                 raise ValueError(f"{found} does not evaluate: set eval_distribute to None, or start an evaluator task.")

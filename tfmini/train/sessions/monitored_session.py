@@ -539,7 +539,8 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
       summary_dir: directory of the summaries; default: ``checkpoint_dir``.
       save_incremental_checkpoint_secs: as in `CheckpointSaverHook`.
     """
-    scaffold, workers = scaffold or Scaffold(), get_default_graph().attachments.get(WORKERS)
+    scaffold = scaffold or Scaffold()
+    workers: Any = get_default_graph().attachments.get(WORKERS)
     is_chief = is_chief if workers is None else workers.is_chief
     if not is_chief and workers is None:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
