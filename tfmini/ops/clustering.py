@@ -33,7 +33,7 @@ _chain_op = op(
 
 _CENTERS = 1024  # TensorFlow compares so many centers at once, and then the best of each such block
 _ROWS = 4096  # points whose distances are in memory at the same time
-_MOST_RETRIES = 1 << 20
+_MOST_RETRIES = 10_000  # each takes a pass over all points, for each center
 _TRIES = 1000
 
 
