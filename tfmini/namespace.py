@@ -155,8 +155,8 @@ def _set_attributes(module: ModuleType, namespace: str, resolve: Getter, names: 
             if namespace in ("compat.v1", "compat.v2") and name in _OF_BUILD:
                 return getattr(sys.modules[ROOT], name)
             text = _missing_message(namespace, name, names)
-            has_proposal = "Did you mean" in text  # else Python proposes names of the object, below an uncaught error
-            raise AttributeError(text, name=name, obj=None if has_proposal else module) from None
+            # Below an uncaught error Python proposes names of the object.
+            raise AttributeError(text, name=name, obj=None if "Did you mean" in text else module) from None
         if own:
             setattr(module, name, value)
         return value

@@ -106,11 +106,7 @@ class TextFileIndex:
 
 @export("tensorflow.python.training.tracking.tracking.TrackableAsset")
 class TrackableAsset:
-    """The path of a file that a graph reads; checkpoints of objects name it, and save nothing of it.
-
-    Attributes:
-      asset_path: a string tensor.
-    """
+    """The path of a file that a graph reads, a string tensor; checkpoints of objects save nothing of it."""
 
     def __init__(self, path: TensorLike) -> None:
         with init_scope(), device("CPU"):

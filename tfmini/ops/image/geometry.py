@@ -581,10 +581,8 @@ def _combined_shape(node: Operation) -> list[RawShape]:
     batch = merge_dims(boxes[0], scores[0])
     per_class, total = (constant_value(tensor) for tensor in node.inputs[2:4])
     if per_class is not None and per_class < node.attrs["pad_per_class"] or total is not None and total < 1:
-        raise ValueError(
-            f"max_total_size must be positive, max_output_size_per_class not negative, and positive with pad_per_class;"
-            f" got {total} and {per_class}."
-        )
+        wanted = "max_total_size > 0 and max_output_size_per_class >= 0, or > 0 with pad_per_class"
+        raise ValueError(f"Wanted are {wanted}; got {total} and {per_class}.")
     known = total is not None and not (node.attrs["pad_per_class"] and (per_class is None or scores[2] is None))
     size = _found_per_image(node.attrs["pad_per_class"], per_class, total, scores[2]) if known else None
     return [(batch, size, 4), (batch, size), (batch, size), (batch,)]

@@ -197,11 +197,8 @@ def checked(function: Callable[..., Any], kernel: Kernel, node: Node) -> Callabl
             return function(*args)
         except TypeError as error:
             # None of the kernel's own lines was reached, and Python's functions take values of all types.
-            if (
-                error.__traceback__ is not None
-                and error.__traceback__.tb_next is None
-                and hasattr(function, "__code__")
-            ):
+            trace = error.__traceback__
+            if trace is not None and trace.tb_next is None and hasattr(function, "__code__"):
                 error.args = (f"{error} at {kernel_site(node.op)}",)
             raise
 

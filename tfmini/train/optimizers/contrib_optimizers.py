@@ -524,7 +524,6 @@ class GGTOptimizer(Optimizer):
         return self._apply_dense(grad, handle)
 
     def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Any:
-        # 1.15.5 raises another class for a resource variable, and this one since its method takes too few arguments.
         raise TypeError(f"Sparse gradient updates, as of {var.op.name}, are not supported: use tf.convert_to_tensor.")
 
     def _resource_apply_sparse(self, grad: Tensor, handle: Variable, indices: Tensor) -> Any:
