@@ -119,7 +119,7 @@ def test_versions() -> None:
     [
         (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
         (lambda: tf.wrap_function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
-        (lambda: tf.contrib.distribute.TPUStrategy, "use its strategies of one replica"),
+        (lambda: tf.contrib.distribute.TPUStrategy, "use the strategies that it has"),
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),
         (lambda: tf.nn.reluu, "Did you mean relu"),
         (lambda: tf.errors.AbortError, "Did you mean AbortedError"),

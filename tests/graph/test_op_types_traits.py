@@ -63,6 +63,7 @@ _LISTS_BY_INTENT = {
     "train/replicas/elastic.py": "as above",
     "estimator/evaluation.py": "an input that comes from an iterator ends",
     "layers/contrib/bijectors.py": "bijectors, some of which are called as ops are",
+    "data/pipeline.py": "the ops with state that TensorFlow lets a saved iterator have",
     "compat/profiler.py": "the ops whose operations TensorFlow's profiler counts",
     "compat/tf_keras/initializers.py": "classes of Keras, some of which are called as ops are",
     "compat/tf_keras/library.py": "None in a text of Keras",

@@ -516,10 +516,8 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     """A monitored session for training (``tf.train.MonitoredTrainingSession``).
 
     The chief initializes or restores the model, counts steps, writes summaries and saves checkpoints; the other
-    workers wait until the model is ready. A period of None disables a service.
-
-    If the graph was built under a `MultiWorkerMirroredStrategy` of several workers, its chief is the chief. Each of the
-    others initializes its own copy of the model, and then takes the chief's values.
+    workers wait until the model is ready. A period of None disables a service. In a graph of a
+    `MultiWorkerMirroredStrategy`, its chief is the chief, and the others initialize copies that take its values.
 
     Args:
       master: the session's target.
@@ -546,25 +544,40 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
     all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
-    summary_dir = summary_dir or checkpoint_dir
-    if is_chief and summary_dir and _positive(log_step_count_steps):
-        all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
-    steps, secs = _periods(save_summaries_steps, save_summaries_secs, (100, None))
-    if summary_dir and (_positive(steps) or _positive(secs)):
-        writes = SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold) if is_chief else None
-        all_hooks.append(writes or workers.unwritten_summaries(steps, secs, scaffold))
-    steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
-    if is_chief and checkpoint_dir and (_positive(steps) or _positive(secs)):
-        between = save_incremental_checkpoint_secs
-        hook = CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold, incremental_save_secs=between)
-        all_hooks.append(hook)
+    if summary_dir := summary_dir or checkpoint_dir:
+        periods = _periods(save_summaries_steps, save_summaries_secs, (100, None))
+        all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods, None if is_chief else workers)
+    if is_chief and checkpoint_dir:
+        periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
+        all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
     all_hooks += list_of_hooks(hooks)
-    if workers is not None:
-        creator = _CopyCreator(scaffold, master, config, checkpoint_dir if is_chief else None)
-        return workers.monitored_session(creator, all_hooks, stop_grace_period_secs)  # type: ignore[no-any-return]
-    return MonitoredSession(
-        ChiefSessionCreator(scaffold, master, config, checkpoint_dir), all_hooks, stop_grace_period_secs
-    )
+    kind = ChiefSessionCreator if workers is None else _CopyCreator
+    creator = kind(scaffold, master, config, checkpoint_dir if is_chief else None)
+    made = MonitoredSession if workers is None else workers.monitored_session
+    return made(creator, all_hooks, stop_grace_period_secs)
+
+
+def _saver_hooks(
+    directory: str, scaffold: Scaffold, periods: tuple[int | None, float | None], incremental_secs: float | None
+) -> list[SessionRunHook]:
+    if not any(map(_positive, periods)):
+        return []
+    steps, secs = periods
+    return [CheckpointSaverHook(directory, secs, steps, scaffold=scaffold, incremental_save_secs=incremental_secs)]
+
+
+def _summary_hooks(
+    directory: str, scaffold: Scaffold, log_step_count_steps: int | None, periods: tuple[int | None, float | None],
+    workers: Any,
+) -> list[SessionRunHook]:  # fmt: skip
+    """The hooks that write summaries; with ``workers``, one that writes none, for a worker that is not the chief."""
+    hooks: list[SessionRunHook] = []
+    if workers is None and _positive(log_step_count_steps):
+        hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=directory))
+    if any(map(_positive, periods)):
+        written = SummarySaverHook(*periods, directory, scaffold=scaffold) if workers is None else None
+        hooks.append(written or workers.unwritten_summaries(*periods, scaffold))
+    return hooks
 
 
 def _positive(period: float | None) -> bool:
