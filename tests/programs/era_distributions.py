@@ -224,3 +224,38 @@ def jacobians_where_the_rank_is_unknown(tf: Any) -> Any:
             )
             found.append(run(tf, slopes))
     return found
+
+
+@program
+def arguments_and_copies_of_distributions_made_of_others(tf: Any) -> Any:
+    made, tril = tf.contrib.distributions, [[1.0, 0.0], [1.0, 2.0]]
+
+    class Mine(made.MultivariateNormalDiag):
+        pass
+
+    class Other(made.MultivariateNormalDiag):
+        def __init__(self, size: int) -> None:
+            super().__init__([0.5] * size, name="Other")
+
+    given = [
+        Mine([0.0, 1.0], [1.0, 2.0]), Other(2), made.MultivariateNormalDiagWithSoftplusScale([0.0], [1.0]),
+        made.MultivariateNormalDiagPlusLowRank([0.0, 1.0], [1.0, 2.0]), made.MultivariateNormalTriL([0.0, 1.0], tril),
+        made.MultivariateNormalFullCovariance([0.0, 1.0], np.eye(2, dtype=np.float32)), made.SinhArcsinh(0.0, 1.0),
+        made.VectorExponentialDiag([0.0, 1.0], [1.0, 2.0]), made.VectorLaplaceDiag([0.0, 1.0], [1.0, 2.0]),
+        made.RelaxedBernoulli(0.5, logits=[0.0, 1.0]), made.BatchReshape(made.Normal([0.0], [1.0]), [1, 1]),
+        made.Exponential(1.0), made.Chi2(3.0),
+        made.TransformedDistribution(made.Normal(0.0, 1.0), made.bijectors.Exp()),
+    ]  # fmt: skip
+    found = []
+    for one in given:
+        arguments = one.parameters
+        other = outcome(lambda: one.copy(validate_args=True))  # noqa: B023 - called at once
+        name = arguments.pop("name")
+        found.append(
+            [type(one).__name__, sorted(arguments), name, other if other == "TypeError" else type(other).__name__]
+        )
+    moved = given[0].copy(loc=[2.0, 3.0])
+    with tf.Session() as session:
+        return found, session.run(
+            [moved.mean(), moved.log_prob([2.0, 3.0]), given[0].parameters["scale_diag"] * tf.ones([])]
+        )

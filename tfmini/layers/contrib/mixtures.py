@@ -16,6 +16,7 @@ from tfmini.layers.distributions import (
     NOT_REPARAMETERIZED,
     Distribution,
     RegisterKL,
+    keeps_arguments,
 )
 from tfmini.ops.array.filling import ones_like, zeros
 from tfmini.ops.array.joining import concat, stack
@@ -342,6 +343,7 @@ class BatchReshape(Independent):
       batch_shape: the other shape; one size may be -1.
     """
 
+    @keeps_arguments
     def __init__(
         self, distribution: Distribution, batch_shape: Sequence[int], validate_args: bool = False,
         allow_nan_stats: bool = True, name: str | None = None,

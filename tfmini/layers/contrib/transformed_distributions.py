@@ -25,6 +25,7 @@ from tfmini.layers.distributions import (
     RegisterKL,
     Uniform,
     filled,
+    keeps_arguments,
     pair,
 )
 from tfmini.layers.linear_operators import LinearOperator
@@ -190,6 +191,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
       logits, probs: one of the two, ``[…, classes]``.
     """
 
+    @keeps_arguments
     def __init__(
         self, temperature: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,
         dtype: DTypeLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -208,6 +210,7 @@ class RelaxedBernoulli(TransformedDistribution):
       logits, probs: one of the two: the log-odds or the probability of 1.
     """
 
+    @keeps_arguments
     def __init__(
         self, temperature: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "RelaxedBernoulli",
@@ -227,6 +230,7 @@ class RelaxedBernoulli(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Kumaraswamy's distribution on [0, 1] (``tf.contrib.distributions.Kumaraswamy``)."""
 
+    @keeps_arguments
     def __init__(
         self, concentration1: Any = None, concentration0: Any = None,
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Kumaraswamy",
@@ -271,6 +275,7 @@ class SinhArcsinh(TransformedDistribution):
       distribution: instead of the normal one.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike, scale: TensorLike, skewness: TensorLike | None = None,
         tailweight: TensorLike | None = None, distribution: Distribution | None = None, validate_args: bool = False,
@@ -377,6 +382,7 @@ class MultivariateNormalDiag(_MultivariateNormal):
       scale_identity_multiplier: ``[…]``, is added to them.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -389,6 +395,7 @@ class MultivariateNormalDiag(_MultivariateNormal):
 class MultivariateNormalDiagWithSoftplusScale(MultivariateNormalDiag):
     """`MultivariateNormalDiag` with ``softplus(scale_diag)``."""
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike, scale_diag: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "MultivariateNormalDiagWithSoftplusScale",
@@ -406,6 +413,7 @@ class MultivariateNormalDiagPlusLowRank(_MultivariateNormal):
       scale_perturb_factor, scale_perturb_diag: ``V`` and ``D`` of ``V D V^T``, which is added to the scale.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, scale_perturb_factor: TensorLike | None = None,
@@ -425,6 +433,7 @@ class MultivariateNormalTriL(_MultivariateNormal):
       scale_tril: ``[…, n, n]``, lower triangular, with a diagonal without zeros.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_tril: TensorLike | None = None, validate_args: bool = False,
         allow_nan_stats: bool = True, name: str = "MultivariateNormalTriL",
@@ -443,6 +452,7 @@ class MultivariateNormalFullCovariance(MultivariateNormalTriL):
       covariance_matrix: ``[…, n, n]``.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, covariance_matrix: TensorLike | None = None, validate_args: bool = False,
         allow_nan_stats: bool = True, name: str = "MultivariateNormalFullCovariance",
@@ -459,6 +469,7 @@ class VectorExponentialDiag(_Affine):
 
     _mean_of_number = 1.0
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -474,6 +485,7 @@ class VectorLaplaceDiag(_Affine):
 
     _variance_of_number = 2.0
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
