@@ -259,3 +259,29 @@ def arguments_and_copies_of_distributions_made_of_others(tf: Any) -> Any:
         return found, session.run(
             [moved.mean(), moved.log_prob([2.0, 3.0]), given[0].parameters["scale_diag"] * tf.ones([])]
         )
+
+
+@program
+def shapes_of_vectors_in_batches_of_unknown_size(tf: Any) -> Any:
+    made = tf.contrib.distributions
+    m = s = tf.placeholder(tf.float32, [None, 5, 1])
+    three, any_rank = tf.placeholder(tf.float32, [None, 3, 3]), tf.placeholder(tf.float32)
+    unit, tril = made.Normal(0.0, 1.0), [[1.0, 0.0], [1.0, 1.0]]
+    given = [
+        made.MultivariateNormalDiag(m, s), made.MultivariateNormalDiag(m, [2.0]), made.VectorLaplaceDiag(m, s),
+        made.MultivariateNormalTriL(None, three), made.MultivariateNormalTriL([1.0, 2.0, 3.0], three),
+        made.MultivariateNormalDiag(any_rank, s), made.TransformedDistribution(
+            unit, made.bijectors.Affine(scale_tril=tril), event_shape=[2], batch_shape=tf.shape(m)[:1]),
+        made.TransformedDistribution(unit, made.bijectors.Exp(), batch_shape=tf.stack([tf.shape(m)[0], 3])),
+    ]  # fmt: skip
+    samples = [one.sample(2) for one in given]
+    shapes = [[one.event_shape, sample.shape, one.log_prob(sample).shape] for one, sample in zip(given, samples)]
+    values = (
+        given[0].log_prob(m),
+        given[0].mean(),
+        given[4].log_prob(three[:, 0]),
+        made.kl_divergence(given[0], given[1]),
+    )
+    fed = {m: np.full([2, 5, 1], 0.5), three: [[[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 2.0]]] * 2}
+    with tf.Session() as session:
+        return [[str(shape) for shape in row] for row in shapes], session.run(values, fed)

@@ -29,6 +29,7 @@ from tfmini.layers.distributions import (
     pair,
 )
 from tfmini.layers.linear_operators import LinearOperator
+from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.filling import ones, ones_like, zeros
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
@@ -64,7 +65,10 @@ class TransformedDistribution(Distribution):
         self._bijector = bijector or bijectors_of_numbers.IdentityMap()
         self._own_batch = None if batch_shape is None else convert_to_tensor(batch_shape, dtypes.int32)
         self._own_event = None if event_shape is None else convert_to_tensor(event_shape, dtypes.int32)
-        self._static = [self._known_sizes(batch_shape), self._known_sizes(event_shape)]
+        self._static = [
+            self._known_sizes(batch_shape, self._own_batch),
+            self._known_sizes(event_shape, self._own_event),
+        ]
         super().__init__(
             distribution.dtype, distribution.reparameterization_type, validate_args, distribution.allow_nan_stats,
             parameters, [*distribution._graph_parents, *self._bijector.graph_parents],
@@ -72,10 +76,10 @@ class TransformedDistribution(Distribution):
         )  # fmt: skip
 
     @staticmethod
-    def _known_sizes(sizes: Any) -> TensorShape:
-        if sizes is None or isinstance(sizes, Tensor):
-            return TensorShape(None)
-        return TensorShape(sizes)
+    def _known_sizes(sizes: Any, tensor: Tensor | None) -> TensorShape:
+        if tensor is None or isinstance(sizes, TensorShape):
+            return TensorShape(sizes)
+        return TensorShape(constant_value_as_shape(tensor))
 
     @property
     def distribution(self) -> Distribution:
@@ -130,7 +134,10 @@ class TransformedDistribution(Distribution):
         x = self._bijector.inverse(y)
         slope = self._bijector.inverse_log_det_jacobian(y, event_ndims=self._rank)
         if not isinstance(x, tuple):
-            return self._of_point(self._distribution.log_prob, x) + slope
+            found = self._of_point(self._distribution.log_prob, x) + slope
+            if y.shape.ndims is not None:
+                found.set_shape(broadcast_static_shape(y.shape[: y.shape.ndims - self._rank], self.batch_shape))
+            return found
         parts = [self._of_point(self._distribution.log_prob, one) + more for one, more in zip(x, slope)]
         return reduce_logsumexp(stack(parts), axis=0)
 
@@ -309,10 +316,12 @@ class _Affine(TransformedDistribution):
     ) -> None:
         given = None if loc is None else convert_to_tensor(loc, scale.dtype, name="loc")
         self._loc, self._scale = given, scale
-        batch: Any = scale.batch_shape
+        known: Any = scale.batch_shape
         if given is not None:
-            batch = broadcast_static_shape(batch, given.shape[:-1])
+            known = broadcast_static_shape(known, given.shape[:-1])
+        batch: Any = known
         event: Any = [scale.domain_dimension.value]
+        known_event = TensorShape(event)
         if not batch.is_fully_defined() or event == [None]:
             batch = scale.batch_shape_tensor()
             batch = batch if given is None else broadcast_dynamic_shape(batch, shape_of(given)[:-1])
@@ -321,6 +330,7 @@ class _Affine(TransformedDistribution):
             batch = batch.as_list()
         bijector = AffineLinearOperator(given, scale, validate_args)
         super().__init__(base, bijector, batch, event, validate_args, name)
+        self._static = [known, known_event]
 
     @property
     def loc(self) -> Any:
