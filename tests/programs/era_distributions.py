@@ -273,6 +273,7 @@ def shapes_of_vectors_in_batches_of_unknown_size(tf: Any) -> Any:
         made.MultivariateNormalDiag(any_rank, s), made.TransformedDistribution(
             unit, made.bijectors.Affine(scale_tril=tril), event_shape=[2], batch_shape=tf.shape(m)[:1]),
         made.TransformedDistribution(unit, made.bijectors.Exp(), batch_shape=tf.stack([tf.shape(m)[0], 3])),
+        made.BatchReshape(made.Normal(m, s), [-1, 1, 5, 1]),
     ]  # fmt: skip
     samples = [one.sample(2) for one in given]
     shapes = [[one.event_shape, sample.shape, one.log_prob(sample).shape] for one, sample in zip(given, samples)]
@@ -281,6 +282,7 @@ def shapes_of_vectors_in_batches_of_unknown_size(tf: Any) -> Any:
         given[0].mean(),
         given[4].log_prob(three[:, 0]),
         made.kl_divergence(given[0], given[1]),
+        given[-1].batch_shape_tensor(),
     )
     fed = {m: np.full([2, 5, 1], 0.5), three: [[[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 2.0]]] * 2}
     with tf.Session() as session:
