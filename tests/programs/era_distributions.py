@@ -224,3 +224,66 @@ def jacobians_where_the_rank_is_unknown(tf: Any) -> Any:
             )
             found.append(run(tf, slopes))
     return found
+
+
+@program
+def arguments_and_copies_of_distributions_made_of_others(tf: Any) -> Any:
+    made, tril = tf.contrib.distributions, [[1.0, 0.0], [1.0, 2.0]]
+
+    class Mine(made.MultivariateNormalDiag):
+        pass
+
+    class Other(made.MultivariateNormalDiag):
+        def __init__(self, size: int) -> None:
+            super().__init__([0.5] * size, name="Other")
+
+    given = [
+        Mine([0.0, 1.0], [1.0, 2.0]), Other(2), made.MultivariateNormalDiagWithSoftplusScale([0.0], [1.0]),
+        made.MultivariateNormalDiagPlusLowRank([0.0, 1.0], [1.0, 2.0]), made.MultivariateNormalTriL([0.0, 1.0], tril),
+        made.MultivariateNormalFullCovariance([0.0, 1.0], np.eye(2, dtype=np.float32)), made.SinhArcsinh(0.0, 1.0),
+        made.VectorExponentialDiag([0.0, 1.0], [1.0, 2.0]), made.VectorLaplaceDiag([0.0, 1.0], [1.0, 2.0]),
+        made.RelaxedBernoulli(0.5, logits=[0.0, 1.0]), made.BatchReshape(made.Normal([0.0], [1.0]), [1, 1]),
+        made.Exponential(1.0), made.Chi2(3.0),
+        made.TransformedDistribution(made.Normal(0.0, 1.0), made.bijectors.Exp()),
+    ]  # fmt: skip
+    found = []
+    for one in given:
+        arguments = one.parameters
+        other = outcome(lambda: one.copy(validate_args=True))  # noqa: B023 - called at once
+        name = arguments.pop("name")
+        found.append(
+            [type(one).__name__, sorted(arguments), name, other if other == "TypeError" else type(other).__name__]
+        )
+    moved = given[0].copy(loc=[2.0, 3.0])
+    with tf.Session() as session:
+        return found, session.run(
+            [moved.mean(), moved.log_prob([2.0, 3.0]), given[0].parameters["scale_diag"] * tf.ones([])]
+        )
+
+
+@program
+def shapes_of_vectors_in_batches_of_unknown_size(tf: Any) -> Any:
+    made = tf.contrib.distributions
+    m = s = tf.placeholder(tf.float32, [None, 5, 1])
+    three, any_rank = tf.placeholder(tf.float32, [None, 3, 3]), tf.placeholder(tf.float32)
+    unit, tril = made.Normal(0.0, 1.0), [[1.0, 0.0], [1.0, 1.0]]
+    given = [
+        made.MultivariateNormalDiag(m, s), made.MultivariateNormalDiag(m, [2.0]), made.VectorLaplaceDiag(m, s),
+        made.MultivariateNormalTriL(None, three), made.MultivariateNormalTriL([1.0, 2.0, 3.0], three),
+        made.MultivariateNormalDiag(any_rank, s), made.TransformedDistribution(
+            unit, made.bijectors.Affine(scale_tril=tril), event_shape=[2], batch_shape=tf.shape(m)[:1]),
+        made.TransformedDistribution(unit, made.bijectors.Exp(), batch_shape=tf.stack([tf.shape(m)[0], 3])),
+        made.BatchReshape(made.Normal(m, s), [-1, 1, 5, 1]),
+    ]  # fmt: skip
+    samples = [one.sample(2) for one in given]
+    shapes = [[one.event_shape, sample.shape, one.log_prob(sample).shape] for one, sample in zip(given, samples)]
+    values = (
+        given[0].log_prob(m),
+        given[0].mean(),
+        given[4].log_prob(three[:, 0]),
+        made.kl_divergence(given[0], given[1]),
+        given[-1].batch_shape_tensor(),
+    )
+    fed = {m: np.full([2, 5, 1], 0.5), three: [[[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 2.0]]] * 2}
+    with tf.Session() as session:
+        return [[str(shape) for shape in row] for row in shapes], session.run(values, fed)

@@ -273,3 +273,14 @@ def equality_of_shapes(tf: Any) -> Any:
     ]
     spec = tf.TensorSpec([None])
     return found, [s.dims is s.dims, [s[0]] == [s[0]], shape([None]) in [shape([None])], spec == tf.TensorSpec([None])]
+
+
+@program
+def false_as_the_type_of_zeros(tf: Any) -> Any:
+    x, unknown = tf.constant([1.0, 2.0]), tf.placeholder(tf.float32)
+    made = [
+        lambda: tf.zeros_like(x, False), lambda: tf.zeros_like([1, 2], 0), lambda: tf.zeros_like(x, np.dtype("int32")),
+        lambda: tf.zeros_like(x, True), lambda: tf.zeros_like(unknown, False), lambda: tf.ones_like(x, False),
+        lambda: tf.zeros_like(x, False, optimize=False), lambda: tf.zeros([2], False),
+    ]  # fmt: skip
+    return [outcome(lambda: one().dtype.name) for one in made]  # noqa: B023 - called at once

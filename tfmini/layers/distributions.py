@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +45,19 @@ class ReparameterizationType:
 
 FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
 NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
+
+
+def keeps_arguments(init: Callable[..., None]) -> Any:
+    """The constructor of a distribution that is made of another one: its own arguments are the ``parameters``."""
+
+    @functools.wraps(init)
+    def kept(self: Distribution, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(init).bind(self, *args, **kwargs)
+        given.apply_defaults()
+        init(self, *args, **kwargs)
+        self._parameters = dict(list(given.arguments.items())[1:])
+
+    return kept
 
 
 @export("tf.distributions.Distribution", "tf.contrib.distributions.Distribution")
@@ -551,13 +566,12 @@ class Gamma(ScalarDistribution):
 class Exponential(Gamma):
     """The exponential distribution (``tf.distributions.Exponential``)."""
 
+    @keeps_arguments
     def __init__(
         self, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
     ) -> None:
-        parameters = dict(locals())
         rate = convert_to_tensor(rate, preferred_dtype="float32", name="rate")
         super().__init__(ones_like(rate), rate, validate_args, allow_nan_stats, name)
-        self._parameters = {k: v for k, v in parameters.items() if k not in ("self", "__class__")}
 
     def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
         u = random_uniform(self._sizes(n), 1e-37, 1.0, self.dtype, seed=seed)

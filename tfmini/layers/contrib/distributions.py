@@ -23,6 +23,7 @@ from tfmini.layers.distributions import (
     ScalarDistribution,
     StudentT,
     filled,
+    keeps_arguments,
     pair,
 )
 from tfmini.ops.array.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
@@ -214,13 +215,12 @@ class Chi2(Gamma):
       df: the degrees of freedom.
     """
 
+    @keeps_arguments
     def __init__(
         self, df: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Chi2"
     ) -> None:
-        parameters = dict(locals())
         self.df = tensor_of(df, "df")
         super().__init__(0.5 * self.df, convert_to_tensor(0.5, self.df.dtype), validate_args, allow_nan_stats, name)
-        self._parameters = {k: v for k, v in parameters.items() if k not in ("self", "__class__")}
 
 
 @export("tf.contrib.distributions.InverseGamma")

@@ -16,6 +16,7 @@ from tfmini.layers.distributions import (
     NOT_REPARAMETERIZED,
     Distribution,
     RegisterKL,
+    keeps_arguments,
 )
 from tfmini.ops.array.filling import ones_like, zeros
 from tfmini.ops.array.joining import concat, stack
@@ -25,7 +26,7 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.math.comparison import greater_equal, less
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.matmul import matmul
-from tfmini.ops.math.reductions import reduce_logsumexp, reduce_sum
+from tfmini.ops.math.reductions import reduce_logsumexp, reduce_prod, reduce_sum
 from tfmini.ops.math.unary import ceil, exp, floor, square
 from tfmini.ops.nn.cross_entropy import log_softmax, softmax
 from tfmini.shapes import TensorShape, known_rank
@@ -342,6 +343,7 @@ class BatchReshape(Independent):
       batch_shape: the other shape; one size may be -1.
     """
 
+    @keeps_arguments
     def __init__(
         self, distribution: Distribution, batch_shape: Sequence[int], validate_args: bool = False,
         allow_nan_stats: bool = True, name: str | None = None,
@@ -356,7 +358,11 @@ class BatchReshape(Independent):
         return TensorShape(self._sizes)
 
     def _batch_shape_tensor(self) -> Any:
-        return convert_to_tensor([-1 if size is None else size for size in self._sizes], dtypes.int32)
+        if None not in self._sizes:
+            return convert_to_tensor(self._sizes, dtypes.int32)
+        rest = math.prod(size for size in self._sizes if size is not None)
+        size = reduce_prod(self.distribution.batch_shape_tensor()) // rest
+        return stack([size if one is None else one for one in self._sizes])
 
     def _turned(self, x: Any, tail: Any) -> Any:
         """``[…, *old batch, *tail]`` in the new shape."""

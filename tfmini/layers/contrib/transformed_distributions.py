@@ -25,9 +25,11 @@ from tfmini.layers.distributions import (
     RegisterKL,
     Uniform,
     filled,
+    keeps_arguments,
     pair,
 )
 from tfmini.layers.linear_operators import LinearOperator
+from tfmini.ops.array.constant_value import constant_value_as_shape
 from tfmini.ops.array.filling import ones, ones_like, zeros
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
@@ -63,7 +65,10 @@ class TransformedDistribution(Distribution):
         self._bijector = bijector or bijectors_of_numbers.IdentityMap()
         self._own_batch = None if batch_shape is None else convert_to_tensor(batch_shape, dtypes.int32)
         self._own_event = None if event_shape is None else convert_to_tensor(event_shape, dtypes.int32)
-        self._static = [self._known_sizes(batch_shape), self._known_sizes(event_shape)]
+        self._static = [
+            self._known_sizes(batch_shape, self._own_batch),
+            self._known_sizes(event_shape, self._own_event),
+        ]
         super().__init__(
             distribution.dtype, distribution.reparameterization_type, validate_args, distribution.allow_nan_stats,
             parameters, [*distribution._graph_parents, *self._bijector.graph_parents],
@@ -71,10 +76,10 @@ class TransformedDistribution(Distribution):
         )  # fmt: skip
 
     @staticmethod
-    def _known_sizes(sizes: Any) -> TensorShape:
-        if sizes is None or isinstance(sizes, Tensor):
-            return TensorShape(None)
-        return TensorShape(sizes)
+    def _known_sizes(sizes: Any, tensor: Tensor | None) -> TensorShape:
+        if tensor is None or isinstance(sizes, TensorShape):
+            return TensorShape(sizes)
+        return TensorShape(constant_value_as_shape(tensor))
 
     @property
     def distribution(self) -> Distribution:
@@ -129,7 +134,10 @@ class TransformedDistribution(Distribution):
         x = self._bijector.inverse(y)
         slope = self._bijector.inverse_log_det_jacobian(y, event_ndims=self._rank)
         if not isinstance(x, tuple):
-            return self._of_point(self._distribution.log_prob, x) + slope
+            found = self._of_point(self._distribution.log_prob, x) + slope
+            if y.shape.ndims is not None:
+                found.set_shape(broadcast_static_shape(y.shape[: y.shape.ndims - self._rank], self.batch_shape))
+            return found
         parts = [self._of_point(self._distribution.log_prob, one) + more for one, more in zip(x, slope)]
         return reduce_logsumexp(stack(parts), axis=0)
 
@@ -190,6 +198,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
       logits, probs: one of the two, ``[…, classes]``.
     """
 
+    @keeps_arguments
     def __init__(
         self, temperature: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,
         dtype: DTypeLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -208,6 +217,7 @@ class RelaxedBernoulli(TransformedDistribution):
       logits, probs: one of the two: the log-odds or the probability of 1.
     """
 
+    @keeps_arguments
     def __init__(
         self, temperature: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "RelaxedBernoulli",
@@ -227,6 +237,7 @@ class RelaxedBernoulli(TransformedDistribution):
 class Kumaraswamy(TransformedDistribution):
     """Kumaraswamy's distribution on [0, 1] (``tf.contrib.distributions.Kumaraswamy``)."""
 
+    @keeps_arguments
     def __init__(
         self, concentration1: Any = None, concentration0: Any = None,
         validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Kumaraswamy",
@@ -271,6 +282,7 @@ class SinhArcsinh(TransformedDistribution):
       distribution: instead of the normal one.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike, scale: TensorLike, skewness: TensorLike | None = None,
         tailweight: TensorLike | None = None, distribution: Distribution | None = None, validate_args: bool = False,
@@ -304,10 +316,12 @@ class _Affine(TransformedDistribution):
     ) -> None:
         given = None if loc is None else convert_to_tensor(loc, scale.dtype, name="loc")
         self._loc, self._scale = given, scale
-        batch: Any = scale.batch_shape
+        known: Any = scale.batch_shape
         if given is not None:
-            batch = broadcast_static_shape(batch, given.shape[:-1])
+            known = broadcast_static_shape(known, given.shape[:-1])
+        batch: Any = known
         event: Any = [scale.domain_dimension.value]
+        known_event = TensorShape(event)
         if not batch.is_fully_defined() or event == [None]:
             batch = scale.batch_shape_tensor()
             batch = batch if given is None else broadcast_dynamic_shape(batch, shape_of(given)[:-1])
@@ -316,6 +330,7 @@ class _Affine(TransformedDistribution):
             batch = batch.as_list()
         bijector = AffineLinearOperator(given, scale, validate_args)
         super().__init__(base, bijector, batch, event, validate_args, name)
+        self._static = [known, known_event]
 
     @property
     def loc(self) -> Any:
@@ -377,6 +392,7 @@ class MultivariateNormalDiag(_MultivariateNormal):
       scale_identity_multiplier: ``[…]``, is added to them.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -389,6 +405,7 @@ class MultivariateNormalDiag(_MultivariateNormal):
 class MultivariateNormalDiagWithSoftplusScale(MultivariateNormalDiag):
     """`MultivariateNormalDiag` with ``softplus(scale_diag)``."""
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike, scale_diag: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "MultivariateNormalDiagWithSoftplusScale",
@@ -406,6 +423,7 @@ class MultivariateNormalDiagPlusLowRank(_MultivariateNormal):
       scale_perturb_factor, scale_perturb_diag: ``V`` and ``D`` of ``V D V^T``, which is added to the scale.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, scale_perturb_factor: TensorLike | None = None,
@@ -425,6 +443,7 @@ class MultivariateNormalTriL(_MultivariateNormal):
       scale_tril: ``[…, n, n]``, lower triangular, with a diagonal without zeros.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_tril: TensorLike | None = None, validate_args: bool = False,
         allow_nan_stats: bool = True, name: str = "MultivariateNormalTriL",
@@ -443,6 +462,7 @@ class MultivariateNormalFullCovariance(MultivariateNormalTriL):
       covariance_matrix: ``[…, n, n]``.
     """
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, covariance_matrix: TensorLike | None = None, validate_args: bool = False,
         allow_nan_stats: bool = True, name: str = "MultivariateNormalFullCovariance",
@@ -459,6 +479,7 @@ class VectorExponentialDiag(_Affine):
 
     _mean_of_number = 1.0
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,
@@ -474,6 +495,7 @@ class VectorLaplaceDiag(_Affine):
 
     _variance_of_number = 2.0
 
+    @keeps_arguments
     def __init__(
         self, loc: TensorLike | None = None, scale_diag: TensorLike | None = None,
         scale_identity_multiplier: TensorLike | None = None, validate_args: bool = False, allow_nan_stats: bool = True,

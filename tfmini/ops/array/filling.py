@@ -251,8 +251,11 @@ def zeros_like(
     """Zeros in the shape of ``tensor``, of its type unless ``dtype`` is given (``tf.zeros_like``)."""
     with name_scope(name, "zeros_like", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name="tensor")
+        is_known = optimize and tensor.shape.is_fully_defined()
+        if is_known and isinstance(dtype, (int, str)) and not dtype:  # False, which TensorFlow bears here alone
+            dtype = None
         wanted = dtypes.as_dtype(tensor.dtype if dtype is None else dtype).base_dtype
-        if optimize and tensor.shape.is_fully_defined() and wanted is not dtypes.variant:
+        if is_known and wanted is not dtypes.variant:
             return zeros(tensor.raw_shape, wanted, name=scope)
         if wanted is not tensor.dtype.base_dtype:
             return zeros(shape_internal(tensor, optimize=optimize), wanted, name=scope)
