@@ -13,12 +13,11 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.core_types import Array, TensorLike
-from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
+from tfmini.data.dataset_ops import TYPES, FileCacheSource, dataset_op, stages_of
 from tfmini.data.pipeline import (
     INFINITE,
     TURN,
     Element,
-    FileCacheSource,
     FunctionSource,
     Reading,
     Seeds,
