@@ -1,4 +1,4 @@
-"""Declaration of dataset ops, those that make a dataset of tensors, generators or several datasets, and `cache` in files.
+"""Declaration of dataset ops, and those that make a dataset of tensors, generators, several datasets or cached files.
 
 A kernel returns a `Source`, in a variant tensor. An op that reads one dataset needs a declaration and a class of
 stages, which `stages_of` joins.
