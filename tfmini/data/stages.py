@@ -13,8 +13,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.core_types import Array, TensorLike
-from tfmini.data.dataset_ops import TYPES, dataset_op, stages_of
-from tfmini.data.file_cache import FileCacheSource
+from tfmini.data.dataset_ops import TYPES, FileCacheSource, dataset_op, stages_of
 from tfmini.data.pipeline import (
     INFINITE,
     TURN,
