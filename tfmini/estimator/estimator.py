@@ -274,7 +274,7 @@ class Estimator:
                 raise ValueError(f"{found} does not evaluate: set eval_distribute to None, or start an evaluator task.")
             if process.server_at(process.address_of_target(config.master)) is None:
                 raise ValueError(f"{found} trains by tf.estimator.train_and_evaluate, which starts this task's server.")
-        return found
+        return found  # type: ignore[no-any-return]
 
     def _call_model_fn(self, features: object, labels: object, mode: str, config: RunConfig) -> EstimatorSpec:
         """The `EstimatorSpec` of the model function.

@@ -296,8 +296,8 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         if not isinstance(value, IndexedSlices):
             return all_reduce.all_reduce(self.ranks, value, mean=mean)
         values = value.values / float(self.ranks.size) if mean else value.values
-        gathered = (all_reduce.all_gather(self.ranks, each) for each in (values, value.indices))
-        return IndexedSlices(*gathered, value.dense_shape)
+        rows, indices = (all_reduce.all_gather(self.ranks, each) for each in (values, value.indices))
+        return IndexedSlices(rows, indices, value.dense_shape)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
         """`all_reduce`; with ``axis``, also over that axis of each replica's tensor, whose lengths may differ."""

@@ -550,8 +550,10 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
     steps, secs = _periods(save_summaries_steps, save_summaries_secs, (100, None))
     if summary_dir and (_positive(steps) or _positive(secs)):
-        writes = SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold) if is_chief else None
-        all_hooks.append(writes or workers.unwritten_summaries(steps, secs, scaffold))
+        if is_chief or workers is None:
+            all_hooks.append(SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold))
+        else:
+            all_hooks.append(workers.unwritten_summaries(steps, secs, scaffold))
     steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
     if is_chief and checkpoint_dir and (_positive(steps) or _positive(secs)):
         between = save_incremental_checkpoint_secs
