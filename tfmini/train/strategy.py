@@ -240,7 +240,10 @@ class Strategy:
         """An iterator of the data set that ``input_fn`` makes of an `InputContext`."""
         return InputIterator(input_fn(self.input_context()))
 
-    def configure(self, session_config: ConfigProto | None = None, **task: Any) -> None:
+    def configure(
+        self, session_config: ConfigProto | None = None, cluster_spec: Any = None, task_type: str | None = None,
+        task_id: int | None = None,
+    ) -> None:  # fmt: skip
         """Does nothing: a strategy of one replica is ready at once."""
 
     def update_config_proto(self, config_proto: ConfigProto) -> ConfigProto:

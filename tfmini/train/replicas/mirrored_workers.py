@@ -139,7 +139,7 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
             task = tf_config_task(config)
             self.configure(None, cluster, task.get("type"), task.get("index"))
 
-    def configure(  # type: ignore[override]
+    def configure(
         self, session_config: ConfigProto | None = None, cluster_spec: Any = None, task_type: str | None = None,
         task_id: int | None = None,
     ) -> None:  # fmt: skip
@@ -296,8 +296,8 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         if not isinstance(value, IndexedSlices):
             return all_reduce.all_reduce(self.ranks, value, mean=mean)
         values = value.values / float(self.ranks.size) if mean else value.values
-        values, indices = (all_reduce.all_gather(self.ranks, each) for each in (values, value.indices))
-        return IndexedSlices(values, indices, value.dense_shape)
+        rows, indices = (all_reduce.all_gather(self.ranks, each) for each in (values, value.indices))
+        return IndexedSlices(rows, indices, value.dense_shape)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
         """`all_reduce`; with ``axis``, also over that axis of each replica's tensor, whose lengths may differ."""
