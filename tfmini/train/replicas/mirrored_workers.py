@@ -349,7 +349,7 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
 
     # ---- Sessions ----
 
-    def unwritten_summaries(self, steps: int | None, secs: float | None, scaffold: Any) -> SummarySaverHook:
+    def unwritten_summaries(self, steps: int | None, secs: float | None, scaffold: Any, _: str) -> SummarySaverHook:
         """A hook that computes summaries when the chief does, since their ops may be collectives."""
         return SummarySaverHook(steps, secs, summary_writer=_Unwritten(), scaffold=scaffold)  # type: ignore[arg-type]
 

@@ -516,10 +516,8 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     """A monitored session for training (``tf.train.MonitoredTrainingSession``).
 
     The chief initializes or restores the model, counts steps, writes summaries and saves checkpoints; the other
-    workers wait until the model is ready. A period of None disables a service.
-
-    If the graph was built under a `MultiWorkerMirroredStrategy` of several workers, its chief is the chief. Each of the
-    others initializes its own copy of the model, and then takes the chief's values.
+    workers wait until the model is ready; those of a `MultiWorkerMirroredStrategy`, which tells its chief, initialize
+    their copy of it and take the chief's values. A period of None disables a service.
 
     Args:
       master: the session's target.
@@ -544,28 +542,31 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     if not is_chief and workers is None:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
-    all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
-    summary_dir = summary_dir or checkpoint_dir
+    all_hooks, summary_dir = list_of_hooks(chief_only_hooks if is_chief else None), summary_dir or checkpoint_dir
     if is_chief and summary_dir and _positive(log_step_count_steps):
         all_hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=summary_dir))
     steps, secs = _periods(save_summaries_steps, save_summaries_secs, (100, None))
     if summary_dir and (_positive(steps) or _positive(secs)):
-        if is_chief or workers is None:
-            all_hooks.append(SummarySaverHook(steps, secs, summary_dir, scaffold=scaffold))
-        else:
-            all_hooks.append(workers.unwritten_summaries(steps, secs, scaffold))
-    steps, secs = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
-    if is_chief and checkpoint_dir and (_positive(steps) or _positive(secs)):
-        between = save_incremental_checkpoint_secs
-        hook = CheckpointSaverHook(checkpoint_dir, secs, steps, scaffold=scaffold, incremental_save_secs=between)
-        all_hooks.append(hook)
-    all_hooks += list_of_hooks(hooks)
-    if workers is not None:
-        creator = _CopyCreator(scaffold, master, config, checkpoint_dir if is_chief else None)
-        return workers.monitored_session(creator, all_hooks, stop_grace_period_secs)  # type: ignore[no-any-return]
-    return MonitoredSession(
-        ChiefSessionCreator(scaffold, master, config, checkpoint_dir), all_hooks, stop_grace_period_secs
-    )
+        make = _write_summaries if is_chief or workers is None else workers.unwritten_summaries
+        all_hooks.append(make(steps, secs, scaffold, summary_dir))
+    periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
+    folder = checkpoint_dir if is_chief else None
+    all_hooks += _saves(folder, *periods, scaffold, save_incremental_checkpoint_secs)
+    creator = (_CopyCreator if workers else ChiefSessionCreator)(scaffold, master, config, folder)
+    made = workers.monitored_session if workers else MonitoredSession
+    return made(creator, all_hooks + list_of_hooks(hooks), stop_grace_period_secs)  # type: ignore[no-any-return]
+
+
+def _saves(
+    folder: str | None, steps: int | None, secs: float | None, scaffold: Scaffold, between: float | None
+) -> list[SessionRunHook]:
+    if not folder or not (_positive(steps) or _positive(secs)):
+        return []
+    return [CheckpointSaverHook(folder, secs, steps, scaffold=scaffold, incremental_save_secs=between)]
+
+
+def _write_summaries(steps: int | None, secs: float | None, scaffold: Scaffold, folder: str) -> SummarySaverHook:
+    return SummarySaverHook(steps, secs, folder, scaffold=scaffold)
 
 
 def _positive(period: float | None) -> bool:
