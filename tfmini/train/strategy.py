@@ -94,7 +94,7 @@ class ReplicaContext:
         with _entered(self.strategy, None):
             return merge_fn(self.strategy, *args, **(kwargs or {}))
 
-    def all_reduce(self, reduce_op: Any, value: TensorLike) -> Any:
+    def all_reduce(self, reduce_op: object, value: TensorLike) -> Any:
         """The sum or the mean of the replicas' values: with one replica the value itself."""
         return self.strategy.all_reduce(reduce_op, value)
 
@@ -177,7 +177,7 @@ class Strategy:
         with _entered(self, replica), _on(self._device):
             yield
 
-    def reduce(self, reduce_op: Any, value: TensorLike, axis: int | None = None) -> Any:
+    def reduce(self, reduce_op: object, value: TensorLike, axis: int | None = None) -> Any:
         """The value, reduced along ``axis`` if given; a reduction over one replica changes nothing."""
         if axis is None:
             return value
@@ -185,7 +185,7 @@ class Strategy:
         reduction = reductions.reduce_mean if mean else reductions.reduce_sum
         return reduction(convert_to_tensor(value), axis=axis)
 
-    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+    def all_reduce(self, reduce_op: object, value: Any) -> Any:
         """What `ReplicaContext.all_reduce` returns: the value itself, since there is one replica."""
         return value
 
@@ -268,7 +268,7 @@ class Strategy:
             return self.update_non_slot(None, fn, (var, *args), kwargs, group)
 
     def update_non_slot(
-        self, colocate_with: Any, fn: Callable[..., Any], args: Sequence[Any] = (),
+        self, colocate_with: object, fn: Callable[..., Any], args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None, group: bool = True,
     ) -> Any:  # fmt: skip
         """Calls ``fn(*args, **kwargs)``, which updates what is no slot of a variable; see `update`.
@@ -288,11 +288,11 @@ class Strategy:
         """A block whose variables are made beside the given one."""
         return colocate_with(colocate_with_variable)
 
-    def reduce_to(self, reduce_op: Any, value: TensorLike, destinations: Any) -> Any:
+    def reduce_to(self, reduce_op: object, value: TensorLike, destinations: object) -> Any:
         """The value: one replica's reduction."""
         return value
 
-    def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+    def batch_reduce_to(self, reduce_op: object, value_destination_pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
         """The values of the pairs."""
         return [value for value, _ in value_destination_pairs]
 

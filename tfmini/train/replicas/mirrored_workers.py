@@ -288,7 +288,7 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         with self.replica_scope(False):
             yield reducer.reduce_pairs(found) if found else pairs
 
-    def all_reduce(self, reduce_op: Any, value: Any) -> Any:
+    def all_reduce(self, reduce_op: object, value: Any) -> Any:
         """The sums or means of the replicas' tensors, in a structure; each replica's gradient is reduced likewise."""
         return nest.map_structure(lambda each: self._reduced(each, _is_mean(reduce_op)), value)
 
@@ -299,7 +299,7 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
         rows, indices = (all_reduce.all_gather(self.ranks, each) for each in (values, value.indices))
         return IndexedSlices(rows, indices, value.dense_shape)
 
-    def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
+    def reduce(self, reduce_op: object, value: Any, axis: int | None = None) -> Any:
         """`all_reduce`; with ``axis``, also over that axis of each replica's tensor, whose lengths may differ."""
         if self.ranks.size == 1:
             return super().reduce(reduce_op, value, axis)
@@ -311,11 +311,11 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
             return total
         return total / self._reduced(cast(shape_of(value)[axis], total.dtype), False)
 
-    def reduce_to(self, reduce_op: Any, value: Any, destinations: Any) -> Any:
+    def reduce_to(self, reduce_op: object, value: Any, destinations: object) -> Any:
         """`all_reduce`: all workers have the result."""
         return self.all_reduce(reduce_op, value)
 
-    def batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
+    def batch_reduce_to(self, reduce_op: object, value_destination_pairs: Sequence[tuple[Any, Any]]) -> list[Any]:
         """`all_reduce` of the values of the pairs."""
         return [self.all_reduce(reduce_op, value) for value, _ in value_destination_pairs]
 
@@ -403,5 +403,5 @@ class _Unwritten:
         """Has nothing to write."""
 
 
-def _is_mean(reduce_op: Any) -> bool:
+def _is_mean(reduce_op: object) -> bool:
     return str(getattr(reduce_op, "value", reduce_op)) == ReduceOp.MEAN
