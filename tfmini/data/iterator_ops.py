@@ -99,7 +99,8 @@ class _Place:
         for _ in range(turns):
             self.reading.check()
             with suppress(errors.OpError):
-                next(self.stage, None)
+                if next(self.stage, None) is None:
+                    break
         self.turns, self.reading.step = turns, None
 
     def close(self, name: str, why: str) -> None:

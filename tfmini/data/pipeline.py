@@ -150,7 +150,17 @@ pack_ragged_op = op(
     shape=[()],
     differentiable=False,
 )
-pack_ragged_op.kernel("CPU")(lambda values, splits: RaggedValue(values, tuple(splits)))
+
+
+@pack_ragged_op.kernel("CPU")
+def _pack_ragged(values: Array, splits: list[Any]) -> RaggedValue:
+    sizes = [*(np.size(level) - 1 for level in splits[1:]), np.shape(values)[0] if np.ndim(values) else -1]
+    for level, size in zip(splits, sizes):
+        if np.ndim(level) != 1 or not level.size or level[0] or level[-1] != size or (np.diff(level) < 0).any():
+            refuse(f"Row splits must rise from 0 to the number of rows, {size}, but are {level!r:.80}")
+    return RaggedValue(values, tuple(splits))
+
+
 unpack_ragged_op: OpHandle[Any] = op(
     "_UnpackRagged(packed: variant) -> values: T, splits: N * Tsplits;"
     " T: type; N: int >= 0; Tsplits: {int32, int64}; values_shape: shape; rows: int = -1",

@@ -269,7 +269,8 @@ def type_spec_from_value(value: Any) -> TypeSpec:
     """
     for kind, convert in reversed(_CONVERTERS):
         if isinstance(value, kind):
-            return convert(value)  # type: ignore[no-any-return]
+            spec: TypeSpec = convert(value)
+            return spec
     try:
         tensor = convert_to_tensor(value)
     except (TypeError, ValueError) as error:
