@@ -142,3 +142,17 @@ def test_a_chief_does_not_go_on_with_half_an_update(server: Any, tmp_path: Path)
     chief.run(run.takes[0])
     _, again = run.chief(manager, str(tmp_path))
     assert again.run([*run.variables, *run.left]) == [1.0, 1.0, 3, 0, 0]
+
+
+def test_a_run_whose_updates_wait_for_averages_of_batches_begins(server: Any) -> None:
+    with tf.Graph().as_default():
+        y = tf.layers.batch_normalization(tf.constant([[2.0], [4.0]]), momentum=0.5, training=True)
+        step, mean = tf.train.get_or_create_global_step(), tf.global_variables("batch_normalization/moving_mean")[0]
+        opt = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 1)
+        with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+            train = opt.minimize(tf.reduce_sum(y), step)
+        hooks = [opt.make_session_run_hook(is_chief=True), tf.train.StopAtStepHook(3)]
+        with tf.train.MonitoredTrainingSession(server.target, is_chief=True, hooks=hooks) as session:
+            while not session.should_stop():
+                found = session.run([train, mean])[1]
+    assert 2.0 <= found[0] <= 3.0

@@ -185,6 +185,7 @@ def _copy(handle: Tensor) -> Tensor:
     """The handle of the same shared object, in the default graph."""
     node = handle.op.node_def
     node.attr.pop("_class", None)
+    del node.input[:]  # handles wait for what the optimizer was told to wait for, such as averages of batches
     (copied,) = import_graph_def(protos.GraphDef(node=[node]), return_elements=[handle.name]) or []
     return copied  # type: ignore[no-any-return]
 
