@@ -61,8 +61,14 @@ NAMES: dict[str, dict[str, str]] = {
     "python.estimator.canned.metric_keys": {
         "estimator.heads": "MetricKeys",
     },
+    "python.estimator.canned.optimizers": {
+        "compat.tf_keras.multi_head": "get_optimizer_instance_v2",
+    },
     "python.estimator.canned.prediction_keys": {
         "estimator.heads": "PredictionKeys",
+    },
+    "python.estimator.estimator": {
+        "estimator.estimator": "EstimatorV2=Estimator maybe_overwrite_model_dir_and_session_config",
     },
     "python.estimator.util": {
         "compat.internal_names": "fn_args",
@@ -143,6 +149,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.control_flow_ops": {
         "compat.internal_names": "XLAControlFlowContext",
+        "ops.flow.control_flow_context": "ControlFlowContext",
         "ops.flow.functional": "_case_helper",
     },
     "python.ops.control_flow_util": {

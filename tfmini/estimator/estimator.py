@@ -30,7 +30,7 @@ _log = logging.getLogger("tensorflow")
 _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "self", "config"}
 
 
-@export("tf.estimator.Estimator")
+@export("tf.estimator.Estimator", "tensorflow.python.estimator.estimator.EstimatorV2")
 class Estimator:
     """A model and the directory of its checkpoints (``tf.estimator.Estimator``).
 
@@ -56,7 +56,7 @@ class Estimator:
     ) -> None:
         if type(self)._call_model_fn is not Estimator._call_model_fn:
             raise ValueError(f"Subclasses of Estimator cannot override members of Estimator: {type(self)}")
-        self._config = _with_directory(config, model_dir)
+        self._config = maybe_overwrite_model_dir_and_session_config(config, model_dir)
         self._model_dir: str = self._config.model_dir
         self._session_config = self._config.session_config
         _log.info("Using config: %s", self._config._values)
@@ -385,7 +385,8 @@ def _forwarded(key: str, features: Any, predictions: Mapping[str, Any], gaps: Ma
     return sparse_tensor_to_dense(value, gaps[key])
 
 
-def _with_directory(given: object, model_dir: str | None) -> RunConfig:
+@export("tensorflow.python.estimator.estimator.maybe_overwrite_model_dir_and_session_config")
+def maybe_overwrite_model_dir_and_session_config(given: object, model_dir: str | None) -> RunConfig:
     """The settings with a directory and a session config."""
     if given is None:
         _log.info("Using default config.")

@@ -11,7 +11,9 @@ from tfmini.train.checkpointing.graph_files import latest_checkpoint
 
 
 def apply(root: ModuleType) -> None:
-    """Gives the copy TensorFlow's `ModelCheckpoint`."""
+    """Gives the copy TensorFlow's `ModelCheckpoint`, and `TensorBoard` the method that libraries' subclasses call."""
+    board = root.callbacks.TensorBoard
+    board._write_custom_summaries = lambda self, step, logs=None: self._write_logs(logs or {}, step)
     root.callbacks.ModelCheckpoint = _model_checkpoint(root.callbacks.ModelCheckpoint)  # whose module needs its own
 
 

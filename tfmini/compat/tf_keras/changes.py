@@ -395,12 +395,16 @@ def apply(root: ModuleType) -> None:
     root.layers.AddLoss, root.layers.AddMetric = op_layers.added_layers(root)
     layer.add_variable = lambda self, *args, **kwargs: self.add_weight(*args, **kwargs)
     layer.__init_subclass__ = classmethod(_of_the_program)
-    layer._batch_input_shape = property(lambda self: self.batch_input_shape)
+    layer._batch_input_shape = property(
+        lambda self: self.batch_input_shape, lambda self, shape: setattr(self, "batch_input_shape", shape)
+    )
     for name, getter in _LAYER_PROPERTIES.items():
         setattr(layer, name, property(getter))
     layer.trainable = property(lambda self: vars(self).get("_trainable", True), tracking.set_trainable)
     layer.dtype = property(lambda self: self._dtype, lambda self, dtype: setattr(self, "_dtype", _dtype_name(dtype)))
     _change_models(root)
+    layer.__init__ = tracking.takes_positions(layer.__init__)
+    root.utils.generic_utils.to_snake_case = state.to_snake_case
     layer.get_config = _refuses_arguments(layer.get_config)
     recurrent.apply(root)
     losses_metrics.apply(root)

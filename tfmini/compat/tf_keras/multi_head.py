@@ -22,6 +22,7 @@ from tfmini.compat.tf_keras.heads import (
     summarize,
     train_op,
 )
+from tfmini.compat.tf_keras.optimizer_classes import SGD, Adagrad, Adam, Ftrl, RMSprop
 from tfmini.compat.tf_keras.optimizer_v2 import Optimizer
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys, PredictOutput
 from tfmini.export import export, export_names
@@ -254,3 +255,27 @@ regression_head = _of_before(RegressionHead, _PER_BATCH)
 def multi_head(heads: Sequence[Head], head_weights: Sequence[float] | None = None) -> Head:
     """Several heads with names (``tf.contrib.estimator.multi_head``); see `MultiHead`."""
     return _trains_as_before(MultiHead(heads, head_weights), updates=False)  # nor does TensorFlow
+
+
+# What an estimator of a library does with the optimizer that it is given.
+_OPTIMIZERS = {"Adagrad": Adagrad, "Adam": Adam, "Ftrl": Ftrl, "RMSProp": RMSprop, "SGD": SGD}
+
+
+@export("tensorflow.python.estimator.canned.optimizers.get_optimizer_instance_v2")
+def get_optimizer_instance_v2(opt: Any, learning_rate: float | None = None) -> Any:
+    """The optimizer that an estimator was given: one of ``tf.keras.optimizers``, its maker, or its name.
+
+    Args:
+      learning_rate: of an optimizer that is given by its name; 0 or None: the optimizer's own default.
+
+    Raises:
+      ValueError: there is none of that name, or it is something else.
+    """
+    if isinstance(opt, str):
+        if opt not in _OPTIMIZERS:
+            raise ValueError(f"Unsupported optimizer name: {opt}. Supported names are: {tuple(sorted(_OPTIMIZERS))}")
+        return _OPTIMIZERS[opt](**({"learning_rate": learning_rate} if learning_rate else {}))
+    made = opt() if callable(opt) else opt
+    if not isinstance(made, Optimizer):
+        raise ValueError(f"The given object is not a tf.keras.optimizers.Optimizer instance. Given: {made}")
+    return made

@@ -66,6 +66,13 @@ def version_2() -> ModuleType:
     return made
 
 
+def __getattr__(name: str) -> Any:
+    """``DenseFeatures`` of ``tensorflow.python.feature_column.dense_features_v2``, which is made at its first use."""
+    if name != "DenseFeatures":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return version_2().layers.DenseFeatures
+
+
 def module(dotted: str) -> ModuleType | None:
     """The module of a path below ``tensorflow``, such as ``python.keras.layers``; None for other paths.
 
@@ -83,7 +90,7 @@ def module(dotted: str) -> ModuleType | None:
     root = library()
     if dotted == "python.keras.optimizers":
         return root.optimizers.legacy  # type: ignore[no-any-return]
-    if dotted == "python.keras.testing_utils":
+    if dotted in ("python.keras.testing_utils", "python.keras.keras_parameterized"):
         return import_module("tfmini.compat.tf_keras.testing_utils")
     if below in _MERGED:
         return _made.setdefault(below, _package(f"{prefix}.{below}", value_at(root, _MERGED[below]), _MODULES[below]))

@@ -477,10 +477,20 @@ def _change_wrappers(root: ModuleType) -> None:
     wrappers.Bidirectional._set_sublayers = _set_sublayers
     for cls in (wrappers.Wrapper, wrappers.Bidirectional):  # all find them as `Layer` does
         del cls.trainable, cls.trainable_weights, cls.non_trainable_weights
+    wrapper = wrappers.Wrapper  # it may have weights, updates and losses of its own
+    del wrapper.get_weights, wrapper.set_weights, wrapper.updates, wrapper.losses
+    wrapper.build = _build_wrapper
     for cls, change in ((wrappers.Bidirectional, _both_shapes), (wrappers.TimeDistributed, _tensor_shape)):
         cls.compute_output_shape = change(cls.compute_output_shape)
     wrappers.Bidirectional.get_config = _with_backward_layer(wrappers.Bidirectional.get_config)
     wrappers.Bidirectional.from_config = classmethod(_bidirectional_from_config)
+
+
+def _build_wrapper(self: Any, input_shape: Any = None) -> None:
+    """Builds the wrapped layer as well, unless it is built."""
+    if not self.layer.built:
+        self.layer.build(input_shape)
+    self.built = True
 
 
 def check_wrapped(name: str, **layers: Any) -> None:

@@ -1,18 +1,23 @@
 """``tensorflow.python.keras.testing_utils``: the check of a layer that the tests of libraries run, and small models.
 
-The mode is that of graphs whatever a scope says: `should_run_eagerly` is False in it.
+It is ``keras_parameterized`` as well, which makes a test for each kind of model and each mode. The mode is that of
+graphs whatever a scope says: `should_run_eagerly` is False in it.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import unittest
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
+from absl.testing import parameterized
 
+from tfmini.compat import test_case
 from tfmini.compat.switches import executing_eagerly
 from tfmini.compat.tf_keras.library import library
 from tfmini.dtypes import as_dtype
@@ -231,6 +236,7 @@ def get_v2_optimizer(name: str, **kwargs: Any) -> Any:
 class _Chosen(threading.local):
     model_type: str | None = None
     run_eagerly: bool | None = None
+    run_tf_function: bool | None = None
 
 
 _chosen = _Chosen()
@@ -258,6 +264,7 @@ def _choice(name: str) -> Any:
 
 model_type_scope = _scope("model_type")
 run_eagerly_scope = _scope("run_eagerly")
+experimental_run_tf_function_scope = _scope("run_tf_function")
 
 
 def get_model_type() -> str:
@@ -268,3 +275,86 @@ def get_model_type() -> str:
 def should_run_eagerly() -> bool:
     """False, whatever `run_eagerly_scope` says; ValueError outside of it."""
     return bool(_choice("run_eagerly")) and executing_eagerly()
+
+
+def should_run_tf_function() -> bool:
+    """False, whatever `experimental_run_tf_function_scope` says; ValueError outside of it."""
+    return bool(_choice("run_tf_function")) and executing_eagerly()
+
+
+# ---- ``keras_parameterized``: a test for each kind of model and each mode --------------------------------------------
+
+_MODES = ("v2_function", "v2_funcgraph", "v2_eager", "v1_session")
+
+
+class TestCase(test_case.TestCase, parameterized.TestCase):
+    """A test of which the decorators below make several; Keras's state ends with each of them."""
+
+    def tearDown(self) -> None:
+        """Forgets Keras's state."""
+        library().backend.clear_session()
+        super().tearDown()
+
+
+def run_with_all_model_types(test_or_class: Any = None, exclude_models: Any = None) -> Any:
+    """Makes of a test, or of all tests of a class, one for each type of model that `get_model_type` may say.
+
+    Args:
+      test_or_class: a method, which may have absl's parameters, or a class; None: a decorator is returned.
+      exclude_models: the types, or the type, to leave out: ``functional``, ``subclass``, ``sequential``.
+    """
+    left_out = (exclude_models,) if isinstance(exclude_models, str) else exclude_models or ()
+    kinds = [kind for kind in ("functional", "subclass", "sequential") if kind not in left_out]
+
+    def run(method: Callable[..., Any], test: Any, kind: str, *args: Any, **kwargs: Any) -> None:
+        with model_type_scope(kind):
+            method(test, *args, **kwargs)
+
+    return _for_each(kinds, run, test_or_class)
+
+
+def run_all_keras_modes(
+    test_or_class: Any = None, config: Any = None, always_skip_v1: bool = False, always_skip_eager: bool = False
+) -> Any:
+    """Makes of a test, or of all tests of a class, one for each mode: the eager ones of version 2 are skipped here.
+
+    Args:
+      test_or_class: as for `run_with_all_model_types`.
+      config: of the session in which the test of the mode ``v1_session`` runs.
+      always_skip_v1: whether to make none of that mode.
+      always_skip_eager: whether to make none of the mode ``v2_eager``.
+    """
+    left_out = (always_skip_v1 and "v1_session", always_skip_eager and "v2_eager")
+
+    def run(method: Callable[..., Any], test: Any, mode: str, *args: Any, **kwargs: Any) -> None:
+        if mode != "v1_session":
+            raise unittest.SkipTest("tfmini has no eager mode, in which this test runs")
+        with run_eagerly_scope(False), experimental_run_tf_function_scope(False), test.test_session(config=config):
+            method(test, *args, **kwargs)
+
+    return _for_each([mode for mode in _MODES if mode not in left_out], run, test_or_class)
+
+
+def _for_each(choices: list[str], run: Callable[..., None], test_or_class: Any) -> Any:
+    """A decorator that makes a test for each choice; or what it makes of a test or class."""
+
+    def of_method(method: Callable[..., Any]) -> Any:
+        @parameterized.named_parameters(*((f"_{choice}", choice) for choice in choices))
+        @functools.wraps(method)
+        def decorated(test: Any, choice: str, *args: Any, **kwargs: Any) -> None:
+            run(method, test, choice, *args, **kwargs)
+
+        return decorated
+
+    def decorate(decorated: Any) -> Any:
+        if isinstance(decorated, Iterable):  # parameters of absl or of another of these decorators
+            return itertools.chain.from_iterable(of_method(method) for method in decorated)
+        if not isinstance(decorated, type):
+            return of_method(decorated)
+        for name, value in list(vars(decorated).items()):
+            if callable(value) and name.startswith(unittest.TestLoader.testMethodPrefix):
+                setattr(decorated, name, of_method(value))
+        # Absl's metaclass makes the tests when it makes the class.
+        return type(decorated)(decorated.__name__, decorated.__bases__, dict(vars(decorated)))
+
+    return decorate if test_or_class is None else decorate(test_or_class)

@@ -7,6 +7,7 @@ for, so that a program may change them as it likes.
 from __future__ import annotations
 
 import collections
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,6 +39,16 @@ def tracked(owner: object, name: str, value: object) -> Any:
             if not any(value is known for known in noted):
                 noted.append(value)
     return value
+
+
+def takes_positions(make: Callable[..., None]) -> Callable[..., None]:
+    """A layer's ``__init__`` whose first arguments may come without their names, as in TensorFlow."""
+
+    @functools.wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, **dict(zip(("trainable", "name", "dtype", "dynamic"), args)), **kwargs)
+
+    return __init__
 
 
 def _share(owner: object, weight: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.attr_checks import is_within, output_context
 from tfmini.graph.families import Operation, Tensor, get_default_graph
@@ -19,6 +20,7 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.names import prepend_name_scope, strip_name_scope
 
 
+@export("tensorflow.python.ops.control_flow_ops.ControlFlowContext")
 class ControlFlowContext:
     """A cond branch or a loop.
 
