@@ -339,7 +339,7 @@ def _for_each(choices: list[str], run: Callable[..., None], test_or_class: Any) 
     """A decorator that makes a test for each choice; or what it makes of a test or class."""
 
     def of_method(method: Callable[..., Any]) -> Any:
-        @parameterized.named_parameters(*((f"_{choice}", choice) for choice in choices))  # type: ignore[untyped-decorator]
+        @parameterized.named_parameters(*((f"_{choice}", choice) for choice in choices))
         @functools.wraps(method)
         def decorated(test: Any, choice: str, *args: Any, **kwargs: Any) -> None:
             run(method, test, choice, *args, **kwargs)
