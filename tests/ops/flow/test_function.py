@@ -351,6 +351,13 @@ def test_the_names_of_a_concrete_functions_arguments() -> None:
         several.get_concrete_function(tf.SparseTensorSpec([2]))
 
 
+def test_lists_of_numbers_are_arrays_below_the_keys_of_an_input_signature() -> None:
+    spec = {"a": tf.TensorSpec([None, None]), "b": {"c": tf.TensorSpec([None], tf.int32)}}
+    summed = tf.function(lambda x: tf.reduce_sum(x["a"]) + tf.cast(tf.reduce_sum(x["b"]["c"]), tf.float32), [spec])
+    with tf.Session() as sess:
+        assert sess.run(summed({"a": [[1, 2], [3, 4]], "b": {"c": [5]}})) == 15.0
+
+
 def test_the_concrete_function_of_an_input_signature() -> None:
     double = tf.function(lambda x: x * 2, input_signature=[tf.TensorSpec([None])])
     for args in ((), (tf.TensorSpec([3]),), (tf.ones([2]),)):

@@ -287,13 +287,16 @@ def should_run_tf_function() -> bool:
 _MODES = ("v2_function", "v2_funcgraph", "v2_eager", "v1_session")
 
 
-class TestCase(test_case.TestCase, parameterized.TestCase):
+class KerasTestCase(test_case.TestCase, parameterized.TestCase):
     """A test of which the decorators below make several; Keras's state ends with each of them."""
 
     def tearDown(self) -> None:
         """Forgets Keras's state."""
         library().backend.clear_session()
         super().tearDown()
+
+
+TestCase = KerasTestCase  # its name in ``keras_parameterized``
 
 
 def run_with_all_model_types(test_or_class: Any = None, exclude_models: Any = None) -> Any:

@@ -320,6 +320,8 @@ def _argument(value: Any) -> Any:
 
 def _fitting(spec: Any, value: Any) -> Any:
     """The argument with tensors of the spec's types; ValueError if one has another type or shape."""
+    if isinstance(spec, dict) and isinstance(value, dict) and spec.keys() == value.keys():
+        return {name: _fitting(part, value[name]) for name, part in spec.items()}  # a value may be a list of numbers
     if not isinstance(spec, TypeSpec):
         return nest.map_structure(_fitting, spec, value)
     if isinstance(spec, TensorSpec) and not isinstance(value, Tensor):
