@@ -41,6 +41,7 @@ NOT_PRIVATE |= {
     "_RoundRobinStrategy",
     "_set_evals_completed_tensor",
     "_batch",
+    "_batch_input_shape",
     "_unbatch",
     "_serialize",
     "_deserialize",
