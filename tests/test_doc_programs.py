@@ -26,6 +26,18 @@ BEFORE = {
 w, global_step = tf.Variable(2.0), tf.train.get_or_create_global_step()
 loss, num_workers, rank = w * w, 1, 0
 opt = tf.train.MomentumOptimizer(0.1, 0.9)
+import tempfile
+model_dir = tempfile.mkdtemp()
+
+def ones():
+    return tf.data.Dataset.from_tensors((tf.ones([1]), tf.ones([1])))
+
+def model_fn(features, labels, mode):
+    loss = tf.reduce_mean(tf.square(tf.get_variable("v", [], initializer=tf.zeros_initializer()) - labels))
+    train_op = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+train_spec, eval_spec = tf.estimator.TrainSpec(ones, max_steps=1), tf.estimator.EvalSpec(ones, steps=1)
 """,
     "consistency.md": "",
     "estimators.md": "",

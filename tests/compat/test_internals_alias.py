@@ -132,7 +132,7 @@ def test_generated_ops_have_their_names_in_snake_case() -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("from tensorflow.contrib.distribute import TPUStrategy", "use its strategies of one replica"),
+        ("from tensorflow.contrib.distribute import TPUStrategy", "use the strategies that it has"),
         ("from tensorflow.contrib.learn import SVM", "use tf.estimator.Estimator with a model function"),
         ("from tensorflow.contrib.tpu import rewrite", r"use TPUEstimator\(use_tpu=False\)"),
         ("import tensorflow.nothing", "TensorFlow 1.15 has no tf.nothing either"),

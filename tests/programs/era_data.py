@@ -148,7 +148,7 @@ def rarer_arguments_of_signals(tf: Any) -> Any:
     x = _numbers(2, 3, 11)
     unknown = tf.placeholder_with_default(x, None)
     spectrum = tf.cast(tf.constant(_numbers(3, 4)), tf.complex64)
-    for axes in (None, 1, [0], [0, 1]):
+    for axes in (None, 1, -1, [0], [0, 1]):
         found += [tf.math.real(shift(spectrum, axes)) for shift in (signal.fftshift, signal.ifftshift)]
     framed = [signal.frame(unknown, 4, 3, pad_end=end, pad_value=7) for end in (False, True)]
     one = tf.constant(x[0, 0])

@@ -272,6 +272,8 @@ def _shifted(
 ) -> Tensor:
     with name_scope(name, default) as scope:
         x = convert_to_tensor(x)
+        if isinstance(axes, int):
+            return roll(x, shift(shape_of(x)[axes]), axes, name=scope)
         places = range_of(rank(x)) if axes is None else axes
         return roll(x, shift(gather(shape_of(x), places)), places, name=scope)
 

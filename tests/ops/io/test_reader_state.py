@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tfmini as tf
 from tests.ops.fake_wait import FakeWait
@@ -100,3 +101,25 @@ def test_a_read_passes_a_thousand_work_units_without_records() -> None:
     queue.enqueue_many(FakeWait(), [np.array([b""] * 1000 + [b"a"], object)])
     assert letters(read(reader, queue, 1)) == b"a"
     assert reader.units_started == 1001
+
+
+class Broken(Letters):
+    """Its first work unit has a record that cannot be read, for a reason that is no error of TensorFlow's."""
+
+    def read_record(self) -> Record | None:
+        if self.letters == [ord("!")]:
+            self.letters.clear()
+            raise OSError(5, "Input/output error")
+        return super().read_record()
+
+
+def test_a_read_that_fails_for_any_reason_ends_its_turn() -> None:
+    reader, queue = Broken("r"), Names()
+    failing, later = read(reader, queue, 3), read(reader, queue, 1)
+    queue.put(b"a")
+    queue.put(b"!")
+    with pytest.raises(tf.errors.InternalError, match="Input/output error"):
+        letters(failing)
+    assert later.is_pending
+    queue.put(b"b")
+    assert letters(later) == b"b" and not reader.busy

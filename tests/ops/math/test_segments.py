@@ -70,3 +70,10 @@ def test_the_rows_of_a_segment_are_summed_in_their_order(repeated: int, tail: tu
         wanted = wanted + row
     np.testing.assert_array_equal(total[7], wanted.astype(dtype))
     assert total.dtype == dtype
+
+
+@pytest.mark.parametrize("width", [2, 40])
+def test_a_maximum_is_at_least_what_a_segment_begins_with(width: int) -> None:
+    rows = np.full((2, width), -np.inf, np.float32)
+    lowest = np.finfo(np.float32).min
+    assert (run(tf.unsorted_segment_max(rows, [1, 0], 2)) == lowest).all()  # as in 1.15.5, whatever the width

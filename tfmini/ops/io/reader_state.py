@@ -195,26 +195,35 @@ class _Read:
         self._units.call(self._go_on)
 
     def _go_on(self) -> None:
-        reader = self.reader
-        self.records += reader.take_returned(self.limit - len(self.records))
-        if self.records and (self.at_once or len(self.records) == self.limit):
-            self._finish()
-            return
         try:
-            while reader.in_progress():
-                self._read_unit()
-                if len(self.records) == self.limit or (self.records and self.at_once):
-                    self._finish()
-                    return
-            if self.queue.dtypes != [dtypes.string]:
-                text = "Expected single component queue" if len(self.queue.dtypes) != 1 else (
-                    "Expected queue with single string component"
-                )  # fmt: skip
-                refuse(text)
-        except errors.OpError as error:
-            self.fail(error)
+            is_enough = self._read()
+        except Exception as error:  # whatever it is: later reads wait for the end of this one's turn
+            self.fail(errors.of_exception(error))
             return
-        self.queue.dequeue(self)
+        if is_enough:
+            self._finish()
+        else:
+            self.queue.dequeue(self)
+
+    def _read(self) -> bool:
+        """Reads what there is without another work unit; whether this is enough for an answer."""
+        self.records += self.reader.take_returned(self.limit - len(self.records))
+        while not self._is_enough():
+            if not self.reader.in_progress():
+                self._check_queue()
+                return False
+            self._read_unit()
+        return True
+
+    def _is_enough(self) -> bool:
+        return len(self.records) == self.limit or bool(self.records and self.at_once)
+
+    def _check_queue(self) -> None:
+        if self.queue.dtypes != [dtypes.string]:
+            text = "Expected single component queue" if len(self.queue.dtypes) != 1 else (
+                "Expected queue with single string component"
+            )  # fmt: skip
+            refuse(text)
 
     def _read_unit(self) -> None:
         reader = self.reader
@@ -243,8 +252,8 @@ class _Read:
         self.reader.work = value if isinstance(value, bytes) else value.item()
         try:
             self.reader.start_unit()
-        except errors.OpError as error:
-            self.fail(error)
+        except Exception as error:
+            self.fail(errors.of_exception(error))
             return True
         self.reader.units_started += 1
         self.go_on()

@@ -170,7 +170,8 @@ def _reduce_unsorted(ufunc: np.ufunc, rows: Array, ids: Array, out: Array) -> No
         return
     if not is_narrow(out) and len(out) // 32 <= ids.size <= 2 * len(out):  # the table takes its time for each segment
         is_first = first_positions(ids, len(out)) == np.arange(ids.size)
-        out[ids[is_first]] = rows[is_first]  # most segments have one row, which is copied
+        first = ids[is_first]  # most segments have one row, which is combined with what they begin with
+        out[first] = ufunc(out[first], rows[is_first])
         rows, ids = rows[~is_first], ids[~is_first]
     combine_elements(ufunc, out, ids, rows)
 
