@@ -172,7 +172,12 @@ def _generator(args: list[Any], *, token: bytes) -> Source:
         text = f"generator {token.decode()} is not found: only the process that built its graph can run it."
         raise errors.InvalidArgumentError.of(text)
     kept = own_all(args)
-    return FunctionSource(lambda _: _Translated(begin(*kept)))
+
+    def open_generator(reading: Reading) -> Iterator[Element]:
+        reading.stateful = reading.stateful or "PyFunc"  # as TensorFlow's: a generator need not yield the same again
+        return _Translated(begin(*kept))
+
+    return FunctionSource(open_generator)
 
 
 class _Translated:
