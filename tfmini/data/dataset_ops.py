@@ -395,11 +395,17 @@ class _LateWriting(Stage):
     def __init__(self, source: Source, path: str, reading: Reading) -> None:
         self._begin = lambda: _Writing(source.open(reading), reading, path)
         self._stage: _Writing | None = None
+        self._reading, self._seeds = reading, -1
 
     def __next__(self) -> Element:
         if self._stage is None:
+            self._seeds = len(self._reading.seeds) if self._seeds < 0 else self._seeds
             self._stage = self._begin()
-        return next(self._stage)
+        try:
+            return next(self._stage)
+        finally:
+            if len(self._reading.seeds) > self._seeds:  # which are not drawn again once the files are complete
+                self._reading.unrepeatable = "it wrote random elements to the files of a cache"
 
     def close(self) -> None:
         if self._stage is not None:

@@ -263,9 +263,13 @@ class Reading:
       closed: whether the pass has ended for good.
       seeds: those that its stages have drawn, in order.
       stateful: the type of an op, in a function of its stages, that gives another answer in each call; or "".
+      unrepeatable: what else keeps another reading from repeating this one, for messages; or "".
+      repeats: whether it repeats a saved reading. Its stages must draw as often as those did, so they fill caches anew.
     """
 
-    __slots__ = ("_drawn", "_given", "_own", "closed", "owner", "seeds", "stateful", "step")
+    __slots__ = (
+        "_drawn", "_given", "_own", "closed", "owner", "repeats", "seeds", "stateful", "step", "unrepeatable",
+    )  # fmt: skip
 
     def __init__(
         self, owner: RunOwner, step: RunningStep | None = None, seeds: Sequence[Seeds] = (),
@@ -275,7 +279,8 @@ class Reading:
         self.step = step
         self.closed = False
         self.seeds: list[Seeds] = []
-        self.stateful = ""
+        self.stateful = self.unrepeatable = ""
+        self.repeats = before is not None
         self._given, self._drawn = seeds, before.seeds if before is not None else ()
         self._own: dict[Any, Any] = {}
 
