@@ -74,3 +74,15 @@ def test_a_position_behind_a_cache_of_random_elements_in_files_is_refused(tmp_pa
             _saved(_grouped(lambda data, name=name: data.cache(name)), tmp_path, reads)
     _saved(_grouped(lambda data: data.cache(str(tmp_path / "cache36"))), tmp_path, 36)  # the files are complete
     _saved(Dataset.range(3).cache(str(tmp_path / "plain")).shuffle(3).repeat(3), tmp_path, 7)
+
+
+def test_a_position_behind_half_written_files_of_a_cache_is_restored(tmp_path: Path) -> None:
+    iterator = Dataset.range(9).cache(str(tmp_path / "cache")).make_initializable_iterator()
+    element, saver = iterator.get_next(), tf.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+    with tf.Session() as session:
+        session.run(iterator.initializer)
+        assert _read(session, element, 3) == [0, 1, 2]
+        path = saver.save(session, str(tmp_path / "position"))
+        assert _read(session, element, 2) == [3, 4]
+        saver.restore(session, path)
+        assert _read(session, element, 6) == [3, 4, 5, 6, 7, 8]

@@ -198,9 +198,9 @@ class IteratorState:
         before = self._place or self._first(step.owner, "Restore", "restoring it")
         turns, *seeds = state.view(np.uint64).tolist()
         place = _Place(before.source, step.owner, self.name, [*zip(seeds[::2], seeds[1::2])], before.reading)
+        before.close(self.name, "it was restored")  # first: it may hold the lock of a cache's files
         place.skip(turns, step)
         self._place = place
-        before.close(self.name, "it was restored")
 
     def _first(self, owner: RunOwner, call: str = "GetNext", doing: str = "getting the next element") -> _Place:
         raise errors.FailedPreconditionError.of(
