@@ -137,7 +137,7 @@ concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, 
 def _own(component: object) -> Any:
     """`waiting_line.own`, also of the arrays of a sparse or a ragged tensor."""
     if isinstance(component, RaggedValue):
-        return RaggedValue(own(component.values), tuple(own_all(component.splits)))
+        return component._replace(values=own(component.values), splits=tuple(own_all(component.splits)))
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 

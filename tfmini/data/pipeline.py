@@ -138,10 +138,14 @@ class SparseValue(NamedTuple):
 
 
 class RaggedValue(NamedTuple):
-    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension."""
+    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension.
+
+    A row of a vector of rows has no splits itself; ``splits_type`` is that of a batch of such rows.
+    """
 
     values: Any
     splits: tuple[Any, ...]
+    splits_type: Any = np.int64
 
 
 pack_ragged_op = op(
@@ -608,7 +612,7 @@ def _stacked_ragged(rows: Sequence[RaggedValue]) -> RaggedValue:
     if len(shapes) > 1:
         raise errors.InvalidArgumentError.of(f"Cannot batch ragged tensors with inner shapes {sorted(shapes)}.")
     levels = [[np.array([0, count_rows(row)]) for row in rows], *zip(*[row.splits for row in rows])]
-    dtype = rows[0].splits[0].dtype if rows[0].splits else np.int64
+    dtype = rows[0].splits[0].dtype if rows[0].splits else rows[0].splits_type
     joined = []
     for level in levels:
         ends = np.cumsum([0, *(splits[-1] for splits in level)])
@@ -625,7 +629,7 @@ def _ragged_rows(component: RaggedValue) -> Iterator[RaggedValue]:
             cut = splits[begin : end + 1]
             inner.append(cut - cut[0])
             begin, end = cut[0], cut[-1]
-        yield RaggedValue(component.values[begin:end], tuple(inner))
+        yield RaggedValue(component.values[begin:end], tuple(inner), component.splits[0].dtype)
 
 
 def count_rows(component: Any) -> int:
