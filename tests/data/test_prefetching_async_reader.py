@@ -150,6 +150,22 @@ def test_an_element_whose_step_ends_before_the_answer_goes_to_the_next_step() ->
     for wait in waits:
         reader.ask(wait)
     assert [wait.value for wait in waits] == [(1,), (2,)]
+    assert reader.turns == 2
+
+
+def test_an_element_is_counted_before_its_step_ends() -> None:
+    counts = []
+
+    class Looking(FakeWait):
+        def done(self, result: Any = None) -> bool:
+            counts.append(reader.turns)
+            return super().done(result)
+
+    stage: Any = iter([(1,), (2,)])
+    reader = AsyncReader(_Ready(stage), "it")  # type: ignore[arg-type]
+    for _ in range(3):
+        reader.ask(Looking())
+    assert counts == [1, 2, 2]
 
 
 class _Ready:

@@ -137,7 +137,7 @@ concatenate_dataset = dataset_op("ConcatenateDataset", "input_dataset: variant, 
 def _own(component: object) -> Any:
     """`waiting_line.own`, also of the arrays of a sparse or a ragged tensor."""
     if isinstance(component, RaggedValue):
-        return RaggedValue(own(component.values), tuple(own_all(component.splits)))
+        return component._replace(values=own(component.values), splits=tuple(own_all(component.splits)))
     return SparseValue(*own_all(component)) if isinstance(component, SparseValue) else own(component)
 
 
@@ -172,7 +172,12 @@ def _generator(args: list[Any], *, token: bytes) -> Source:
         text = f"generator {token.decode()} is not found: only the process that built its graph can run it."
         raise errors.InvalidArgumentError.of(text)
     kept = own_all(args)
-    return FunctionSource(lambda _: _Translated(begin(*kept)))
+
+    def open_generator(reading: Reading) -> Iterator[Element]:
+        reading.stateful = reading.stateful or "PyFunc"  # as TensorFlow's: a generator need not yield the same again
+        return _Translated(begin(*kept))
+
+    return FunctionSource(open_generator)
 
 
 class _Translated:
@@ -390,11 +395,17 @@ class _LateWriting(Stage):
     def __init__(self, source: Source, path: str, reading: Reading) -> None:
         self._begin = lambda: _Writing(source.open(reading), reading, path)
         self._stage: _Writing | None = None
+        self._reading, self._seeds = reading, -1
 
     def __next__(self) -> Element:
         if self._stage is None:
+            self._seeds = len(self._reading.seeds) if self._seeds < 0 else self._seeds
             self._stage = self._begin()
-        return next(self._stage)
+        try:
+            return next(self._stage)
+        finally:
+            if len(self._reading.seeds) > self._seeds:  # which are not drawn again once the files are complete
+                self._reading.unrepeatable = "it wrote random elements to the files of a cache"
 
     def close(self) -> None:
         if self._stage is not None:

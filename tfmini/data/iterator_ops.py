@@ -172,13 +172,19 @@ class IteratorState:
         """The state from which `restore` goes on, int64 [1 + 2 * seeds]: the number of elements taken, and the seeds.
 
         Raises:
-          FailedPreconditionError: before `begin`, or when a function of the dataset gives other answers each time.
+          FailedPreconditionError: before `begin`, or when another reading of the dataset would have other elements.
         """
         place = self._place or self._first(owner, "Save", "saving it")
         if place.reading.stateful:
             raise errors.FailedPreconditionError.of(
                 f"The position of the iterator {self.name!r} cannot be saved: a function of its dataset is stateful,"
                 f" since it has an op of type {place.reading.stateful}."
+            )
+        if place.reading.unrepeatable:
+            raise errors.FailedPreconditionError.of(
+                f"The position of the iterator {self.name!r} cannot be saved: {place.reading.unrepeatable}, and a"
+                " reading of those files draws other seeds. Put the shuffling behind the cache, or cache without a"
+                " filename."
             )
         seeds = [seed % 2**64 for pair in place.reading.seeds for seed in pair]
         return np.array([place.turns + place.reader.turns, *seeds], np.uint64).view(np.int64)
@@ -192,9 +198,9 @@ class IteratorState:
         before = self._place or self._first(step.owner, "Restore", "restoring it")
         turns, *seeds = state.view(np.uint64).tolist()
         place = _Place(before.source, step.owner, self.name, [*zip(seeds[::2], seeds[1::2])], before.reading)
+        before.close(self.name, "it was restored")  # first: it may hold the lock of a cache's files
         place.skip(turns, step)
         self._place = place
-        before.close(self.name, "it was restored")
 
     def _first(self, owner: RunOwner, call: str = "GetNext", doing: str = "getting the next element") -> _Place:
         raise errors.FailedPreconditionError.of(

@@ -138,10 +138,14 @@ class SparseValue(NamedTuple):
 
 
 class RaggedValue(NamedTuple):
-    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension."""
+    """A ragged tensor in a pipeline, as arrays: flat values, and the row splits of each ragged dimension.
+
+    A row of a vector of rows has no splits itself; ``splits_type`` is that of a batch of such rows.
+    """
 
     values: Any
     splits: tuple[Any, ...]
+    splits_type: Any = np.int64
 
 
 pack_ragged_op = op(
@@ -263,9 +267,13 @@ class Reading:
       closed: whether the pass has ended for good.
       seeds: those that its stages have drawn, in order.
       stateful: the type of an op, in a function of its stages, that gives another answer in each call; or "".
+      unrepeatable: what else keeps another reading from repeating this one, for messages; or "".
+      repeats: whether it repeats a saved reading. Its stages must draw as often as those did, so they fill caches anew.
     """
 
-    __slots__ = ("_drawn", "_given", "_own", "closed", "owner", "seeds", "stateful", "step")
+    __slots__ = (
+        "_drawn", "_given", "_own", "closed", "owner", "repeats", "seeds", "stateful", "step", "unrepeatable",
+    )  # fmt: skip
 
     def __init__(
         self, owner: RunOwner, step: RunningStep | None = None, seeds: Sequence[Seeds] = (),
@@ -275,7 +283,8 @@ class Reading:
         self.step = step
         self.closed = False
         self.seeds: list[Seeds] = []
-        self.stateful = ""
+        self.stateful = self.unrepeatable = ""
+        self.repeats = before is not None
         self._given, self._drawn = seeds, before.seeds if before is not None else ()
         self._own: dict[Any, Any] = {}
 
@@ -603,7 +612,7 @@ def _stacked_ragged(rows: Sequence[RaggedValue]) -> RaggedValue:
     if len(shapes) > 1:
         raise errors.InvalidArgumentError.of(f"Cannot batch ragged tensors with inner shapes {sorted(shapes)}.")
     levels = [[np.array([0, count_rows(row)]) for row in rows], *zip(*[row.splits for row in rows])]
-    dtype = rows[0].splits[0].dtype if rows[0].splits else np.int64
+    dtype = rows[0].splits[0].dtype if rows[0].splits else rows[0].splits_type
     joined = []
     for level in levels:
         ends = np.cumsum([0, *(splits[-1] for splits in level)])
@@ -620,7 +629,7 @@ def _ragged_rows(component: RaggedValue) -> Iterator[RaggedValue]:
             cut = splits[begin : end + 1]
             inner.append(cut - cut[0])
             begin, end = cut[0], cut[-1]
-        yield RaggedValue(component.values[begin:end], tuple(inner))
+        yield RaggedValue(component.values[begin:end], tuple(inner), component.splits[0].dtype)
 
 
 def count_rows(component: Any) -> int:

@@ -371,12 +371,13 @@ class AsyncReader:
 
     def _give(self, wait: Wait, outcome: Outcome) -> None:
         """Answers a wait; the outcome is for the next one if the step has ended."""
-        taken = answer(wait, outcome)
+        turn = not isinstance(outcome[1], (errors.OutOfRangeError, errors.CancelledError))
         with self._changed:
-            if not taken:
+            self.turns += turn  # before the answer: the step may end at once, and its client save the position
+        if not answer(wait, outcome):
+            with self._changed:
+                self.turns -= turn
                 self._kept.appendleft(outcome)
-            elif not isinstance(outcome[1], (errors.OutOfRangeError, errors.CancelledError)):
-                self.turns += 1
 
     def close(self, why: str) -> None:
         """Ends the thread; the waiting steps get CancelledError."""

@@ -602,15 +602,13 @@ class _CacheSource(Source):
     def __init__(self, source: Source) -> None:
         super().__init__(self._begin, source.count)
         self._source = source
-        self._kept: list[Element] | None = None
+        self._kept: list[list[Element]] = []  # empty until a reading is complete
 
     def _begin(self, reading: Reading) -> Stage:
-        if self._kept is not None:
-            return FunctionSource(lambda _: iter(self._kept or ())).open(reading)
-        return _Recorder(self._source.open(reading), reading, self._keep)
-
-    def _keep(self, elements: list[Element]) -> None:
-        self._kept = elements
+        kept: list[list[Element]] = reading.own(self, list) if reading.repeats else self._kept
+        if kept:
+            return FunctionSource(lambda _: iter(kept[0])).open(reading)
+        return _Recorder(self._source.open(reading), reading, kept.append)
 
 
 @cache_dataset.kernel("CPU")
