@@ -39,7 +39,7 @@ def uneven(input_context: Any = None) -> Any:
 
 
 class Losses(tf.train.SessionRunHook):
-    """Keeps the losses; ``fail`` and ``die`` end worker 1 after three steps."""
+    """Keeps the losses; ``fail``, ``exit`` and ``die`` end worker 1 after three steps."""
 
     def __init__(self, what: str) -> None:
         self.what, self.seen = what, []
@@ -57,6 +57,8 @@ class Losses(tf.train.SessionRunHook):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.what == "fail":
                 raise ValueError("worker 1 has had enough")
+            if self.what == "exit":
+                sys.exit(3)
 
 
 def model(features: Any, labels: Any, mode: str, params: Any) -> Any:

@@ -32,7 +32,7 @@ from tfmini.ops.math import reductions
 from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, variable_creator_scope
 from tfmini.ops.variables.resource_variable import BaseResourceVariable, ResourceVariable, UnreadVariable
 from tfmini.protos import ConfigProto
-from tfmini.runtime.collectives.past_lives import ENDED
+from tfmini.runtime.collectives.past_lives import ENDED, is_training
 from tfmini.train.optimizers.fused_optimizer import GradientDescentOptimizer
 from tfmini.train.replicas import all_reduce
 from tfmini.train.replicas.elastic import Ranks
@@ -381,6 +381,15 @@ class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
 
 
 class _WorkerSession(UnrecoveredSession):
+    def __init__(self, *args: Any) -> None:
+        is_training.set()
+        super().__init__(*args)
+
+    def _close_internal(self, kind: Any = None, error: BaseException | None = None) -> None:
+        super()._close_internal(kind, error)
+        if kind is None:
+            is_training.clear()
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().run(*args, **kwargs)
