@@ -186,7 +186,8 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
         read = tf.Variable(0.0, trainable=False, synchronization=tf.VariableSynchronization.ON_READ)
         summed = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.SUM)
         names = tf.Variable(["a"], trainable=False)
-        assert own.assign([1.0, 2.0]) is not None  # all workers build and run it
+        outside = own[0:1]
+        assert own.assign([1.0, 2.0]) is not None and outside.assign([1.0]) is not None  # all workers build and run it
 
         def kinds() -> list[str]:
             return [op.type for op in own.graph.get_operations()]
@@ -195,11 +196,16 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
             for change in (own.assign, own.assign_add, own.assign_sub, lambda value: tf.assign(own, value)):
                 with pytest.raises(ValueError, match="aggregation method to update own"):
                     change([1.0, 1.0])
-            with pytest.raises(NotImplementedError, match="cannot scatter to own"):
+            with pytest.raises(NotImplementedError, match="cannot change a part of own"):
                 tf.scatter_add(own, [0], [1.0])
+            for part in (outside, own[0:1]):
+                with pytest.raises(NotImplementedError, match="cannot change a part of own"):
+                    part.assign([1.0])
+                with pytest.raises(NotImplementedError, match="cannot change a part of own"):
+                    tf.assign(part, [1.0])
             for variable in (first, read):
                 assert variable.assign_add(1.0) is not None
-            with pytest.raises(NotImplementedError, match="cannot scatter to mean_accuracy"):
+            with pytest.raises(NotImplementedError, match="cannot change a part of mean_accuracy"):
                 tf.metrics.mean_per_class_accuracy([0], [0], 2)
             before = kinds().count("CollectiveReduce")
             summed.assign(1.0).assign_add(2.0)

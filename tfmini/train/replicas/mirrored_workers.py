@@ -29,6 +29,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.math import reductions
+from tfmini.ops.variables.assignment import sliced_assign
 from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, variable_creator_scope
 from tfmini.ops.variables.resource_variable import BaseResourceVariable, ResourceVariable, UnreadVariable
 from tfmini.protos import ConfigProto
@@ -83,12 +84,22 @@ class _Copied(BaseResourceVariable):
         self._check_outside_of_replicas()
         return super().scatter_points(*args, **kwargs)
 
+    def __getitem__(self, where: Any) -> Tensor:
+        part = super().__getitem__(where)
+
+        def assign(value: TensorLike, name: str | None = None) -> Tensor:
+            self._check_outside_of_replicas()
+            return sliced_assign(part, value, name)
+
+        part.assign = assign  # type: ignore[attr-defined]
+        return part
+
     def _check_outside_of_replicas(self) -> None:
         alone = self.synchronization is VariableSynchronization.ON_READ and not _is_combined(self)
         if self.distribute_strategy.is_in_replica() and not alone:
             raise NotImplementedError(
-                f"The replicas of {self.distribute_strategy} cannot scatter to {self.name}: their copies would differ."
-                " Assign the whole value, or leave it to an optimizer, which takes IndexedSlices."
+                f"The replicas of {self.distribute_strategy} cannot change a part of {self.name}: their copies would"
+                " differ. Assign the whole value, or leave it to an optimizer, which takes IndexedSlices."
             )
 
 
