@@ -102,6 +102,17 @@ def test_monitored_sessions_go_on_from_the_chiefs_checkpoint(tmp_path: Path) -> 
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize(("what", "rows"), [("tables", 3), ("own_tables", 0)])
+def test_a_worker_restores_tables_where_it_has_the_checkpoint(what: str, rows: int, tmp_path: Path) -> None:
+    first, second = (Workers(tmp_path, {"worker": 2}, what) for _ in range(2))
+    assert first.answers("worker0")[what] == first.answers("worker1")[what] == [0, 0]
+    assert second.answers("worker0")[what] == [-3, 3]
+    assert second.answers("worker1")[what] == [-3, rows]
+    assert ("If the chief restores a checkpoint, counts" in second.printed["worker1"]) == (rows == 0)
+    assert "If the chief" not in first.printed["worker0"] + second.printed["worker0"]
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("what", "error"),
     [

@@ -133,11 +133,16 @@ class ChiefSessionCreator(_ScaffoldedCreator):
 
 
 class _CopyCreator(ChiefSessionCreator):
-    """Makes the session of a worker with a copy of the variables. All initialize at first, which may be collective."""
+    """Makes the session of a worker with a copy of the variables. All initialize at first, which may be collective.
+
+    Workers with a checkpoint restore it: they get the variables of the chief later, but no tables.
+    """
 
     def create_session(self) -> Any:
         scaffold = self._scaffold.finalize()
         path = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
+        if path is None and not get_default_graph().attachments[WORKERS].is_chief:
+            _warn_of_tables()
 
         def begin(session: Any) -> None:
             if path is not None:
@@ -148,6 +153,15 @@ class _CopyCreator(ChiefSessionCreator):
         return self._get_session_manager().prepare_session(
             self._master, scaffold.init_op, config=self._config, init_feed_dict=scaffold.init_feed_dict, init_fn=begin
         )
+
+
+def _warn_of_tables() -> None:
+    names = sorted({saved.name for saved in get_collection(GraphKeys.SAVEABLE_OBJECTS)})
+    if names:
+        _log.warning(
+            "If the chief restores a checkpoint, %s will differ on this worker, which has none: of the chief's values"
+            " it gets the variables only. Give all workers the same checkpoint_dir or model_dir.", ", ".join(names),
+        )  # fmt: skip
 
 
 @export("tf.train.WorkerSessionCreator")
@@ -552,7 +566,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
     all_hooks += list_of_hooks(hooks)
     kind = ChiefSessionCreator if workers is None else _CopyCreator
-    creator = kind(scaffold, master, config, checkpoint_dir if is_chief else None)
+    creator = kind(scaffold, master, config, checkpoint_dir)
     made = MonitoredSession if workers is None else workers.monitored_session
     return made(creator, all_hooks, stop_grace_period_secs)
 
