@@ -207,6 +207,8 @@ def monitored() -> list[list[float]]:
 
             def replica(v: Any = v, step: Any = step) -> Any:
                 loss = tf.reduce_sum(v * v) * (1.0 + TASK["index"])
+                context = tf.distribute.get_replica_context()
+                tf.summary.scalar("total", context.all_reduce(tf.distribute.ReduceOp.SUM, loss))  # no part of a step
                 with tf.control_dependencies([tf.train.MomentumOptimizer(0.01, 0.5).minimize(loss, step)]):
                     return tf.identity(loss)
 

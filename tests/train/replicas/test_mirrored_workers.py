@@ -240,3 +240,14 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
     assert names.dtype.base_dtype == tf.string
     with pytest.raises(ValueError, match="was made under"):
         optimizer.minimize(tf.reduce_sum(own))
+
+
+@pytest.mark.parametrize("job", ["chief", "worker"])
+def test_summaries_of_workers_have_a_period_in_steps(job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TF_CONFIG", of_task(job, chief=1, worker=1))
+    strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    with tf.Graph().as_default(), strategy.scope():
+        tf.train.get_or_create_global_step()
+        for folder in (None, str(tmp_path)):
+            with pytest.raises(ValueError, match="2 workers .* give save_summaries_steps"):
+                tf.train.MonitoredTrainingSession(checkpoint_dir=folder, save_summaries_secs=1.5)

@@ -360,9 +360,22 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
 
     # ---- Sessions ----
 
-    def unwritten_summaries(self, steps: int | None, secs: float | None, scaffold: Any) -> SummarySaverHook:
+    def check_summaries(self, secs: float | None) -> None:
+        """Refuses to write summaries every so many seconds.
+
+        Raises:
+          ValueError: there is such a period: the clock of each worker would have its own step, and a summary that is
+            reduced needs all workers in the same step.
+        """
+        if secs and secs > 0:
+            raise ValueError(
+                f"save_summaries_secs={secs} cannot be met by the {self.ranks.size} workers of {type(self).__name__} in"
+                " the same steps: give save_summaries_steps, the same to all of them."
+            )
+
+    def unwritten_summaries(self, steps: int, scaffold: Any) -> SummarySaverHook:
         """A hook that computes summaries when the chief does, since their ops may be collectives."""
-        return SummarySaverHook(steps, secs, summary_writer=_Unwritten(), scaffold=scaffold)  # type: ignore[arg-type]
+        return SummarySaverHook(steps, None, summary_writer=_Unwritten(), scaffold=scaffold)  # type: ignore[arg-type]
 
     def monitored_session(self, creator: Any, hooks: list[Any], stop_grace_period_secs: float) -> MonitoredSession:
         """The session of `tf.train.MonitoredTrainingSession`: all workers begin with the chief's values.

@@ -18,6 +18,7 @@ from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import latest_checkpoint
 from tfmini.train.coordinator import Coordinator
+from tfmini.train.global_steps import get_global_step
 from tfmini.train.hooks import StepCounterHook
 from tfmini.train.queue_runners import start_queue_runners
 from tfmini.train.saving_hooks import CheckpointSaverHook, SummarySaverHook
@@ -558,9 +559,16 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
     all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
-    if summary_dir := summary_dir or checkpoint_dir:
-        periods = _periods(save_summaries_steps, save_summaries_secs, (100, None))
-        all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods, None if is_chief else workers)
+    summary_dir, periods = (
+        summary_dir or checkpoint_dir,
+        _periods(save_summaries_steps, save_summaries_secs, (100, None)),
+    )
+    if workers is not None:
+        workers.check_summaries(periods[1])
+    if summary_dir and is_chief:
+        all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods)
+    elif workers is not None and _positive(periods[0]) and get_global_step() is not None:
+        all_hooks.append(workers.unwritten_summaries(periods[0], scaffold))
     if is_chief and checkpoint_dir:
         periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
         all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
@@ -581,16 +589,13 @@ def _saver_hooks(
 
 
 def _summary_hooks(
-    directory: str, scaffold: Scaffold, log_step_count_steps: int | None, periods: tuple[int | None, float | None],
-    workers: Any,
+    directory: str, scaffold: Scaffold, log_step_count_steps: int | None, periods: tuple[int | None, float | None]
 ) -> list[SessionRunHook]:  # fmt: skip
-    """The hooks that write summaries; with ``workers``, one that writes none, for a worker that is not the chief."""
     hooks: list[SessionRunHook] = []
-    if workers is None and _positive(log_step_count_steps):
+    if _positive(log_step_count_steps):
         hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=directory))
     if any(map(_positive, periods)):
-        written = SummarySaverHook(*periods, directory, scaffold=scaffold) if workers is None else None
-        hooks.append(written or workers.unwritten_summaries(*periods, scaffold))
+        hooks.append(SummarySaverHook(*periods, directory, scaffold=scaffold))
     return hooks
 
 
