@@ -22,7 +22,7 @@ from tfmini.memory import call_imports_old
 from tfmini.rpc.waiter import Waiter
 from tfmini.runtime.collectives.exchange import CollectiveTraffic
 from tfmini.runtime.collectives.executor import RankCluster, collective_handlers
-from tfmini.runtime.collectives.past_lives import ENDED
+from tfmini.runtime.collectives.past_lives import ENDED, UNFINISHED, is_training
 from tfmini.runtime.executor.dispatch import Terminated
 from tfmini.runtime.master.master import Master
 from tfmini.runtime.master.master_service import master_handlers, trace_handlers
@@ -302,7 +302,7 @@ _running: weakref.WeakSet[Server] = weakref.WeakSet()
 def _flush_all() -> None:
     """The script is over: tells other ranks, and lets the messages leave that they and other tasks still need."""
     error = getattr(sys, "last_value", None)  # an exception that nobody has handled
-    why = ENDED
+    why = UNFINISHED if is_training.is_set() else ENDED
     if error is not None:
         why = f"its script has failed with {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     for server in list(_running):

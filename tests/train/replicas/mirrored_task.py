@@ -39,7 +39,7 @@ def uneven(input_context: Any = None) -> Any:
 
 
 class Losses(tf.train.SessionRunHook):
-    """Keeps the losses; ``fail`` and ``die`` end worker 1 after three steps."""
+    """Keeps the losses; ``fail``, ``exit`` and ``die`` end worker 1 after three steps."""
 
     def __init__(self, what: str) -> None:
         self.what, self.seen = what, []
@@ -57,6 +57,8 @@ class Losses(tf.train.SessionRunHook):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.what == "fail":
                 raise ValueError("worker 1 has had enough")
+            if self.what == "exit":
+                sys.exit(3)
 
 
 def model(features: Any, labels: Any, mode: str, params: Any) -> Any:
@@ -205,6 +207,8 @@ def monitored() -> list[list[float]]:
 
             def replica(v: Any = v, step: Any = step) -> Any:
                 loss = tf.reduce_sum(v * v) * (1.0 + TASK["index"])
+                context = tf.distribute.get_replica_context()
+                tf.summary.scalar("total", context.all_reduce(tf.distribute.ReduceOp.SUM, loss))  # no part of a step
                 with tf.control_dependencies([tf.train.MomentumOptimizer(0.01, 0.5).minimize(loss, step)]):
                     return tf.identity(loss)
 
@@ -220,6 +224,29 @@ def monitored() -> list[list[float]]:
     return seen
 
 
+def tables(folder: str) -> list[float]:
+    """The sum of a variable and the size of a table as a monitored session of three steps begins."""
+    strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    config, spec = strategy.update_config_proto(tf.ConfigProto()), tf.train.ClusterSpec(JOBS)
+    server = tf.train.Server(spec, job_name=TASK["type"], task_index=TASK["index"])
+    with strategy.scope():
+        step = tf.train.get_or_create_global_step()
+        v = tf.get_variable("v", [2], initializer=tf.zeros_initializer())
+        table = tf.contrib.lookup.MutableHashTable(tf.int64, tf.int64, -1, name="counts")
+
+        def replica() -> Any:
+            with tf.control_dependencies([table.insert(step, step)]):
+                return tf.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(v), step)
+
+        train, begin = strategy.experimental_run_v2(replica), [tf.reduce_sum(v), table.size()]
+        hooks = [tf.train.StopAtStepHook(num_steps=3)]
+        with tf.train.MonitoredTrainingSession(server.target, IS_CHIEF, folder, hooks=hooks, config=config) as sess:
+            seen = [float(each) for each in sess.run(begin)]
+            while not sess.should_stop():
+                sess.run(train)
+    return seen
+
+
 def main() -> None:
     answers = {}
     for what in WHAT:
@@ -227,6 +254,8 @@ def main() -> None:
             answers[what] = session()
         elif what == "monitored":
             answers[what] = monitored()
+        elif what in ("tables", "own_tables"):
+            answers[what] = tables(os.path.join(DIRECTORY, what if what == "tables" else f"{what}_{TASK['index']}"))
         else:
             answers[what] = trained(what, uneven if what == "uneven" else inputs)
     print("ANSWER", json.dumps(answers), flush=True)

@@ -102,14 +102,30 @@ def test_monitored_sessions_go_on_from_the_chiefs_checkpoint(tmp_path: Path) -> 
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize(("what", "rows"), [("tables", 3), ("own_tables", 0)])
+def test_a_worker_restores_tables_where_it_has_the_checkpoint(what: str, rows: int, tmp_path: Path) -> None:
+    first, second = (Workers(tmp_path, {"worker": 2}, what) for _ in range(2))
+    assert first.answers("worker0")[what] == first.answers("worker1")[what] == [0, 0]
+    assert second.answers("worker0")[what] == [-3, 3]
+    assert second.answers("worker1")[what] == [-3, rows]
+    assert ("If the chief restores a checkpoint, counts" in second.printed["worker1"]) == (rows == 0)
+    assert "If the chief" not in first.printed["worker0"] + second.printed["worker0"]
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("what", "error"), [("die", "UnavailableError: Collective lost rank 1"), ("fail", "UnknownError: rank 1")]
+    ("what", "error"),
+    [
+        ("die", "UnavailableError: Collective lost rank 1"),
+        ("fail", "UnknownError: rank 1"),
+        ("exit", "its script has ended in the middle of its training"),
+    ],
 )
 def test_the_others_end_with_a_worker_that_is_lost(what: str, error: str, tmp_path: Path) -> None:
     workers = Workers(tmp_path, {"chief": 1, "worker": 1}, what)
     assert workers.codes["chief0"] == 1 and workers.codes["worker0"] != 0
     assert error in workers.printed["chief0"]
-    assert what == "die" or "worker 1 has had enough" in workers.printed["chief0"]
+    assert what != "fail" or "worker 1 has had enough" in workers.printed["chief0"]
 
 
 @pytest.mark.cluster
@@ -181,7 +197,8 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
         read = tf.Variable(0.0, trainable=False, synchronization=tf.VariableSynchronization.ON_READ)
         summed = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.SUM)
         names = tf.Variable(["a"], trainable=False)
-        assert own.assign([1.0, 2.0]) is not None  # all workers build and run it
+        outside = own[0:1]
+        assert own.assign([1.0, 2.0]) is not None and outside.assign([1.0]) is not None  # all workers build and run it
 
         def kinds() -> list[str]:
             return [op.type for op in own.graph.get_operations()]
@@ -190,11 +207,16 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
             for change in (own.assign, own.assign_add, own.assign_sub, lambda value: tf.assign(own, value)):
                 with pytest.raises(ValueError, match="aggregation method to update own"):
                     change([1.0, 1.0])
-            with pytest.raises(NotImplementedError, match="cannot scatter to own"):
+            with pytest.raises(NotImplementedError, match="cannot change a part of own"):
                 tf.scatter_add(own, [0], [1.0])
+            for part in (outside, own[0:1]):
+                with pytest.raises(NotImplementedError, match="cannot change a part of own"):
+                    part.assign([1.0])
+                with pytest.raises(NotImplementedError, match="cannot change a part of own"):
+                    tf.assign(part, [1.0])
             for variable in (first, read):
                 assert variable.assign_add(1.0) is not None
-            with pytest.raises(NotImplementedError, match="cannot scatter to mean_accuracy"):
+            with pytest.raises(NotImplementedError, match="cannot change a part of mean_accuracy"):
                 tf.metrics.mean_per_class_accuracy([0], [0], 2)
             before = kinds().count("CollectiveReduce")
             summed.assign(1.0).assign_add(2.0)
@@ -218,3 +240,14 @@ def test_replicas_do_not_part_in_silence(strategy: Any) -> None:
     assert names.dtype.base_dtype == tf.string
     with pytest.raises(ValueError, match="was made under"):
         optimizer.minimize(tf.reduce_sum(own))
+
+
+@pytest.mark.parametrize("job", ["chief", "worker"])
+def test_summaries_of_workers_have_a_period_in_steps(job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TF_CONFIG", of_task(job, chief=1, worker=1))
+    strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    with tf.Graph().as_default(), strategy.scope():
+        tf.train.get_or_create_global_step()
+        for folder in (None, str(tmp_path)):
+            with pytest.raises(ValueError, match="2 workers .* give save_summaries_steps"):
+                tf.train.MonitoredTrainingSession(checkpoint_dir=folder, save_summaries_secs=1.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from tfmini.rpc.messages import CollectiveEnd
 from tfmini.runtime.collectives.calls import PARTIAL, RANK_JOBS, About, CollectiveCall
 
 ENDED = "its process has ended"  # of a task whose script has not failed
+UNFINISHED = "its script has ended in the middle of its training"  # such as by `sys.exit`
+is_training = threading.Event()  # set while the latest session of mirrored workers here has not ended in good order
 RETURN_S = 30.0
 """Ranks wait so long for the return of one whose server was stopped: its process may start another one."""
 _REMEDY = (

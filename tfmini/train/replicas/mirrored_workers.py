@@ -29,10 +29,11 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.growing.variable import EmbeddingVariable
 from tfmini.ops.math import reductions
+from tfmini.ops.variables.assignment import sliced_assign
 from tfmini.ops.variables.base import VariableAggregation, VariableSynchronization, variable_creator_scope
 from tfmini.ops.variables.resource_variable import BaseResourceVariable, ResourceVariable, UnreadVariable
 from tfmini.protos import ConfigProto
-from tfmini.runtime.collectives.past_lives import ENDED
+from tfmini.runtime.collectives.past_lives import ENDED, is_training
 from tfmini.train.optimizers.fused_optimizer import GradientDescentOptimizer
 from tfmini.train.replicas import all_reduce
 from tfmini.train.replicas.elastic import Ranks
@@ -83,12 +84,22 @@ class _Copied(BaseResourceVariable):
         self._check_outside_of_replicas()
         return super().scatter_points(*args, **kwargs)
 
+    def __getitem__(self, where: Any) -> Tensor:
+        part = super().__getitem__(where)
+
+        def assign(value: TensorLike, name: str | None = None) -> Tensor:
+            self._check_outside_of_replicas()
+            return sliced_assign(part, value, name)
+
+        part.assign = assign  # type: ignore[attr-defined]
+        return part
+
     def _check_outside_of_replicas(self) -> None:
         alone = self.synchronization is VariableSynchronization.ON_READ and not _is_combined(self)
         if self.distribute_strategy.is_in_replica() and not alone:
             raise NotImplementedError(
-                f"The replicas of {self.distribute_strategy} cannot scatter to {self.name}: their copies would differ."
-                " Assign the whole value, or leave it to an optimizer, which takes IndexedSlices."
+                f"The replicas of {self.distribute_strategy} cannot change a part of {self.name}: their copies would"
+                " differ. Assign the whole value, or leave it to an optimizer, which takes IndexedSlices."
             )
 
 
@@ -349,9 +360,22 @@ class MultiWorkerMirroredStrategy(MirroredStrategy):
 
     # ---- Sessions ----
 
-    def unwritten_summaries(self, steps: int | None, secs: float | None, scaffold: Any) -> SummarySaverHook:
+    def check_summaries(self, secs: float | None) -> None:
+        """Refuses to write summaries every so many seconds.
+
+        Raises:
+          ValueError: there is such a period: the clock of each worker would have its own step, and a summary that is
+            reduced needs all workers in the same step.
+        """
+        if secs and secs > 0:
+            raise ValueError(
+                f"save_summaries_secs={secs} cannot be met by the {self.ranks.size} workers of {type(self).__name__} in"
+                " the same steps: give save_summaries_steps, the same to all of them."
+            )
+
+    def unwritten_summaries(self, steps: int, scaffold: Any) -> SummarySaverHook:
         """A hook that computes summaries when the chief does, since their ops may be collectives."""
-        return SummarySaverHook(steps, secs, summary_writer=_Unwritten(), scaffold=scaffold)  # type: ignore[arg-type]
+        return SummarySaverHook(steps, None, summary_writer=_Unwritten(), scaffold=scaffold)  # type: ignore[arg-type]
 
     def monitored_session(self, creator: Any, hooks: list[Any], stop_grace_period_secs: float) -> MonitoredSession:
         """The session of `tf.train.MonitoredTrainingSession`: all workers begin with the chief's values.
@@ -381,6 +405,15 @@ class CollectiveAllReduceStrategy(MultiWorkerMirroredStrategy):
 
 
 class _WorkerSession(UnrecoveredSession):
+    def __init__(self, *args: Any) -> None:
+        is_training.set()
+        super().__init__(*args)
+
+    def _close_internal(self, kind: Any = None, error: BaseException | None = None) -> None:
+        super()._close_internal(kind, error)
+        if kind is None:
+            is_training.clear()
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().run(*args, **kwargs)

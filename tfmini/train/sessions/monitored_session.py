@@ -18,6 +18,7 @@ from tfmini.protos import ConfigProto, RunMetadata, RunOptions
 from tfmini.runtime.client.session import BaseSession
 from tfmini.train.checkpointing.graph_files import latest_checkpoint
 from tfmini.train.coordinator import Coordinator
+from tfmini.train.global_steps import get_global_step
 from tfmini.train.hooks import StepCounterHook
 from tfmini.train.queue_runners import start_queue_runners
 from tfmini.train.saving_hooks import CheckpointSaverHook, SummarySaverHook
@@ -133,11 +134,16 @@ class ChiefSessionCreator(_ScaffoldedCreator):
 
 
 class _CopyCreator(ChiefSessionCreator):
-    """Makes the session of a worker with a copy of the variables. All initialize at first, which may be collective."""
+    """Makes the session of a worker with a copy of the variables. All initialize at first, which may be collective.
+
+    Workers with a checkpoint restore it: they get the variables of the chief later, but no tables.
+    """
 
     def create_session(self) -> Any:
         scaffold = self._scaffold.finalize()
         path = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
+        if path is None and not get_default_graph().attachments[WORKERS].is_chief:
+            _warn_of_tables()
 
         def begin(session: Any) -> None:
             if path is not None:
@@ -148,6 +154,15 @@ class _CopyCreator(ChiefSessionCreator):
         return self._get_session_manager().prepare_session(
             self._master, scaffold.init_op, config=self._config, init_feed_dict=scaffold.init_feed_dict, init_fn=begin
         )
+
+
+def _warn_of_tables() -> None:
+    names = sorted({saved.name for saved in get_collection(GraphKeys.SAVEABLE_OBJECTS)})
+    if names:
+        _log.warning(
+            "If the chief restores a checkpoint, %s will differ on this worker, which has none: of the chief's values"
+            " it gets the variables only. Give all workers the same checkpoint_dir or model_dir.", ", ".join(names),
+        )  # fmt: skip
 
 
 @export("tf.train.WorkerSessionCreator")
@@ -544,15 +559,22 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
     all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
-    if summary_dir := summary_dir or checkpoint_dir:
-        periods = _periods(save_summaries_steps, save_summaries_secs, (100, None))
-        all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods, None if is_chief else workers)
+    summary_dir, periods = (
+        summary_dir or checkpoint_dir,
+        _periods(save_summaries_steps, save_summaries_secs, (100, None)),
+    )
+    if workers is not None:
+        workers.check_summaries(periods[1])
+    if summary_dir and is_chief:
+        all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods)
+    elif workers is not None and _positive(periods[0]) and get_global_step() is not None:
+        all_hooks.append(workers.unwritten_summaries(periods[0], scaffold))
     if is_chief and checkpoint_dir:
         periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
         all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
     all_hooks += list_of_hooks(hooks)
     kind = ChiefSessionCreator if workers is None else _CopyCreator
-    creator = kind(scaffold, master, config, checkpoint_dir if is_chief else None)
+    creator = kind(scaffold, master, config, checkpoint_dir)
     made = MonitoredSession if workers is None else workers.monitored_session
     return made(creator, all_hooks, stop_grace_period_secs)
 
@@ -567,16 +589,13 @@ def _saver_hooks(
 
 
 def _summary_hooks(
-    directory: str, scaffold: Scaffold, log_step_count_steps: int | None, periods: tuple[int | None, float | None],
-    workers: Any,
+    directory: str, scaffold: Scaffold, log_step_count_steps: int | None, periods: tuple[int | None, float | None]
 ) -> list[SessionRunHook]:  # fmt: skip
-    """The hooks that write summaries; with ``workers``, one that writes none, for a worker that is not the chief."""
     hooks: list[SessionRunHook] = []
-    if workers is None and _positive(log_step_count_steps):
+    if _positive(log_step_count_steps):
         hooks.append(StepCounterHook(every_n_steps=log_step_count_steps, output_dir=directory))
     if any(map(_positive, periods)):
-        written = SummarySaverHook(*periods, directory, scaffold=scaffold) if workers is None else None
-        hooks.append(written or workers.unwritten_summaries(*periods, scaffold))
+        hooks.append(SummarySaverHook(*periods, directory, scaffold=scaffold))
     return hooks
 
 
