@@ -559,22 +559,15 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
     all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
-    summary_dir, periods = (
-        summary_dir or checkpoint_dir,
-        _periods(save_summaries_steps, save_summaries_secs, (100, None)),
-    )
-    if workers is not None:
-        workers.check_summaries(periods[1])
-    if summary_dir and is_chief:
+    periods = _periods(save_summaries_steps, save_summaries_secs, (100, None))
+    all_hooks += _summaries_in_step(workers, scaffold, periods)
+    if is_chief and (summary_dir := summary_dir or checkpoint_dir):
         all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods)
-    elif workers is not None and _positive(periods[0]) and get_global_step() is not None:
-        all_hooks.append(workers.unwritten_summaries(periods[0], scaffold))
     if is_chief and checkpoint_dir:
         periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
         all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
     all_hooks += list_of_hooks(hooks)
-    kind = ChiefSessionCreator if workers is None else _CopyCreator
-    creator = kind(scaffold, master, config, checkpoint_dir)
+    creator = (ChiefSessionCreator if workers is None else _CopyCreator)(scaffold, master, config, checkpoint_dir)
     made = MonitoredSession if workers is None else workers.monitored_session
     return made(creator, all_hooks, stop_grace_period_secs)
 
@@ -586,6 +579,19 @@ def _saver_hooks(
         return []
     steps, secs = periods
     return [CheckpointSaverHook(directory, secs, steps, scaffold=scaffold, incremental_save_secs=incremental_secs)]
+
+
+def _summaries_in_step(
+    workers: Any, scaffold: Scaffold, periods: tuple[int | None, float | None]
+) -> list[SessionRunHook]:
+    """The hook of a worker that computes summaries when the chief does, since their ops may be collectives."""
+    if workers is None:
+        return []
+    steps, secs = periods
+    workers.check_summaries(secs)
+    if workers.is_chief or not _positive(steps) or get_global_step() is None:
+        return []
+    return [workers.unwritten_summaries(steps, scaffold)]
 
 
 def _summary_hooks(
