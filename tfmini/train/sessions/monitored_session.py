@@ -560,9 +560,9 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
         return MonitoredSession(worker, hooks, stop_grace_period_secs)
     all_hooks = list_of_hooks(chief_only_hooks if is_chief else None)
     periods = _periods(save_summaries_steps, save_summaries_secs, (100, None))
-    all_hooks += _summaries_in_step(workers, scaffold, periods)
     if is_chief and (summary_dir := summary_dir or checkpoint_dir):
         all_hooks += _summary_hooks(summary_dir, scaffold, log_step_count_steps, periods)
+    all_hooks += _summaries_in_step(workers, scaffold, periods, is_chief and bool(summary_dir))
     if is_chief and checkpoint_dir:
         periods = _periods(save_checkpoint_steps, save_checkpoint_secs, (None, 600))
         all_hooks += _saver_hooks(checkpoint_dir, scaffold, periods, save_incremental_checkpoint_secs)
@@ -582,14 +582,18 @@ def _saver_hooks(
 
 
 def _summaries_in_step(
-    workers: Any, scaffold: Scaffold, periods: tuple[int | None, float | None]
+    workers: Any, scaffold: Scaffold, periods: tuple[int | None, float | None], are_written: bool
 ) -> list[SessionRunHook]:
-    """The hook of a worker that computes summaries when the chief does, since their ops may be collectives."""
+    """The hook of a worker that computes summaries and writes none, since their ops may be collectives of all workers.
+
+    Args:
+      are_written: whether this worker writes them anyway.
+    """
     if workers is None:
         return []
     steps, secs = periods
     workers.check_summaries(secs)
-    if workers.is_chief or not _positive(steps) or get_global_step() is None:
+    if are_written or not _positive(steps) or get_global_step() is None:
         return []
     return [workers.unwritten_summaries(steps, scaffold)]
 
