@@ -478,12 +478,12 @@ def first_positions(numbers: Array, size: int) -> Any:
 
 def rounds_without_repeats(indices: Array, rows: int) -> list[Any]:
     """Splits positions into rounds that name each row at most once: round k has the k-th mention of each row."""
+    if _all_different(indices, rows):
+        return [slice(None)]
     rounds: list[Any] = []
     left: Any = np.arange(indices.size)
     while left.size:
         is_first = first_positions(indices[left], rows) == np.arange(left.size)
-        if not rounds and is_first.all():
-            return [slice(None)]
         rounds.append(left[is_first])
         left = left[~is_first]
     return rounds

@@ -193,13 +193,16 @@ def nd_index(indices: Array, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     Raises:
       InvalidArgumentError: naming the first row that is outside.
     """
-    depth = indices.shape[-1]
-    bounds = np.array(sizes[:depth], indices.dtype)
-    if indices.size and (indices.min() < 0 or (indices >= bounds).any()):
+    index = tuple(indices[..., i] for i in range(indices.shape[-1]))
+    if len(index) > len(sizes):
+        text = f"index innermost dimension length must be <= params rank; saw: {len(index)} vs. {len(sizes)}"
+        refuse(text)
+    if any(map(any_outside, index, sizes)):
+        bounds = np.array(sizes[: len(index)], indices.dtype)
         row = np.argwhere(((indices < 0) | (indices >= bounds)).any(-1))[0]
         where, found = ",".join(map(str, row)), ", ".join(map(str, indices[tuple(row)]))
         refuse(f"indices[{where}] = [{found}] does not index into param shape {format_raw(sizes)}")
-    return tuple(indices[..., i] for i in range(depth))
+    return index
 
 
 @_gather_nd.kernel("CPU")

@@ -206,19 +206,16 @@ def _pack_shape(node: Operation) -> list[RawShape]:
 
 @_pack.kernel("CPU")
 def _pack_kernel(values: list[Any], *, axis: int) -> Any:
-    if values:  # at least one, by the declaration
-        rank = np.ndim(values[0]) + 1
-        check_axis(axis, rank, f"axis = {axis} not in [{-rank}, {rank})")
-    try:
-        return np.stack([as_ndarray(v) for v in values], axis)
-    except ValueError:
-        shapes = [format_raw(np.shape(v)) for v in values]
-        i = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
-        if i is None:
-            raise
-        return refuse(
-            f"Shapes of all inputs must match: values[0].shape = {shapes[0]} != values[{i}].shape = {shapes[i]}"
-        )
+    arrays = [as_ndarray(value) for value in values]
+    shape = arrays[0].shape  # there is at least one, by the declaration
+    rank = len(shape) + 1
+    axis = check_axis(axis, rank, f"axis = {axis} not in [{-rank}, {rank})")
+    for i, array in enumerate(arrays):
+        if array.shape != shape:
+            shapes = f"values[0].shape = {format_raw(shape)} != values[{i}].shape = {format_raw(array.shape)}"
+            refuse(f"Shapes of all inputs must match: {shapes}")
+    one = (*shape[:axis], 1, *shape[axis:])
+    return np.concatenate([array.reshape(one) for array in arrays], axis)
 
 
 @_unpack.shape

@@ -169,19 +169,25 @@ def _unique_shape(node: Operation) -> list[RawShape]:
 
 # Integers below this, or below four times their number, are found in a table instead of sorted.
 TABLE_SIZE = 1 << 17
+# Up to so many elements a dict of Python is quicker than some calls of NumPy.
+_SHORT = 64
 
 
 def _first_seen(x: Array) -> tuple[Any, Any]:
     """Distinct elements in order of first appearance, and the position of each element among them."""
+    if x.size <= _SHORT or x.dtype == object:
+        places: dict[Any, int] = {}
+        numbers = [places.setdefault(element, len(places)) for element in x.tolist()]
+        return np.array(list(places), x.dtype), np.array(numbers, np.intp)
     if x.dtype.kind in "iu" and x.size and x.min() >= 0 and (most := int(x.max())) < max(TABLE_SIZE, 4 * x.size):
         seen = first_positions(x, most + 1)
         is_first = seen == np.arange(x.size)
-        return x[is_first], (np.cumsum(is_first) - 1)[seen]
-    values, first, numbers = np.unique(x, return_index=True, return_inverse=True, equal_nan=False)
+        return x[is_first], (is_first.cumsum() - 1)[seen]
+    values, first, ranks = np.unique(x, return_index=True, return_inverse=True, equal_nan=False)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
-    return values[order], place[numbers.reshape(-1)]
+    return values[order], place[ranks.reshape(-1)]
 
 
 @_unique.kernel("CPU")
@@ -237,7 +243,7 @@ def _one_hot_kernel(indices: Array, depth: Array, on_value: Array, off_value: Ar
     rows = np.full((indices.size, count), off[()], off.dtype)
     flat = indices.reshape(-1)
     # An index outside the depth leaves its row empty.
-    inside = np.flatnonzero((flat >= 0) & (flat < count))
+    inside = ((flat >= 0) & (flat < count)).nonzero()[0]
     rows[inside, flat[inside]] = on[()]
     result = rows.reshape(*indices.shape, count)
     return result if axis in (-1, indices.ndim) else np.moveaxis(result, -1, axis)
@@ -354,7 +360,6 @@ def unravel_index(indices: TensorLike, dims: SizesLike, name: str | None = None)
 # ---- Masks and selection by masks: ``tf.where``, ``tf.boolean_mask``, ``tf.sequence_mask`` -------------------------
 
 _where = op("Where(input: T) -> index: int64; T: type = DT_BOOL", raw_names={"input": "condition"})
-_where.kernel("CPU")(lambda value: np.argwhere(value).astype(np.int64, copy=False))
 _where.not_differentiable()
 
 
@@ -362,6 +367,13 @@ _where.not_differentiable()
 def _where_shape(node: Operation) -> list[RawShape]:
     raw = node.inputs[0].raw_shape
     return [(None, None if raw is None else len(raw))]
+
+
+@_where.kernel("CPU")
+def _where_kernel(value: Array) -> Any:
+    if value.ndim != 1:
+        return np.argwhere(value).astype(np.int64, copy=False)
+    return value.nonzero()[0].astype(np.int64, copy=False)[:, None]
 
 
 # ---- Public functions of masks -------------------------------------------------------------------------------------

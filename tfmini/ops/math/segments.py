@@ -85,9 +85,9 @@ def _check_sorted(data: Array, ids: Array) -> int:
 def check_runs(ids: Array, rows: int) -> None:
     """Refuses ids that are not sorted or not in [0, rows), naming the first one."""
     falls = ids[1:] < ids[:-1]
-    outside = (ids < 0) | (ids >= rows)
-    if not falls.any() and not outside.any():
+    if not np.count_nonzero(falls) and not any_outside(ids, rows):
         return
+    outside = (ids < 0) | (ids >= rows)
     first_fall = int(falls.argmax()) if falls.any() else ids.size
     first_outside = int(outside.argmax()) if outside.any() else ids.size
     # Each run is compared with its successor first, and then with the size of the output.
@@ -139,9 +139,10 @@ def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> 
                 refuse("Input num_segments == " + str(count) + " must not be negative.")
             tail = data.shape[len(ids_shape) :]
             check_room((count, *tail), data.dtype.itemsize)
-            out = np.full((count, *tail), fill, data.dtype)
-            flat = np.ravel(ids)
-            rows = np.reshape(data, (flat.size, *tail))
+            out = np.empty((count, *tail), data.dtype)
+            out.fill(fill)
+            flat = ids.reshape(-1)
+            rows = data.reshape(flat.size, *tail)
             if any_outside(flat, count):
                 _check_range(flat, ids_shape, count)
                 kept = flat >= 0  # rows of negative ids are dropped
@@ -418,8 +419,8 @@ def _check(ids: Array, indices: Array, rows: int, count: int | None) -> int:
         refuse("segment ids must be >= 0")
     if count is not None and last > count:
         refuse("segment ids must be < num_segments")
-    bad = np.flatnonzero((indices < 0) | (indices >= rows))
-    if bad.size:
+    if any_outside(indices, rows):
+        bad = np.flatnonzero((indices < 0) | (indices >= rows))
         refuse(f"Bad: indices[{bad[0]}] == {int(indices[bad[0]])} out of range [0, {rows})")
     check_runs(ids, last if count is None else count)
     return last if count is None else count
@@ -432,8 +433,8 @@ def _check_grad(ids: Array, indices: Array, rows: int, count: int) -> None:
     if ids.size and int(ids[-1]) + 1 > count:
         refuse("Invalid number of segments")
     for what, values, bound in (("Index", indices, rows), ("Segment id", ids, count)):
-        bad = np.flatnonzero((values < 0) | (values >= bound))
-        if bad.size:
+        if any_outside(values, bound):
+            bad = np.flatnonzero((values < 0) | (values >= bound))
             refuse(f"{what} {int(values[bad[0]])} out of range [0, {bound}).")
 
 

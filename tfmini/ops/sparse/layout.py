@@ -89,7 +89,7 @@ def _text(row: Array) -> str:
 def check_bounds(indices: Array, shape: Array) -> None:
     """Refuses indices outside of the dense shape."""
     outside = (indices < 0) | (indices >= shape)
-    if outside.any():
+    if np.count_nonzero(outside):
         row = int(outside.any(axis=1).argmax())
         refuse(f"indices[{row}] = {_text(indices[row])} is out of bounds: need 0 <= index < {_text(shape)}")
 
@@ -104,7 +104,7 @@ def check_order(indices: Array) -> None:
     first = different.argmax(axis=1)
     position = np.arange(len(first))
     falling = some & (before[position, first] > after[position, first])
-    bad = np.flatnonzero(falling | ~some)
+    bad = (falling | ~some).nonzero()[0]
     if not bad.size:
         return
     row = int(bad[0]) + 1
@@ -236,7 +236,7 @@ def _reshape_kernel(indices: Array, shape: Array, new_shape: Array) -> tuple[Any
     for what, value in (("Input", shape), ("Target", new_shape)):
         if np.ndim(value) != 1:
             refuse(f"{what} shape should be a vector but received shape {list(np.shape(value))}")
-    same = shape.shape == new_shape.shape and bool((shape == new_shape).all())
+    same = shape.tolist() == new_shape.tolist()
     sizes = shape if same else _target_sizes(shape, new_shape)
     if same and indices.shape[0]:
         check_bounds(indices, shape)
@@ -468,15 +468,16 @@ def _fill_rows_kernel(indices: Array, values: Array, shape: Array, default: Arra
     if rows == 0 and count:
         refuse(f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {count}")
     used = indices[:, 0]
-    bad = np.flatnonzero((used < 0) | (used >= rows))
-    if bad.size:
+    if any_outside(used, rows):
+        bad = np.flatnonzero((used < 0) | (used >= rows))
         refuse(f"indices({bad[0]}, 0) is invalid: {used[bad[0]]} >= {rows}")
     check_room((max(rows, 0),), 8 * (4 + indices.shape[1]))
     empty = np.bincount(used, minlength=rows) == 0 if rows else np.zeros(0, np.bool_)
-    if not empty.any() and not (used[1:] < used[:-1]).any():  # nothing to fill and nothing to sort
+    gaps = empty.nonzero()[0]
+    if not gaps.size and not np.count_nonzero(used[1:] < used[:-1]):  # nothing to fill and nothing to sort
         return indices, values, empty, np.arange(count)
-    added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
-    added[:, 0] = np.flatnonzero(empty)
+    added = np.zeros((gaps.size, indices.shape[1]), np.int64)
+    added[:, 0] = gaps
     fillers = np.full(len(added), default if isinstance(default, bytes) else np.asarray(default)[()], values.dtype)
     order = np.argsort(np.concatenate([used, added[:, 0]]), kind="stable")
     places = np.empty(len(order), np.int64)

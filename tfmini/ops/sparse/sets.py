@@ -354,7 +354,7 @@ def _combinations(parts: Sequence[Array], rows: int) -> tuple[Array, list[Array]
 
 def _numbered(counts: Array) -> Any:
     """0, 1, … for each count."""
-    ends = np.cumsum(counts)
+    ends = counts.cumsum()
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
@@ -375,19 +375,17 @@ def _numbers(column: Array) -> Any:
 
 def _joined(first: Array, second: Array) -> Any:
     """TensorFlow's ``FingerprintCat64`` of numbers."""
-    with np.errstate(over="ignore"):
-        mixed = second * _MULTIPLIER
-        found = (first ^ _MULTIPLIER) ^ (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
-        found = found * _MULTIPLIER
-        found = (found ^ (found >> _SHIFT)) * _MULTIPLIER
-        return found ^ (found >> _SHIFT)
+    mixed = second * _MULTIPLIER
+    found = (first ^ _MULTIPLIER) ^ (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
+    found = found * _MULTIPLIER
+    found = (found ^ (found >> _SHIFT)) * _MULTIPLIER
+    return found ^ (found >> _SHIFT)
 
 
 def _folded(first: Array, second: Array) -> Any:
     """TensorFlow's ``HashCombine`` of numbers, in which one shift keeps the sign."""
     high = (first.view(np.int64) >> 4).view(np.uint64)
-    with np.errstate(over="ignore"):
-        return first ^ (second + _GOLDEN + (first << np.uint64(10)) + high)
+    return first ^ (second + _GOLDEN + (first << np.uint64(10)) + high)
 
 
 def _texts(columns: Sequence[Array], chosen: Sequence[Array]) -> Any:
