@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -135,9 +136,36 @@ def test_nor_does_a_matrix_that_a_product_would_read_beyond() -> None:
     library = onednn.library()
     assert library is not None
     a, b, result = (np.ones(shape, np.float32) for shape in ((3, 4), (4, 5), (3, 5)))
-    library.multiply(a, b, False, False, result)
+    library.multiply(a, b, result)
     assert (result == 4).all()
-    pairs = ((a[:2], b), (a, b[:3]), (a.astype(float), b), (a[:, ::-1], b))
-    for wrong in (*((*pair, result) for pair in pairs), (a, b, result.T)):
+    pairs = ((a[:2], b), (a, b[:3]), (a.astype(float), b))
+    for wrong in (*((*pair, result) for pair in pairs), (a, b, result.T), (a, b, np.ones((3, 6), np.float32)[:, 1:])):
         with pytest.raises(ValueError, match="does not fit the computation"):
-            library.multiply(*wrong[:2], False, False, wrong[2])
+            library.multiply(*wrong)
+
+
+def _parts(rows: int, columns: int) -> Iterator[np.ndarray]:
+    """The same matrix as it may lie: in rows or columns, a part of another, backwards, with gaps, and broadcast."""
+    values = np.random.RandomState(0).randint(-8, 8, (rows, columns)).astype(np.float32)
+    for place in (
+        lambda wide: wide[1 : rows + 1, 1 : columns + 1], lambda wide: wide.T[1 : rows + 1, 1 : columns + 1],
+        lambda wide: wide[rows:0:-1, :columns], lambda wide: wide[:rows, columns:0:-1],
+        lambda wide: wide[: 2 * rows : 2, :columns], lambda wide: wide[:rows, : 2 * columns : 2],
+    ):  # fmt: skip
+        view = place(np.full([2 * max(rows, columns) + 1] * 2, np.nan, np.float32))
+        view[...] = values
+        yield view
+    yield values
+    yield np.asfortranarray(values)
+
+
+@installed
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(3, 4, 5), (1, 7, 3), (3, 1, 2), (5, 2, 1), (1, 1, 1)])
+def test_a_product_reads_a_part_of_a_matrix_where_it_lies(rows: int, inner: int, columns: int) -> None:
+    library = onednn.library()
+    assert library is not None
+    for a in _parts(rows, inner):
+        for b in (*_parts(inner, columns), np.broadcast_to(np.float32(2), (inner, columns))):
+            result = np.full((rows, columns), np.nan, np.float32)
+            library.multiply(a, b, result)
+            assert np.array_equal(result, np.einsum("ij,jk->ik", a, b)), (a.strides, b.strides)

@@ -187,17 +187,14 @@ def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool, new: Calla
     Raises:
       ValueError: for sizes that do not fit.
     """
-    # The size of one matrix, and the free axis of the other.
-    if a.ndim == b.ndim == 2 and a.size * b.shape[0 if transpose_b else 1] > _FEW:
+    a, b = a.T if transpose_a else a, b.T if transpose_b else b
+    if a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0] and a.size * b.shape[1] > _FEW:
         library = matrix_product_onednn.library()
-        if library is not None and a.flags.c_contiguous and b.flags.c_contiguous:
-            rows, inner = a.shape[::-1] if transpose_a else a.shape
-            also_inner, columns = b.shape[::-1] if transpose_b else b.shape
-            if inner == also_inner:
-                result = (np.empty if new is None else new)((rows, columns), _FLOAT)
-                library.multiply(a, b, transpose_a, transpose_b, result)
-                return result
-    return dot(a.T if transpose_a else a, b.T if transpose_b else b, new)
+        if library is not None:
+            result = (np.empty if new is None else new)((a.shape[0], b.shape[1]), _FLOAT)
+            library.multiply(a, b, result)
+            return result
+    return dot(a, b, new)
 
 
 def dot(a: Array, b: Array, new: Callable[..., Array] | None = None) -> Array:

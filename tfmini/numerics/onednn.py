@@ -38,7 +38,7 @@ WORKSPACE = 64
 _LAYOUT_QUERY = {WEIGHTS: 131, WEIGHTS_GRADIENT: 132, WORKSPACE: 135, SCRATCHPAD: 136}
 _MOST_DIMS = 12
 _I, _F, _P, _C = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p, ctypes.c_char
-_TURNED = (b"N", b"T")
+
 _SGEMM: list[Any] = [_C, _C, _I, _I, _I, _F, _P, _I, _P, _I, _F, _P, _I]
 
 # Multiplications of a product that one thread finishes before others, which sleep, would have woken up.
@@ -215,25 +215,27 @@ class Library:
         """Copies an array from one layout to another."""
         return Primitive(self, self.describe("reorder", source, self.engine, target, self.engine, self.attributes))
 
-    def multiply(self, a: Array, b: Array, transpose_a: bool, transpose_b: bool, result: Array) -> None:
-        """Puts a product of contiguous matrices of float32 into ``result``.
+    def multiply(self, a: Array, b: Array, result: Array) -> None:
+        """Puts ``a @ b``, matrices of float32, into a contiguous ``result``.
 
         Raises:
           ValueError: for other arrays, or sizes that do not fit.
         """
-        rows, columns = result.shape
-        inner = a.shape[0] if transpose_a else a.shape[1]
-        if a.shape != ((inner, rows) if transpose_a else (rows, inner)):
+        (rows, columns), inner = result.shape, a.shape[1]
+        if a.shape[0] != rows:
             raise ValueError(_misfit(a, f"a matrix of {rows} and {inner} rows and columns is"))
-        if b.shape != ((columns, inner) if transpose_b else (inner, columns)):
+        if b.shape != (inner, columns):
             raise ValueError(_misfit(b, f"a matrix of {inner} and {columns} rows and columns is"))
         for array in (a, b, result):
-            if array.dtype is not Layout.dtype and array.dtype != Layout.dtype or not array.flags.c_contiguous:
-                raise ValueError(_misfit(array, "a contiguous matrix of float32 is"))
+            if array.dtype is not Layout.dtype and array.dtype != Layout.dtype:
+                raise ValueError(_misfit(array, "a matrix of float32 is"))
+        if not result.flags.c_contiguous:
+            raise ValueError(_misfit(result, "a contiguous matrix is"))
+        (a, turned_a, step_a), (b, turned_b, step_b) = _as_read(a), _as_read(b)
         self.use_threads(alone=rows * columns * inner < _SMALL)
         check(self.slow.dnnl_sgemm(
-            _TURNED[transpose_a], _TURNED[transpose_b], rows, columns, inner, 1.0, data_address(a), a.shape[1],
-            data_address(b), b.shape[1], 0.0, data_address(result), columns,
+            turned_a, turned_b, rows, columns, inner, 1.0, data_address(a), step_a, data_address(b), step_b, 0.0,
+            data_address(result), columns,
         ))  # fmt: skip
 
     def use_threads(self, alone: bool = False) -> int:
@@ -256,6 +258,26 @@ def data_address(array: Array) -> int:
     """
     found: int = ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
     return found
+
+
+def _as_read(matrix: Array) -> tuple[Array, bytes, int]:
+    """How BLAS reads a matrix of float32: where it lies, whether turned, and the elements between two of its lines.
+
+    Its rows or its columns are in one piece each, as those of a part of a matrix are; another one is copied.
+    """
+    flags = matrix.flags
+    if flags.c_contiguous:
+        return matrix, b"N", max(matrix.shape[1], 1)
+    if flags.f_contiguous:
+        return matrix, b"T", max(matrix.shape[0], 1)
+    size = Layout.dtype.itemsize
+    for turned, (step, element), length in (
+        (b"N", matrix.strides, matrix.shape[1]), (b"T", matrix.strides[::-1], matrix.shape[0]),
+    ):  # fmt: skip
+        if element == size and step >= size * length and not step % size:
+            return matrix, turned, step // size
+    matrix = np.ascontiguousarray(matrix)
+    return matrix, b"N", max(matrix.shape[1], 1)
 
 
 def _misfit(array: Array, wanted: str) -> str:
