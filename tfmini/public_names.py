@@ -109,6 +109,9 @@ NAMES: dict[str, dict[str, str]] = {
     "app": {
         "compat.flags": "run",
     },
+    "audio": {
+        "ops.audio": "decode_wav encode_wav",
+    },
     "autograph": {
         "compat.autograph": "set_verbosity to_code to_graph trace",
     },
@@ -363,6 +366,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.staging": {
         "ops.queues.staging": "MapStagingArea StagingArea",
+    },
+    "contrib.stateless": {
+        "ops.random_functions": "stateless_multinomial stateless_random_normal=stateless_normal stateless_random_uniform=stateless_uniform stateless_truncated_normal",
     },
     "contrib.summary": {
         "train.contrib_summary": "SummaryWriter all_summary_ops always_record_summaries audio create_file_writer create_summary_file_writer=create_file_writer flush generic graph histogram image import_event initialize never_record_summaries record_summaries_every_n_global_steps scalar should_record_summaries summary_writer_initializer_op",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from typing import Any
 
@@ -284,3 +285,66 @@ def false_as_the_type_of_zeros(tf: Any) -> Any:
         lambda: tf.zeros_like(x, False, optimize=False), lambda: tf.zeros([2], False),
     ]  # fmt: skip
     return [outcome(lambda: one().dtype.name) for one in made]  # noqa: B023 - called at once
+
+
+@program
+def sounds(tf: Any) -> Any:
+    audio, audio_ops = tf.audio, importlib.import_module("tensorflow.contrib.framework.python.ops.audio_ops")
+    waves = tf.constant(_numbers(50, 2) * 0.6)
+    file = audio.encode_wav(waves, 16000)
+    found = [file, *audio_ops.decode_wav(file)]
+    for channels, samples in ((1, -1), (3, -1), (2, 20), (2, 60), (1, 55), (0, 0)):
+        found += audio.decode_wav(file, desired_channels=channels, desired_samples=samples)
+    spectrograms = [
+        audio_ops.audio_spectrogram(waves[:, :1], window_size=window, stride=stride, magnitude_squared=squared)
+        for window, stride, squared in ((10, 4, False), (16, 16, True), (50, 10, True), (51, 10, True), (2, 3, True))
+    ]
+    squares = audio_ops.audio_spectrogram(tf.constant(_numbers(400, 1)), 100, 50, magnitude_squared=True)
+    found += [*spectrograms, audio_ops.mfcc(squares, 16000), audio_ops.mfcc(squares, 8000, 3000, 100, 20, 8)]
+    unknown = audio_ops.decode_wav(tf.placeholder(tf.string, []), desired_samples=7)
+    return run(tf, found), [str(value.shape) for value in [*found, unknown.audio, unknown.sample_rate]]
+
+
+@program
+def bad_sounds(tf: Any) -> Any:
+    audio_ops = importlib.import_module("tensorflow.contrib.framework.python.ops.audio_ops")
+    waves = _numbers(5, 2)
+    good: bytes = run(tf, tf.audio.encode_wav(waves, 16000))
+    files = [
+        b"",
+        b"abc",
+        b"RIFX" + good[4:],
+        good[:8] + b"WAVX" + good[12:],
+        good[:36] + b"datx" + good[40:],
+        good[:-1],
+    ]
+    files += [
+        good[:at] + bytes([value]) + good[at + 1 :]
+        for at, value in ((16, 17), (16, 18), (20, 3), (22, 0), (22, 1), (28, 1), (32, 3), (34, 8), (40, 1))
+    ]
+    for size in (5, 6, 200, 2**32 - 1):
+        files.append(good[:36] + b"LIST" + size.to_bytes(4, "little") + b"abcdef"[:size] + good[36:])
+    made = [lambda file=file: tf.audio.decode_wav(file).audio for file in files]
+    made += [
+        lambda: tf.audio.decode_wav(good, desired_channels=-2)[0], lambda: tf.audio.decode_wav([good])[0],
+        lambda: tf.audio.encode_wav(waves[:0], 16000), lambda: tf.audio.encode_wav(waves[0], 16000),
+        lambda: tf.audio.encode_wav(waves, 0), lambda: tf.audio.encode_wav(waves, [1]),
+        lambda: audio_ops.audio_spectrogram(waves, 1, 1), 
+         lambda: audio_ops.mfcc(waves, 16000),
+        lambda: audio_ops.mfcc(waves[None], 16000, dct_coefficient_count=50),
+        lambda: audio_ops.mfcc(waves[None], 16000, filterbank_channel_count=0),
+        lambda: audio_ops.mfcc(waves[None], 16000, lower_frequency_limit=5000), lambda: audio_ops.mfcc(waves[None], 0),
+    ]  # fmt: skip
+    loudest = np.array([[0.5], [1.5], [-0.5], [-2.5], [40000], [-40000], [np.nan], [np.inf]], np.float32) / 32768
+    return [outcome(lambda one=one: run(tf, one())) for one in made], run(tf, tf.audio.encode_wav(loudest, 8000))
+
+
+@program
+def draws_without_state(tf: Any) -> Any:
+    stateless = tf.contrib.stateless
+    found = [
+        stateless.stateless_random_uniform([2, 3], [1, 2]), stateless.stateless_random_normal([3], seed=[3, 4]),
+        stateless.stateless_truncated_normal([4], [5, 6], mean=1.0, stddev=2.0),
+        stateless.stateless_multinomial([[0.1, 0.7, 0.2]], 5, seed=[7, 8]),
+    ]  # fmt: skip
+    return run(tf, found)

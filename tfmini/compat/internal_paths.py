@@ -203,6 +203,7 @@ _CONTRIB = {
         "framework.python.framework framework.python.framework.tensor_util framework.python.ops "
         "framework.python.ops.arg_scope framework.python.ops.variables"
     ),
+    ":ops.audio": "framework.python.ops.audio_ops",
     "tf.contrib.layers": (
         "layers.python.layers layers.python.layers.initializers layers.python.layers.layers "
         "layers.python.layers.regularizers"

@@ -330,7 +330,7 @@ def _sizes(shape: ShapeLike | TensorLike) -> Tensor:
     return convert_to_tensor(shape, dtype=dtypes.int32 if not isinstance(shape, Tensor) else None, name="shape")
 
 
-@export("tf.random.stateless_uniform")
+@export("tf.random.stateless_uniform", "tf.contrib.stateless.stateless_random_uniform")
 def stateless_uniform(
     shape: ShapeLike, seed: TensorLike, minval: TensorLike = 0, maxval: TensorLike | None = None,
     dtype: DTypeLike = dtypes.float32, name: str | None = None,
@@ -371,7 +371,7 @@ def _stateless_scaled(
         return add(multiply(handle(_sizes(shape), seed, dtype=kind), width), centre, name=scope)
 
 
-@export("tf.random.stateless_normal")
+@export("tf.random.stateless_normal", "tf.contrib.stateless.stateless_random_normal")
 def stateless_normal(
     shape: ShapeLike | TensorLike, seed: TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
     dtype: DTypeLike = dtypes.float32, name: str | None = None,
@@ -380,7 +380,7 @@ def stateless_normal(
     return _stateless_scaled(normal_op, "stateless_random_normal", shape, seed, mean, stddev, dtype, name)
 
 
-@export("tf.random.stateless_truncated_normal")
+@export("tf.random.stateless_truncated_normal", "tf.contrib.stateless.stateless_truncated_normal")
 def stateless_truncated_normal(
     shape: ShapeLike | TensorLike, seed: TensorLike, mean: TensorLike = 0.0, stddev: TensorLike = 1.0,
     dtype: DTypeLike = dtypes.float32, name: str | None = None,
@@ -389,7 +389,7 @@ def stateless_truncated_normal(
     return _stateless_scaled(truncated_op, "stateless_truncated_normal", shape, seed, mean, stddev, dtype, name)
 
 
-@export("tf.random.stateless_multinomial")
+@export("tf.random.stateless_multinomial", "tf.contrib.stateless.stateless_multinomial")
 def stateless_multinomial(
     logits: TensorLike, num_samples: TensorLike, seed: TensorLike, output_dtype: DTypeLike = dtypes.int64,
     name: str | None = None,

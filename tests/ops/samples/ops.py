@@ -53,7 +53,16 @@ NO_SLOPE = (
     + each("FakeQuantWithMinMaxVarsGradient", "gradients=f32(3, 4), inputs=f32(3, 4), min=-1.2, max=0.3")
     + each("FakeQuantWithMinMaxVarsPerChannelGradient",
            "gradients=f32(2, 2, 3), inputs=f32(2, 2, 3), min=[-1.0, 0, 0.1], max=[1.0, 0, 1.5]")
-    # TensorFlow has no gradients of the ops of k-means.
+    # TensorFlow has no gradients of the ops of sounds.
+    + each("DecodeWav", "contents=EncodeWav(audio=f32(5, 2), sample_rate=8000)",
+           "contents=EncodeWav(audio=f32(3, 1), sample_rate=44100), desired_channels=2, desired_samples=4")
+    + each("EncodeWav", "audio=f32(4, 2), sample_rate=16000")
+    + each("AudioSpectrogram", "input=f32(20, 1), window_size=7, stride=3",
+           "input=f32(16, 1), window_size=8, stride=8, magnitude_squared=True")
+    + each("Mfcc", "spectrogram=f32(1, 2, 33, low=0.0), sample_rate=16000",
+           "spectrogram=f32(2, 1, 65, low=0.0), sample_rate=8000, upper_frequency_limit=3000.0,"
+           " lower_frequency_limit=100.0, filterbank_channel_count=10, dct_coefficient_count=4")
+    # Nor of those of k-means.
     + each("NearestNeighbors", "points=f32(5, 3), centers=f32(4, 3), k=1", "points=f32(5, 3), centers=f32(4, 3), k=3",
            "points=f32(3, 2), centers=f32(2, 2), k=5", "points=f32(3, 2), centers=f32(2, 2), k=0")
     + each("KmeansPlusPlusInitialization", "points=f32(9, 2), num_to_sample=4, seed=3, num_retries_per_sample=0",
