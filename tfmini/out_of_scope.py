@@ -32,7 +32,6 @@ _NAMES = {
     "contrib.image": "tf.image, or transform, rotate and translate of tf.contrib.image",
     "contrib.opt": "the optimizers of tf.train, and those that tf.contrib.opt has",
     "contrib.nccl": "tf.collective_ops.all_reduce, or tf.train.AllReduceOptimizer",
-    "contrib.resampler": "tf.gather_nd of the four neighbours and their weights",
     "contrib.saved_model": "tf.saved_model",
     "feature_column": "one of the columns that tf.feature_column has, or ops on the features in a model function",
     "tpu": _DEVICE_WAY,

@@ -348,3 +348,26 @@ def draws_without_state(tf: Any) -> Any:
         stateless.stateless_multinomial([[0.1, 0.7, 0.2]], 5, seed=[7, 8]),
     ]  # fmt: skip
     return run(tf, found)
+
+
+@program
+def images_at_any_places(tf: Any) -> Any:
+    resampler = tf.contrib.resampler.resampler
+    warp = _numbers(2, 7, 3, 2) * 2.5 + 1.5
+    warp[0, 0] = [[-1, 0], [4, 3], [5, 3]]
+    warp[1, 0] = [[0, -1], [np.nan, 1], [-0.5, 3.5]]
+    data, places, weights = tf.constant(_numbers(2, 4, 5, 3)), tf.constant(warp), tf.constant(_numbers(2, 7, 3, 3))
+    y = resampler(data, places)
+    half = resampler(tf.cast(data, tf.float64), tf.cast(places, tf.float64))
+    found = [y, half, *tf.gradients(y, [data, places], weights)]
+    fed = tf.placeholder(tf.float32)
+    shapes = [str(resampler(*pair).shape) for pair in ((fed, places), (data, fed), (data, places))]
+
+    def run_fed(a: Any, b: Any) -> Any:
+        with tf.Session() as session:
+            return session.run(resampler(a, b), {fed: _numbers(4, 5, 3)})
+
+    refused = [outcome(lambda pair=pair: run_fed(*pair)) for pair in (
+        (data[0], places), (data, places[..., :1]), (data, places[:1]), (data, tf.ones([2])), (fed, places),
+        (data, tf.ones([2, 2], tf.float64)), (data, tf.ones([2, 2])))]  # fmt: skip
+    return run(tf, found), shapes, refused, y.name, y.op.type

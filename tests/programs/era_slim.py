@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs.era import program, run
+from tests.programs.era import outcome, program, run
 
 
 def _numbers(*shape: int) -> Any:
@@ -199,3 +199,27 @@ def names_of_regularization_losses(tf: Any) -> Any:
         tf.layers.dense(x, 3)
         slim.bias_add(x)
     return [loss.name for loss in tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)]
+
+
+@program
+def computing_a_layer_again_for_its_gradient(tf: Any) -> Any:
+    layers, calls = tf.contrib.layers, []
+
+    @layers.recompute_grad
+    def block(a: Any, b: Any, is_recomputing: bool = False) -> Any:
+        calls.append(is_recomputing)
+        hidden = layers.fully_connected(a, 3, scope="d")
+        return hidden * b, tf.reduce_sum(hidden)
+
+    ones = {"weights_initializer": tf.ones_initializer(), "activation_fn": tf.tanh}
+    x, b = tf.constant([[0.1, 0.2], [0.3, -0.1]]), tf.constant(2.0)
+    with tf.variable_scope("net", use_resource=True), tf.contrib.framework.arg_scope([layers.fully_connected], **ones):
+        y = block(x * 1.0, b)
+    found = [*y]
+    found += tf.gradients(y, [x, b, *tf.trainable_variables()])
+    products = [op.name for op in x.graph.get_operations() if op.type == "MatMul"]
+    refused = [
+        outcome(lambda: layers.recompute_grad(lambda a: a)(3.0)),
+        outcome(lambda: layers.recompute_grad(lambda a: a * tf.get_variable("r", [2]))(tf.ones([2]))),
+    ]
+    return run(tf, found), [value.name for value in found], products, calls, refused

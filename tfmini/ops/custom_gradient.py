@@ -28,7 +28,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     ``f(*tensors)`` returns ``(result, grad_fn)``; ``grad_fn(*result_gradients)`` returns the gradients of the
     arguments. If ``f`` reads resource variables, ``grad_fn`` takes ``variables=`` and returns
-    ``(argument gradients, variable gradients)``.
+    ``(argument gradients, variable gradients)``. It need not, where ``variables`` is a keyword with a default and the
+    function reads none.
 
     Raises (when called):
       ValueError: for keyword arguments.
@@ -79,7 +80,8 @@ def _check_signature(grad_fn: Callable[..., Any], variables: list[Any]) -> None:
             "If using @custom_gradient with a function that uses variables, then grad_fn must accept a keyword"
             " argument 'variables'."
         )
-    if takes and not variables and not get_variable_scope().use_resource:
+    optional = "variables" in (signature.kwonlydefaults or {})
+    if takes and not optional and not variables and not get_variable_scope().use_resource:
         raise TypeError(
             "If using @custom_gradient with a function that uses variables, the enclosing variable scope must have"
             " use_resource=True."

@@ -109,4 +109,8 @@ OURS = (
            "strides=[1, 1, 2, 2, 1], padding='SAME'")
     # As in TensorFlow 1.15: a box above the threshold is dropped; later only its score is reduced.
     + each("NonMaxSuppressionV5", f"{_SUPPRESSION}, score_threshold=0.0, soft_nms_sigma=0.5")
+    # TensorFlow 2 has no contrib; era_ops has the answers of 1.15.
+    + each("Resampler", "data=f32(2, 4, 5, 3), warp=f32(2, 7, 2, low=-1.5, high=5.5)",
+         "data=f64(1, 3, 3, 1), warp=[[[[-0.5, 2.5], [2.25, 0.75]]]]")
+    + each("ResamplerGrad", "data=f32(1, 3, 4, 2), warp=f32(1, 5, 2, low=-1.5, high=4.5), grad_output=f32(1, 5, 2)")
 )  # fmt: skip

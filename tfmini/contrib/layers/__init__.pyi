@@ -61,6 +61,9 @@ from tfmini.layers.contrib.layers import (
     linear as linear,
     relu6 as relu6,
 )
+from tfmini.layers.contrib.model_variables import (
+    recompute_grad as recompute_grad,
+)
 from tfmini.layers.contrib.regularizers import (
     apply_regularization as apply_regularization,
     bow_encoder as bow_encoder,
@@ -157,6 +160,7 @@ __all__ = [
     "parse_feature_columns_from_examples",
     "pool",
     "real_valued_column",
+    "recompute_grad",
     "relu",
     "relu6",
     "repeat",

@@ -77,6 +77,7 @@ from tfmini.layers.contrib.model_variables import (
     has_arg_scope as has_arg_scope,
     local_variable as local_variable,
     model_variable as model_variable,
+    recompute_grad as recompute_grad,
     variable as variable,
 )
 from tfmini.layers.contrib.regularizers import (
@@ -192,6 +193,7 @@ __all__ = [
     "pool",
     "prefetch_queue",
     "queues",
+    "recompute_grad",
     "regularizers",
     "repeat",
     "scale_gradient",

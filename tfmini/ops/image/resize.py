@@ -1,6 +1,6 @@
-"""Resizing images: ``ResizeBilinear``, ``ResizeNearestNeighbor``, ``ResizeBicubic``, ``ResizeArea``.
+"""Resizing images: ``ResizeBilinear``, ``ResizeNearestNeighbor``, ``ResizeBicubic``, ``ResizeArea``; ``Resampler``.
 
-Each op is a weighted sum along rows and then along columns, given by one matrix per axis: the value
+Each op of resizing is a weighted sum along rows and then along columns, given by one matrix per axis: the value
 is ``rows @ image @ columns^T``, and the gradient uses the transposed matrices.
 """
 
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array, TensorLike
+from tfmini.errors import UnimplementedError
 from tfmini.export import export
-from tfmini.graph.families import Operation, OpHandle, all_of, convert_to_tensor, op, second_shape
+from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, op, second_shape
 from tfmini.graph.node import Node
+from tfmini.graph.scoping import name_scope
 from tfmini.memory import check_room
+from tfmini.numerics.update_rules import scatter_rows
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, format_raw, with_rank
 
 _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
 _ATTRS = "\n    align_corners: bool = False\n    half_pixel_centers: bool = False"
@@ -289,3 +292,128 @@ def resize_nearest_neighbor(
 def resize_area(images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None) -> Any:
     """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
     return _resize(area_op, images, size, name, align_corners=align_corners)
+
+
+# ---- the values of an image at any places (``tf.contrib.resampler``) -------------------------------------------------
+
+_RESAMPLED = "T: {half, float, double}"
+resampler_op = op(f"Resampler(data: T, warp: T) -> output: T\n    {_RESAMPLED}")
+resampler_grad_op = op(
+    f"ResamplerGrad(data: T, warp: T, grad_output: T) -> grad_data: T, grad_warp: T\n    {_RESAMPLED}",
+    differentiable=None,
+)
+resampler_op.gradient(lambda node, grad: list(resampler_grad_op(*node.inputs, grad)))
+
+
+@resampler_op.shape
+def _resampler_shape(node: Operation) -> list[RawShape]:
+    data, warp = (t.raw_shape for t in node.inputs)
+    if warp is None:
+        return [None]
+    return [(*warp[:-1], with_rank(data, 4)[3] if data is None or len(data) == 4 else None)]
+
+
+@resampler_grad_op.shape
+def _resampler_grad_shape(node: Operation) -> list[RawShape]:
+    return [t.raw_shape for t in node.inputs[:2]]
+
+
+class _Neighbours:
+    """The four elements of an image around each place, and their parts of its value; those outside of it are 0.
+
+    Attributes:
+      batch: [places], the image of each place.
+      dx, dy: [places, 1], how near a place is to the left and upper neighbours: 1 on them.
+    """
+
+    def __init__(self, data: Array, warp: Array) -> None:
+        sizes = [f"[{','.join(map(str, array.shape))}]" for array in (data, warp)]
+        if data.ndim != 4:
+            _refuse_places(f"[batch_size, data_height, data_width, data_channels] of the data, but is: {sizes[0]}")
+        if warp.ndim < 2:
+            refuse(f"warp should be at least a matrix, got shape {sizes[1]}")
+        if warp.shape[-1] != 2:
+            _refuse_places(f"2 at the end of the coordinates (warp), but is: {sizes[1]}")
+        if data.shape[0] != warp.shape[0]:
+            refuse(f"Batch size of data and warp tensor must be the same, but input shapes are: {', '.join(sizes)}")
+        count, height, width, channels = data.shape
+        self._sizes, self._rows = (height, width), data.reshape(-1, channels)
+        flat = warp.reshape(-1, 2)
+        self.batch = np.repeat(np.arange(count), len(flat) // max(count, 1))
+        x, y = flat[:, 0], flat[:, 1]
+        with np.errstate(invalid="ignore"):  # NaN is outside
+            used = (x > -1) & (y > -1) & (x < width) & (y < height)
+        x, y = np.where(used, x, -1), np.where(used, y, -1)
+        left, upper = np.floor(x), np.floor(y)
+        self.dx, self.dy = (left + 1 - x)[:, None], (upper + 1 - y)[:, None]
+        self._left, self._upper, self._used = left.astype(np.int64), upper.astype(np.int64), used
+
+    def corner(self, right: int, lower: int) -> tuple[Array, Array]:
+        """The rows (of the images, one behind the other) of one neighbour, and which places have it."""
+        height, width = self._sizes
+        x, y = self._left + right, self._upper + lower
+        there = self._used & (x >= 0) & (x < width) & (y >= 0) & (y < height)
+        return np.where(there, (self.batch * height + y) * width + x, 0), there
+
+    def values(self, right: int, lower: int) -> Any:
+        """The elements of one neighbour, [places, channels]."""
+        rows, there = self.corner(right, lower)
+        found = np.zeros((len(rows), self._rows.shape[1]), self._rows.dtype)
+        found[there] = self._rows[rows[there]]
+        return found
+
+    def part(self, right: int, lower: int) -> Any:
+        """What one neighbour counts in the value of each place, [places, 1]."""
+        return (1 - self.dx if right else self.dx) * (1 - self.dy if lower else self.dy)
+
+
+_CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
+
+
+def _refuse_places(why: str) -> NoReturn:
+    raise UnimplementedError.of(f"Only bilinear interpolation is supported. The shape must be {why}")
+
+
+@resampler_op.kernel("CPU")
+def _resampler_kernel(data: Array, warp: Array) -> Any:
+    around = _Neighbours(data, warp)
+    check_room((*warp.shape[:-1], data.shape[3]), 4 * data.dtype.itemsize)
+    found: Array = sum(around.part(*corner) * around.values(*corner) for corner in _CORNERS)  # type: ignore[assignment]
+    return found.astype(data.dtype, copy=False).reshape(*warp.shape[:-1], data.shape[3])
+
+
+@resampler_grad_op.kernel("CPU")
+def _resampler_grad_kernel(data: Array, warp: Array, grad_output: Array) -> tuple[Any, Any]:
+    around = _Neighbours(data, warp)
+    if grad_output.shape != (*warp.shape[:-1], data.shape[3]):
+        refuse(f"grad_output shape is not consistent with data and warp shapes: {format_raw(grad_output.shape)}")
+    grad, of_data = grad_output.reshape(-1, data.shape[3]), np.zeros_like(data)
+    for corner in _CORNERS:
+        rows, there = around.corner(*corner)
+        updates = (around.part(*corner) * grad)[there].astype(data.dtype, copy=False)
+        scatter_rows("add", of_data.reshape(-1, data.shape[3]), rows[there], updates)
+    across = around.dy * (around.values(1, 0) - around.values(0, 0))
+    across = across + (1 - around.dy) * (around.values(1, 1) - around.values(0, 1))
+    down = around.dx * (around.values(0, 1) - around.values(0, 0))
+    down = down + (1 - around.dx) * (around.values(1, 1) - around.values(1, 0))
+    of_warp = np.stack([(grad * across).sum(1), (grad * down).sum(1)], 1)
+    return of_data, of_warp.astype(warp.dtype, copy=False).reshape(warp.shape)
+
+
+@export("tf.contrib.resampler.resampler")
+def resampler(data: TensorLike, warp: TensorLike, name: str | None = "resampler") -> Tensor:
+    """The values of images at any places, between their four neighbours (``tf.contrib.resampler.resampler``).
+
+    Args:
+      data: (batch, height, width, channels), of a floating type; around it is 0.
+      warp: (batch, ..., 2), the column and the row of each place, of the type of ``data``.
+
+    Returns:
+      (batch, ..., channels). It has gradients for both.
+
+    Raises:
+      UnimplementedError, InvalidArgumentError: when it runs, for other shapes.
+    """
+    with name_scope(name, "resampler", [data, warp]):
+        made: Tensor = resampler_op(convert_to_tensor(data, name="data"), convert_to_tensor(warp, name="warp"))
+        return made
