@@ -371,3 +371,31 @@ def images_at_any_places(tf: Any) -> Any:
         (data[0], places), (data, places[..., :1]), (data, places[:1]), (data, tf.ones([2])), (fed, places),
         (data, tf.ones([2, 2], tf.float64)), (data, tf.ones([2, 2])))]  # fmt: skip
     return run(tf, found), shapes, refused, y.name, y.op.type
+
+
+@program
+def strings_of_any_bytes(tf: Any) -> Any:
+    a = tf.constant(b"a\0")
+    fed = tf.placeholder_with_default(b"f\0\0", [])
+    read = tf.decode_base64(tf.encode_base64(fed))
+    labels = tf.map_fn(lambda i: tf.cond(i > 1, lambda: a, lambda: fed), tf.range(3), dtype=tf.string)
+    sparse = tf.SparseTensor([[0, 0], [2, 1]], ["x", "y"], [3, 2])
+    filled_rows, was_empty = tf.sparse_fill_empty_rows(sparse, a)
+    dataset = tf.data.Dataset.from_tensors([b"d\0"]).map(lambda x: (x[0], tf.py_func(lambda: b"p\0", [], tf.string)))
+    rows = dataset.concatenate(dataset.map(lambda x, y: (y, x))).batch(2)
+    ragged = tf.data.Dataset.range(1, 4).map(lambda n: tf.fill([n], b"e\0")).padded_batch(3, [None], b"-\0")
+    elements = [tf.data.make_one_shot_iterator(each).get_next() for each in (rows, ragged)]
+    lists = [tf.dynamic_stitch([[0], [2]], [["a"], ["b"]]), tf.dynamic_stitch([0, 1], [a, fed]), labels]
+    spread = [
+        tf.fill([2], a), tf.constant(b"c\0", shape=[3]), tf.one_hot([1], 3, b"on\0", b"off\0"),
+        tf.pad(["v"], [[1, 1]], constant_values=b"w\0"),
+        tf.sparse_tensor_to_dense(sparse, b"-\0"), filled_rows.values, tf.sparse_to_dense([1], [3], ["s"], b"t\0"),
+        tf.ragged.constant([["r"], [], ["s", "t"]]).to_tensor(b"q\0"), tf.where_v2([True, False], a, read),
+    ]  # fmt: skip
+    taken = [read[None], read[...], read[tf.newaxis, tf.newaxis], tf.transpose(read), labels[1:], labels[2]]
+    outputs = [tf.py_func(lambda value=value: value, [], tf.string)
+               for value in (b"1\0", [[b"2\0", b"3"]], [["4", "5"]], np.array([b"6\0"], object))]  # fmt: skip
+    numbers = tf.decode_raw(tf.py_func(lambda: np.array([1.0, 0.0], np.float32).tobytes(), [], tf.string), tf.float32)
+    joined = [tf.reduce_join(strings) for strings in (*lists, *spread)] + [tf.string_join([labels, "!"])]
+    lengths = [tf.strings.length(strings) for strings in (*lists, *spread, *taken, *outputs)]
+    return run(tf, [lists, spread, taken, outputs, numbers, joined, lengths, was_empty, elements])

@@ -35,8 +35,8 @@ from tfmini.data.pipeline import (
     windows,
 )
 from tfmini.data.prefetching import prefetched
-from tfmini.memory import check_room
 from tfmini.numerics.philox import PhiloxGenerator, WordStream
+from tfmini.ops.array.kernel_arguments import element_of, filled
 
 _COUNT = "input_dataset: variant, count: int64"
 
@@ -160,11 +160,10 @@ def _padded(rows: Sequence[Any], wanted: Array, value: TensorLike) -> Any:
         full.append(longest if dimension < 0 else int(dimension))
     first = rows[0]
     dtype = object if isinstance(first, bytes) else first.dtype
-    check_room((len(rows), *full), np.dtype(dtype).itemsize)
-    out = np.full((len(rows), *full), value, dtype)
+    out = filled((len(rows), *full), value, np.dtype(dtype))
     for i, (row, size) in enumerate(zip(rows, sizes)):
         place: Any = (i, *(slice(0, n) for n in size))
-        out[place] = row
+        out[place] = element_of(row)
     return out
 
 

@@ -157,6 +157,8 @@ def _as_outputs(result: object, wanted: list[dtypes.DType], token: str) -> tuple
 
 def _as_output(index: int, value: object, dtype: dtypes.DType, token: str) -> Any:
     array = np.asarray(value)
+    if array.dtype.kind in "SU" and not isinstance(value, (np.ndarray, np.generic)):
+        array = np.array(value, object)  # numpy's type of texts drops the zeros at their end
     _check_representable(array)
     is_text = array.dtype.kind in "OSU"
     if is_text and dtype is dtypes.string:

@@ -15,6 +15,7 @@ from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import Node
+from tfmini.ops.array.kernel_arguments import filled
 from tfmini.shapes import Dimension, RawShape, TensorShape, as_raw
 
 const = op("Const() -> output: dtype; value: tensor; dtype: type", work="none", differentiable=False)
@@ -206,7 +207,7 @@ def _with_shape(array: np.ndarray[Any, Any], shape: RawShape, verify: bool) -> n
         raise ValueError("Cannot create a constant with a non-empty shape from an empty value.")
     if array.size == 1 and size * array.itemsize > LARGEST_COPY:
         return np.broadcast_to(array.reshape(()), sizes)  # a slot of an embedding may have gigabytes
-    flat = np.full(size, array.ravel()[-1], dtype=array.dtype)
+    flat = filled((size,), array.ravel()[-1], array.dtype)
     flat[: array.size] = array.ravel()
     return flat.reshape(sizes)
 

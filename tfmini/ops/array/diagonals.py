@@ -16,7 +16,7 @@ from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import ones, zeros
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.kernel_arguments import refuse, zero_of
+from tfmini.ops.array.kernel_arguments import filled, refuse, zero_of
 from tfmini.ops.array.shape import shape
 from tfmini.shapes import RawShape, at_least_rank, merge_raw
 
@@ -136,7 +136,7 @@ def _part(matrix: Array, k: Array, padding: Array) -> Array:
     rows, columns = matrix.shape[-2:]
     _check_inside(rows, columns, low, high)
     length = _length(rows, columns, low, high)
-    result = np.full((*matrix.shape[:-2], high - low + 1, length), np.asarray(padding)[()], matrix.dtype)
+    result = filled((*matrix.shape[:-2], high - low + 1, length), padding, matrix.dtype)
     for i, row, column, count in _places(rows, columns, low, high):
         steps = np.arange(count)
         result[..., i, :count] = matrix[..., row + steps, column + steps]
@@ -177,8 +177,7 @@ def _diag(diagonals: Array, k: Array, num_rows: Array, num_cols: Array, padding:
     except ValueError as error:
         refuse(str(error))
     head = diagonals.shape[:-1] if low == high else diagonals.shape[:-2]
-    check_room((*head, *form), diagonals.itemsize)
-    result = np.full((*head, *form), np.asarray(padding)[()], diagonals.dtype)
+    result = filled((*head, *form), padding, diagonals.dtype)
     _put(result, diagonals, low, high)
     return result
 

@@ -23,7 +23,6 @@ from tfmini.graph.families import (
     op,
     same_shape,
 )
-from tfmini.memory import check_room
 from tfmini.numerics.update_rules import any_outside, as_rows, scatter_rows
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.identity import cast
@@ -209,7 +208,7 @@ def nd_index(indices: Array, sizes: tuple[int, ...]) -> tuple[Any, ...]:
 def _gather_nd_kernel(params: Array, indices: Array) -> Any:
     index = nd_index(indices, params.shape)
     if not index:
-        return np.broadcast_to(params, indices.shape[:-1] + params.shape)
+        return np.broadcast_to(as_ndarray(params), indices.shape[:-1] + params.shape)
     return params[index]
 
 
@@ -472,9 +471,7 @@ _attach(sub_op, np.subtract.at)
 @empty_op.kernel("CPU")
 def _empty(shape: Array, *, dtype: dtypes.DType, init: bool) -> Any:
     # Zeroed even without ``init``: uninitialised memory may hold data of other steps.
-    sizes = shape.tolist()
-    check_room(sizes, dtype.numpy.itemsize)
-    return np.full(sizes, b"", object) if dtype is dtypes.string else np.zeros(sizes, dtype.numpy)
+    return filled(tuple(shape.tolist()), zero_of(dtype.numpy), dtype.numpy)
 
 
 # ---- Paths through the beams of a search: ``GatherTree`` ------------------------------------------------------------

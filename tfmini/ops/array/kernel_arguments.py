@@ -93,10 +93,20 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
 def filled(shape: tuple[int, ...], value: object, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A new array of one value; zeros are allocated rather than written.
 
+    Args:
+      value: of a string it may be ``bytes`` or an array of no dimension.
+
     Raises:
       MemoryError: there is no room for it.
     """
     check_room(shape, dtype.itemsize)
-    if dtype.kind != "O" and not value:
-        return np.zeros(shape, dtype)
-    return np.full(shape, value, dtype)
+    if dtype.kind == "O":  # numpy.full takes bytes for a text without the zeros at its end
+        array = np.empty(shape, dtype)
+        array.fill(element_of(value))
+        return array
+    return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)
+
+
+def element_of(value: Any) -> Any:
+    """What an array of objects holds of a scalar string: the ``bytes``, not an array of no dimension around them."""
+    return value[()] if isinstance(value, np.ndarray) else value

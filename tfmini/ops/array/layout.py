@@ -28,7 +28,7 @@ from tfmini.ops.array.filling import ones
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
-from tfmini.ops.array.kernel_arguments import as_ndarray, refuse, zero_of
+from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
 from tfmini.ops.array.shape import broadcast_to, expand_dims, rank, reshape, shape, size
 from tfmini.shapes import RawShape, at_least_rank, at_most_rank, compatible_raw, format_raw, merge_dims, with_rank
 
@@ -312,8 +312,10 @@ def _transpose_shape(node: Operation) -> list[RawShape]:
 
 @_transpose.kernel("CPU")
 def _transpose_kernel(x: Array, perm: Array) -> Any:
+    if not np.ndim(x):
+        return x
     try:
-        return x.transpose(perm.tolist()) if x.ndim else x
+        return x.transpose(perm.tolist())
     except ValueError:
         return refuse(f"transpose expects a vector of size {x.ndim}. But input(1) is {perm.tolist()}")
 
@@ -447,11 +449,7 @@ def _checked_paddings(value: Array, paddings: Array) -> list[Any]:
 
 def _pad_with(value: Array, paddings: Array, filler: Array) -> Any:
     pairs = _checked_paddings(value, paddings)
-    sizes = [d + low + high for d, (low, high) in zip(value.shape, pairs)]
-    check_room(sizes, value.dtype.itemsize)
-    result = np.full(sizes, filler, value.dtype) if filler else np.zeros(sizes, value.dtype)
-    if value.dtype == object and not filler:
-        result[...] = filler
+    result = filled(tuple(d + low + high for d, (low, high) in zip(value.shape, pairs)), filler, value.dtype)
     result[tuple(slice(low, low + d) for d, (low, _) in zip(value.shape, pairs))] = value
     return result
 

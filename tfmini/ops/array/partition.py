@@ -11,7 +11,6 @@ from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
-from tfmini.memory import check_room
 from tfmini.numerics.update_rules import any_outside, first_positions
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
@@ -19,7 +18,7 @@ from tfmini.ops.array.filling import range as range_op
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.kernel_arguments import as_ndarray, element_of, filled, refuse, zero_of
 from tfmini.ops.array.shape import expand_dims, reshape, shape, size, squeeze
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_raw, with_rank
 
@@ -93,14 +92,13 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
     highest = max((int(i.max()) for i in indices if i.size), default=-1)
     if any(i.size and i.min() < 0 for i in indices):
         refuse("indices of DynamicStitch must not be negative")
-    check_room((highest + 1, *rest), values[0].itemsize)
-    result = np.zeros((highest + 1, *rest), values[0].dtype)
+    result = filled((highest + 1, *rest), zero_of(values[0].dtype), values[0].dtype)
     for position, value in zip(indices, values):
         if value.shape[: position.ndim] != position.shape or value.shape[position.ndim :] != rest:
             refuse(
                 f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}"
             )
-        result[position] = value
+        result[position] = element_of(value)
     return result
 
 
@@ -239,8 +237,7 @@ def _one_hot_kernel(indices: Array, depth: Array, on_value: Array, off_value: Ar
     if count < 0:
         refuse(f"depth must be non-negative, got: {count}")
     indices, on, off = as_ndarray(indices), as_ndarray(on_value), as_ndarray(off_value)
-    check_room((indices.size, count), off.itemsize)
-    rows = np.full((indices.size, count), off[()], off.dtype)
+    rows = filled((indices.size, count), off, off.dtype)
     flat = indices.reshape(-1)
     # An index outside the depth leaves its row empty.
     inside = ((flat >= 0) & (flat < count)).nonzero()[0]

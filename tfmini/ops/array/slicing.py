@@ -20,7 +20,7 @@ from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.joining import stack
-from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.kernel_arguments import as_ndarray, element_of, refuse
 from tfmini.ops.array.shape import shape
 from tfmini.shapes import Dimension, RawShape
 
@@ -232,6 +232,7 @@ def _element_kernel(attrs: Mapping[str, Any]) -> Any:
 
 
 def _take(attrs: Mapping[str, Any], value: Array, begin: Array, end: Array, strides: Array) -> Any:
+    value = as_ndarray(value)
     try:
         index = slice_index(attrs, begin.tolist(), end.tolist(), strides.tolist(), value.ndim)
         return value[index]
@@ -280,7 +281,8 @@ def _strided_slice_assign_kernel(
     ref: Any, begin: Array, end: Array, strides: Array, value: Array, *, node: Node
 ) -> Any:
     def write(array: Array) -> None:
-        array[slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)] = value
+        index = slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)
+        array[index] = element_of(value)
 
     try:
         ref.update(write)

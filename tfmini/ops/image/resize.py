@@ -378,7 +378,7 @@ def _refuse_places(why: str) -> NoReturn:
 def _resampler_kernel(data: Array, warp: Array) -> Any:
     around = _Neighbours(data, warp)
     check_room((*warp.shape[:-1], data.shape[3]), 4 * data.dtype.itemsize)
-    found: Array = sum(around.part(*corner) * around.values(*corner) for corner in _CORNERS)  # type: ignore[assignment]
+    found: Array = sum(around.part(*corner) * around.values(*corner) for corner in _CORNERS)
     return found.astype(data.dtype, copy=False).reshape(*warp.shape[:-1], data.shape[3])
 
 

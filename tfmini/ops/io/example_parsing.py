@@ -16,7 +16,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.dtypes import DType, cpp_name
-from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.kernel_arguments import filled, refuse
 from tfmini.shapes import RawShape, format_raw
 
 # Per type: the field of a Feature message, and the name in messages about numbers of values.
@@ -169,7 +169,7 @@ def stack_rows(rows: list[Any], spec: DenseFeature) -> Any:
     tail = tuple(d or 0 for d in (spec.shape or ())[1:])
     fill = np.asarray(spec.default, spec.dtype.numpy).reshape(-1)
     padding = fill[0] if fill.size else (b"" if spec.dtype is dtypes.string else 0)
-    out = np.full((len(rows), longest, *tail), padding, spec.dtype.numpy)
+    out = filled((len(rows), longest, *tail), padding, np.dtype(spec.dtype.numpy))
     for i, row in enumerate(rows):
         out[i, : len(row)] = row
     return out

@@ -11,7 +11,7 @@ from tfmini.core_types import Array, TensorLike
 from tfmini.dtypes import DType, string
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, op
-from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.kernel_arguments import filled, refuse
 from tfmini.ops.io import proto_messages
 from tfmini.shapes import RawShape, format_raw
 
@@ -91,7 +91,7 @@ def _binary(text: bytes, described: Any, message_format: bytes) -> bytes:
 
 def _padded(column: list[list[Any]], field: Any, dtype: DType) -> np.ndarray:
     width = max(map(len, column), default=0)
-    out = np.full((len(column), width), proto_messages.default_of(field, dtype), dtype.numpy)
+    out = filled((len(column), width), proto_messages.default_of(field, dtype), np.dtype(dtype.numpy))
     for row, values in zip(out, column):
         row[: len(values)] = values
     return out

@@ -17,7 +17,7 @@ from tfmini.ops.array import gather as array_gather
 from tfmini.ops.array import partition as array_partition
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.composites import SparseTensor, SparseTensorValue
 from tfmini.ops.math.broadcast import sum_op
@@ -414,9 +414,7 @@ def _to_dense_kernel(indices: Array, shape: Array, values: Array, default: Array
     check_bounds(rows, shape)
     if validate_indices:
         check_order(rows)
-    filling = default if isinstance(default, bytes) else np.asarray(default)[()]
-    check_room(shape.tolist(), values.dtype.itemsize)
-    out = np.full(tuple(shape.tolist()), filling, values.dtype)
+    out = filled(tuple(shape.tolist()), default, values.dtype)
     out[tuple(rows.T)] = values[()] if values.ndim == 0 else values
     return out
 
@@ -478,7 +476,7 @@ def _fill_rows_kernel(indices: Array, values: Array, shape: Array, default: Arra
         return indices, values, empty, np.arange(count)
     added = np.zeros((gaps.size, indices.shape[1]), np.int64)
     added[:, 0] = gaps
-    fillers = np.full(len(added), default if isinstance(default, bytes) else np.asarray(default)[()], values.dtype)
+    fillers = filled((len(added),), default, values.dtype)
     order = np.argsort(np.concatenate([used, added[:, 0]]), kind="stable")
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))

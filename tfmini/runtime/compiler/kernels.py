@@ -262,6 +262,10 @@ class ResultCheck:
             raise self._wrong(f"{type(value).__name__} for output {what}: an array or a numpy scalar is wanted")
         if found != dtype.numpy:
             raise self._wrong(f"{found} for output {what}, which is declared as {dtype.name}")
+        if dtype is dtypes.string and type(value) is not bytes:
+            odd = next((type(item) for item in np.ravel(value) if not isinstance(item, bytes)), None)
+            if odd is not None:
+                raise self._wrong(f"a {odd.__name__} in output {what}, whose elements are bytes")
         shape = np.shape(value)
         expected = None if self._shapes is None or index >= len(self._shapes) else self._shapes[index]
         if not compatible_raw(expected, shape):
