@@ -118,6 +118,11 @@ def test_versions() -> None:
     ("read", "told"),
     [
         (lambda: tf.mul, "tf.mul is a name of TensorFlow 0.x; in TensorFlow 1.0 it is tf.multiply"),
+        (
+            lambda: tf.estimator.DNNClasifier,
+            "Did you mean DNNClassifier? As a name of TensorFlow, tf.estimator.DNNClas",
+        ),
+        (lambda: tf.summary.scaler, "Did you mean scalar?"),
         (lambda: tf.wrap_function, "out of tfmini's scope; use a graph of ops and a tf.Session"),
         (lambda: tf.contrib.distribute.TPUStrategy, "use the strategies that it has"),
         (lambda: tf.reduce_men, "Did you mean reduce_mean"),

@@ -258,17 +258,19 @@ def _missing_message(namespace: str, name: str, names: Sequence[str]) -> str:
     if name.startswith("__"):
         return plain
     dotted = f"{namespace}.{name}" if namespace else name
-    from tfmini.out_of_scope import alternative, in_tensorflow, name_in_1_0  # imported for errors only
+    from tfmini.out_of_scope import alternative, in_tensorflow, is_listed, name_in_1_0  # imported for errors only
 
     instead = alternative(dotted)  # ``tf.compat.v2`` may have one of its own
     dotted = dotted.removeprefix("compat.v2.")
     renamed = name_in_1_0(dotted)
     if renamed is not None:
         return f"{plain}: tf.{dotted} is a name of TensorFlow 0.x; in TensorFlow 1.0 it is {renamed}"
-    if instead is not None:
-        return f"{plain}: tf.{dotted} is out of tfmini's scope; use {instead}"
     from tfmini.text import similar  # imported for errors only
 
+    if instead is not None:  # it may be the way of the whole namespace, and the name a slip of the pen
+        close = [] if is_listed(dotted) else similar(name, names)
+        meant = f"Did you mean {' or '.join(close)}? As a name of TensorFlow, " if close else ""
+        return f"{plain}: {meant}tf.{dotted} is out of tfmini's scope; use {instead}"
     told = in_tensorflow(dotted)
     close = [] if "TensorFlow 2" in told else similar(name, names)
     remedy = f" Did you mean {' or '.join(close)}?" if close else ""

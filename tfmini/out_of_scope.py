@@ -344,6 +344,11 @@ def alternative(dotted: str) -> str | None:
     return _nearest(_NAMES, dotted) or _nearest(_NAMES, _canonical(dotted))
 
 
+def is_listed(dotted: str) -> bool:
+    """Whether a name below ``tf`` has an entry of its own, so that it is no misspelt one of its namespace."""
+    return dotted in _NAMES or _canonical(dotted) in _NAMES
+
+
 def _canonical(dotted: str) -> str:
     """The name in the namespace that has these names too: ``contrib.metrics.f1_score`` for the one of slim."""
     namespace, _, name = dotted.rpartition(".")

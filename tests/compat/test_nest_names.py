@@ -31,12 +31,19 @@ def test_flatten_up_to_stops_at_the_leaves_of_the_shallow_structure() -> None:
         ([0, [0]], [1, 2], TypeError, "must also be a sequence"),
         ([0, 0], (1, 2), TypeError, "same sequence type"),
         ([0, 0], [1], ValueError, "same sequence length"),
-        ({"a": 0}, {"b": 1}, ValueError, "same keys"),
+        ({"a": 0}, {"b": 1}, ValueError, "not a subset"),
     ],
 )
 def test_structures_that_differ_are_refused(shallow: Any, tree: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         nest_names.assert_shallow_structure(shallow, tree)
+
+
+def test_longer_structures_pass_without_the_check_of_lengths() -> None:
+    assert nest_names.flatten_up_to([0], [1, 2], check_subtrees_length=False) == [1]
+    assert nest_names.map_structure_up_to([0], str, [1, 2], check_subtrees_length=False) == ["1"]
+    with pytest.raises(ValueError, match="same sequence length"):
+        nest_names.flatten_up_to([0, 0], [1], check_subtrees_length=False)
 
 
 def test_a_function_is_mapped_up_to_a_structure() -> None:

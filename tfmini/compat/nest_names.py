@@ -25,55 +25,72 @@ def _is_mapping(value: object) -> bool:
 
 @export("tf.contrib.framework.nest.assert_shallow_structure")
 def assert_shallow_structure(
-    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False
-) -> None:
+    shallow_tree: Any, input_tree: Any, check_types: bool = True, expand_composites: bool = False,
+    check_subtrees_length: bool = True,
+) -> None:  # fmt: skip
     """Checks that ``input_tree`` has the structure of ``shallow_tree``, and perhaps more below its leaves.
+
+    Args:
+      shallow_tree, input_tree: structures, or leaves.
+      check_types: refuse structures of different types.
+      expand_composites: take sparse and ragged tensors for structures of their components.
+      check_subtrees_length: refuse structures of ``input_tree`` that have more items; those that have fewer are refused
+        in any case.
 
     Raises:
       TypeError: a leaf has the place of a structure, or types differ with ``check_types``.
       ValueError: the lengths or the keys of structures differ.
     """
-    if not nest.is_nested(shallow_tree):
+    is_structure = is_sequence_or_composite if expand_composites else nest.is_nested
+    if not is_structure(shallow_tree):
         return
-    if not nest.is_nested(input_tree):
+    if not is_structure(input_tree):
         raise TypeError(
             f"If shallow structure is a sequence, input must also be a sequence. Input has type: {type(input_tree)}."
         )
     both_mappings = _is_mapping(shallow_tree) and _is_mapping(input_tree)
-    if check_types and not both_mappings and type(shallow_tree) is not type(input_tree):
+    if check_types and not both_mappings and not isinstance(input_tree, type(shallow_tree)):
         raise TypeError(
             "The two structures don't have the same sequence type. Input structure has type"
             f" {type(input_tree)}, while shallow structure has type {type(shallow_tree)}."
         )
-    if len(input_tree) != len(shallow_tree):
+    wanted, given_items = nest._items(shallow_tree), nest._items(input_tree)
+    if len(given_items) < len(wanted) or check_subtrees_length and len(given_items) != len(wanted):
         raise ValueError(
             "The two structures don't have the same sequence length. Input structure has length"
-            f" {len(input_tree)}, while shallow structure has length {len(shallow_tree)}."
+            f" {len(given_items)}, while shallow structure has length {len(wanted)}."
         )
-    if both_mappings and set(input_tree) != set(shallow_tree):
-        raise ValueError(
-            f"The two structures don't have the same keys. Input structure has keys {list(input_tree)}, while"
-            f" shallow structure has keys {list(shallow_tree)}."
-        )
-    for shallow, given in zip(nest._items(shallow_tree), nest._items(input_tree)):
-        assert_shallow_structure(shallow, given, check_types)
+    if both_mappings:
+        missing = [key for key in shallow_tree if key not in input_tree]
+        if missing:
+            raise ValueError(
+                "The shallow_tree's keys are not a subset of the input_tree's keys. The shallow_tree has the following"
+                f" keys that are not in the input_tree: {missing}."
+            )
+        given_items = [input_tree[key] for key in sorted(shallow_tree)]
+    for shallow, given in zip(wanted, given_items):
+        assert_shallow_structure(shallow, given, check_types, expand_composites, check_subtrees_length)
 
 
 @export("tf.contrib.framework.nest.flatten_up_to")
 def flatten_up_to(
-    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False
-) -> list[Any]:
+    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False,
+    check_subtrees_length: bool = True,
+) -> list[Any]:  # fmt: skip
     """The parts of ``input_tree`` at the leaves of ``shallow_tree``, with the errors of `assert_shallow_structure`."""
-    assert_shallow_structure(shallow_tree, input_tree, check_types)
-    return list(_up_to(shallow_tree, input_tree))
+    assert_shallow_structure(shallow_tree, input_tree, check_types, expand_composites, check_subtrees_length)
+    return list(_up_to(shallow_tree, input_tree, expand_composites))
 
 
-def _up_to(shallow_tree: object, input_tree: object) -> Iterator[Any]:
-    if not nest.is_nested(shallow_tree):
+def _up_to(shallow_tree: Any, input_tree: Any, expand: bool) -> Iterator[Any]:
+    if not (is_sequence_or_composite if expand else nest.is_nested)(shallow_tree):
         yield input_tree
         return
-    for shallow, given in zip(nest._items(shallow_tree), nest._items(input_tree)):
-        yield from _up_to(shallow, given)
+    given_items = nest._items(input_tree)
+    if _is_mapping(shallow_tree) and _is_mapping(input_tree):
+        given_items = [input_tree[key] for key in sorted(shallow_tree)]
+    for shallow, given in zip(nest._items(shallow_tree), given_items):
+        yield from _up_to(shallow, given, expand)
 
 
 @export("tf.contrib.framework.nest.map_structure_up_to")
@@ -86,10 +103,10 @@ def map_structure_up_to(shallow_tree: object, func: Callable[..., Any], *inputs:
     """
     if not inputs:
         raise ValueError("Cannot map over no sequences")
-    check_types = kwargs.pop("check_types", True)
-    kwargs.pop("expand_composites", None)
-    rows = zip(*(flatten_up_to(shallow_tree, tree, check_types) for tree in inputs))
-    return nest.pack_sequence_as(shallow_tree, [func(*row, **kwargs) for row in rows])
+    expand = kwargs.pop("expand_composites", False)
+    checks = kwargs.pop("check_types", True), expand, kwargs.pop("check_subtrees_length", True)
+    rows = zip(*(flatten_up_to(shallow_tree, tree, *checks) for tree in inputs))
+    return nest.pack_sequence_as(shallow_tree, [func(*row, **kwargs) for row in rows], expand_composites=expand)
 
 
 @export("tf.contrib.framework.nest.flatten_dict_items")

@@ -533,4 +533,4 @@ def _syntax_hints(path: str) -> list[str]:
     shown = [f"  {path}, {finding}" for finding in findings[:20]]
     more = [f"  and {len(findings) - 20} more"] if len(findings) > 20 else []
     head = f"{path} is written for Python 2; this is Python {sys.version_info.major}.{sys.version_info.minor}."
-    return [head + " `2to3 -w` rewrites most of it. Lines to change:", *shown, *more]
+    return [head + " `tfmini migrate --fix SCRIPT` rewrites most of it. Lines to change:", *shown, *more]
