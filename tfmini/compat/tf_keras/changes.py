@@ -332,6 +332,7 @@ HELPERS: dict[str, Any] = {
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,
     "_set_masks": _set_masks,
+    "_no_node": lambda *_, **__: None,
     "_arguments_of": _arguments_of,
     "_by_name": _by_name,
     "_take_dtype": _take_dtype,
