@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, saving, state, tracking, training
+from tfmini.compat.tf_keras import losses_metrics, model_inputs, op_layers, recurrent, saving, state, tracking, training
 from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
@@ -652,7 +652,7 @@ def _change_models(root: ModuleType) -> None:
         """Calls the model on tensors; ``training`` is the phase of all its layers."""
         if training is None or not self._is_graph_network:
             more = {} if training is None else {"training": training}
-            return original(self, inputs, *args, **more, **kwargs)
+            return model_inputs.after_call(self, inputs, original(self, inputs, *args, **more, **kwargs))
         with state.learning_phase_scope(training):
             return original(self, inputs, *args, **kwargs)
 
