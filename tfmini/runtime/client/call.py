@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.graph.attr_checks import output_context
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.omission import is_update
@@ -278,7 +279,7 @@ class PartialRun:
         for tensor in kept:
             if _is_state(tensor):
                 raise _cannot_cross(f"the {tensor.dtype.name} {tensor.name!r}")
-            if tensor.op._control_flow_context is not None or not self._graph.is_fetchable(tensor):
+            if output_context(tensor.op) is not None:
                 raise _cannot_cross(f"{tensor.name!r}, which is inside a loop or conditional,")
         return kept
 
