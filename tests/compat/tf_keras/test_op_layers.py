@@ -221,3 +221,19 @@ def test_outputs_may_be_of_unknown_rank() -> None:
     model = keras.Sequential([keras.layers.Lambda(lambda x: tf.placeholder_with_default(x, None))])
     model.compile("sgd", lambda y, p: tf.reduce_sum(y - p, -1))
     assert model.fit(tf.ones([2, 2]), tf.ones([2, 2]), steps_per_epoch=1, verbose=0).history["loss"] == [0.0]
+
+
+def test_only_tensors_of_layers_make_nodes() -> None:
+    """A call on other tensors leaves no trace in a layer, nor in those of a model."""
+    shared = keras.layers.Dense(2)
+    shared(tf.zeros((1, 3)))
+    assert not shared.inbound_nodes
+    with pytest.raises(AttributeError, match="no inbound nodes"):
+        shared.output  # noqa: B018
+    first = shared(keras.Input((3,)))
+    shared(tf.zeros((1, 3)))
+    assert len(shared.inbound_nodes) == 1 and shared.output is first
+    model = keras.Model(inner := keras.Input((3,)), keras.layers.Dense(1)(inner))
+    for x, nodes in (keras.Input((3,)), 2), (tf.zeros((2, 3)), 2):
+        model(x)
+        assert [len(layer.inbound_nodes) for layer in (model, *model.layers)] == [nodes, 1, nodes]

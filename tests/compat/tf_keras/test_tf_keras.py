@@ -194,3 +194,52 @@ def test_a_lambda_without_a_shape_calls_its_function_once_and_may_return_what_ha
 
     found = tf.keras.layers.Lambda(function)(tf.keras.layers.Input((3,)))
     assert isinstance(found[0], Held) and found[1].shape.as_list() == [None, 3] and len(calls) == 1
+
+
+def test_data_in_tuples_are_as_in_lists() -> None:
+    keras: Any = tf.keras
+    x = np.arange(20.0, dtype="f")[:, None]
+    y = 2 * x + 1
+    with tf.Graph().as_default():
+        ones, zeros = keras.layers.Dense(1, "linear", False, "ones"), keras.layers.Dense(1, "linear", False, "zeros")
+        given = keras.Input((1,))
+        model = keras.Model(given, [ones(given), zeros(given)])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        assert model.test_on_batch(x, (y, x)) == [267.0, 143.5, 123.5]
+        assert model.evaluate((x,), (y, x), verbose=0, sample_weight=(y[:, 0], x[:, 0])) == [6071.5, 4266.5, 1805.0]
+        tensors = tf.constant(y), tf.constant(x)
+        assert model.fit((tf.constant(x),), tensors, steps_per_epoch=2, verbose=0).history["loss"] == [267.0]
+        assert model.fit(x, (y, x), validation_data=(x, (y, x)), verbose=0).history["val_loss"] == [267.0]
+    keras.backend.set_session(None)
+
+
+def test_a_model_takes_its_first_inputs_and_is_trained_without_targets() -> None:
+    """What it is given beyond its inputs is dropped; the missing targets of one output are ones in training."""
+    keras: Any = tf.keras
+    x = np.arange(20.0, dtype="f")[:, None]
+    with tf.Graph().as_default():
+        model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones", input_shape=(1,))])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        assert model.test_on_batch([x, x], 2 * x + 1) == 143.5
+        assert model.train_on_batch(x) == model.fit([x, 2 * x], verbose=0).history["loss"][0] == 105.5
+        assert model.fit((tf.constant(x), tf.constant(x)), steps_per_epoch=2, verbose=0).history["loss"] == [105.5]
+        for call in model.test_on_batch, model.evaluate:
+            with pytest.raises(tf.errors.InvalidArgumentError, match="must feed a value for placeholder tensor"):
+                call(x)
+    keras.backend.set_session(None)
+
+
+def test_a_model_without_inputs_gets_those_of_its_first_call_on_layers() -> None:
+    keras: Any = tf.keras
+    with tf.Graph().as_default():
+        model = keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(3)])
+        model(tf.zeros([1, 4]))
+        assert not model.inputs
+        given = keras.Input((4,))
+        made = model(given)
+        assert model.inputs == [given] and model.outputs == [made] and model.built
+        assert (model.input_names, model.output_names) == (["input_1"], ["output_1"])
+        model.compile("sgd", "mse")
+        model.train_on_batch(np.ones((2, 4)), np.ones((2, 3)))
+        assert model.outputs == [made]
+    keras.backend.set_session(None)

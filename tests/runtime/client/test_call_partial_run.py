@@ -104,3 +104,16 @@ def test_a_reference_that_was_fetched_may_be_updated_later() -> None:
         handle = session.partial_run_setup([v, update], [x])
         assert session.partial_run(handle, v) == 0.0
         assert session.partial_run(handle, update, {x: 3.0}) == 3.0
+
+
+def test_the_result_of_a_loop_is_carried_to_later_calls_and_its_inside_is_not() -> None:
+    p, q = (tf.placeholder(tf.float32, [], name=name) for name in "pq")
+    count, y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * p), [0, 1.0])
+    later, gradient = y * q + tf.to_float(count), tf.gradients(y * q, p)[0]
+    with tf.Session() as session:
+        handle = session.partial_run_setup([y, later], [p, q])
+        assert session.partial_run(handle, y, {p: 2}) == 8
+        assert session.partial_run(handle, later, {q: 5}) == 43
+        handle = session.partial_run_setup([y, gradient], [p, q])
+        with pytest.raises(tf.errors.UnimplementedError, match="cannot carry"):
+            session.partial_run(handle, y, {p: 2})

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.compat.tf_keras import losses_metrics, op_layers, recurrent, saving, state, tracking, training
+from tfmini.compat.tf_keras import losses_metrics, model_inputs, op_layers, recurrent, saving, state, tracking, training
 from tfmini.compat.tf_keras.phases import by_phase
 from tfmini.devices import DeviceSpec
 from tfmini.graph import nest
@@ -332,6 +332,7 @@ HELPERS: dict[str, Any] = {
     "_as_text": lambda name: name.decode() if isinstance(name, bytes) else name,
     "_inputs_of": _inputs_of,
     "_set_masks": _set_masks,
+    "_no_node": lambda *_, **__: None,
     "_arguments_of": _arguments_of,
     "_by_name": _by_name,
     "_take_dtype": _take_dtype,
@@ -651,7 +652,7 @@ def _change_models(root: ModuleType) -> None:
         """Calls the model on tensors; ``training`` is the phase of all its layers."""
         if training is None or not self._is_graph_network:
             more = {} if training is None else {"training": training}
-            return original(self, inputs, *args, **more, **kwargs)
+            return model_inputs.after_call(self, inputs, original(self, inputs, *args, **more, **kwargs))
         with state.learning_phase_scope(training):
             return original(self, inputs, *args, **kwargs)
 

@@ -116,10 +116,11 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ),
         ("print('tracking', value, name)", "pass"),
         ("self.__class__.__name__ == 'Sequential'", "_is_sequence(self)"),
-        (  # in a graph without Inputs an op between layers is no layer
+        # Tensors that come of no layer make no node; in a graph without Inputs an op between layers is no layer.
+        ("        Node(\n", "        (Node if None not in inbound_layers else _no_node)(\n"),
+        (
             "            output_tensors[i]._keras_history = (self,\n",
-            "            if not all(hasattr(x, '_keras_history') for x in input_tensors):\n                continue\n"
-            "            output_tensors[i]._keras_history = (self,\n",
+            "            if None not in inbound_layers: output_tensors[i]._keras_history = (self,\n",
         ),
         ("getattr(self, '_layers', [])", "_layers_of(self)"),
         (

@@ -81,6 +81,13 @@ def set_inputs(self: Any, inputs: Any, outputs: Any = None, training: object = N
     self.built = True
 
 
+def after_call(model: Any, inputs: Any, outputs: Any) -> Any:
+    """Returns the outputs of a call, whose inputs are those of a model without any, if they come of layers."""
+    if not model.inputs and all(hasattr(x, "_keras_history") for x in nest.flatten(inputs)):
+        set_inputs(model, inputs, outputs)
+    return outputs
+
+
 def _take_inputs(model: Any, made: ModelInputs) -> None:
     backend = state.library_root().backend
     model.inputs, model.input_names = made.get_symbolic_inputs(return_single_as_list=True), made.get_input_names()

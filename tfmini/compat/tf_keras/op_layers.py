@@ -176,8 +176,9 @@ def converted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def in_structure(layer: Any, outputs: Any) -> Any:
     """The outputs of a layer as its ``call`` has returned them; its newest node remembers how it got its inputs."""
-    if getattr(layer, "_inbound_nodes", None):
-        layer._inbound_nodes[-1].given_structure = vars(layer).get("_given_structure")
+    node = next(reversed(getattr(layer, "_inbound_nodes", [])), None)
+    if node is not None and node.output_tensors[0] is next(iter(flatten(outputs)), None):
+        node.given_structure = vars(layer).get("_given_structure")
     structure = vars(layer).pop("_output_structure", None)
     if structure is None:
         return outputs

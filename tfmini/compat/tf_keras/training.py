@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import errors
 from tfmini.compat.tf_keras import op_layers, saving, state, tracking
 from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
@@ -101,6 +102,16 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "            raise ValueError('`validation_steps` should not be specified'\n"
             "                             ' if `validation_data` is None.')\n",
         ),
+        *(
+            (
+                f"            {name} = x + y + sample_weights + [1]\n        else:\n"
+                f"            {name} = x + y + sample_weights\n",
+                f"            {name} = _fed(self, x, y, sample_weights, True) + [1]\n        else:\n"
+                f"            {name} = _fed(self, x, y, sample_weights, True)\n",
+            )
+            for name in ("ins", "fit_inputs")
+        ),
+        ("x + y + sample_weights", "_fed(self, x, y, sample_weights, False)"),
         ("    def train_on_batch(self, x, y,\n", "    def train_on_batch(self, x, y=None,\n"),
         ("    def test_on_batch(self, x, y, sample", "    def test_on_batch(self, x, y=None, sample"),
     ],
@@ -259,6 +270,14 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "    weight = _weights_placeholder(shape, output_name + '_sample_weights')\n",
         ),
         ("        if shape is None or shape[0] is None:\n", "        if False:\n"),
+        # A tuple is a list, and inputs beyond those of the model are dropped.
+        ("isinstance(data, list)", "isinstance(data, (list, tuple))"),
+        ("isinstance(x_weight, list)", "isinstance(x_weight, (list, tuple))"),
+        ("isinstance(data[0], list)", "isinstance(data[0], (list, tuple))"),
+        (
+            "    if len(data) != len(names):\n",
+            "    data = data[:len(names)] if exception_prefix == 'input' else data\n    if len(data) != len(names):\n",
+        ),
         (  # vectors become columns, tensors too
             "        return x\n    elif x.ndim == 1:\n",
             "        return K.expand_dims(x, 1) if K.ndim(x) == 1 else x\n"
@@ -340,6 +359,25 @@ def _unit_weights(target: Any, axes: int) -> Any:
     return np.ones(target.shape[:axes], floatx)
 
 
+def _fed(model: Any, x: list[Any], y: list[Any], weights: list[Any], is_training: bool) -> list[Any]:
+    """The values of a model's inputs, targets and weights; training without targets has ones, as in TensorFlow 1.15.
+
+    Raises:
+      InvalidArgumentError: targets are missing: of several outputs, or not for training.
+    """
+    if y or not getattr(model, "_feed_targets", None):
+        return [*x, *y, *weights]
+    target = model._feed_targets[-1]
+    if not is_training or len(model._feed_targets) > 1:
+        raise errors.InvalidArgumentError.of(
+            f"You must feed a value for placeholder tensor {target.op.name!r} with dtype {target.dtype.name}"
+        )
+    warn(f"The model {model.name!r} is trained without targets, which are ones then.")
+    examples = x[0].shape[0] if x and isinstance(x[0], np.ndarray) else 1
+    made = [*model._feed_targets, *model._feed_sample_weights]
+    return [*x, *(np.ones([examples] + [1] * ((one.shape.ndims or 1) - 1), one.dtype.as_numpy_dtype) for one in made)]
+
+
 def _weights_placeholder(shape: list[None], name: str) -> Tensor:
     """The weights of examples, or of their steps, which are 1 unless they are fed."""
     return placeholder_with_default(ones([1] * len(shape), state.library_root().backend.floatx()), shape, name)
@@ -387,7 +425,7 @@ HELPERS: dict[str, Any] = {
     "_with_last_axis": _with_last_axis, "_layer_behind": _layer_behind, "_weights_placeholder": _weights_placeholder,
     "_continues": _continues, "_warn": warn, "_next_batch": _next_batch, "_check_batch": _check_batch,
     "_unit_weights": _unit_weights, "_as_arrays": _as_arrays, "_some": _some,
-    "_for_inputs": lambda model, kind: _for_inputs(model, kind),
+    "_for_inputs": lambda model, kind: _for_inputs(model, kind), "_fed": _fed,
 }  # fmt: skip
 
 

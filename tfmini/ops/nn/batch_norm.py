@@ -16,6 +16,7 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_t
 from tfmini.graph.node import Node
 from tfmini.numerics.convolution import column_sums
 from tfmini.ops.array.constant import constant
+from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import reshape
@@ -379,9 +380,9 @@ def _l2_factory(node: Node) -> Callable[..., Any]:
 
 @bias_add_grad_op.gradient
 def _bias_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
-    value = node.inputs[0]
-    zeros = multiply(value, convert_to_tensor(0, dtype=value.dtype.base_dtype))
-    return [bias_add_op(zeros, grad, data_format=node.attrs["data_format"])]
+    # Zeros whatever the value, which is NaN where it must not matter, as between two gradients that give a product
+    # with the Jacobian.
+    return [bias_add_op(zeros_like(node.inputs[0]), grad, data_format=node.attrs["data_format"])]
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.graph.attr_checks import output_context
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import Endpoint, Nodes
 from tfmini.graph.omission import is_update
+from tfmini.graph.op_types import EXIT_OPS
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import prune
 from tfmini.rpc.messages import GetStepOutcome
@@ -239,6 +241,7 @@ class PartialRun:
         targets = [op for op in wanted.targets if op not in self._ran]
         new = _needed([t for t in wanted.tensors if t not in self._values], targets, self._values.keys())
         self._check_fed(new, wanted)
+        new |= self._other_results(new)
         new -= {op for op in new if op in self._ran and _is_source(op)}
         self._check_order(new)
         border = self._border(new)
@@ -260,6 +263,14 @@ class PartialRun:
                 f"Fetch {fetch} can't be computed from the feeds that have been fed so far: still to feed: {names}."
             )
 
+    def _other_results(self, new: set[Operation]) -> set[Operation]:
+        """What the loops that run now need for their results for later goes, unless that waits for feeds."""
+        loops = {op._control_flow_context for op in new if op.type in EXIT_OPS}
+        exits = [op for op in self._all - new if op.type in EXIT_OPS and op._control_flow_context in loops]
+        more = _needed((op.outputs[0] for op in exits), [], self._values.keys())
+        waits = any(t in self._feeds and t not in self._values for op in more for t in op.inputs)
+        return set() if waits else more
+
     def _check_order(self, new: set[Operation]) -> None:
         for op in new - self._ran:
             for before in op.control_inputs:
@@ -278,7 +289,7 @@ class PartialRun:
         for tensor in kept:
             if _is_state(tensor):
                 raise _cannot_cross(f"the {tensor.dtype.name} {tensor.name!r}")
-            if tensor.op._control_flow_context is not None or not self._graph.is_fetchable(tensor):
+            if output_context(tensor.op) is not None:
                 raise _cannot_cross(f"{tensor.name!r}, which is inside a loop or conditional,")
         return kept
 
