@@ -54,6 +54,7 @@ from tfmini import (
     tpu as tpu,
     train as train,
     version as version,
+    xla as xla,
 )
 from tfmini._version import (
     API_VERSION as VERSION,
@@ -1467,6 +1468,7 @@ __all__ = [
     "where_v2",
     "while_loop",
     "write_file",
+    "xla",
     "zeros",
     "zeros_initializer",
     "zeros_like",

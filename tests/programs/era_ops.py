@@ -284,3 +284,47 @@ def false_as_the_type_of_zeros(tf: Any) -> Any:
         lambda: tf.zeros_like(x, False, optimize=False), lambda: tf.zeros([2], False),
     ]  # fmt: skip
     return [outcome(lambda: one().dtype.name) for one in made]  # noqa: B023 - called at once
+
+
+@program
+def computations_for_xla(tf: Any) -> Any:
+    made = tf.xla.experimental.compile
+    found: list[Any] = []
+    for computation, inputs in [
+        (lambda: tf.constant(1.0), None), (lambda: 2, []), (lambda: None, None), (tf.no_op, None),
+        (lambda x, y: (x + y, x - y), [1.0, 2.0]), (lambda x: {"a": x, "b": [x + 1.0]}, [1.0]),
+        (lambda x: x["a"], [{"a": 3.0}]), (lambda x: (x, tf.no_op()), (1.0,)), (lambda x: [x], [1.0]),
+        (lambda x: (tf.no_op(), x), [1.0]), (lambda x: x, 1.0), (lambda x: x, {"x": 1.0}), (lambda x: (), [1.0]),
+        (lambda x: {"a": tf.no_op()}, [1.0]), (lambda: object(), None), (lambda x: made(lambda y: y, [x]), [1.0]),
+        (lambda x: tf.get_variable("v", [], initializer=tf.ones_initializer()).assign_add(x), [2.0]),
+        (lambda x: (tf.summary.scalar("s", x), x)[1], [4.0]),
+    ]:  # fmt: skip
+        with tf.Graph().as_default() as graph, tf.name_scope("in"):
+            try:
+                result = made(computation, inputs)
+                names = [op.name for op in graph.get_operations() if op.type not in ("Const", "ScalarSummary")]
+                flat = [one.name for one in tf.nest.flatten(result)]
+                found.append([run(tf, result), flat, names if "in/v" not in names else ""])
+                found.append([tf.get_variable_scope().use_resource, len(tf.get_collection("summaries"))])
+            except Exception as error:
+                found.append([type(error).__name__, str(error).split("0x")[0]])
+    x = tf.constant(3.0)
+    inside, through = made(lambda x: [tf.gradients(x * x, x)[0], x * x], [x])
+    return found, run(tf, inside), outcome(lambda: tf.gradients(through, x))
+
+
+@program
+def marks_of_ops_for_xla(tf: Any) -> Any:
+    scope, given = tf.xla.experimental.jit_scope, []
+    with scope():
+        tf.constant(1.0, name="a")
+        with scope(compile_ops=False, separate_compiled_gradients=True):
+            tf.constant(1.0, name="b")
+        with scope(lambda node: given.append(node.op) or node.op == "Const"):
+            tf.identity(tf.constant(1.0, name="c"), name="d")
+    with tf.contrib.compiler.jit.experimental_jit_scope():
+        tf.no_op(name="e")
+    tf.no_op(name="f")
+    marks = {op.name: [(name, str(value)) for name, value in sorted(op.node_def.attr.items()) if name[:4] == "_Xla"]
+             for op in tf.get_default_graph().get_operations()}  # fmt: skip
+    return marks, given

@@ -241,7 +241,7 @@ class GraphScopes(GraphElements):
     @contextmanager
     def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
         state = self.scopes
-        given = {name: plain_attr(value) for name, value in attr_map.items()}
+        given = {name: _attr_for(value) for name, value in attr_map.items()}
         merged = {**state.attr_scope, **given}
         kept = {name: value for name, value in merged.items() if value is not None}
         saved, state.attr_scope = state.attr_scope, kept
@@ -274,6 +274,11 @@ class GraphScopes(GraphElements):
         if not _VALID_OP_NAME.match(name):
             raise ValueError(f"'{name}' is not a valid node name")
         return self.unique_name(name)
+
+
+def _attr_for(value: Any) -> Any:
+    """The plain value of an attr of a scope, or a function of an op where ``value`` is one of its NodeDef."""
+    return (lambda op: plain_attr(value(op.node_def))) if callable(value) else plain_attr(value)
 
 
 # ---- `Graph`, the stack of default graphs, and the shapes of new operations ----------------------------------------
