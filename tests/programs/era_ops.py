@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -328,3 +330,49 @@ def marks_of_ops_for_xla(tf: Any) -> Any:
     marks = {op.name: [(name, str(value)) for name, value in sorted(op.node_def.attr.items()) if name[:4] == "_Xla"]
              for op in tf.get_default_graph().get_operations()}  # fmt: skip
     return marks, given
+
+
+@program
+def lists_of_tensors_in_checkpoints(tf: Any) -> Any:
+    from tensorflow.python.ops import list_ops as ways  # type: ignore[import-not-found]
+
+    def made(values: Any, shape: Any, dtype: Any, limit: int = -1) -> Any:
+        found = ways.empty_tensor_list(shape, dtype, limit)
+        for value in values:
+            found = ways.tensor_list_push_back(found, tf.constant(value, dtype))
+        return found
+
+    reserved = ways.tensor_list_reserve([2, None], 3, tf.int32)
+    lists = {
+        "a": made([1.0, 2.0], [], tf.float32),
+        "b": ways.tensor_list_set_item(reserved, 1, [[1, 2], [3, 4]]),
+        "c": made(["x", "yz"], None, tf.string),
+        "d": made([], [3], tf.float32, 1),
+        "e": made([[True]], [1], tf.bool),
+        "f": made([[1.5] * 40, [2.0]], [None], tf.float64),
+        "g": tf.stack([made([[1] * n], [None], tf.int64) for n in range(4)]),
+        "h": tf.stack([made([[1j]], None, tf.complex64, 7), made([[2.0]], [1], tf.float16)]),
+        "i": tf.constant(3.0),
+    }
+    with tempfile.TemporaryDirectory() as folder, tf.Session() as session:
+        names, types = sorted(lists), [lists[name].dtype for name in sorted(lists)]
+        path, whole = folder + "/lists", [""] * len(names)
+        session.run(tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=whole,
+                                      tensors=[lists[name] for name in names]))  # fmt: skip
+        read = tf.raw_ops.RestoreV2(prefix=path, tensor_names=names, shape_and_slices=whole, dtypes=types)
+        found = dict(zip(names, read))
+        values = session.run([
+            ways.tensor_list_stack(found["a"], tf.float32, element_shape=[]),
+            ways.tensor_list_get_item(found["b"], 1, tf.int32, element_shape=[2, 2]),
+            ways.tensor_list_get_item(found["b"], 2, tf.int32, element_shape=[2, 2]),
+            ways.tensor_list_stack(found["c"], tf.string, element_shape=[]),
+            ways.tensor_list_element_shape(found["d"], tf.int32),
+            ways.tensor_list_length(ways.tensor_list_push_back(found["d"], tf.zeros([3]))),
+            ways.tensor_list_stack(found["g"][2], tf.int64, element_shape=[2]),
+        ])  # fmt: skip
+        full = ways.tensor_list_push_back(ways.tensor_list_push_back(found["d"], tf.zeros([3])), tf.zeros([3]))
+        kinds = {
+            name: str(tf.train.load_checkpoint(path).get_variable_to_dtype_map()[name]) for name in ("a", "g", "i")
+        }
+        (data,) = Path(folder).glob("*data*")
+        return values, outcome(lambda: session.run(ways.tensor_list_length(full))), kinds, data.read_bytes().hex()
