@@ -393,13 +393,6 @@ def test_a_concrete_function_may_train(optimizer: tf.train.Optimizer) -> None:
     assert (loss, after.tolist()) == (5.0, pytest.approx([0.5, second], abs=1e-6))
 
 
-def test_attrs_of_a_scope_may_be_functions_of_the_op() -> None:
-    with tf.get_default_graph()._attr_scope({"_kind": lambda node: node.attr["T"] if node.op == "Identity" else None}):
-        tf.identity(tf.constant(1, name="a"), name="b")
-    found = {op.name: op.node_def.attr["_kind"].type for op in tf.get_default_graph().get_operations()}
-    assert found == {"a": 0, "b": tf.int32.as_datatype_enum}
-
-
 def test_what_is_compiled_for_xla_is_no_place_for_others_after_an_error() -> None:
     def fail(x: Any) -> Any:
         raise KeyError(x.op.name)

@@ -146,7 +146,7 @@ def test_rows_of_a_matrix_are_remapped(tmp_path: Path) -> None:
 
 
 def test_a_variant_that_is_no_list_of_tensors_is_neither_saved_nor_restored(tmp_path: Path) -> None:
-    data, one = tf.data.Dataset.range(3)._variant_tensor, ops_names.tensor_list_from_tensor([1.0], [])
+    data, one = tf.data.experimental.to_variant(tf.data.Dataset.range(3)), ops_names.tensor_list_from_tensor([1.0], [])
     with pytest.raises(tf.errors.UnimplementedError, match="Saving a variant that is a"):
         save(tmp_path / "a", ["v"], [""], [data])
     with pytest.raises(tf.errors.UnimplementedError, match="Saving data type variant not yet supported"):
