@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.attr_checks import check_inputs
 from tfmini.graph.attr_values import shape_proto
-from tfmini.graph.graph_def import fill_node_def, plain_attr
+from tfmini.graph.graph_def import attr_of_scope, fill_node_def, plain_attr
 from tfmini.graph.graph_elements import GraphElements
 from tfmini.graph.op_def import infer_attrs_from_inputs, output_dtypes
 from tfmini.graph.op_types import OPS, OpType
@@ -241,7 +241,7 @@ class GraphScopes(GraphElements):
     @contextmanager
     def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
         state = self.scopes
-        given = {name: _attr_for(value) for name, value in attr_map.items()}
+        given = {name: attr_of_scope(value) for name, value in attr_map.items()}
         merged = {**state.attr_scope, **given}
         kept = {name: value for name, value in merged.items() if value is not None}
         saved, state.attr_scope = state.attr_scope, kept
@@ -274,11 +274,6 @@ class GraphScopes(GraphElements):
         if not _VALID_OP_NAME.match(name):
             raise ValueError(f"'{name}' is not a valid node name")
         return self.unique_name(name)
-
-
-def _attr_for(value: Any) -> Any:
-    """The plain value of an attr of a scope, or a function of an op where ``value`` is one of its NodeDef."""
-    return (lambda op: plain_attr(value(op.node_def))) if callable(value) else plain_attr(value)
 
 
 # ---- `Graph`, the stack of default graphs, and the shapes of new operations ----------------------------------------

@@ -595,10 +595,7 @@ def _of_the_program(cls: type, **_: object) -> None:
 
 
 def _knows_the_phase(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``call`` whose argument ``training`` is that of the layer that calls it, unless it is given.
-
-    Without both it is what the program says. A tensor may be used in an ``if``.
-    """
+    """A ``call`` whose ``training``, unless given, is that of the calling layer; a tensor may be used in an ``if``."""
     position = list(inspect.signature(call).parameters).index("training")
 
     @functools.wraps(call)
