@@ -123,7 +123,7 @@ def _of_proto(proto: Any, dtype: DType) -> Any:
         return tensor_from_proto(proto, repeats=False)[()]
     found = np.empty(len(proto.variant_val), object)
     found[:] = [TensorList.of_message(one) for one in proto.variant_val]
-    return found.reshape(as_raw(proto.tensor_shape))[()]
+    return found.reshape([dim.size for dim in proto.tensor_shape.dim])[()]
 
 
 def _sum(x: Array, y: Array) -> Array:
