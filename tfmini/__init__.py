@@ -12,7 +12,8 @@ import tfmini.dtypes
 import tfmini.errors
 import tfmini.estimator
 import tfmini.layers
-import tfmini.train  # noqa: F401 - a public namespace that is also a package
+import tfmini.train
+import tfmini.xla  # noqa: F401 - a public namespace that is also a package
 from tfmini import _version, library_log, namespace
 
 __version__ = _version.API_VERSION

@@ -55,6 +55,7 @@ from tfmini import (
     tpu as tpu,
     train as train,
     version as version,
+    xla as xla,
 )
 from tfmini._version import (
     API_VERSION as VERSION,
@@ -1469,6 +1470,7 @@ __all__ = [
     "where_v2",
     "while_loop",
     "write_file",
+    "xla",
     "zeros",
     "zeros_initializer",
     "zeros_like",

@@ -136,6 +136,9 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
         "ops.nn.pooling_dynamic": "fractional_avg_pool=fractional_avg_pool_v2 fractional_max_pool=fractional_max_pool_v2",
     },
+    "compat.v2.xla.experimental": {
+        "ops.flow.function": "compile jit_scope",
+    },
     "config": {
         "runtime.client.session": "get_soft_device_placement set_soft_device_placement",
     },
@@ -148,6 +151,12 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.cluster_resolver": {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
+    },
+    "contrib.compiler.jit": {
+        "ops.flow.function": "experimental_jit_scope=jit_scope",
+    },
+    "contrib.compiler.xla": {
+        "ops.flow.function": "compile",
     },
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
@@ -765,5 +774,8 @@ NAMES: dict[str, dict[str, str]] = {
     "version": {
         "_version": "COMPILER_VERSION GIT_VERSION VERSION=API_VERSION",
         "graph.graph_def": "GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER GRAPH_DEF_VERSION_MIN_PRODUCER",
+    },
+    "xla.experimental": {
+        "ops.flow.function": "compile jit_scope",
     },
 }

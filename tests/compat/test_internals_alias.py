@@ -145,9 +145,7 @@ def test_errors_for_missing_names_have_an_alternative(code: str, told: str) -> N
         exec(code)
 
 
-@pytest.mark.parametrize(
-    ("room", "told"), [("xla", "use a graph of ops and a tf.Session"), ("runtime", "Look for a public name")]
-)
+@pytest.mark.parametrize(("room", "told"), [("rpc", "Look for a public name"), ("runtime", "Look for a public name")])
 def test_a_package_of_tfmini_is_no_public_name(room: str, told: str) -> None:
     importlib.import_module(f"tfmini.{room}")
     with pytest.raises(ImportError, match=told):

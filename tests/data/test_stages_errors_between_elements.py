@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,13 @@ def test_a_failed_element_takes_its_turn_in_a_parallel_interleave() -> None:
 def test_more_parallel_calls_than_datasets_are_refused() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="less than or equal to cycle_length"):
         elements(Dataset.range(3).interleave(Dataset.range, 2, num_parallel_calls=3))
+
+
+def test_an_interleave_reads_as_many_datasets_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 4}, raising=False)
+    numbers, twice = Dataset.range(4), lambda x: Dataset.from_tensors(x).repeat(2)
+    for dataset in (numbers.interleave(twice), numbers.interleave(twice, -1, num_parallel_calls=-1)):
+        assert elements(dataset) == [0, 1, 2, 0, 1, 2, 3, 3]
 
 
 def test_a_damaged_file_ends_at_its_error(tmp_path: Path) -> None:

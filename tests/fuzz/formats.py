@@ -36,7 +36,8 @@ from tfmini.compat.hparams import HParams
 from tfmini.graph.op_types import kernel_for
 from tfmini.json_log import JsonFormatter
 from tfmini.launch.invitation import Invitation, parse_invitation
-from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer, open_checkpoint
+from tfmini.ops.flow.tensor_lists import TensorList
+from tfmini.ops.io.checkpoint_ops import V1Reader, V1Writer, open_checkpoint, stored_variants
 from tfmini.ops.io.record_files import frame, read_records
 from tfmini.placement.device_setter import plan
 from tfmini.rpc.addresses import AddressBook
@@ -192,6 +193,8 @@ def _checkpoints(folder: Path) -> Iterator[Format]:
     )
     state = protos.CheckpointState(model_checkpoint_path="ckpt-2", all_model_checkpoint_paths=["ckpt-1", "ckpt-2"])
     text = {"checkpoint": text_format.MessageToString(state).encode()}
+    lists = [_list_of_tensors(tf.float32, [[1.0, 2.0], None]), _list_of_tensors(tf.string, [[b"a", b"bc"], [b""]])]
+    yield Format("list of tensors", lists, [_flipped, _message(protos.VariantTensorDataProto)], _read_list)
     yield Format("state file", [text], [_each(damage.text)], _read_state, (ValueError,))
 
 
@@ -211,6 +214,16 @@ def _read_v1(place: Path) -> None:
     reads = [lambda name=name: reader.read(name) for name in reader.names()]
     pieces = [lambda name=name: reader.read_slice(name, part) for name in ("w", "p")]
     _all_of(reader.stored, *reads, *pieces, allowed=())
+
+
+def _list_of_tensors(dtype: Any, elements: list[Any]) -> Files:
+    values = [None if one is None else np.array(one, dtype.numpy) for one in elements]
+    return {"list": TensorList(values, dtype, (None,)).message().SerializeToString()}
+
+
+def _read_list(place: Path) -> None:
+    messages = np.array([(place / "list").read_bytes()], object)
+    stored_variants(messages, "ckpt", "list")
 
 
 def _read_state(place: Path) -> None:

@@ -165,3 +165,63 @@ def files_of_examples_by_queues(tf: Any) -> Any:
         lambda: io.read_batch_examples(pattern, 2, tf_reader, num_threads=0),
     ]
     return made, sorted(np.concatenate(shuffled).tolist()), [outcome(one) for one in wrong]
+
+
+@program
+def phases_that_layers_of_keras_get(tf: Any) -> Any:
+    keras, seen = tf.keras, []  # type: ignore[var-annotated]
+
+    def told(phase: Any) -> None:
+        seen.append("tensor" if isinstance(phase, tf.Tensor) else repr(phase))
+
+    class Inner(keras.layers.Layer):
+        def call(self, x: Any, training: Any = None) -> Any:
+            told(training)
+            return x + 1.0
+
+    class Outer(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def call(self, x: Any, training: Any = False) -> Any:
+            told(training)
+            return self.inner(x)
+
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__(name="model")
+            self.outer, self.dropout = Outer(), keras.layers.Dropout(0.9)
+
+        def call(self, x: Any, training: Any = None) -> Any:
+            told(training)
+            return self.dropout(self.outer(x))
+
+    class Silent(Model):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return self.dropout(self.outer(x))
+
+    def functional() -> Any:
+        x = keras.Input([3])
+        return keras.Model(x, Inner()(Inner()(x)))
+
+    def seen_by(made: Any, *args: Any, **kwargs: Any) -> list[str]:
+        del seen[:]
+        made(*args, **kwargs)
+        return list(seen)
+
+    found, x = {}, tf.ones([2, 3])
+    for make in (Inner, Outer, Model, Silent, functional):
+        calls = [{}, {"training": True}, {"training": False}, {"training": tf.constant(True)}]
+        found[make.__name__] = [seen_by(make(), x, **kwargs) for kwargs in (calls if make is not Inner else calls[1:])]
+        found[make.__name__ + " of an Input"] = seen_by(make(), keras.Input([3]))
+    found["names"] = [op.name for op in tf.get_default_graph().get_operations() if "phase" in op.name]
+    for make in (Model, Silent, functional):
+        with tf.Graph().as_default(), tf.Session() as session:
+            keras.backend.set_session(session)
+            model = make()
+            model.compile("sgd", "mse")
+            del seen[:]
+            loss = model.train_on_batch(np.ones([200, 3]), np.zeros([200, 3]))
+            found[make.__name__ + " that trains"] = [list(seen), bool(loss > 15), model.predict(np.ones([2, 3]))]
+    return found

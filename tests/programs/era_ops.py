@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -399,3 +401,93 @@ def strings_of_any_bytes(tf: Any) -> Any:
     joined = [tf.reduce_join(strings) for strings in (*lists, *spread)] + [tf.string_join([labels, "!"])]
     lengths = [tf.strings.length(strings) for strings in (*lists, *spread, *taken, *outputs)]
     return run(tf, [lists, spread, taken, outputs, numbers, joined, lengths, was_empty, elements])
+
+
+@program
+def computations_for_xla(tf: Any) -> Any:
+    made = tf.xla.experimental.compile
+    found: list[Any] = []
+    for computation, inputs in [
+        (lambda: tf.constant(1.0), None), (lambda: 2, []), (lambda: None, None), (tf.no_op, None),
+        (lambda x, y: (x + y, x - y), [1.0, 2.0]), (lambda x: {"a": x, "b": [x + 1.0]}, [1.0]),
+        (lambda x: x["a"], [{"a": 3.0}]), (lambda x: (x, tf.no_op()), (1.0,)), (lambda x: [x], [1.0]),
+        (lambda x: (tf.no_op(), x), [1.0]), (lambda x: x, 1.0), (lambda x: x, {"x": 1.0}), (lambda x: (), [1.0]),
+        (lambda x: {"a": tf.no_op()}, [1.0]), (lambda: object(), None), (lambda x: made(lambda y: y, [x]), [1.0]),
+        (lambda x: tf.get_variable("v", [], initializer=tf.ones_initializer()).assign_add(x), [2.0]),
+        (lambda x: (tf.summary.scalar("s", x), x)[1], [4.0]),
+    ]:  # fmt: skip
+        with tf.Graph().as_default() as graph, tf.name_scope("in"):
+            try:
+                result = made(computation, inputs)
+                names = [op.name for op in graph.get_operations() if op.type not in ("Const", "ScalarSummary")]
+                flat = [one.name for one in tf.nest.flatten(result)]
+                found.append([run(tf, result), flat, names if "in/v" not in names else ""])
+                found.append([tf.get_variable_scope().use_resource, len(tf.get_collection("summaries"))])
+            except Exception as error:
+                found.append([type(error).__name__, str(error).split("0x")[0]])
+    x = tf.constant(3.0)
+    inside, through = made(lambda x: [tf.gradients(x * x, x)[0], x * x], [x])
+    return found, run(tf, inside), outcome(lambda: tf.gradients(through, x))
+
+
+@program
+def marks_of_ops_for_xla(tf: Any) -> Any:
+    scope, given = tf.xla.experimental.jit_scope, []
+    with scope():
+        tf.constant(1.0, name="a")
+        with scope(compile_ops=False, separate_compiled_gradients=True):
+            tf.constant(1.0, name="b")
+        with scope(lambda node: given.append(node.op) or node.op == "Const"):
+            tf.identity(tf.constant(1.0, name="c"), name="d")
+    with tf.contrib.compiler.jit.experimental_jit_scope():
+        tf.no_op(name="e")
+    tf.no_op(name="f")
+    marks = {op.name: [(name, str(value)) for name, value in sorted(op.node_def.attr.items()) if name[:4] == "_Xla"]
+             for op in tf.get_default_graph().get_operations()}  # fmt: skip
+    return marks, given
+
+
+@program
+def lists_of_tensors_in_checkpoints(tf: Any) -> Any:
+    from tensorflow.python.ops import list_ops as ways  # type: ignore[import-not-found]
+
+    def made(values: Any, shape: Any, dtype: Any, limit: int = -1) -> Any:
+        found = ways.empty_tensor_list(shape, dtype, limit)
+        for value in values:
+            found = ways.tensor_list_push_back(found, tf.constant(value, dtype))
+        return found
+
+    reserved = ways.tensor_list_reserve([2, None], 3, tf.int32)
+    lists = {
+        "a": made([1.0, 2.0], [], tf.float32),
+        "b": ways.tensor_list_set_item(reserved, 1, [[1, 2], [3, 4]]),
+        "c": made(["x", "yz"], None, tf.string),
+        "d": made([], [3], tf.float32, 1),
+        "e": made([[True]], [1], tf.bool),
+        "f": made([[1.5] * 40, [2.0]], [None], tf.float64),
+        "g": tf.stack([made([[1] * n], [None], tf.int64) for n in range(4)]),
+        "h": tf.stack([made([[1j]], None, tf.complex64, 7), made([[2.0]], [1], tf.float16)]),
+        "i": tf.constant(3.0),
+    }
+    with tempfile.TemporaryDirectory() as folder, tf.Session() as session:
+        names, types = sorted(lists), [lists[name].dtype for name in sorted(lists)]
+        path, whole = folder + "/lists", [""] * len(names)
+        session.run(tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=whole,
+                                      tensors=[lists[name] for name in names]))  # fmt: skip
+        read = tf.raw_ops.RestoreV2(prefix=path, tensor_names=names, shape_and_slices=whole, dtypes=types)
+        found = dict(zip(names, read))
+        values = session.run([
+            ways.tensor_list_stack(found["a"], tf.float32, element_shape=[]),
+            ways.tensor_list_get_item(found["b"], 1, tf.int32, element_shape=[2, 2]),
+            ways.tensor_list_get_item(found["b"], 2, tf.int32, element_shape=[2, 2]),
+            ways.tensor_list_stack(found["c"], tf.string, element_shape=[]),
+            ways.tensor_list_element_shape(found["d"], tf.int32),
+            ways.tensor_list_length(ways.tensor_list_push_back(found["d"], tf.zeros([3]))),
+            ways.tensor_list_stack(found["g"][2], tf.int64, element_shape=[2]),
+        ])  # fmt: skip
+        full = ways.tensor_list_push_back(ways.tensor_list_push_back(found["d"], tf.zeros([3])), tf.zeros([3]))
+        kinds = {
+            name: str(tf.train.load_checkpoint(path).get_variable_to_dtype_map()[name]) for name in ("a", "g", "i")
+        }
+        (data,) = Path(folder).glob("*data*")
+        return values, outcome(lambda: session.run(ways.tensor_list_length(full))), kinds, data.read_bytes().hex()

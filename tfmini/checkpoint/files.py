@@ -309,6 +309,37 @@ def decode_strings(data: bytes, count: int) -> tuple[list[bytes], int]:
     return strings, crc
 
 
+def encode_variants(messages: list[bytes]) -> tuple[bytes, int]:
+    """Returns the bytes of a variant tensor, whose elements are messages, and their (unmasked) checksum."""
+    pieces, crc = [], 0
+    for message in messages:
+        crc = extend(extend(crc, struct.pack("<Q", len(message))), message)
+        check = struct.pack("<I", masked(crc))
+        crc = extend(crc, check)
+        pieces += [encode(len(message)), message, check]
+    return b"".join(pieces), crc
+
+
+def decode_variants(data: bytes, count: int) -> tuple[list[bytes], int]:
+    """Returns the messages of a variant tensor of ``count`` elements, and the (unmasked) checksum of the bytes.
+
+    Raises:
+      ValueError: the bytes are inconsistent; the text has the reason.
+    """
+    messages, position, crc = list[bytes](), 0, 0
+    for _ in range(count):
+        length, position = decode(data, position)
+        message, check = data[position : position + length], data[position + length : position + length + 4]
+        crc = extend(extend(crc, struct.pack("<Q", length)), message)
+        if check != struct.pack("<I", masked(crc)):
+            raise ValueError("The checksum of a variant does not match, or less bytes are stored than it has")
+        crc, position = extend(crc, check), position + length + 4
+        messages.append(message)
+    if position != len(data):
+        raise ValueError(f"The variants end after {position} bytes, but {len(data)} are stored")
+    return messages, crc
+
+
 def _crc_of_lengths(lengths: list[int]) -> int:
     packed = b"".join(struct.pack("<I" if length < 1 << 32 else "<Q", length) for length in lengths)
     return extend(0, packed)
@@ -316,6 +347,6 @@ def _crc_of_lengths(lengths: list[int]) -> int:
 
 def checked_array(value: Any, dtype: dtypes.DType) -> Array:
     """Converts a kernel's value to an array of its declared type."""
-    if dtype is dtypes.string:
+    if dtype is dtypes.string or dtype is dtypes.variant:
         return value if isinstance(value, np.ndarray) else np.array(value, object)
     return np.asarray(value, dtype.numpy)

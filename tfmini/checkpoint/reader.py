@@ -501,8 +501,8 @@ class BundleReader:
                 if entry.offset + entry.size > os.fstat(file.fileno()).st_size:
                     self._refuse(path, name, "Read less bytes than requested")
                 file.seek(entry.offset)
-                if entry.dtype is dtypes.string:
-                    return self._read_strings(file, path, name, entry)
+                if entry.dtype in (dtypes.string, dtypes.variant):
+                    return self._read_texts(file, path, name, entry)
                 return self._read_numbers(file, path, name, entry)
         except OSError as error:
             raise errors.from_os_error(error, path) from None
@@ -522,10 +522,11 @@ class BundleReader:
         self._check(crc, path, name, entry)
         return array
 
-    def _read_strings(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> files.Array:
+    def _read_texts(self, file: FileIO, path: str, name: str, entry: TensorEntry) -> files.Array:
         data = np.empty(entry.size, np.uint8)
         _fill(file, data)
-        strings, crc = files.decode_strings(data.tobytes(), prod(entry.shape))
+        decode = files.decode_strings if entry.dtype is dtypes.string else files.decode_variants
+        strings, crc = decode(data.tobytes(), prod(entry.shape))
         self._check(crc, path, name, entry)
         array = np.empty(len(strings), object)
         array[:] = strings
@@ -621,7 +622,7 @@ def checked_entry(dtype: int, shape: Sequence[int], shard: int, offset: int, siz
       ValueError, TypeError: no tensor has that type and shape, or its slices overlap or lie outside of it.
     """
     kind = dtypes.as_dtype(dtype)
-    if not (kind is dtypes.string or kind.is_numpy_compatible) or kind.base_dtype is not kind:
+    if not (kind in (dtypes.string, dtypes.variant) or kind.is_numpy_compatible) or kind.base_dtype is not kind:
         raise ValueError(f"tensors of type {kind.name} are not stored")
     if len(shape) > _LARGEST_RANK or any(not 0 <= size < 1 << 62 for size in shape):
         raise ValueError(f"its shape {list(shape[:9])} is invalid")

@@ -50,7 +50,7 @@ class BundleWriter:
         self._data.discard()
 
     def add(self, name: str, value: Any, dtype: dtypes.DType) -> None:
-        """Appends a tensor.
+        """Appends a tensor. The elements of a variant are serialized messages.
 
         Raises:
           InvalidArgumentError: when the name is already used.
@@ -79,7 +79,8 @@ class BundleWriter:
     def _append(self, key: bytes, name: str, array: files.Array, dtype: dtypes.DType) -> None:
         if key in self._entries:
             raise errors.InvalidArgumentError.of(f"Adding duplicate key: {name}")
-        size, crc = self._write_strings(array) if dtype is dtypes.string else self._write_numbers(array)
+        plain = dtype is not dtypes.string and dtype is not dtypes.variant
+        size, crc = self._write_numbers(array) if plain else self._write_texts(array, dtype)
         entry = protos.BundleEntryProto(dtype=_enum(dtype), offset=self._offset, size=size, crc32c=files.masked(crc))
         _set_shape(entry, array.shape)
         self._entries[key] = entry
@@ -98,9 +99,9 @@ class BundleWriter:
             self._data.write(piece)
         return data.size, crc.result() if crc is not None else 0  # now: the caller may change the array afterwards
 
-    def _write_strings(self, array: files.Array) -> tuple[int, int]:
+    def _write_texts(self, array: files.Array, dtype: dtypes.DType) -> tuple[int, int]:
         texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(array).tolist()]
-        data, crc = files.encode_strings(texts)
+        data, crc = (files.encode_strings if dtype is dtypes.string else files.encode_variants)(texts)
         self._data.write(data)
         return len(data), crc
 

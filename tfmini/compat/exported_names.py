@@ -34,6 +34,12 @@ NAMES: dict[str, dict[str, str]] = {
     "python.autograph.impl.api": {
         "compat.autograph": "convert do_not_convert to_code to_graph",
     },
+    "python.compiler.xla.jit": {
+        "ops.flow.function": "experimental_jit_scope=jit_scope",
+    },
+    "python.compiler.xla.xla": {
+        "ops.flow.function": "compile",
+    },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
     },

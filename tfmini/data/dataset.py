@@ -234,10 +234,12 @@ class Dataset(Advising, IteratedSource):
         return self._then(function_stages.flat_map_dataset, traced.captures, f=traced.body, structure=inner)
 
     def interleave(
-        self, map_func: Callable[..., Any], cycle_length: TensorLike, block_length: TensorLike = 1,
+        self, map_func: Callable[..., Any], cycle_length: TensorLike = -1, block_length: TensorLike = 1,
         num_parallel_calls: TensorLike | None = None,
     ) -> Dataset:  # fmt: skip
         """``block_length`` elements at a time from ``cycle_length`` of the datasets that ``map_func`` returns.
+
+        A ``cycle_length`` of -1 (``tf.data.experimental.AUTOTUNE``) is the number of the machine's cores.
 
         Raises:
           TypeError: when ``map_func`` returns no dataset.

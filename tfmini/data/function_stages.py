@@ -295,7 +295,9 @@ class _Interleave(Transformation):
 
 
 def _cycle(cycle_length: int) -> int:
-    return (os.cpu_count() or 1) if cycle_length == -1 else cycle_length
+    if cycle_length != -1:
+        return cycle_length
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @stages_of(parallel_interleave_dataset)
@@ -310,7 +312,7 @@ class _ParallelInterleave(_Interleave):
         calls = others["num_parallel_calls"]
         _ParallelMap.check(num_parallel_calls=calls)
         if calls > _cycle(cycle_length):
-            raise errors.InvalidArgumentError.of("num_parallel_calls must be less than or equal to cycle_length.")
+            raise errors.InvalidArgumentError.of("num_parallel_calls must less than or equal to cycle_length.")
         _Interleave.check(cycle_length=cycle_length, block_length=block_length)
 
     def _failed(self) -> None:

@@ -17,7 +17,7 @@ from tfmini.errors import InvalidArgumentError
 from tfmini.export import export
 from tfmini.graph.attr_checks import check_inputs
 from tfmini.graph.attr_values import shape_proto
-from tfmini.graph.graph_def import fill_node_def, plain_attr
+from tfmini.graph.graph_def import attr_of_scope, fill_node_def, plain_attr
 from tfmini.graph.graph_elements import GraphElements
 from tfmini.graph.op_def import infer_attrs_from_inputs, output_dtypes
 from tfmini.graph.op_types import OPS, OpType
@@ -241,7 +241,7 @@ class GraphScopes(GraphElements):
     @contextmanager
     def _attr_scope(self, attr_map: dict[str, Any]) -> Iterator[None]:
         state = self.scopes
-        given = {name: plain_attr(value) for name, value in attr_map.items()}
+        given = {name: attr_of_scope(value) for name, value in attr_map.items()}
         merged = {**state.attr_scope, **given}
         kept = {name: value for name, value in merged.items() if value is not None}
         saved, state.attr_scope = state.attr_scope, kept

@@ -207,6 +207,11 @@ def plain_attr(value: Any) -> Any:
     return from_proto(value) if hasattr(value, "WhichOneof") else value
 
 
+def attr_of_scope(value: Any) -> Any:
+    """The plain value of an attr of a scope, or a function of an op where ``value`` is one of its NodeDef."""
+    return (lambda op: plain_attr(value(op.node_def))) if callable(value) else plain_attr(value)
+
+
 def _list_from_proto(values: Any) -> list[Any]:
     for descriptor, items in values.ListFields():
         return [_PLAIN[descriptor.name](item) for item in items]

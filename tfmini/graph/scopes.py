@@ -110,7 +110,10 @@ class ScopeState:
             op.attrs["container"] = self.container.encode()
         if op.type in self.gradient_map:
             op.attrs["_gradient_op_type"] = self.gradient_map[op.type].encode()
-        op.attrs.update(self.attr_scope)
+        for name, value in self.attr_scope.items():
+            chosen = value(op) if callable(value) else value
+            if chosen is not None:
+                op.attrs[name] = chosen
 
     def apply_control(self, op: Operation) -> None:
         """Adds the control inputs of the scopes of control dependencies to a new op."""

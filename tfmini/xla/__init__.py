@@ -1,10 +1,8 @@
 """Devices that compile, by JAX: GPU, TPU and XLA_CPU. Nothing here is imported before such a device is used."""
 
-from typing import Any
 
-
-def __getattr__(name: str) -> Any:
-    # Once such a device is used, `tf.xla` is this package. TensorFlow's names below it get the same answer as before.
+def __getattr__(name: str) -> object:
+    # `tf.xla` is this package. TensorFlow has `tf.xla.experimental` alone below it (`tfmini.ops.flow.function`).
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tfmini.out_of_scope import alternative

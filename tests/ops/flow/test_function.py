@@ -391,3 +391,14 @@ def test_a_concrete_function_may_train(optimizer: tf.train.Optimizer) -> None:
     loss, after = run(made(tf.constant(1.0)))
     second = 1.0 if optimizer.get_name() == "Momentum" else 1.5
     assert (loss, after.tolist()) == (5.0, pytest.approx([0.5, second], abs=1e-6))
+
+
+def test_what_is_compiled_for_xla_is_no_place_for_others_after_an_error() -> None:
+    def fail(x: Any) -> Any:
+        raise KeyError(x.op.name)
+
+    with pytest.raises(KeyError, match="input_0"):
+        tf.xla.experimental.compile(fail, [1.0])
+    assert not tf.get_variable_scope().use_resource
+    (three,) = tf.xla.experimental.compile(lambda x: x + 2.0, [1.0])
+    assert run(three) == 3.0

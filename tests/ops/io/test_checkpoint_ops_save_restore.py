@@ -11,8 +11,9 @@ import pytest
 
 import tfmini as tf
 from tfmini import protos
-from tfmini.checkpoint import reader
+from tfmini.checkpoint import reader, writer
 from tfmini.checkpoint.reader import Slice, encode_key
+from tfmini.compat import ops_names
 
 raw = tf.raw_ops
 
@@ -142,3 +143,45 @@ def test_rows_of_a_matrix_are_remapped(tmp_path: Path) -> None:
         run(raw.LoadAndRemapMatrix(row_remapping=[1, 1], initializing_values=[], **options))
     with pytest.raises(tf.errors.InvalidArgumentError, match="goes beyond tensor w of shape \\[3, 2\\]"):
         run(raw.LoadAndRemapMatrix(row_remapping=[1, 3], initializing_values=[], **options))
+
+
+def test_a_variant_that_is_no_list_of_tensors_is_neither_saved_nor_restored(tmp_path: Path) -> None:
+    data, one = tf.data.experimental.to_variant(tf.data.Dataset.range(3)), ops_names.tensor_list_from_tensor([1.0], [])
+    with pytest.raises(tf.errors.UnimplementedError, match="Saving a variant that is a"):
+        save(tmp_path / "a", ["v"], [""], [data])
+    with pytest.raises(tf.errors.UnimplementedError, match="Saving data type variant not yet supported"):
+        run(raw.SaveSlices(filename=str(tmp_path / "b"), tensor_names=["v"], shapes_and_slices=[""], data=[one]))
+    other = protos.VariantTensorDataProto(type_name="tensorflow::Other").SerializeToString()
+    for name, message, told in [
+        ("c", other, "type 'tensorflow::Other' is no list"),
+        ("d", b"junk", "tensor v"),
+    ]:
+        with writer.BundleWriter(str(tmp_path / name)) as bundle:
+            bundle.add("v", np.array([message], object), tf.variant)
+            bundle.finish()
+        with pytest.raises(tf.errors.DataLossError, match=told):
+            restore(str(tmp_path / name), "v", "", tf.variant)
+
+
+def test_parts_of_lists_of_tensors_and_empty_variants(tmp_path: Path) -> None:
+    lists = tf.stack([ops_names.tensor_list_from_tensor(tf.fill([n, 2], float(n)), [2]) for n in range(4)])
+    path = save(tmp_path / "a", ["v", "v"], ["4 0,2", "4 2,2"], [lists[:2], lists[2:]])
+    found = raw.RestoreV2(prefix=path, tensor_names=["v"], shape_and_slices=["4 1,3"], dtypes=[tf.variant])[0]
+    lengths = tf.stack([raw.TensorListLength(input_handle=found[place]) for place in range(3)])
+    assert run(lengths).tolist() == [1, 2, 3]
+    with writer.BundleWriter(str(tmp_path / "b")) as bundle:
+        bundle.add("e", np.full([2, 1], b"", object), tf.variant)
+        bundle.finish()
+    empty = raw.RestoreV2(prefix=str(tmp_path / "b"), tensor_names=["e"], shape_and_slices=[""], dtypes=[tf.variant])
+    again = save(tmp_path / "c", ["e"], [""], [empty[0]])
+    assert reader.BundleReader(again).read("e").tolist() == [[b""], [b""]]
+
+
+def test_a_changed_byte_of_a_list_of_tensors_is_found(tmp_path: Path) -> None:
+    path = save(tmp_path / "a", ["v"], [""], [ops_names.tensor_list_from_tensor([1.0, 2.0], [])])
+    (data,) = tmp_path.glob("*data*")
+    stored = data.read_bytes()
+    for damaged in (stored[:20] + b"X" + stored[21:], b"\x01" + stored[1:], stored[:-1] + b"\0"):
+        data.write_bytes(damaged)
+        with pytest.raises(tf.errors.DataLossError, match="checksum of a variant|end after"):
+            restore(path, "v", "", tf.variant)

@@ -596,17 +596,20 @@ def _of_the_program(cls: type, **_: object) -> None:
 
 
 def _knows_the_phase(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``call`` whose argument ``training`` is the learning phase unless it is given; it may be used in an ``if``."""
+    """A ``call`` whose ``training``, unless given, is that of the calling layer; a tensor may be used in an ``if``."""
     position = list(inspect.signature(call).parameters).index("training")
 
     @functools.wraps(call)
     def call_in_phase(*args: Any, **kwargs: Any) -> Any:
         convert = functools.partial(op_layers.converted, call, *args)
-        if len(args) > position:
-            return convert(**kwargs)
-        if kwargs.get("training") is None:
-            kwargs["training"] = state.learning_phase()
-        return by_phase(args[0], convert, kwargs)
+        by_place = len(args) > position
+        phase = args[position] if by_place else kwargs.get("training")
+        if phase is None and not by_place:
+            phase = state.callers_phase()
+            if phase is not None:
+                kwargs["training"] = phase
+        with state.calls_in_phase(phase):
+            return convert(**kwargs) if by_place or phase is None else by_phase(args[0], convert, kwargs)
 
     return autograph.mark(call_in_phase)  # type: ignore[no-any-return]
 
@@ -650,11 +653,10 @@ def _change_models(root: ModuleType) -> None:
 
     def call(self: Any, inputs: Any, *args: Any, training: Any = None, **kwargs: Any) -> Any:
         """Calls the model on tensors; ``training`` is the phase of all its layers."""
-        if training is None or not self._is_graph_network:
-            more = {} if training is None else {"training": training}
-            return model_inputs.after_call(self, inputs, original(self, inputs, *args, **more, **kwargs))
-        with state.learning_phase_scope(training):
-            return original(self, inputs, *args, **kwargs)
+        more = {} if training is None or self._is_graph_network else {"training": training}
+        with state.calls_in_phase(training):
+            outputs = original(self, inputs, *args, **more, **kwargs)
+        return model_inputs.after_call(self, inputs, outputs)
 
     network.__call__ = call
     del network.__getstate__, network.__setstate__  # of pickles of Keras; a copy shares the layers

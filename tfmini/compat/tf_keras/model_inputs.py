@@ -99,6 +99,7 @@ def _take_inputs(model: Any, made: ModelInputs) -> None:
 
 def _called(model: Any, inputs: object, training: object) -> Any:
     """The outputs of a model's first call, which makes its variables."""
+    training = state.learning_phase() if training is None else training
     more = {"training": training} if model._expects_training_arg else {}
     with op_layers.explained(model):
         outputs = op_layers.converted(model.call, inputs, **more)

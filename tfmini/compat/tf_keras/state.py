@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -281,6 +281,17 @@ def learning_phase_scope(value: Any) -> Iterator[None]:
             _phases.pop(graph, None)
         else:
             _phases[graph] = before
+
+
+def callers_phase() -> Any:
+    """The phase of the layer or model whose call is in progress; None if nobody has told one."""
+    phase = known_learning_phase() if is_in_phase_scope() else None
+    return bool(phase) if isinstance(phase, int) else phase
+
+
+def calls_in_phase(phase: Any) -> AbstractContextManager[None]:
+    """The call of a layer in a phase, which its layers have, too; None: in that of its caller."""
+    return nullcontext() if phase is None else learning_phase_scope(phase)
 
 
 def reachable(inputs: Iterable[Any], targets: set[Any] | None = None) -> set[Any]:

@@ -2,6 +2,9 @@
 
 A function has no body of its own in the graph: each call calls the Python function, which adds its ops to the caller's
 graph under a name scope, as with `Defun`. So the placer sees every op, and gradients pass as through any other ops.
+
+``tf.xla.experimental`` is here, too. What is compiled is decided by the device (`tfmini.xla`), so its functions only
+make the graph that TensorFlow makes: a computation is the ops of a Python function between identities.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import inspect
 import itertools
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,16 +26,20 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.families import control_dependencies
+from tfmini.graph.graph import Graph
+from tfmini.graph.names import GraphKeys
+from tfmini.graph.op_types import register_gradient
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import init_scope, name_scope
 from tfmini.ops.array.identity import identity, placeholder
 from tfmini.ops.composites import TensorSpec, TypeSpec
-from tfmini.ops.control import group
+from tfmini.ops.control import group, no_op
 from tfmini.ops.flow import autograph
 from tfmini.ops.flow.effects import Order
 from tfmini.ops.flow.functional import FunctionGraph
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.variables.base import variable_creator_scope
+from tfmini.ops.variables.scope import get_variable_scope
 from tfmini.shapes import TensorShape
 
 _FEW_ARGUMENTS = "When input_signature is provided, only pass arguments covered by it. Received {} argument(s)."
@@ -360,3 +368,150 @@ def function(
     if func is None:
         return lambda func: PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)
     return PolymorphicFunction(func, input_signature, autograph, experimental_autograph_options)
+
+
+# ---- tf.xla ----------------------------------------------------------------------------------------------------
+
+_COMPILED = "_xla_compile_id"  # the attr of the ops of a computation: its name
+_OUTPUT = "XlaClusterOutput"  # the type that the outputs' identities have in TensorFlow, for their gradient
+_scope_numbers: weakref.WeakKeyDictionary[Graph, Iterator[int]] = weakref.WeakKeyDictionary()
+
+
+@export(
+    "tf.xla.experimental.compile", "tf.compat.v2.xla.experimental.compile", "tf.contrib.compiler.xla.compile",
+    "tensorflow.python.compiler.xla.xla.compile",
+)  # fmt: skip
+def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None) -> Any:
+    """Adds the ops of a computation that is to be compiled as one (``tf.xla.experimental.compile``).
+
+    Here each device decides what it compiles, so the ops run as they would without this call; a GPU compiles them.
+    Variables that the computation makes are resources, and summaries do not join their collection.
+
+    Args:
+      computation: gets a tensor for each of ``inputs``, nested like these. It may not compile others.
+      inputs: tensors, or what becomes tensors; nested or not.
+
+    Returns:
+      A list of the tensors that the computation returns, without the operations after them, which run before these
+      tensors are there. An operation if it returns no tensors. The tensors in their structure if that is a nested one.
+
+    Raises:
+      TypeError: when ``inputs`` is no sequence.
+      ValueError: when the computation returns something else, or is part of another one. `RuntimeError` when somebody
+        asks for gradients through it: they have to be taken inside.
+    """
+    inputs = [] if inputs is None else inputs
+    if not isinstance(inputs, Sequence):
+        raise TypeError("inputs must be a list")
+    values = [convert_to_tensor(value) for value in nest.flatten(inputs)]
+    graph = get_default_graph()
+    if _COMPILED in graph.scopes.attr_scope:
+        inner = graph.unique_name("input_0", mark_as_used=False)
+        raise ValueError(f"XLA compiled computations cannot be nested, (operator name: {inner})")
+    name = graph.unique_name("cluster")
+    no_op(name=f"{name}/pivot")
+    with graph._attr_scope({_COMPILED: name.encode()}), _of_computation(graph):
+        values = [identity(value, name=f"input_{number}") for number, value in enumerate(values)]
+        found = computation(*nest.pack_sequence_as(inputs, values))
+        tensors, ops = _nested_outputs(found) if _is_nested(found) else _flat_outputs(found)
+        tensors = [identity(tensor) for tensor in tensors]
+    if not tensors:
+        return group(*ops, name="output_0")
+    with graph.gradient_override_map({"Identity": _OUTPUT}):
+        tensors = [identity(tensor, name=f"output{number}") for number, tensor in enumerate(tensors)]
+    with control_dependencies(ops):
+        tensors = [identity(tensor, name=f"output_{number}") for number, tensor in enumerate(tensors)]
+    return nest.pack_sequence_as(found, tensors) if _is_nested(found) else tensors
+
+
+@contextmanager
+def _of_computation(graph: Graph) -> Iterator[None]:
+    """While it lasts, variables are resources. The summaries that are made leave the collection after it."""
+    scope, summaries = get_variable_scope(), graph.get_collection_ref(GraphKeys.SUMMARIES)
+    saved, count = scope.use_resource, len(summaries)
+    scope.set_use_resource(True)
+    try:
+        yield
+    finally:
+        scope.set_use_resource(saved)
+        del summaries[count:]
+
+
+def _is_nested(found: Any) -> bool:
+    """Whether what a computation returned is more than one value, or one sequence of values."""
+    if isinstance(found, Sequence):
+        return any(isinstance(one, (Mapping, Sequence)) for one in found)  # a string is a sequence, too
+    return nest.is_nested(found)
+
+
+def _flat_outputs(found: Any) -> tuple[list[Tensor], list[Operation]]:
+    found = [] if found is None else found
+    values = list(found) if isinstance(found, Sequence) else [found]
+    made = [*map(_output, [*values, no_op()])]
+    tensors = [value for value in made if isinstance(value, Tensor)]
+    if any(not isinstance(value, Tensor) for value in made[: len(tensors)]):
+        raise ValueError(
+            "XLA computation function must return zero or more Tensor values followed by zero or more Operations."
+        )
+    return tensors, made[len(tensors) :]
+
+
+def _nested_outputs(found: Any) -> tuple[list[Tensor], list[Operation]]:
+    made = [*map(_output, nest.flatten(found))]
+    for value in made:
+        if isinstance(value, Operation):
+            raise ValueError(
+                "xla.compile does not support Operation as return value in non-flat output structure. You can set"
+                " returned Operations as control dependencies of returned Tensors so Operations are triggered when"
+                f' Tensors are evaluated. Operation found: "{value.name}"'
+            )
+    return made, []
+
+
+def _output(value: Any) -> Any:
+    if isinstance(value, Operation):
+        return value
+    try:
+        return convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "XLA computation function return values must all either be Operations or convertible to Tensors. Got"
+            f' error: "{error}"'
+        ) from None
+
+
+def _no_gradient(node: Operation, grad: Tensor) -> Any:
+    raise RuntimeError(
+        "Gradient computation of graph in xla.compile() is prohibited because it can cause performance"
+        " degradation.Please move gradient computation inside xla.compile()."
+    )
+
+
+register_gradient(_OUTPUT, _no_gradient)
+
+
+@export(
+    "tf.xla.experimental.jit_scope", "tf.compat.v2.xla.experimental.jit_scope",
+    "tf.contrib.compiler.jit.experimental_jit_scope", "tensorflow.python.compiler.xla.jit.experimental_jit_scope",
+)  # fmt: skip
+@contextmanager
+def jit_scope(
+    compile_ops: bool | Callable[[Any], bool] = True, separate_compiled_gradients: bool = False
+) -> Iterator[None]:
+    """Marks the ops made inside as ones to compile (``tf.xla.experimental.jit_scope``).
+
+    They get TensorFlow's attrs ``_XlaCompile``, ``_XlaScope`` and ``_XlaSeparateCompiledGradients``, which an exported
+    graph keeps. Here each device decides what it compiles: the marks change nothing.
+
+    Args:
+      compile_ops: whether to compile them, or a function that gets the NodeDef of each op and says so.
+      separate_compiled_gradients: a mark as well.
+    """
+    graph = get_default_graph()
+    scope = graph.scopes.attr_scope.get("_XlaScope")
+    if scope is None:
+        scope = b"jit_scope_%d" % next(_scope_numbers.setdefault(graph, itertools.count()))
+    marks = {"_XlaSeparateCompiledGradients": bool(separate_compiled_gradients), "_XlaScope": scope}
+    chosen = (lambda node_def: bool(compile_ops(node_def))) if callable(compile_ops) else bool(compile_ops)
+    with graph._attr_scope({"_XlaCompile": chosen, **marks}):
+        yield

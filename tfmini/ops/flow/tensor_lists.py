@@ -10,20 +10,24 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tfmini import dtypes
+from tfmini import dtypes, protos
+from tfmini.checkpoint.files import decode, encode
 from tfmini.core_types import Array
 from tfmini.dtypes import DType, cpp_name
 from tfmini.graph import raw_ops
+from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_proto
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.kernel_arguments import element_of, filled, refuse, zero_of
 from tfmini.ops.waiting_line import own
-from tfmini.shapes import RawShape, at_least_rank, compatible_raw, format_raw, merge_raw, with_rank
+from tfmini.shapes import RawShape, as_raw, at_least_rank, compatible_raw, format_raw, merge_raw, with_rank
 
 # ---- `TensorList`: the value ---------------------------------------------------------------------------------------
 
 _ENTRY_BYTES = 8  # of an element that was not set
+_TYPE_NAME = "tensorflow::TensorList"
+_LIMITS = 1 << 64  # a message has the limit modulo this
 
 
 class TensorList:
@@ -63,6 +67,63 @@ class TensorList:
             _differ("of tensors with different lengths", len(self.elements), len(other.elements))
         sums = [y if x is None else x if y is None else _sum(x, y) for x, y in zip(self.elements, other.elements)]
         return TensorList(sums, self.element_dtype, merge_raw(self.element_shape, other.element_shape))
+
+    # ---- how checkpoints store it ------------------------------------------------------------------------------
+    # The metadata are the number of elements that were not set and their places, the type, the limit and the shape.
+
+    def message(self) -> Any:
+        """The list as a VariantTensorDataProto, which is TensorFlow's."""
+        unset = [place for place, element in enumerate(self.elements) if element is None]
+        numbers = [len(unset), *unset, self.element_dtype.as_datatype_enum, self.limit % _LIMITS]
+        shape = shape_proto(self.element_shape).SerializeToString()
+        message = protos.VariantTensorDataProto(type_name=_TYPE_NAME, metadata=b"".join([*map(encode, numbers), shape]))
+        for element in self.elements:
+            if element is not None:
+                _to_proto(element, self.element_dtype, message.tensors.add())
+        return message
+
+    @staticmethod
+    def of_message(message: Any) -> TensorList:
+        """The list in a VariantTensorDataProto.
+
+        Raises:
+          ValueError, TypeError: when it is that of no list.
+        """
+        if message.type_name != _TYPE_NAME:
+            raise ValueError(f"a variant of type {message.type_name!r} is no list of tensors")
+        count, position = decode(message.metadata, 0)
+        unset = set[int]()
+        for _ in range(count):
+            place, position = decode(message.metadata, position)
+            unset.add(place)
+        kind, position = decode(message.metadata, position)
+        limit, position = decode(message.metadata, position)
+        shape = as_raw(protos.TensorShapeProto.FromString(message.metadata[position:]))
+        dtype, length = dtypes.as_dtype(kind), count + len(message.tensors)
+        if len(unset) != count or any(place >= length for place in unset):
+            raise ValueError("the places of elements that were not set are wrong")
+        given = iter(message.tensors)
+        elements = [None if place in unset else _of_proto(next(given), dtype) for place in range(length)]
+        return TensorList(elements, dtype, shape, limit - _LIMITS if limit * 2 >= _LIMITS else limit)
+
+
+def _to_proto(element: Any, dtype: DType, proto: Any) -> None:
+    proto.dtype = dtype.as_datatype_enum
+    proto.tensor_shape.CopyFrom(shape_proto(np.shape(element)))
+    if dtype is dtypes.variant:
+        proto.variant_val.extend(one.message() for one in np.asarray(element, object).ravel())
+    else:
+        fill_typed_field(proto, np.asarray(element, object if dtype is dtypes.string else dtype.numpy))
+
+
+def _of_proto(proto: Any, dtype: DType) -> Any:
+    if dtypes.as_dtype(proto.dtype) is not dtype:
+        raise ValueError("an element of a list has another type than the list")
+    if dtype is not dtypes.variant:
+        return tensor_from_proto(proto, repeats=False)[()]
+    found = np.empty(len(proto.variant_val), object)
+    found[:] = [TensorList.of_message(one) for one in proto.variant_val]
+    return found.reshape([dim.size for dim in proto.tensor_shape.dim])[()]
 
 
 def _sum(x: Array, y: Array) -> Array:

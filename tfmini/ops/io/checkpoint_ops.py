@@ -22,6 +22,7 @@ from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op, sized
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.flow.tensor_lists import TensorList
 from tfmini.progress import work
 from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
 
@@ -30,6 +31,7 @@ from tfmini.shapes import RawShape, format_raw, merge_dims, with_rank
 # their slices. A sharded checkpoint is several such files, named by a pattern (``model-?????-of-00002``).
 # The format is slow and limited to 2 GiB per slice; it serves for old files and old scripts.
 
+_EMPTY = 0  # the value of a variant that holds nothing
 _REMEDY = "It is truncated, corrupt or no checkpoint"
 
 
@@ -58,7 +60,9 @@ class V1Writer:
         self.add_slice(name, shape, Slice((FULL,) * len(shape)), value, dtype)
 
     def add_slice(self, name: str, full_shape: tuple[int, ...], part: Slice, value: Array, dtype: dtypes.DType) -> None:
-        """Adds a slice of a tensor; raises like `add`."""
+        """Adds a slice of a tensor; raises like `add`, and UnimplementedError for a variant."""
+        if dtype is dtypes.variant:
+            raise errors.UnimplementedError.of(f"Saving data type {dtype.name} not yet supported")
         key = encode_key(name, part)
         if key in self._records:
             refuse(f"Adding duplicate key: {name}")
@@ -319,6 +323,8 @@ def _write(
 
 
 def _write_tensor(writer: BundleWriter | V1Writer, name: str, spec: str, tensor: Array, dtype: DType) -> None:
+    if dtype is dtypes.variant:
+        tensor = _messages(tensor)
     if not spec:
         writer.add(name, tensor, dtype)
         return
@@ -354,6 +360,27 @@ def _save(filename: Array, tensor_names: Array, data: list[Any], *, T: list[DTyp
     _save_slices(filename, tensor_names, np.full(len(data), b"", object), data, T=T)
 
 
+def _messages(variants: Any) -> Array:
+    """The serialized messages of variants: lists of tensors have one, and that of an empty variant has no bytes."""
+    values = np.asarray(variants, object)
+    found = np.empty(values.size, object)
+    for place, value in enumerate(values.ravel().tolist()):
+        if not isinstance(value, TensorList) and value != _EMPTY:
+            raise errors.UnimplementedError.of(f"Saving a variant that is a {type(value).__name__} is not supported")
+        found[place] = value.message().SerializeToString() if isinstance(value, TensorList) else b""
+    return found.reshape(values.shape)
+
+
+def stored_variants(messages: Array, prefix: str, name: str) -> Array:
+    """The lists of tensors of a variant tensor that was stored."""
+    found = np.empty(messages.size, object)
+    with errors.reading(f"TensorBundle at {prefix}: tensor {name}", remedy=_REMEDY):
+        for place, data in enumerate(messages.ravel().tolist()):
+            message = protos.VariantTensorDataProto.FromString(data)
+            found[place] = TensorList.of_message(message) if data else _EMPTY
+    return found.reshape(messages.shape)
+
+
 def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
     entry = reader.entry(name)
     if entry.dtype is not dtype.base_dtype:
@@ -369,6 +396,8 @@ def _read(reader: BundleReader, name: str, spec: str, dtype: DType) -> Any:
                 f" stored in checkpoint: {format_raw(entry.shape)}"
             )
         value = reader.read_slice(name, part)
+    if entry.dtype is dtypes.variant:
+        value = stored_variants(value, reader.prefix, name)
     return value if value.ndim else value[()]
 
 
