@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.compat.tf_keras import attention, normalization
-from tfmini.estimator.column_layers import side_by_side
+from tfmini.estimator.column_layers import StateManagerOfLayer, side_by_side
 from tfmini.estimator.sequence_columns import joined_sequences
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.nest import flatten
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims
@@ -61,6 +62,7 @@ def _dense_features(root: ModuleType) -> list[type]:
             super().__init__(name=name, trainable=trainable, **kwargs)
             self.feature_columns = feature_columns
             self._keys: list[str] = []
+            self._manager = StateManagerOfLayer(self, trainable)
 
         def __call__(self, features: dict[str, Any], **kwargs: Any) -> Any:
             if not isinstance(features, dict):
@@ -79,7 +81,9 @@ def _dense_features(root: ModuleType) -> list[type]:
             return found
 
         def _found(self, features: dict[str, Any]) -> tuple[Any, list[Any]]:
-            found, _, made = side_by_side(features, self.feature_columns, None, self.trainable)
+            found, _, made = side_by_side(
+                features, self.feature_columns, [GraphKeys.GLOBAL_VARIABLES], self.trainable, self._manager
+            )
             return found, list(made.values())
 
         def compute_output_shape(self, input_shape: Any) -> Any:
