@@ -265,7 +265,9 @@ def _own_column(tf: Any) -> Any:
     class Own(fc._DenseColumn, v2.DenseColumn, fields):  # type: ignore[misc,name-defined]
         seen: Any = []
         variable_shape = _variable_shape = property(lambda self: tf.TensorShape([self.units]))
-        parse_example_spec = _parse_example_spec = property(lambda self: {self.key: tf.FixedLenFeature([3], tf.float32)})
+        parse_example_spec = _parse_example_spec = property(
+            lambda self: {self.key: tf.FixedLenFeature([3], tf.float32)}
+        )
         name = property(lambda self: f"{getattr(self.key, 'name', self.key)}_own")
 
         def _transform_feature(self, inputs: Any) -> Any:
@@ -306,7 +308,7 @@ def a_column_of_a_library(tf: Any) -> Any:
         tf.feature_column.linear_model(features, [own, number], cols_to_vars=made[1]),
     ]
     layer = tf.keras.layers.DenseFeatures([own, number])
-    tensors += [layer(features), layer({"x": features["x"] * 2, "n": features["n"]})]
+    tensors += [layer(features), layer({"x": np.float32([[2, 4, 6], [8, 10, 12]]), "n": np.float32([1, 2])})]
     return {
         "tensors": run(tf, tensors), "seen": kind.seen, "weights": [weight.name for weight in layer.weights],
         "variables": [{getattr(k, "name", k): [v.name for v in found[k]] for k in found} for found in made],

@@ -68,7 +68,11 @@ def _dense_features(root: ModuleType) -> list[type]:
             if not isinstance(features, dict):
                 raise ValueError(f"{type(self).__name__} takes a dictionary of features, not {features!r}.")
             self._keys = sorted(features)
-            return super().__call__([features[key] for key in self._keys], **kwargs)
+            given = (features[key] for key in self._keys)
+            numbers = (list, tuple, np.ndarray, np.generic, str, bytes, int, float)
+            return super().__call__(
+                [convert_to_tensor(each) if isinstance(each, numbers) else each for each in given], **kwargs
+            )
 
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
