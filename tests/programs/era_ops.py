@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import importlib
 import itertools
 from typing import Any
 
@@ -284,3 +286,26 @@ def false_as_the_type_of_zeros(tf: Any) -> Any:
         lambda: tf.zeros_like(x, False, optimize=False), lambda: tf.zeros([2], False),
     ]  # fmt: skip
     return [outcome(lambda: one().dtype.name) for one in made]  # noqa: B023 - called at once
+
+
+@program
+def upper_parts_of_structures(tf: Any) -> Any:
+    """What a function lets through, and the parts and paths at the leaves of a shallower structure."""
+    nest = importlib.import_module("tensorflow.python.util.nest")
+    pair = collections.namedtuple("pair", "a b")  # noqa: PYI024
+    upper: list[Any] = [
+        (lambda part: True, [1, [2, 3]]), (lambda part: not isinstance(part, tuple), [1, (2, 3), {"a": [1]}]),
+        (lambda part: [True, False], [[1, 2], [3]]), (lambda part: isinstance(part, list), 3), (lambda part: 3, [1]),
+        (lambda part: {"a": True, "b": False} if isinstance(part, dict) else True, {"b": [1, 2], "a": [3]}),
+        (lambda part: [True], [[1], [2]]), (lambda part: pair(True, False) if isinstance(part, pair) else True,
+                                            pair([1], [2])),
+        (lambda part: False, [1, 2]), (lambda part: ["x"], [[1]]), (lambda part: True, "abc"), (lambda part: True, ()),
+    ]  # fmt: skip
+    shallow, deep = {"b": 0, "a": (0, 0)}, {"b": [1, 2], "a": ([3], {"c": 4})}
+    return {
+        "upper": [outcome(lambda: nest.get_traverse_shallow_structure(*each)) for each in upper],  # noqa: B023
+        "paths": nest.flatten_with_tuple_paths_up_to(shallow, deep),
+        "mapped": nest.map_structure_with_tuple_paths_up_to(
+            shallow, lambda path, one, other: [list(path), one, other], deep, deep
+        ),
+    }
