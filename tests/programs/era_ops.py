@@ -309,3 +309,18 @@ def upper_parts_of_structures(tf: Any) -> Any:
             shallow, lambda path, one, other: [list(path), one, other], deep, deep
         ),
     }
+
+
+@program
+def shapes_by_values_of_unknown_length(tf: Any) -> Any:
+    """Sizes that follow from constants through ops whose results have no known length."""
+    x = tf.zeros([4, 10, 2, 10])
+    kept = tf.setdiff1d(tf.range(0, tf.rank(x)), [1]).out
+    places = tf.reshape(tf.where([False, True, True]), [-1])
+    vectors = [
+        tf.gather(tf.shape(x), kept), tf.boolean_mask([3, 4, 5], [True, False, True]), tf.gather([3, 4, 5], places) + 1,
+        tf.unique([7, 7, 8]).y, tf.concat([tf.gather(tf.shape(x), kept)[:-1], [5]], 0), tf.reverse(kept, [0]),
+    ]  # fmt: skip
+    shapes = [str(tf.zeros(vector).shape) for vector in vectors]
+    number = tf.reduce_prod(tf.gather(tf.shape(x), kept))
+    return [shapes, str(tf.zeros([number]).shape), str(tf.reduce_sum(x, kept).shape)]
