@@ -321,6 +321,7 @@ def shapes_by_values_of_unknown_length(tf: Any) -> Any:
         tf.gather(tf.shape(x), kept), tf.boolean_mask([3, 4, 5], [True, False, True]), tf.gather([3, 4, 5], places) + 1,
         tf.unique([7, 7, 8]).y, tf.concat([tf.gather(tf.shape(x), kept)[:-1], [5]], 0), tf.reverse(kept, [0]),
     ]  # fmt: skip
-    shapes = [str(tf.zeros(vector).shape) for vector in vectors]
+    apart = tf.sparse.to_dense(tf.sets.set_difference(tf.range(4)[tf.newaxis], [[1, 3]]))[0]
+    shapes = [str(tf.zeros(vector).shape) for vector in [*vectors, tf.gather(tf.shape(x), apart)]]
     number = tf.reduce_prod(tf.gather(tf.shape(x), kept))
     return [shapes, str(tf.zeros([number]).shape), str(tf.reduce_sum(x, kept).shape)]

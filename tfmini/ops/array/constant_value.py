@@ -30,10 +30,10 @@ _RUNTIME_ONLY = frozenset({
 })  # fmt: skip
 # What these make is about as small as their inputs, whatever its shape turns out to be.
 _STAYS_SMALL = frozenset({
-    "Add", "AddV2", "Cast", "ConcatV2", "Equal", "ExpandDims", "FloorDiv", "FloorMod", "Gather", "GatherV2",
-    "Greater", "GreaterEqual", "Identity", "InvertPermutation", "Less", "LessEqual", "ListDiff", "LogicalAnd",
-    "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "Neg", "NotEqual", "Reshape", "ReverseV2", "Select",
-    "Slice", "Squeeze", "StridedSlice", "Sub", "Unique", "UniqueV2", "Where",
+    "Add", "AddV2", "Cast", "ConcatV2", "DenseToDenseSetOperation", "Equal", "ExpandDims", "FloorDiv", "FloorMod",
+    "Gather", "GatherV2", "Greater", "GreaterEqual", "Identity", "InvertPermutation", "Less", "LessEqual", "ListDiff",
+    "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "Neg", "NotEqual", "Reshape", "ReverseV2",
+    "Select", "Slice", "Squeeze", "StridedSlice", "Sub", "Unique", "UniqueV2", "Where",
 })  # fmt: skip
 
 # The results of kernels that ran for an answer. Constants are not stored a second time.
