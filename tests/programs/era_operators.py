@@ -218,7 +218,7 @@ def sizes_of_operators_that_are_known(tf: Any) -> Any:
         diag, la.LinearOperatorIdentity(3, [2]), la.LinearOperatorBlockDiag([diag, diag]), diag.adjoint(), unknown,
         la.LinearOperatorLowRankUpdate(diag, tf.ones([3, 1])), la.LinearOperatorComposition([diag, unknown]),
     ]  # fmt: skip
-    methods = "batch_shape shape tensor_rank domain_dimension range_dimension".split()
+    methods = ["batch_shape", "shape", "tensor_rank", "domain_dimension", "range_dimension"]
     found = [[getattr(one, f"{method}_tensor")() for method in methods] for one in operators]
     values = [[tf.get_static_value(size) for size in each] for each in found]
     return [[None if value is None else np.asarray(value) for value in each] for each in values], found[0][0].name
