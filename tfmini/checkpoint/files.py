@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from glob import escape, glob
-from typing import IO, Any, TypeVar
+from typing import IO, Any, AnyStr, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -22,9 +22,9 @@ _TEMPORARY = ".tempstate"
 _WRITE_BACK = 8 << 20  # bytes that the device writes while the following ones are computed
 
 
-def local_path(path: str) -> str:
+def local_path(path: AnyStr) -> AnyStr:
     """Removes the ``file://`` prefix of a path, if it has one."""
-    return path.removeprefix("file://")
+    return path.removeprefix(b"file://" if isinstance(path, bytes) else "file://")
 
 
 def index_file(prefix: str) -> str:
