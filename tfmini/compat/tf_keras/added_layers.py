@@ -68,11 +68,7 @@ def _dense_features(root: ModuleType) -> list[type]:
             if not isinstance(features, dict):
                 raise ValueError(f"{type(self).__name__} takes a dictionary of features, not {features!r}.")
             self._keys = sorted(features)
-            given = (features[key] for key in self._keys)
-            numbers = (list, tuple, np.ndarray, np.generic, str, bytes, int, float)
-            return super().__call__(
-                [convert_to_tensor(each) if isinstance(each, numbers) else each for each in given], **kwargs
-            )
+            return super().__call__([_as_tensor(features[key]) for key in self._keys], **kwargs)
 
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
@@ -108,6 +104,11 @@ def _dense_features(root: ModuleType) -> list[type]:
             return [(None, None, None), (None,)]
 
     return [DenseFeatures, SequenceFeatures]
+
+
+def _as_tensor(value: Any) -> Any:
+    is_array = isinstance(value, (list, tuple, np.ndarray, np.generic, str, bytes, int, float))
+    return convert_to_tensor(value) if is_array else value
 
 
 def _abstract_cell(root: ModuleType) -> list[type]:
