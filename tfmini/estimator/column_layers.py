@@ -222,9 +222,10 @@ def side_by_side(
     """
     outputs, made = {}, {}
     for column in _dense_columns(feature_columns):
+        variables: list[Any] = []
         with column_scope(column):
             if manager is not None and hasattr(column, "get_dense_tensor"):
-                outputs[column], variables = _rows(column, manager.dense(column, features)), []
+                outputs[column] = _rows(column, manager.dense(column, features))
             else:
                 outputs[column], variables = dense_of(column, features, collections, trainable)
             count_ops(column.uncounted_ops)

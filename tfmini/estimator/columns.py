@@ -85,16 +85,16 @@ class Column:
                 return found
         raise NotImplementedError
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """What the column makes of its feature before it is dense, as a library's column asks for it."""
-        raise NotImplementedError(f"{type(self).__name__} has no transformed feature.")
+        raise NotImplementedError(f"{type(self).__name__} makes nothing before it is dense.")
 
     def transform_feature(self, transformation_cache: Any, state_manager: Any) -> Any:
-        """`transformed`, of the features of a cache."""
-        return self.transformed(transformation_cache.features)
+        """`made_of_feature`, of the features of a cache."""
+        return self.made_of_feature(transformation_cache.features)
 
     def _transform_feature(self, inputs: Any) -> Any:
-        return self.transformed(inputs.features)
+        return self.made_of_feature(inputs.features)
 
 
 C = TypeVar("C", bound=Column)
@@ -103,7 +103,7 @@ C = TypeVar("C", bound=Column)
 def made_of(column: C, **fields: Any) -> C:
     """The column, with the arguments that it was made of as attributes."""
     vars(column).update(fields)
-    column._fields = tuple(fields)
+    vars(column)["_fields"] = tuple(fields)
     return column
 
 
@@ -163,7 +163,7 @@ class _Categorical(Column):
         """The weight of each id; None if they count alike."""
         return None
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """The ids, [batch, number], and their weights if there are some."""
         weights = self.weights(features)
         return self.ids(features) if weights is None else (self.ids(features), weights)
@@ -201,7 +201,7 @@ class NumericColumn(DenseColumn, OldDenseColumn):
     def parse_spec(self) -> dict[str, Any]:
         return {self._key: FixedLenFeature(self._dims, self._dtype, self._default)}
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """`raw`."""
         return self.raw(features)
 
@@ -276,7 +276,7 @@ class BucketizedColumn(DenseColumn, CategoricalColumn, OldDenseColumn, OldCatego
     def parse_spec(self) -> dict[str, Any]:
         return self._source.parse_spec()
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """The number of each number's bucket."""
         return self._buckets(features)
 

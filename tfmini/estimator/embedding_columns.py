@@ -44,7 +44,7 @@ class IndicatorColumn(DenseColumn, OldDenseColumn):
         refuse_sequences(self)
         return reshape(self.counts(features), [-1, self.width])
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """`counts`."""
         return self.counts(features)
 
@@ -76,9 +76,9 @@ class EmbeddingColumn(DenseColumn, OldDenseColumn):
     def parse_spec(self) -> dict[str, Any]:
         return self.source.parse_spec()
 
-    def transformed(self, features: Features) -> Any:
+    def made_of_feature(self, features: Features) -> Any:
         """What the categories are made of: their ids, and weights if there are some."""
-        return self.source.transformed(features)
+        return self.source.made_of_feature(features)
 
 
 @export("tf.feature_column.embedding_column")

@@ -69,10 +69,11 @@ def weights_of(
     )  # fmt: skip
 
 
-def _core_weights(name: str, *settings: Any) -> Any:
+def _core_weights(
+    name: str, shape: ShapeLike, dtype: DTypeLike, initializer: Any, regularizer: Any, trainable: bool, collections: Any
+) -> Any:
     """`weights_of` as a core layer makes them: what its getter gave is in the collections."""
-    *others, collections = settings
-    made = weights_of(name, *others, None)
+    made = weights_of(name, shape, dtype, initializer, regularizer, trainable, None)
     for part in made if isinstance(made, PartitionedVariable) else [made]:
         _add_once(_collections(collections, name), part)
     return made

@@ -121,11 +121,9 @@ def _path_of(tensor: TensorLike) -> str:
 def _name_for(path: str, sources: dict[str, str]) -> str:
     """The file's base name, made unique if a different file has the same name."""
     name = unique = os.path.basename(path)
-    if (
-        name not in sources
-        or sources[name] == path
-        or filecmp.cmp(*map(local_path, (path, sources[name])), shallow=False)
-    ):
+    if name not in sources or sources[name] == path:
+        return name
+    if filecmp.cmp(local_path(path), local_path(sources[name]), shallow=False):
         return name
     count = 1
     while unique in sources:
