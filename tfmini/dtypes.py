@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # names of ``tf.dtypes`` from other modules, which `tfmini.na
     from tfmini._dtypes import *  # noqa: F403
 
 _REF_OFFSET = 100
+_PYTHON_TYPES = {"b": builtins.bool, "S": object}  # by kind: what `DType.as_numpy_dtype` is in place of NumPy's type
 
 
 @export("tf.DType", "tf.dtypes.DType")
@@ -44,7 +45,9 @@ class DType:
 
     @property
     def as_numpy_dtype(self) -> Any:
-        """The numpy scalar type (``np.float32``), or ``np.object_`` for strings."""
+        """The numpy scalar type (``np.float32``); Python's ``bool`` for booleans and ``object`` for strings."""
+        if self._kind in _PYTHON_TYPES:
+            return _PYTHON_TYPES[self._kind]
         return self._numpy.type if self._numpy.fields is None else self._numpy
 
     @property

@@ -221,7 +221,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
-        "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths yield_flattened_paths",
+        "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths flatten_with_tuple_paths_up_to get_traverse_shallow_structure map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths map_structure_with_tuple_paths_up_to yield_flattened_paths",
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.graph_editor": {

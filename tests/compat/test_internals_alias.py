@@ -225,8 +225,9 @@ def test_a_case_by_another_conditional_takes_predicates_of_python() -> None:
 
     fed = tf.placeholder(tf.bool, [])
     pairs = [(False, lambda: tf.constant(1)), (fed, lambda: tf.constant(2))]
-    found = by_cond(choose, pairs, lambda: tf.constant(3), False, "case", allow_python_preds=True)
-    with tf.Session() as session:
-        assert [session.run(found, {fed: value}) for value in (True, False)] == [2, 3]
+    for exclusive in (False, True):
+        found = by_cond(choose, pairs, lambda: tf.constant(3), exclusive, "case", allow_python_preds=True)
+        with tf.Session() as session:
+            assert [session.run(found, {fed: value}) for value in (True, False)] == [2, 3]
     with pytest.raises(TypeError, match="pred must be a Tensor"):
         by_cond(choose, pairs, None, False, "case")

@@ -37,10 +37,13 @@ def test_types_are_checked() -> None:
         {"predictions": {"a": 3.0}},
         {"evaluation_hooks": [3]},
         {"scaffold": "s"},
-        {"export_outputs": {"a": loss}},
     ):
         with pytest.raises(TypeError):
             Spec(KEYS.EVAL, loss=loss, **given)
+    outputs = {"a": loss}
+    assert Spec(KEYS.EVAL, loss=loss, export_outputs=outputs).export_outputs is outputs  # as in TensorFlow 1.15
+    with pytest.raises(TypeError, match="must be ExportOutput"):
+        Spec(KEYS.PREDICT, predictions=loss, export_outputs=outputs)
 
 
 def test_tensors_of_another_graph_are_refused() -> None:

@@ -82,7 +82,7 @@ def test_wrong_arguments_are_refused() -> None:
         nest.pack_sequence_as([1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="Structure is a scalar"):
         nest.pack_sequence_as(1, [1, 2])
-    with pytest.raises(TypeError, match="must be a sequence"):
+    with pytest.raises(TypeError, match="flat_sequence must be a sequence"):
         nest.pack_sequence_as([1], 4)
     with pytest.raises(TypeError, match="func must be callable, got: 3"):
         nest.map_structure(3, [1])

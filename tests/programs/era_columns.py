@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import importlib
+import operator
 import os
 import tempfile
 from typing import Any
@@ -252,3 +255,94 @@ def scopes_of_columns_that_fail(tf: Any) -> Any:
     found += [outcome(lambda arguments=arguments: plain.input_layer(*arguments).name) for arguments in calls]
     x = tf.zeros([2])
     return found, [tf.concat([x], 0).name, tf.concat(x, 0, name="b").name, tf.concat([x], 0, name="b/").name]
+
+
+def _own_column(tf: Any) -> Any:
+    """A column as a library makes it: both of TensorFlow's base classes, and a named tuple."""
+    fc = importlib.import_module("tensorflow.python.feature_column.feature_column")
+    v2 = importlib.import_module("tensorflow.python.feature_column.feature_column_v2")
+    fields: Any = collections.namedtuple("Own", ("key", "units"))  # noqa: PYI024
+
+    class Own(operator.attrgetter("_DenseColumn")(fc), v2.DenseColumn, fields):  # type: ignore[misc,name-defined]
+        seen: Any = []
+        variable_shape = _variable_shape = property(lambda self: tf.TensorShape([self.units]))
+        parse_example_spec = _parse_example_spec = property(
+            lambda self: {self.key: tf.FixedLenFeature([3], tf.float32)}
+        )
+        name = property(lambda self: f"{getattr(self.key, 'name', self.key)}_own")
+
+        def _transform_feature(self, inputs: Any) -> Any:
+            self.seen.append("transformed")
+            return inputs.get(self.key)
+
+        def transform_feature(self, cache: Any, manager: Any) -> Any:
+            self.seen.append("transformed 2")
+            return cache.get(self.key, manager)
+
+        def _get_dense_tensor(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
+            self.seen.append([list(weight_collections), trainable])
+            ones = tf.ones_initializer()
+            weight = tf.get_variable("w", [3, self.units], initializer=ones, collections=weight_collections)
+            return tf.matmul(inputs.get(self) + inputs.get(self), weight)
+
+        def create_state(self, manager: Any) -> None:
+            self.seen.append("state")
+            manager.create_variable(self, "w", [3, self.units], initializer=tf.ones_initializer())
+            manager.add_resource(self, "five", 5.0)
+
+        def get_dense_tensor(self, cache: Any, manager: Any) -> Any:
+            weight = manager.get_variable(self, "w") * manager.get_resource(self, "five")
+            return tf.matmul(cache.get(self, manager), weight)
+
+    return Own, fc, v2
+
+
+@program
+def a_column_of_a_library(tf: Any) -> Any:
+    """Its place among the others in the layers of both versions, its variables, its parsing and its equality."""
+    kind, fc, v2 = _own_column(tf)
+    own, number = kind("x", 2), tf.feature_column.numeric_column("n")
+    features = {"x": tf.constant([[1.0, 2, 3], [4, 5, 6]]), "n": tf.constant([1.0, 2.0])}
+    made: list[Any] = [{}, {}]
+    tensors = [
+        tf.feature_column.input_layer(features, [own, number], cols_to_vars=made[0]),
+        tf.feature_column.linear_model(features, [own, number], cols_to_vars=made[1]),
+    ]
+    layer = tf.keras.layers.DenseFeatures([own, number])
+    tensors += [layer(features), layer({"x": np.float32([[2, 4, 6], [8, 10, 12]]), "n": np.float32([1, 2])})]
+    return {
+        "tensors": run(tf, tensors), "seen": kind.seen, "weights": [weight.name for weight in layer.weights],
+        "variables": [{getattr(k, "name", k): [v.name for v in found[k]] for k in found} for found in made],
+        "model": [variable.name for variable in tf.get_collection("model_variables")],
+        "parsing": sorted(map(str, tf.feature_column.make_parse_example_spec([own]))), "shown": repr(own),
+        "equal": [own == kind("x", 2), own == kind("x", 3), hash(own) == hash(kind("x", 2)), list(own)],
+        "version": [v2.is_feature_column_v2([number]), isinstance(number, operator.attrgetter("_DenseColumn")(fc))],
+    }  # fmt: skip
+
+
+@program
+def what_columns_make_before_they_are_dense(tf: Any) -> Any:
+    """The cache of features that a library's columns get, and a state manager without a layer."""
+    _, _, v2 = _own_column(tf)
+    sparse = tf.SparseTensor([[0], [2]], [1, 3], [3])
+    cache = v2.FeatureTransformationCache({"n": [1.0, 2.0], "s": sparse, "c": 3.0, "i": tf.constant([[1], [2]])})
+    number = tf.feature_column.numeric_column("n", normalizer_fn=_Twice())
+    category = tf.feature_column.categorical_column_with_identity("i", 4)
+    weighted = tf.feature_column.weighted_categorical_column(category, "n")
+    dense = [
+        cache.get("n", None), cache.get(number, None), cache.get(tf.feature_column.indicator_column(category), None),
+        cache.get(tf.feature_column.bucketized_column(number, [3.0]), None),
+    ]  # fmt: skip
+    ids = [cache.get("s", None), cache.get(category, None), *cache.get(weighted, None)]
+    ids.append(cache.get(tf.feature_column.embedding_column(category, 2), None))
+    manager, base = operator.attrgetter("_StateManagerImpl")(v2)(None, True), v2.StateManager()
+    manager.add_resource("a column", "b", 3)
+    calls: list[Any] = [
+        lambda: cache.get("absent", None), lambda: cache.get("c", None), lambda: cache.get(3, None),
+        lambda: manager.get_resource("a column", "b"), lambda: manager.get_resource("a column", "c"),
+        lambda: manager.get_variable("a column", "b"), lambda: base.add_resource("a column", "b", 3),
+    ]  # fmt: skip
+    return {
+        "dense": run(tf, dense), "ids": run(tf, [[one.indices, one.values, one.dense_shape] for one in ids]),
+        "same": cache.get(number, None) is cache.get(number, None), "calls": [str(outcome(call)) for call in calls],
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import tempfile
 from typing import Any
@@ -353,3 +354,49 @@ def warm_starts_from_objects(tf: Any) -> Any:
             session.run(tf.global_variables_initializer())
             found.append(session.run([fruit, size]))
     return found
+
+
+@program
+def files_whose_paths_have_a_scheme(tf: Any) -> Any:
+    """``file://`` before the path of what is read and written."""
+    folder = tempfile.mkdtemp()
+    home, found = "file://" + folder, {}
+    with open(folder + "/words.txt", "w") as file:
+        file.write("one\ntwo\n")
+    words = home + "/words.txt"
+    queue = tf.FIFOQueue(4, [tf.string], [[]])
+    table = tf.contrib.lookup.index_table_from_file(words)
+    dataset = tf.data.Dataset.list_files(home + "/w*", shuffle=False)
+    variable = tf.Variable(2.0, name="v")
+    x = tf.placeholder(tf.float32, name="x")
+    y, saver = tf.add(x, variable, name="y"), tf.train.Saver()
+    fetches = {
+        "read": tf.read_file(words), "matching": tf.matching_files([home + "/w*", folder + "/w*"]),
+        "lines": tf.data.TextLineDataset(words).make_one_shot_iterator().get_next(),
+        "pieces": tf.data.FixedLengthRecordDataset(words, 2).make_one_shot_iterator().get_next(),
+        "list": dataset.make_one_shot_iterator().get_next(), "table": table.lookup(tf.constant(["two", "none"])),
+        "reader": tf.TextLineReader().read(queue), "whole": tf.WholeFileReader().read(queue),
+    }  # fmt: skip
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer(), queue.enqueue_many([[words] * 2])])
+        found = {name: session.run(fetch) for name, fetch in fetches.items()}
+        session.run(tf.write_file(home + "/new/file", "x"))
+        saved = saver.save(session, home + "/model", 1)
+        saver.restore(session, saved)
+        tf.saved_model.simple_save(session, home + "/exported", {"x": x}, {"y": y})
+    with tf.python_io.TFRecordWriter(home + "/records") as records:
+        records.write(b"abc")
+    with tf.summary.FileWriter(home + "/logs") as writer:
+        writer.add_summary(tf.Summary(), 1)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.saved_model.loader.load(session, ["serve"], home + "/exported")
+        found["loaded"] = session.run("y:0", {"x:0": 1.0})
+    found["paths"] = [saved, tf.train.latest_checkpoint(home), tf.io.write_graph(tf.Graph(), home + "/graph", "g.pb")]
+    found["known"] = [tf.train.checkpoint_exists(saved), tf.saved_model.loader.maybe_saved_model_directory(home)]
+    found["records"] = list(tf.python_io.tf_record_iterator(home + "/records"))
+    found["files"] = [sorted(os.listdir(os.path.join(folder, name))) for name in ("", "new", "exported")]
+    return json.loads(str(json.dumps(found, default=_as_text, sort_keys=True)).replace(folder, "FOLDER"))
+
+
+def _as_text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value.tolist()

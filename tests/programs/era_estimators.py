@@ -237,3 +237,47 @@ def positions_of_input_pipelines(tf: Any) -> Any:
     estimator = tf.estimator.Estimator(model_fn, tempfile.mkdtemp())
     train = lambda: estimator.train(lambda: tf.constant(1, tf.int64), steps=2, hooks=[hook(estimator)])  # noqa: E731
     return found, outcome(train)
+
+
+@program
+def checks_of_tpu_specs(tf: Any) -> Any:
+    """What a `TPUEstimatorSpec` completes and refuses, beside an `EstimatorSpec`."""
+    tpu, one, hook = tf.estimator.tpu.TPUEstimatorSpec, tf.constant(1.0), tf.train.StopAtStepHook(3)
+    plain, output = tf.estimator.EstimatorSpec, tf.estimator.export.PredictOutput({"a": one})
+    calls: list[Any] = [
+        3, (lambda x: {}, [one]), (3, [one]), (lambda x: {}, 3), (lambda x, y: {}, [one]),
+        (lambda x, y: {}, {"x": one}), (lambda x: {}, [one], 4), [lambda *rest: {}, (one, one)],
+    ]  # fmt: skip
+    cases: dict[str, Any] = {
+        f"metrics {n}": {"mode": "eval", "loss": one, "eval_metrics": c} for n, c in enumerate(calls)
+    }
+    cases.update({f"host {n}": {"mode": "eval", "loss": one, "host_call": c} for n, c in enumerate(calls)})
+    both: dict[str, Any] = {
+        "train": {"loss": one, "train_op": one}, "hooks": {"loss": one, "train_op": one, "training_hooks": [hook]},
+        "no hook": {"loss": one, "train_op": one, "predictions": one, "training_hooks": [3]}, "nothing": {},
+        "vector": {"loss": tf.constant([1.0, 2.0]), "train_op": one},
+        "one in a vector": {"loss": tf.constant([1.0]), "train_op": one},
+        "no outputs": {"loss": one, "train_op": one, "predictions": one, "export_outputs": 3},
+        "outputs": {"loss": one, "train_op": one, "predictions": one, "export_outputs": {"a": 3}},
+        "good outputs": {"loss": one, "train_op": one, "predictions": one, "export_outputs": {"a": output}},
+    }  # fmt: skip
+    for mode in ("train", "eval", "infer"):
+        cases.update({f"{mode} {name}": {"mode": mode, **values} for name, values in both.items()})
+
+    def made(kind: Any, values: Any) -> Any:
+        try:
+            spec = kind(**values)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return type(error).__name__
+        return [
+            spec.predictions is None,
+            len(spec.training_hooks),
+            len(spec.prediction_hooks),
+            type(spec.export_outputs).__name__,
+        ]
+
+    found = {name: made(tpu, values) for name, values in cases.items()}
+    found.update(
+        {f"plain {name}": made(plain, cases[name]) for name in cases if name.split()[0] in ("train", "eval", "infer")}
+    )
+    return found

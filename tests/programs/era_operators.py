@@ -207,3 +207,18 @@ def assertions_of_operators(tf: Any) -> Any:
     found["full"] = [outcome(lambda m=m: run(tf, getattr(full, m)()) is None) for m in
                      ("assert_non_singular", "assert_self_adjoint")]  # fmt: skip
     return found
+
+
+@program
+def sizes_of_operators_that_are_known(tf: Any) -> Any:
+    """Which sizes of an operator have a static value, and how their ops are called."""
+    la = tf.linalg
+    diag, unknown = la.LinearOperatorDiag(tf.ones([2, 3])), la.LinearOperatorDiag(tf.placeholder(tf.float32, [None, 3]))
+    operators = [
+        diag, la.LinearOperatorIdentity(3, [2]), la.LinearOperatorBlockDiag([diag, diag]), diag.adjoint(), unknown,
+        la.LinearOperatorLowRankUpdate(diag, tf.ones([3, 1])), la.LinearOperatorComposition([diag, unknown]),
+    ]  # fmt: skip
+    methods = ["batch_shape", "shape", "tensor_rank", "domain_dimension", "range_dimension"]
+    found = [[getattr(one, f"{method}_tensor")() for method in methods] for one in operators]
+    values = [[tf.get_static_value(size) for size in each] for each in found]
+    return [[None if value is None else np.asarray(value) for value in each] for each in values], found[0][0].name

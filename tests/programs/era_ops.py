@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import itertools
 import tempfile
@@ -491,3 +492,42 @@ def lists_of_tensors_in_checkpoints(tf: Any) -> Any:
         }
         (data,) = Path(folder).glob("*data*")
         return values, outcome(lambda: session.run(ways.tensor_list_length(full))), kinds, data.read_bytes().hex()
+
+
+@program
+def upper_parts_of_structures(tf: Any) -> Any:
+    """What a function lets through, and the parts and paths at the leaves of a shallower structure."""
+    nest = importlib.import_module("tensorflow.python.util.nest")
+    pair = collections.namedtuple("pair", "a b")  # noqa: PYI024
+    upper: list[Any] = [
+        (lambda part: True, [1, [2, 3]]), (lambda part: not isinstance(part, tuple), [1, (2, 3), {"a": [1]}]),
+        (lambda part: [True, False], [[1, 2], [3]]), (lambda part: isinstance(part, list), 3), (lambda part: 3, [1]),
+        (lambda part: {"a": True, "b": False} if isinstance(part, dict) else True, {"b": [1, 2], "a": [3]}),
+        (lambda part: [True], [[1], [2]]), (lambda part: pair(True, False) if isinstance(part, pair) else True,
+                                            pair([1], [2])),
+        (lambda part: False, [1, 2]), (lambda part: ["x"], [[1]]), (lambda part: True, "abc"), (lambda part: True, ()),
+    ]  # fmt: skip
+    shallow, deep = {"b": 0, "a": (0, 0)}, {"b": [1, 2], "a": ([3], {"c": 4})}
+    return {
+        "upper": [outcome(lambda: nest.get_traverse_shallow_structure(*each)) for each in upper],  # noqa: B023
+        "paths": nest.flatten_with_tuple_paths_up_to(shallow, deep),
+        "mapped": nest.map_structure_with_tuple_paths_up_to(
+            shallow, lambda path, one, other: [list(path), one, other], deep, deep
+        ),
+    }
+
+
+@program
+def shapes_by_values_of_unknown_length(tf: Any) -> Any:
+    """Sizes that follow from constants through ops whose results have no known length."""
+    x = tf.zeros([4, 10, 2, 10])
+    kept = tf.setdiff1d(tf.range(0, tf.rank(x)), [1]).out
+    places = tf.reshape(tf.where([False, True, True]), [-1])
+    vectors = [
+        tf.gather(tf.shape(x), kept), tf.boolean_mask([3, 4, 5], [True, False, True]), tf.gather([3, 4, 5], places) + 1,
+        tf.unique([7, 7, 8]).y, tf.concat([tf.gather(tf.shape(x), kept)[:-1], [5]], 0), tf.reverse(kept, [0]),
+    ]  # fmt: skip
+    apart = tf.sparse.to_dense(tf.sets.set_difference(tf.range(4)[tf.newaxis], [[1, 3]]))[0]
+    shapes = [str(tf.zeros(vector).shape) for vector in [*vectors, tf.gather(tf.shape(x), apart)]]
+    number = tf.reduce_prod(tf.gather(tf.shape(x), kept))
+    return [shapes, str(tf.zeros([number]).shape), str(tf.reduce_sum(x, kept).shape)]

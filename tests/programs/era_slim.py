@@ -223,3 +223,45 @@ def computing_a_layer_again_for_its_gradient(tf: Any) -> Any:
         outcome(lambda: layers.recompute_grad(lambda a: a * tf.get_variable("r", [2]))(tf.ones([2]))),
     ]
     return run(tf, found), [value.name for value in found], products, calls, refused
+
+
+@program
+def weights_in_collections_of_layers(tf: Any) -> Any:
+    """What a layer adds to the collections of its variables: what a custom getter made of them, once."""
+    layers = tf.contrib.layers
+
+    def doubled(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        return tf.identity(2.0 * getter(name, *args, **kwargs), name=name.split("/")[-1] + "_doubled")
+
+    def cut(x: Any, **kwargs: Any) -> None:
+        with tf.variable_scope("cut", partitioner=tf.fixed_size_partitioner(3)):
+            layers.fully_connected(x, 3, **kwargs)
+
+    def twice(x: Any, **kwargs: Any) -> None:
+        for reuse in (None, True):
+            layers.conv2d(x, 3, 3, scope="twice", reuse=reuse, **kwargs)
+
+    x = tf.zeros([2, 8, 8, 3])
+    weighted: Any = {
+        "conv": lambda **kwargs: layers.conv2d(x, 3, 3, **kwargs), "cut": lambda **kwargs: cut(x, **kwargs),
+        "dense": lambda **kwargs: layers.fully_connected(x, 3, **kwargs), "twice": lambda **kwargs: twice(x, **kwargs),
+        "transposed": lambda **kwargs: layers.conv2d_transpose(x, 3, 3, **kwargs),
+        "separable": lambda **kwargs: layers.separable_conv2d(x, 4, 3, 2, **kwargs),
+        "depthwise": lambda **kwargs: layers.separable_conv2d(x, None, 3, 2, **kwargs),
+        "layer norm": lambda **kwargs: layers.layer_norm(x, **kwargs),
+    }  # fmt: skip
+    normal: Any = {
+        "4": lambda **kwargs: layers.batch_norm(x, scale=True, **kwargs),
+        "2": lambda **kwargs: layers.batch_norm(x[0, 0], scale=True, **kwargs),
+        "2 not fused": lambda **kwargs: layers.batch_norm(x[0, 0], scale=True, fused=False, **kwargs),
+        "at once": lambda **kwargs: layers.batch_norm(x, updates_collections=None, **kwargs),
+    }
+    for name, layer in {**weighted, **normal}.items():
+        layer(variables_collections=["all " + name])
+    with tf.variable_scope("own", custom_getter=doubled):
+        for name, layer in weighted.items():
+            if name != "cut":
+                layer(variables_collections={"weights": ["own " + name], "biases": ["own biases"]})
+    named = tf.get_default_graph().get_all_collection_keys()
+    kept = sorted(key for key in named if key.startswith(("all", "own")))
+    return {key: [tensor.op.name for tensor in tf.get_collection(key)] for key in [*kept, "model_variables"]}

@@ -37,3 +37,9 @@ def test_what_is_no_type_is_refused(value: object) -> None:
         tf.as_dtype(value)
     with pytest.raises(TypeError):
         tf.cast(tf.constant(1), value)
+
+
+def test_booleans_and_strings_are_pythons_types() -> None:
+    assert tf.bool.as_numpy_dtype is bool
+    assert tf.string.as_numpy_dtype is object
+    assert np.zeros(2, tf.bool.as_numpy_dtype).dtype == np.bool_

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from glob import escape, glob
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, overload
 
 import google_crc32c
 import numpy as np
@@ -22,9 +22,18 @@ _TEMPORARY = ".tempstate"
 _WRITE_BACK = 8 << 20  # bytes that the device writes while the following ones are computed
 
 
-def local_path(path: str) -> str:
+@overload
+def local_path(path: str) -> str: ...
+@overload
+def local_path(path: bytes) -> bytes: ...
+@overload
+def local_path(path: os.PathLike[Any]) -> str | bytes: ...
+@overload
+def local_path(path: str | bytes | os.PathLike[Any]) -> str | bytes: ...
+def local_path(path: Any) -> Any:
     """Removes the ``file://`` prefix of a path, if it has one."""
-    return path.removeprefix("file://")
+    found = os.fspath(path)
+    return found.removeprefix(b"file://" if isinstance(found, bytes) else "file://")
 
 
 def index_file(prefix: str) -> str:

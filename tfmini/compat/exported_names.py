@@ -81,14 +81,17 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.input_functions": "parse_input_fn_result=features_and_labels",
     },
     "python.feature_column.feature_column": {
-        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn _FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
+        "estimator.column_layers": "_LazyBuilder=FeatureTransformationCache",
+        "estimator.columns": "_BucketizedColumn=BucketizedColumn _CategoricalColumn=OldCategoricalColumn _DenseColumn=OldDenseColumn _FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
         "estimator.embedding_columns": "_EmbeddingColumn=EmbeddingColumn _IndicatorColumn=IndicatorColumn _SharedEmbeddingColumn=SharedEmbeddingColumn",
     },
     "python.feature_column.feature_column_lib": {
+        "estimator.column_layers": "FeatureTransformationCache StateManager is_feature_column_v2",
         "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn NumericColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
         "estimator.embedding_columns": "EmbeddingColumn IndicatorColumn SharedEmbeddingColumn",
     },
     "python.feature_column.feature_column_v2": {
+        "estimator.column_layers": "FeatureTransformationCache StateManager _StateManagerImpl=StateManagerOfLayer is_feature_column_v2",
         "estimator.columns": "BucketizedColumn CategoricalColumn CrossedColumn DenseColumn FeatureColumn HashedCategoricalColumn IdentityCategoricalColumn NumericColumn VocabularyFileCategoricalColumn VocabularyListCategoricalColumn WeightedCategoricalColumn",
         "estimator.embedding_columns": "EmbeddingColumn IndicatorColumn SharedEmbeddingColumn",
     },

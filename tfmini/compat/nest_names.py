@@ -109,6 +109,72 @@ def map_structure_up_to(shallow_tree: object, func: Callable[..., Any], *inputs:
     return nest.pack_sequence_as(shallow_tree, [func(*row, **kwargs) for row in rows], expand_composites=expand)
 
 
+@export("tf.contrib.framework.nest.flatten_with_tuple_paths_up_to")
+def flatten_with_tuple_paths_up_to(
+    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """(path, part of ``input_tree``) at each leaf of ``shallow_tree``; a path is a tuple.
+
+    Raises:
+      TypeError, ValueError: as `assert_shallow_structure` does.
+    """
+    parts = flatten_up_to(shallow_tree, input_tree, check_types)
+    return [(path, part) for (path, _), part in zip(yield_flattened_paths(shallow_tree), parts)]
+
+
+@export("tf.contrib.framework.nest.map_structure_with_tuple_paths_up_to")
+def map_structure_with_tuple_paths_up_to(
+    shallow_tree: object, func: Callable[..., Any], *inputs: object, **kwargs: Any
+) -> Any:
+    """`map_structure_up_to` of a function whose first argument is the path of the parts, a tuple."""
+    paths = nest.pack_sequence_as(shallow_tree, [path for path, _ in yield_flattened_paths(shallow_tree)])
+    leaves = iter(flatten_up_to(shallow_tree, paths))
+    return map_structure_up_to(shallow_tree, lambda *row, **words: func(next(leaves), *row, **words), *inputs, **kwargs)
+
+
+@export("tf.contrib.framework.nest.get_traverse_shallow_structure")
+def get_traverse_shallow_structure(
+    traverse_fn: Callable[[Any], Any], structure: Any, expand_composites: bool = False
+) -> Any:
+    """The structure's upper part, down to where a function says that it ends.
+
+    Args:
+      traverse_fn: from a part to a bool, or to a structure of bools that says it of each item of the part.
+      structure: a structure.
+      expand_composites: whether composite tensors are structures, too.
+
+    Returns:
+      A structure of bools: False where the function ended it, True at the leaves that it reached.
+
+    Raises:
+      TypeError: when the function gives something else.
+      ValueError: when its structure has not the part's length or keys.
+    """
+    is_nested = nest.is_nested_or_composite if expand_composites else nest.is_nested
+    wanted = traverse_fn(structure)
+    if not is_nested(structure):
+        if not isinstance(wanted, bool):
+            raise TypeError(f"traverse_fn returned structure: {wanted} for non-structure: {structure}")
+        return wanted
+    if not nest.is_nested(wanted):
+        if not isinstance(wanted, bool):
+            raise TypeError(f"traverse_fn returned a non-bool scalar: {wanted} for input: {structure}")
+        if not wanted:
+            return False
+        marks = [True] * len(list(nest._items(structure)))
+    else:
+        assert_shallow_structure(wanted, structure)
+        marks = list(nest._items(wanted))
+    found = []
+    for mark, part in zip(marks, nest._items(structure)):
+        if not isinstance(mark, bool):
+            raise TypeError(
+                f"traverse_fn didn't return a depth=1 structure of bools.  saw: {wanted}  for structure: {structure}"
+            )
+        found.append(mark and get_traverse_shallow_structure(traverse_fn, part, expand_composites))
+    return nest._like(structure, found)
+
+
 @export("tf.contrib.framework.nest.flatten_dict_items")
 def flatten_dict_items(dictionary: object) -> dict[Any, Any]:
     """A dictionary whose keys and values may be structures, as one of their leaves.

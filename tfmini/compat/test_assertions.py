@@ -70,7 +70,7 @@ class Assertions(absltest.TestCase):
         if a.dtype.kind in "fcV" and b.dtype.kind in "fcV":
             same = same | ((a != a) & (b != b))
         if not np.all(same):
-            self._fail_at("Not equal", msg, a, b, ~same)
+            self._fail_at("Arrays are not equal", msg, a, b, ~same)
 
     def assertNotAllEqual(self, a: TensorLike, b: TensorLike, msg: str | None = None) -> None:
         """Asserts that the shapes or at least one value differ."""
@@ -103,7 +103,7 @@ class Assertions(absltest.TestCase):
         a, b = (x.astype(np.float32) if x.dtype.kind == "V" or x.dtype.name == "bfloat16" else x for x in (a, b))
         close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
         if not np.all(close):
-            self._fail_at(f"Not close (rtol={rtol}, atol={atol})", msg, a, b, np.asarray(~close))
+            self._fail_at(f"Not equal to tolerance rtol={rtol}, atol={atol}", msg, a, b, np.asarray(~close))
 
     def assertNotAllClose(self, a: TensorLike, b: TensorLike, **kwargs: Any) -> None:
         """Asserts that at least one value is not close."""

@@ -503,7 +503,8 @@ def matching_names(file_pattern: object) -> list[str]:
     patterns = list(file_pattern) if isinstance(file_pattern, (list, tuple)) else [file_pattern]
     if not patterns:
         raise ValueError("File pattern is empty.")
-    names = sorted(name for pattern in patterns for name in glob(local_path(str(pattern))))
+    found = ((local_path(str(pattern)), str(pattern)) for pattern in patterns)
+    names = sorted(whole.removesuffix(path) + name for path, whole in found for name in glob(path))
     if not names:
         raise ValueError(f"No files match {file_pattern}.")
     return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,23 +44,31 @@ class Column:
     ``num_buckets``. What a column was made of are its attributes, as in TensorFlow (see `made_of`): equal ones make
     equal columns.
 
+    A library's own column has TensorFlow's methods instead: ``transform_feature``, ``get_dense_tensor`` and
+    ``variable_shape``, or the older ones of these names with an underscore. It may be a named tuple, too, and
+    is equal as that.
+
     Attributes:
       name: names the column's variables; columns are used in the order of their names.
     """
 
     name: str
-    _fields: tuple[str, ...] = ()
+    _is_v2_column = True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={vars(self)[key]!r}' for key in self._fields)})"
+        fields = vars(self).get("_fields")
+        if fields is None:
+            return super().__repr__()
+        return f"{type(self).__name__}({', '.join(f'{key}={vars(self)[key]!r}' for key in fields)})"
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self) or not self._fields:
-            return self is other
-        return all(vars(self)[key] == vars(other)[key] for key in self._fields)
+        fields = vars(self).get("_fields")
+        if fields is None:
+            return super().__eq__(other)
+        return type(other) is type(self) and all(vars(self)[key] == vars(other)[key] for key in fields)
 
     def __hash__(self) -> int:
-        return hash((type(self), self.name))
+        return hash((type(self), self.name)) if "_fields" in vars(self) else super().__hash__()
 
     @property
     def parse_example_spec(self) -> dict[str, Any]:
@@ -70,7 +79,22 @@ class Column:
 
     def parse_spec(self) -> dict[str, Any]:
         """Name of a feature -> how to parse it from an Example."""
+        for name in ("_parse_example_spec", "parse_example_spec"):
+            if getattr(type(self), name) is not getattr(Column, name):
+                found: dict[str, Any] = getattr(self, name)
+                return found
         raise NotImplementedError
+
+    def made_of_feature(self, features: Features) -> Any:
+        """What the column makes of its feature before it is dense, as a library's column asks for it."""
+        raise NotImplementedError(f"{type(self).__name__} makes nothing before it is dense.")
+
+    def transform_feature(self, transformation_cache: Any, state_manager: Any) -> Any:
+        """`made_of_feature`, of the features of a cache."""
+        return self.made_of_feature(transformation_cache.features)
+
+    def _transform_feature(self, inputs: Any) -> Any:
+        return self.made_of_feature(inputs.features)
 
 
 C = TypeVar("C", bound=Column)
@@ -79,20 +103,25 @@ C = TypeVar("C", bound=Column)
 def made_of(column: C, **fields: Any) -> C:
     """The column, with the arguments that it was made of as attributes."""
     vars(column).update(fields)
-    column._fields = tuple(fields)
+    vars(column)["_fields"] = tuple(fields)
     return column
 
 
-class DenseColumn(Column):
+class _Dense(Column):
     """A column that makes numbers, [batch, width].
 
     Attributes:
       uncounted_ops: see `scoping.count_ops`; TensorFlow gives what all columns make its batch size once more.
     """
 
-    width: int
     shape_of_one: tuple[int, ...]
     uncounted_ops = 6
+
+    @cached_property
+    def width(self) -> int:
+        """How many numbers an example has."""
+        is_older = type(self)._variable_shape is not _Dense._variable_shape
+        return TensorShape(self._variable_shape if is_older else self.variable_shape).num_elements() or 0
 
     @property
     def variable_shape(self) -> TensorShape:
@@ -105,8 +134,21 @@ class DenseColumn(Column):
         """The numbers of each example, [batch, width]."""
         raise NotImplementedError
 
+    @property
+    def is_of_library(self) -> bool:
+        """Whether the column has TensorFlow's methods in place of ours."""
+        return hasattr(self, "_get_dense_tensor") or hasattr(self, "get_dense_tensor")
 
-class CategoricalColumn(Column):
+
+class OldDenseColumn(_Dense):
+    """TensorFlow's first base class of dense columns; a library derives from both."""
+
+
+class DenseColumn(_Dense):
+    """The base class of dense columns since 1.13."""
+
+
+class _Categorical(Column):
     """A column that makes ids below ``num_buckets``."""
 
     num_buckets: int
@@ -121,6 +163,19 @@ class CategoricalColumn(Column):
         """The weight of each id; None if they count alike."""
         return None
 
+    def made_of_feature(self, features: Features) -> Any:
+        """The ids, [batch, number], and their weights if there are some."""
+        weights = self.weights(features)
+        return self.ids(features) if weights is None else (self.ids(features), weights)
+
+
+class OldCategoricalColumn(_Categorical):
+    """TensorFlow's first base class of categorical columns."""
+
+
+class CategoricalColumn(_Categorical):
+    """The base class of categorical columns since 1.13."""
+
 
 def feature(features: Features, key: str) -> Any:
     if key not in features:
@@ -128,11 +183,12 @@ def feature(features: Features, key: str) -> Any:
         raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
     value = features[key]
     value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
-    # A batch of scalars is a column.
-    return expand_dims(value, -1) if isinstance(value, Tensor) and value.get_shape().ndims == 1 else value
+    if value.get_shape().ndims != 1:
+        return value
+    return sparse_reshape(value, [-1, 1]) if isinstance(value, SparseTensor) else expand_dims(value, -1)  # a column
 
 
-class NumericColumn(DenseColumn):
+class NumericColumn(DenseColumn, OldDenseColumn):
     """See `numeric_column`."""
 
     def __init__(
@@ -144,6 +200,10 @@ class NumericColumn(DenseColumn):
 
     def parse_spec(self) -> dict[str, Any]:
         return {self._key: FixedLenFeature(self._dims, self._dtype, self._default)}
+
+    def made_of_feature(self, features: Features) -> Any:
+        """`raw`."""
+        return self.raw(features)
 
     def raw(self, features: Features) -> Tensor:
         """The floats, in the shape of the feature."""
@@ -201,7 +261,7 @@ def _nested(value: Any) -> Any:
     return tuple(map(_nested, value)) if isinstance(value, list) else value
 
 
-class BucketizedColumn(DenseColumn, CategoricalColumn):
+class BucketizedColumn(DenseColumn, CategoricalColumn, OldDenseColumn, OldCategoricalColumn):
     """See `bucketized_column`."""
 
     uncounted_ops = 4
@@ -215,6 +275,10 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
 
     def parse_spec(self) -> dict[str, Any]:
         return self._source.parse_spec()
+
+    def made_of_feature(self, features: Features) -> Any:
+        """The number of each number's bucket."""
+        return self._buckets(features)
 
     def _buckets(self, features: Features) -> Tensor:
         return bucketize_op(self._source.dense(features), boundaries=list(self._boundaries))
@@ -256,7 +320,7 @@ def sparse_of(value: Any, ignored: TensorLike | None) -> SparseTensor:
     return SparseTensor(indices, gather_nd(value, indices), shape(value, out_type=dtypes.int64))
 
 
-class NumberedColumn(CategoricalColumn):
+class NumberedColumn(CategoricalColumn, OldCategoricalColumn):
     """A feature whose values are numbered by a function from its values to ids below ``num_buckets``."""
 
     def __init__(self, key: str, num_buckets: int, dtype: DTypeLike, numbered: Callable[[Tensor], Tensor]) -> None:
@@ -455,7 +519,7 @@ def _check_others(default_value: int, num_oov_buckets: int, key: str) -> None:
 # ---- ``tf.feature_column.crossed_column``: combinations of categories as categories of their own -------------------
 
 
-class CrossedColumn(CategoricalColumn):
+class CrossedColumn(CategoricalColumn, OldCategoricalColumn):
     """See `crossed_column`."""
 
     def __init__(self, keys: Sequence[Any], size: int, hash_key: int | None) -> None:
@@ -504,7 +568,7 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
                 "categorical_column_with_hash_bucket is not supported for crossing, since hashes of hashes collide more"
                 f" often. Use the feature's name as a string instead. Given: {key.name}"
             )
-        if not isinstance(key, (str, CategoricalColumn)):
+        if not isinstance(key, (str, _Categorical)):
             raise ValueError(f"Unsupported key type. All keys must be strings or categorical columns. Given: {key}")
     made = CrossedColumn(keys, hash_bucket_size, hash_key)
     return made_of(made, keys=tuple(keys), hash_bucket_size=hash_bucket_size, hash_key=hash_key)
@@ -513,7 +577,7 @@ def crossed_column(keys: Sequence[Any], hash_bucket_size: int, hash_key: int | N
 # ---- ``tf.feature_column.weighted_categorical_column`` -------------------------------------------------------------
 
 
-class WeightedCategoricalColumn(CategoricalColumn):
+class WeightedCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
     """See `weighted_categorical_column`."""
 
     def __init__(self, source: CategoricalColumn, key: str, dtype: dtypes.DType) -> None:
@@ -558,7 +622,7 @@ def weighted_categorical_column(
     return made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
 
 
-class SequenceCategoricalColumn(CategoricalColumn):
+class SequenceCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
     """Categories of sequences, each step with its own; see `tfmini.estimator.sequence_columns`."""
 
     def __init__(self, source: CategoricalColumn) -> None:
@@ -593,7 +657,7 @@ def refuse_sequences(column: Any) -> None:
 
 def categorical(column: Column) -> Any:
     """The column; ValueError for one of another kind."""
-    if not isinstance(column, CategoricalColumn):
+    if not isinstance(column, _Categorical):
         raise ValueError(f"The column must be categorical, such as categorical_column_with_identity's. Given: {column}")
     return column
 
@@ -607,6 +671,6 @@ export_names(
 )
 export_names(
     "tensorflow.python.feature_column.feature_column",
-    "_BucketizedColumn=BucketizedColumn _CategoricalColumn=CategoricalColumn _DenseColumn=DenseColumn "
+    "_BucketizedColumn=BucketizedColumn _CategoricalColumn=OldCategoricalColumn _DenseColumn=OldDenseColumn "
     "_FeatureColumn=FeatureColumn _NumericColumn=NumericColumn",
 )

@@ -13,6 +13,7 @@ from tfmini.estimator.columns import (
     Column,
     DenseColumn,
     Features,
+    OldDenseColumn,
     categorical,
     made_of,
     refuse_sequences,
@@ -27,7 +28,7 @@ from tfmini.ops.sparse.functions import sparse_tensor_to_dense
 from tfmini.ops.variables.initializers import TruncatedNormal
 
 
-class IndicatorColumn(DenseColumn):
+class IndicatorColumn(DenseColumn, OldDenseColumn):
     """See `indicator_column`."""
 
     def __init__(self, source: CategoricalColumn) -> None:
@@ -42,6 +43,10 @@ class IndicatorColumn(DenseColumn):
         """How often each example has each id, [batch, num_buckets]."""
         refuse_sequences(self)
         return reshape(self.counts(features), [-1, self.width])
+
+    def made_of_feature(self, features: Features) -> Any:
+        """`counts`."""
+        return self.counts(features)
 
     def counts(self, features: Features) -> Tensor:
         """How often each id is in a row of ids, [batch, …, num_buckets]."""
@@ -59,7 +64,7 @@ def indicator_column(categorical_column: Column) -> IndicatorColumn:
     return made_of(IndicatorColumn(categorical(categorical_column)), categorical_column=categorical_column)
 
 
-class EmbeddingColumn(DenseColumn):
+class EmbeddingColumn(DenseColumn, OldDenseColumn):
     """See `embedding_column`."""
 
     uncounted_ops = 7
@@ -70,6 +75,10 @@ class EmbeddingColumn(DenseColumn):
 
     def parse_spec(self) -> dict[str, Any]:
         return self.source.parse_spec()
+
+    def made_of_feature(self, features: Features) -> Any:
+        """What the categories are made of: their ids, and weights if there are some."""
+        return self.source.made_of_feature(features)
 
 
 @export("tf.feature_column.embedding_column")

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfmini.checkpoint.files import local_path
 from tfmini.estimator.early_stopping import evaluations
 from tfmini.estimator.evaluation import LOSS_KEY
 from tfmini.export import export
@@ -214,6 +215,7 @@ def _remove_old_exports(directory: str, keep: int | None) -> None:
     """Removes all but the latest exports; their names are their times."""
     if keep is None:
         return
+    directory = local_path(directory)
     stamps = sorted(int(name) for name in os.listdir(directory) if re.fullmatch(r"\d{10,}", name))
     for stamp in stamps[:-keep]:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfmini import dtypes
+from tfmini.checkpoint.files import local_path
 from tfmini.estimator.evaluation import ModelOwner, metric_ops
 from tfmini.estimator.model_spec import EstimatorSpec, EvalOutput, ExportOutput, ModeKeys, TrainOutput
 from tfmini.export import export
@@ -78,7 +79,7 @@ def timestamped_directory(base: str) -> str:
     process = current_process()
     for _ in range(_ATTEMPTS):
         found = os.path.join(base, str(int(process.wall_time())))
-        if not os.path.exists(found):
+        if not os.path.exists(local_path(found)):
             return found
         process.sleep(1)  # the next second has another name
     raise RuntimeError(f"Failed to obtain a unique export directory name below {base} after {_ATTEMPTS} attempts.")
@@ -86,9 +87,9 @@ def timestamped_directory(base: str) -> str:
 
 def _copy_extra(directory: str, assets_extra: Mapping[str, str]) -> None:
     for relative, source in assets_extra.items():
-        target = os.path.join(directory, "assets.extra", relative)
+        target = local_path(os.path.join(directory, "assets.extra", relative))
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(source, target)
+        shutil.copyfile(local_path(source), target)
 
 
 def _add_graph(

@@ -70,13 +70,14 @@ class EstimatorSpec(_EstimatorSpec):
         evaluation_hooks: Sequence[SessionRunHook] | None = None,
         prediction_hooks: Sequence[SessionRunHook] | None = None,
     ) -> EstimatorSpec:
+        train_op, loss = _checked_train_op(train_op, mode), _checked_loss(loss, mode)
         predictions = _checked_predictions(predictions, mode)
         return super().__new__(
             cls,
             mode=mode,
             predictions=predictions,
-            loss=_checked_loss(loss, mode),
-            train_op=_checked_train_op(train_op, mode),
+            loss=loss,
+            train_op=train_op,
             eval_metric_ops=_checked_metrics(eval_metric_ops),
             export_outputs=_checked_outputs(export_outputs, predictions, mode),
             training_chief_hooks=_checked_hooks(training_chief_hooks),
@@ -163,13 +164,13 @@ def _as_pair(metric: Any) -> Any:
 
 
 def _checked_outputs(outputs: Any, predictions: TensorLike, mode: str) -> Any:
-    if mode == ModeKeys.PREDICT or outputs is not None:
-        outputs = default_export_outputs(outputs, predictions) if mode == ModeKeys.PREDICT else outputs
-        for name, output in outputs.items():
-            if not isinstance(output, ExportOutput):
-                raise TypeError(
-                    f"Values in export_outputs must be ExportOutput objects. Given: {output} for the key {name}"
-                )
+    if mode != ModeKeys.PREDICT:
+        return outputs
+    if outputs is not None and not isinstance(outputs, Mapping):
+        raise TypeError(f"export_outputs must be dict, given: {outputs}")
+    outputs = default_export_outputs(outputs, predictions)
+    if not all(isinstance(output, ExportOutput) for output in outputs.values()):
+        raise TypeError(f"Values in export_outputs must be ExportOutput objects. Given: {outputs}")
     return outputs
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmini.core_types import TensorLike
-from tfmini.estimator.column_layers import linear_model, network_input, sorted_columns
+from tfmini.estimator.column_layers import network_input, sorted_columns, weighted_sum
 from tfmini.estimator.columns import Column
 from tfmini.estimator.estimator import Estimator
 from tfmini.estimator.heads import PremadeHead, PremadeRegressionHead, class_head
@@ -168,7 +168,7 @@ class _Linear(Estimator):
             rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
             # The head and the optimizer belong to the scope: checkpoints have the slots under names that it makes.
             with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
-                logits = linear_model(features, feature_columns, head.width, sparse_combiner)
+                logits = weighted_sum(features, feature_columns, head.width, sparse_combiner)
                 return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
@@ -406,7 +406,7 @@ class _Parts:
         """The linear model's logits."""
         parts = _partitioner(self.partitioner, config)
         with variable_scope("linear", values=tuple(features.values()), partitioner=parts) as scope:
-            logits = linear_model(features, self.linear_columns, width, self.combiner)
+            logits = weighted_sum(features, self.linear_columns, width, self.combiner)
             _summarize(logits, scope.name)
         return logits
 

@@ -7,6 +7,7 @@ A TPUEstimator is an `Estimator` that adds the batch size to the params of model
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -120,18 +121,35 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
       eval_metrics: (a function that returns ``eval_metric_ops``, its tensors as a list or by name).
       host_call: (a function that returns an op to run in every step, its tensors).
       scaffold_fn: a function that returns the scaffold.
+
+    Raises:
+      TypeError, ValueError: as for `EstimatorSpec`, and for a metric or host call of another form.
+      RuntimeError: when such a function takes another number of tensors.
     """
 
     __slots__ = ()
 
-    def as_estimator_spec(self) -> EstimatorSpec:
-        """The `EstimatorSpec` of the same model.
+    def __new__(
+        cls, mode: str, predictions: Any = None, loss: Any = None, train_op: Any = None, eval_metrics: Any = None,
+        export_outputs: Any = None, scaffold_fn: Any = None, host_call: Any = None, training_hooks: Any = None,
+        evaluation_hooks: Any = None, prediction_hooks: Any = None,
+    ) -> TPUEstimatorSpec:  # fmt: skip
+        for what, call in (("eval_metrics", eval_metrics), ("host_call", host_call)):
+            if call is not None:
+                _check_call(what, call)
+        checked = EstimatorSpec(
+            mode, predictions, loss, train_op, export_outputs=export_outputs, training_hooks=training_hooks,
+            evaluation_hooks=evaluation_hooks, prediction_hooks=prediction_hooks,
+        )  # fmt: skip
+        return super().__new__(
+            cls, mode, checked.predictions, checked.loss, checked.train_op, eval_metrics, checked.export_outputs,
+            scaffold_fn, host_call, checked.training_hooks, checked.evaluation_hooks, checked.prediction_hooks,
+        )  # fmt: skip
 
-        Raises:
-          TypeError, ValueError: for a metric or host call of another form.
-        """
-        hooks = [] if self.host_call is None else [_HostCallHook(_called("host_call", self.host_call))]
-        metrics = None if self.eval_metrics is None else _called("eval_metrics", self.eval_metrics)
+    def as_estimator_spec(self) -> EstimatorSpec:
+        """The `EstimatorSpec` of the same model."""
+        hooks = [] if self.host_call is None else [_HostCallHook(_called(self.host_call))]
+        metrics = None if self.eval_metrics is None else _called(self.eval_metrics)
         scaffold = self.scaffold_fn() if self.scaffold_fn else None
         return EstimatorSpec(
             self.mode, self.predictions, self.loss, self.train_op, metrics, self.export_outputs, scaffold=scaffold,
@@ -141,10 +159,27 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
         )  # fmt: skip
 
 
-def _called(what: str, call: Any) -> Any:
+def _check_call(what: str, call: Any) -> None:
+    if not isinstance(call, (tuple, list)):
+        raise ValueError(f"{what} should be tuple or list")
+    if len(call) != 2:
+        raise ValueError(f"{what} should have two elements.")
+    function, tensors = call
+    if not callable(function):
+        raise TypeError(f"{what}[0] should be callable.")
+    if not isinstance(tensors, (tuple, list, dict)):
+        raise ValueError(f"{what}[1] should be tuple or list, or dict.")
+    found = inspect.getfullargspec(function)
+    wanted = len(found.args) - (1 if inspect.ismethod(function) else 0)
+    if not isinstance(tensors, dict) and not found.varargs and len(tensors) != wanted:
+        raise RuntimeError(
+            f"In TPUEstimatorSpec.{what}, length of tensors {len(tensors)} does not match method args of the function,"
+            f" which takes {wanted}."
+        )
+
+
+def _called(call: Any) -> Any:
     """The result of a function with its tensors."""
-    if not isinstance(call, (tuple, list)) or len(call) != 2 or not callable(call[0]):
-        raise ValueError(f"{what} should be a tuple of a function and its tensors, but got {call!r}.")
     function, tensors = call
     return function(**tensors) if isinstance(tensors, Mapping) else function(*tensors)
 

@@ -86,7 +86,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
       ValueError: the numbers of leaves differ.
     """
     if not is_nested(flat_sequence):
-        raise TypeError(f"Attempted to pack value:\n  {flat_sequence}\ninto a structure; it must be a sequence")
+        raise TypeError(f"flat_sequence must be a sequence, not {flat_sequence!r}")
     flat = list(flat_sequence)
     if not (is_nested(structure) or expand_composites and is_composite(structure)):
         if len(flat) != 1:

@@ -114,6 +114,8 @@ class OperatorFacts:
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Tensor:
         """The shape of the batch, an int32 vector."""
         with self._name_scope(name):
+            if self.batch_shape.is_fully_defined():
+                return convert_to_tensor(self.batch_shape.as_list(), dtypes.int32, name="batch_shape")
             return self.shape_tensor()[:-2]
 
     def domain_dimension_tensor(self, name: str = "domain_dimension_tensor") -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tfmini import dtypes, errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor
@@ -356,7 +357,7 @@ class WriterState:
             if self._file is not None:
                 return
             try:
-                os.makedirs(logdir, exist_ok=True)
+                os.makedirs(local_path(logdir), exist_ok=True)
             except OSError as error:
                 raise errors.from_os_error(error, logdir) from error
             file = EventFile(os.path.join(logdir, "events"), suffix)

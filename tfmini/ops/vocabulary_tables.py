@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfmini import dtypes, errors
+from tfmini.checkpoint.files import local_path
 from tfmini.core_types import Array, DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
@@ -362,7 +363,7 @@ def _text(value: Any) -> str:
 
 def _lines(path: str, start: int, end: int | None) -> list[bytes]:
     try:
-        with open(path, "rb") as file:
+        with open(local_path(path), "rb") as file:
             return [line.rstrip(b"\n") for line in islice(file, start, end)]
     except OSError as error:
         raise errors.from_os_error(error, path) from None

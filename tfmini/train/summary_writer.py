@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.export import export, export_names
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
@@ -258,7 +259,7 @@ class EventFileWriter:
     ) -> None:
         self._logdir = os.fspath(logdir) if isinstance(logdir, os.PathLike) else str(logdir)
         try:
-            os.makedirs(self._logdir, exist_ok=True)
+            os.makedirs(local_path(self._logdir), exist_ok=True)
         except OSError as error:
             raise errors.from_os_error(error, self._logdir) from error
         self._file = EventFile(os.path.join(self._logdir, "events"), filename_suffix or "")

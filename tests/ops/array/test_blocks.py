@@ -66,3 +66,14 @@ def test_blocks_of_one_change_nothing() -> None:
     with tf.Session() as session:
         for found in session.run([tf.batch_to_space(IMAGES, NONE, 1), tf.space_to_batch(IMAGES, NONE, 1)]):
             assert found.tolist() == IMAGES.tolist()
+
+
+def test_one_size_stands_for_both_axes() -> None:
+    blocks = tf.zeros([8, 2, 2, 1])
+    for found in (
+        tf.compat.v2.batch_to_space(blocks, 2, [[0, 0], [0, 0]]),
+        tf.batch_to_space(blocks, crops=[[0, 0], [0, 0]], block_size=2),
+    ):
+        assert found.shape.as_list() == [2, 4, 4, 1]
+    with pytest.raises(ValueError, match="rank 1"):
+        tf.compat.v2.batch_to_space(blocks, tf.constant(2), [[0, 0], [0, 0]])

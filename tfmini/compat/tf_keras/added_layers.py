@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfmini.compat.tf_keras import attention, normalization
-from tfmini.estimator.column_layers import side_by_side
+from tfmini.estimator.column_layers import StateManagerOfLayer, side_by_side
 from tfmini.estimator.sequence_columns import joined_sequences
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.names import GraphKeys
 from tfmini.graph.nest import flatten
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.shape import expand_dims
@@ -61,12 +62,13 @@ def _dense_features(root: ModuleType) -> list[type]:
             super().__init__(name=name, trainable=trainable, **kwargs)
             self.feature_columns = feature_columns
             self._keys: list[str] = []
+            self._manager = StateManagerOfLayer(self, trainable)
 
         def __call__(self, features: dict[str, Any], **kwargs: Any) -> Any:
             if not isinstance(features, dict):
                 raise ValueError(f"{type(self).__name__} takes a dictionary of features, not {features!r}.")
             self._keys = sorted(features)
-            return super().__call__([features[key] for key in self._keys], **kwargs)
+            return super().__call__([_as_tensor(features[key]) for key in self._keys], **kwargs)
 
         def call(self, inputs: Any) -> Any:
             features = dict(zip(self._keys, inputs if isinstance(inputs, list) else [inputs]))
@@ -79,7 +81,9 @@ def _dense_features(root: ModuleType) -> list[type]:
             return found
 
         def _found(self, features: dict[str, Any]) -> tuple[Any, list[Any]]:
-            found, _, made = side_by_side(features, self.feature_columns, None, self.trainable)
+            found, _, made = side_by_side(
+                features, self.feature_columns, [GraphKeys.GLOBAL_VARIABLES], self.trainable, self._manager
+            )
             return found, list(made.values())
 
         def compute_output_shape(self, input_shape: Any) -> Any:
@@ -100,6 +104,11 @@ def _dense_features(root: ModuleType) -> list[type]:
             return [(None, None, None), (None,)]
 
     return [DenseFeatures, SequenceFeatures]
+
+
+def _as_tensor(value: Any) -> Any:
+    is_array = isinstance(value, (list, tuple, np.ndarray, np.generic, str, bytes, int, float))
+    return convert_to_tensor(value) if is_array else value
 
 
 def _abstract_cell(root: ModuleType) -> list[type]:

@@ -11,7 +11,7 @@ from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import add_to_collections, control_dependencies, count_ops, name_scope
+from tfmini.graph.scoping import add_to_collections, control_dependencies, count_ops, get_collection, name_scope
 from tfmini.layers.contrib.model_variables import (
     add_arg_scope,
     add_model_variable,
@@ -37,6 +37,7 @@ from tfmini.ops.nn.convolution import depthwise_conv2d, note_dilation, separable
 from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
+from tfmini.ops.variables.partitioned_variable import PartitionedVariable
 from tfmini.ops.variables.scope import VariableScope, get_variable_scope, variable_scope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
@@ -48,7 +49,7 @@ _NHWC = "NHWC"
 def _collections(variables_collections: str | Sequence[str] | Mapping[str, Any] | None, name: str) -> Any:
     """The collections of a variable; they are given for all variables or by name."""
     if isinstance(variables_collections, dict):
-        return variables_collections.get(name)
+        return variables_collections.get("weights" if name.endswith("_weights") else name)
     return variables_collections
 
 
@@ -66,6 +67,22 @@ def weights_of(
         name, shape=shape, dtype=dtype, initializer=initializer, regularizer=regularizer, trainable=trainable,
         collections=_collections(variables_collections, name),
     )  # fmt: skip
+
+
+def _core_weights(
+    name: str, shape: ShapeLike, dtype: DTypeLike, initializer: Any, regularizer: Any, trainable: bool, collections: Any
+) -> Any:
+    """`weights_of` as a core layer makes them: what its getter gave is in the collections."""
+    made = weights_of(name, shape, dtype, initializer, regularizer, trainable, None)
+    for part in made if isinstance(made, PartitionedVariable) else [made]:
+        _add_once(_collections(collections, name), part)
+    return made
+
+
+def _add_once(collections: str | Sequence[str] | None, value: Any) -> None:
+    for collection in [collections] if isinstance(collections, str) else collections or ():
+        if not any(known is value for known in get_collection(collection)):
+            add_to_collections([collection], value)
 
 
 # In TensorFlow these layers are around core layers, after whose names for weights their losses are called.
@@ -129,17 +146,19 @@ class Weighted:
         self, inputs: Tensor, shape: ShapeLike, name: str = "weights", initializer: Callable[..., Any] | None = None
     ) -> Any:
         """Makes a kernel for these inputs."""
-        return weights_of(
+        return _core_weights(
             name, shape, inputs.dtype.base_dtype, initializer or self.weights_initializer,
             _as_core(name, self.weights_regularizer), self.trainable, self.variables_collections,
         )  # fmt: skip
 
-    def finished(self, outputs: Tensor, channels: int, scope: VariableScope, data_format: str = _NHWC) -> Any:
+    def finished(
+        self, outputs: Tensor, channels: int, scope: VariableScope, data_format: str = _NHWC, is_core: bool = True
+    ) -> Any:
         """Applies normalization or bias and the activation, and adds the result to its collections."""
         if self.normalizer_fn is not None:
             outputs = self.normalizer_fn(outputs, **(self.normalizer_params or {}))
         elif self.biases_initializer is not None:
-            biases = weights_of(
+            biases = (_core_weights if is_core else weights_of)(
                 "biases", [channels], outputs.dtype.base_dtype, self.biases_initializer,
                 _as_core("biases", self.biases_regularizer), self.trainable, self.variables_collections,
             )  # fmt: skip
@@ -301,7 +320,7 @@ def separable_convolution2d(
         gaps = list(normalized_tuple(rate, 2, "rate"))
         if num_outputs is None:
             outputs = depthwise_conv2d(inputs, depthwise, steps, padding.upper(), rate=gaps, data_format=layout)
-            return given.finished(outputs, channels * depth_multiplier, opened, layout)
+            return given.finished(outputs, channels * depth_multiplier, opened, layout, is_core=False)
         shape = [1, 1, channels * depth_multiplier, num_outputs]
         pointwise = given.weights(inputs, shape, "pointwise_weights", pointwise_initializer)
         outputs = separable_conv2d(inputs, depthwise, pointwise, steps, padding.upper(), rate=gaps, data_format=layout)
@@ -488,7 +507,8 @@ def batch_norm(
         )  # fmt: skip
         layer.updates_collection = None
         outputs = layer(inputs, training=is_training)
-        _collect(layer, variables_collections)
+        is_core = updates_collections is GraphKeys.UPDATE_OPS and (inputs.shape.ndims != 2 or fused is False or renorm)
+        _collect(layer, variables_collections, is_core)
         if inputs.shape.ndims == 2 and fused is not False and smart_constant_value(is_training) is None:
             count_ops(-9)  # TensorFlow's fused op, on images of one pixel
         if smart_constant_value(is_training) is not False:
@@ -513,18 +533,17 @@ def _parameters(initializers: Mapping[str, Any] | None, regularizers: Mapping[st
     }
 
 
-def _collect(layer: BatchNormalization, variables_collections: Any) -> None:
-    made = {name: getattr(layer, name) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
-    for variable in filter(None, made.values()):  # in the order in which the layer makes them
-        add_model_variable(variable)
-    for name in ("beta", "gamma", "moving_mean", "moving_variance"):
-        variable = made[name]
+def _collect(layer: BatchNormalization, variables_collections: Any, is_core: bool) -> None:
+    """Adds the variables to their collections; where TensorFlow has a core layer, its averages come first."""
+    averages, trained = ("moving_mean", "moving_variance"), ("beta", "gamma")
+    for name in (*reversed(trained), *averages) if is_core else (*trained, *averages):  # as the layer makes them
+        if getattr(layer, name) is not None:
+            add_model_variable(getattr(layer, name))
+    for name in (*averages, *trained) if is_core else (*trained, *averages):
+        variable = getattr(layer, name)
         if variable is None:
             continue
-        wanted = variables_collections
-        if isinstance(wanted, dict):
-            wanted = wanted.get(name)
-        add_to_collections(wanted or (), variable)
+        _add_once(_collections(variables_collections, name), variable)
 
 
 # ---- Normalization of each example, per channel or group of channels (``tf.contrib.layers``) -----------------------

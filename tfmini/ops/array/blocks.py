@@ -256,7 +256,8 @@ def batch_to_space_nd(input: TensorLike, block_shape: TensorLike, crops: TensorL
 def _block_shape(block_size: TensorLike | None, block_shape: TensorLike | None) -> Any:
     if (block_size is None) == (block_shape is None):
         raise ValueError("Give exactly one of block_size and block_shape.")
-    return [block_size, block_size] if block_shape is None else block_shape
+    size = block_size if block_shape is None else block_shape
+    return [size, size] if block_shape is None or isinstance(block_shape, int) else block_shape
 
 
 def _of_rank_four(images: Tensor) -> Tensor:

@@ -28,6 +28,13 @@ _RUNTIME_ONLY = frozenset({
     "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Merge", "Enter", "Exit", "NextIteration",
     "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration", "PreventGradient", "CheckNumerics",
 })  # fmt: skip
+# What these make is about as small as their inputs, whatever its shape turns out to be.
+_STAYS_SMALL = frozenset({
+    "Add", "AddV2", "Cast", "ConcatV2", "DenseToDenseSetOperation", "Equal", "ExpandDims", "FloorDiv", "FloorMod",
+    "Gather", "GatherV2", "Greater", "GreaterEqual", "Identity", "InvertPermutation", "Less", "LessEqual", "ListDiff",
+    "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "Neg", "NotEqual", "Reshape", "ReverseV2",
+    "Select", "Slice", "Squeeze", "StridedSlice", "Sub", "Unique", "UniqueV2", "Where",
+})  # fmt: skip
 
 # The results of kernels that ran for an answer. Constants are not stored a second time.
 _known: weakref.WeakKeyDictionary[Tensor, Any] = weakref.WeakKeyDictionary()
@@ -306,18 +313,19 @@ def _run(tensor: Tensor, budget: list[int]) -> Any:
 
 
 def _is_small(op: Operation) -> bool:
-    for tensor in (*op.inputs, *op.outputs):
-        size = num_elements_raw(tensor.raw_shape)
-        if size is None or size > _MAX_ELEMENTS:
-            return False
-    return True
+    """Whether neither the inputs nor the results are large; inputs of unknown shapes are as their values turn out."""
+    given = [num_elements_raw(tensor.raw_shape) for tensor in op.inputs]
+    made = [num_elements_raw(tensor.raw_shape) for tensor in op.outputs]
+    if None in made and op.type not in _STAYS_SMALL:
+        return False
+    return all(size is None or size <= _MAX_ELEMENTS for size in (*given, *made))
 
 
 def _arguments(op: Operation, budget: list[int]) -> list[Any] | None:
     flat: list[Any] = []
     for tensor in op.inputs:
         value = None if tensor.dtype._is_ref_dtype else _value(tensor, budget)
-        if value is None:
+        if value is None or value.size > _MAX_ELEMENTS:
             return None
         flat.append(value)
     arguments: list[Any] = []

@@ -465,7 +465,7 @@ def _at_most(predicates: list[Tensor], limit: int, text: str) -> Operation:
     stacked = stack(predicates, name="preds_c")
     count = reduce_sum(cast(stacked, dtypes.int32), name="num_true_conds")
     condition = less_equal(count, constant(limit, name="n_true_conds"))
-    names = ", ".join(pred.name for pred in predicates)
+    names = ", ".join(getattr(pred, "name", str(pred)) for pred in predicates)  # Python's True has none
     data = [f"{text}: more than {limit} conditions ({names}) evaluated as True:", stacked]
     return Assert(condition, data, summarize=len(predicates))
 

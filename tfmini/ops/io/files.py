@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
@@ -65,7 +66,7 @@ def _read_file(filename: Array) -> bytes:
 
 @write_file_op.kernel("CPU")
 def _write_file(filename: Array, contents: Array) -> tuple[()]:
-    path, data = _scalar(filename, "Input filename"), _scalar(contents, "Contents")
+    path, data = local_path(_scalar(filename, "Input filename")), _scalar(contents, "Contents")
     try:
         os.makedirs(os.path.dirname(path) or b".", exist_ok=True)
         with open(path, "wb") as file:
@@ -78,8 +79,11 @@ def _write_file(filename: Array, contents: Array) -> tuple[()]:
 @matching_files_op.kernel("CPU")
 def _matching_files(pattern: Array) -> Any:
     patterns = [pattern] if isinstance(pattern, bytes) else np.asarray(pattern, object).ravel().tolist()
-    # Sorted, because the file system's order is arbitrary.
-    found = sorted(name for one in patterns for name in glob.glob(one))
+    found = []
+    for one in patterns:
+        path = local_path(one)
+        found += [one.removesuffix(path) + name for name in glob.glob(path)]  # with the scheme that the pattern has
+    found.sort()  # the file system's order is arbitrary
     out = np.empty(len(found), object)
     out[:] = found
     return out
@@ -120,7 +124,7 @@ class EventFile:
     """
 
     def __init__(self, prefix: str, suffix: str = "") -> None:
-        self._prefix = prefix
+        self._prefix = local_path(prefix)
         self._suffix = suffix
         self._path = ""
         self._file: Any = None

@@ -17,6 +17,7 @@ from typing import Any
 import google_crc32c
 
 from tfmini import errors
+from tfmini.checkpoint.files import local_path
 from tfmini.numerics.images import check_inflated
 
 Path = str | bytes | os.PathLike[Any]
@@ -79,7 +80,7 @@ class RecordWriter:
                 strategy or zlib.Z_DEFAULT_STRATEGY,
             )
         try:
-            self._file = open(path, "wb")  # noqa: SIM115 - closed by close
+            self._file = open(local_path(path), "wb")  # noqa: SIM115 - closed by close
         except OSError as error:
             raise errors.from_os_error(error, path) from error
         self._path = path
@@ -148,7 +149,7 @@ class InflatedFile:
         self._bits = _WINDOW_BITS.get(compression, 0)
         self._pending = bytearray()
         try:
-            self._file = open(path, "rb")  # noqa: SIM115 - closed by close
+            self._file = open(local_path(path), "rb")  # noqa: SIM115 - closed by close
         except OSError as error:
             raise errors.from_os_error(error, path) from error
         self._path = path

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
+from tfmini.checkpoint.files import local_path
 from tfmini.core_types import Array, TensorLike
 from tfmini.errors import naming_file
 from tfmini.export import export
@@ -249,7 +250,7 @@ def _even(attrs: Mapping[str, Any]) -> _Distribution:
 
 def _file_weights(name: bytes) -> list[float]:
     """The last comma-separated column of each line."""
-    with naming_file(name), open(os.fsdecode(name), encoding="utf-8") as file:
+    with naming_file(name), open(local_path(os.fsdecode(name)), encoding="utf-8") as file:
         return [float(line.rstrip("\n").rsplit(",", 1)[-1]) for line in file if line.strip()]
 
 

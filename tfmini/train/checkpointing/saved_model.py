@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfmini import dtypes, errors, protos
+from tfmini.checkpoint.files import local_path
 from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.attr_values import shape_proto
@@ -97,11 +98,11 @@ def add_assets(export_dir: str, tensors: Iterable[Any] | None) -> None:
     if not sources:
         return
     directory = os.path.join(export_dir, ASSETS_DIRECTORY)
-    os.makedirs(directory, exist_ok=True)
+    os.makedirs(local_path(directory), exist_ok=True)
     for name, path in sources.items():
-        target = os.path.join(directory, name)
+        target = local_path(os.path.join(directory, name))
         if not os.path.exists(target):
-            shutil.copyfile(path, target)
+            shutil.copyfile(local_path(path), target)
 
 
 def _path_of(tensor: TensorLike) -> str:
@@ -120,7 +121,9 @@ def _path_of(tensor: TensorLike) -> str:
 def _name_for(path: str, sources: dict[str, str]) -> str:
     """The file's base name, made unique if a different file has the same name."""
     name = unique = os.path.basename(path)
-    if name not in sources or sources[name] == path or filecmp.cmp(path, sources[name], shallow=False):
+    if name not in sources or sources[name] == path:
+        return name
+    if filecmp.cmp(local_path(path), local_path(sources[name]), shallow=False):
         return name
     count = 1
     while unique in sources:
@@ -167,7 +170,7 @@ def maybe_saved_model_directory(export_dir: PathLike) -> bool:
 def _model_file(export_dir: str) -> str | None:
     names = (SAVED_MODEL_FILENAME_PB, SAVED_MODEL_FILENAME_PBTXT)
     paths = (os.path.join(export_dir, name) for name in names)
-    return next((path for path in paths if os.path.exists(path)), None)
+    return next((path for path in paths if os.path.exists(local_path(path))), None)
 
 
 def parse_saved_model(export_dir: PathLike) -> Any:
@@ -433,12 +436,13 @@ class SavedModelBuilder:
         self._saved_model = protos.SavedModel(saved_model_schema_version=SAVED_MODEL_SCHEMA_VERSION)
         self._export_dir = os.fsdecode(export_dir)
         self._has_saved_variables = False
-        if os.path.isdir(self._export_dir) and os.listdir(self._export_dir):
+        directory = local_path(self._export_dir)
+        if os.path.isdir(directory) and os.listdir(directory):
             raise AssertionError(
                 "Export directory already exists, and isn't empty. Please choose a different export directory, or"
                 f" delete all the contents of the specified directory: {self._export_dir}"
             )
-        os.makedirs(self._export_dir, exist_ok=True)
+        os.makedirs(directory, exist_ok=True)
 
     def add_meta_graph_and_variables(
         self,
@@ -477,7 +481,7 @@ class SavedModelBuilder:
             )
         self._prepare(signature_def_map, assets_collection, main_op or legacy_init_op)
         variables = os.path.join(self._export_dir, VARIABLES_DIRECTORY)
-        os.makedirs(variables, exist_ok=True)
+        os.makedirs(local_path(variables), exist_ok=True)
         saver = saver or _saver_of_all()
         path = os.path.join(variables, VARIABLES_FILENAME)
         saver.save(sess, path, write_meta_graph=False, write_state=False)

@@ -5,9 +5,12 @@ from tfmini.compat.nest_names import (
     flatten_up_to as flatten_up_to,
     flatten_with_joined_string_paths as flatten_with_joined_string_paths,
     flatten_with_tuple_paths as flatten_with_tuple_paths,
+    flatten_with_tuple_paths_up_to as flatten_with_tuple_paths_up_to,
+    get_traverse_shallow_structure as get_traverse_shallow_structure,
     map_structure_up_to as map_structure_up_to,
     map_structure_with_paths as map_structure_with_paths,
     map_structure_with_tuple_paths as map_structure_with_tuple_paths,
+    map_structure_with_tuple_paths_up_to as map_structure_with_tuple_paths_up_to,
     yield_flattened_paths as yield_flattened_paths,
 )
 from tfmini.graph.nest import (
@@ -26,11 +29,14 @@ __all__ = [
     "flatten_up_to",
     "flatten_with_joined_string_paths",
     "flatten_with_tuple_paths",
+    "flatten_with_tuple_paths_up_to",
+    "get_traverse_shallow_structure",
     "is_sequence",
     "map_structure",
     "map_structure_up_to",
     "map_structure_with_paths",
     "map_structure_with_tuple_paths",
+    "map_structure_with_tuple_paths_up_to",
     "pack_sequence_as",
     "yield_flattened_paths",
 ]
