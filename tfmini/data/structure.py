@@ -19,6 +19,7 @@ from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
@@ -277,6 +278,75 @@ def get_structure(dataset_or_iterator: Structured) -> Any:
     if not isinstance(dataset_or_iterator, Structured):
         raise TypeError(f"`dataset_or_iterator` must be a Dataset or Iterator, not {type(dataset_or_iterator)}.")
     return dataset_or_iterator.element_spec
+
+
+# ---- ``data.util.structure``: what libraries ask about the specs of elements --------------------------------------
+
+
+@export("tensorflow.python.data.util.structure.are_compatible")
+def are_compatible(spec1: Any, spec2: Any) -> bool:
+    """Whether two nested structures of specs have one form, and each spec fits its counterpart in both directions."""
+    try:
+        nest.assert_same_structure(spec1, spec2)
+    except (TypeError, ValueError):
+        return False
+    pairs = zip(nest.flatten(spec1), nest.flatten(spec2))
+    return all(a.is_compatible_with(b) and b.is_compatible_with(a) for a, b in pairs)
+
+
+@export("tensorflow.python.data.util.structure.type_spec_from_value")
+def type_spec_from_value(element: object, use_fallback: bool = True) -> Any:
+    """The specs of an element, in its structure; of what can only be converted to a tensor with ``use_fallback``.
+
+    Raises:
+      TypeError: a leaf has no spec.
+    """
+    if isinstance(element, (tuple, dict)) and not isinstance(element, SparseTensorValue):
+        return nest._like(element, [type_spec_from_value(item) for item in nest._items(element)])
+    tensors = (Tensor, np.ndarray, SparseTensor, SparseTensorValue, RaggedTensor, RaggedTensorValue)
+    if not use_fallback and not isinstance(element, tensors):
+        raise TypeError(f"Could not build a TypeSpec for {element!r} with type {type(element).__name__}")
+    try:
+        return structure_of(normalize(element)).map(spec_of)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise TypeError(f"Could not build a TypeSpec for {element!r} with type {type(element).__name__}") from error
+
+
+@export("tensorflow.python.data.util.structure.convert_legacy_structure")
+def convert_legacy_structure(output_types: Any, output_shapes: Any, output_classes: Any) -> Any:
+    """The specs that types, shapes and classes of elements stand for, which are nested alike.
+
+    Raises:
+      TypeError: they are not nested alike.
+    """
+    return given_structure(output_types, output_shapes, output_classes).map(spec_of)
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_types")
+def get_flat_tensor_types(element_spec: Any) -> list[dtypes.DType]:
+    """The type of each component of elements with these specs: ``tf.variant`` unless it is a dense tensor."""
+    return structure_of_specs(element_spec).dtypes
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_shapes")
+def get_flat_tensor_shapes(element_spec: Any) -> list[TensorShape]:
+    """The static shape of each component of elements with these specs; unknown unless it is a dense tensor."""
+    leaves = structure_of_specs(element_spec).leaves
+    return [TensorShape.from_raw(leaf.shape if leaf.kind is Tensor else None) for leaf in leaves]
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_specs")
+def get_flat_tensor_specs(element_spec: Any) -> list[TensorSpec]:
+    """A spec for each component of elements with these specs."""
+    types, shapes = get_flat_tensor_types(element_spec), get_flat_tensor_shapes(element_spec)
+    return [TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types)]
+
+
+@export("tensorflow.python.data.util.structure.normalize_element")
+def normalize_element(element: object) -> Any:
+    """An element with a tensor, a sparse or ragged tensor or a data set as each of its leaves."""
+    with name_scope("normalize_element"):
+        return normalize(element)
 
 
 # ---- ``tf.data.Options``: hints for a pipeline; they are kept and merged, but change nothing -----------------------

@@ -79,7 +79,7 @@ def rejection_sample(
         if runtime_checks:
             checks = [assert_less_equal(probability, 1.0), assert_greater_equal(probability, 0.0)]
             with control_dependencies(checks):
-                probability = identity(probability)
+                probability = identity(probability, name="prob_with_checks")
         return _kept(parts, probability, batch_size, queue_threads)
 
 
