@@ -13,7 +13,6 @@ from tfmini.export import export
 from tfmini.graph.attr_values import as_bytes
 from tfmini.graph.meta_graph import register_proto_function
 
-
 _CLAUSE = re.compile(
     r"\s*(?P<name>[a-zA-Z][\w.]*)(?:\[\s*(?P<index>\d+)\s*\])?\s*=\s*"
     r"(?:\[(?P<many>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,)"

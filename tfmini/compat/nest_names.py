@@ -186,7 +186,7 @@ class _Leaf:
 
 @export("tensorflow.python.data.util.nest.is_sequence")
 def is_data_sequence(structure: object) -> bool:
-    """Whether ``structure`` is a structure of ``tf.data``: a tuple, a mapping or an attrs object, of no sparse tensor."""
+    """Whether ``structure`` is a structure of ``tf.data``: a tuple, a mapping or an attrs object."""
     if isinstance(structure, SparseTensorValue):
         return False
     return isinstance(structure, (tuple, Mapping)) or nest._is_attrs(structure)

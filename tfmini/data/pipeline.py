@@ -582,7 +582,7 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
         if other != shape:
             raise errors.InvalidArgumentError.of(
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape"
-                f" {_text(shape)} and element {i} had shape {_text(other)}."
+                f" {sizes_text(shape)} and element {i} had shape {sizes_text(other)}."
             )
     if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
@@ -639,7 +639,7 @@ def count_rows(component: Any) -> int:
     return int(component.dense_shape[0]) if hasattr(component, "dense_shape") else len(component)
 
 
-def _text(shape: tuple[int, ...]) -> str:
+def sizes_text(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 

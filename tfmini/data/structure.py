@@ -489,7 +489,7 @@ def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
                 f" {given.dtype.name}."
             )
         tensor = given
-        raw: RawShape = constant_value_as_shape(tensor)
+        raw: RawShape = _static_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):
@@ -506,6 +506,13 @@ def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
     if raw is not None and leaf.shape is not None:
         _check_padding(raw, leaf.shape)
     return tensor, raw
+
+
+def _static_shape(tensor: Tensor) -> RawShape:
+    try:
+        return constant_value_as_shape(tensor)
+    except ValueError:  # a size below -1, which a step refuses
+        return None
 
 
 def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -> None:

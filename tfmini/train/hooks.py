@@ -229,9 +229,9 @@ class FinalOpsHook(SessionRunHook):
             self._final_ops_values = session.run(self._final_ops, feed_dict=self._final_ops_feed_dict)
         except (errors.OutOfRangeError, StopIteration):
             _log.warning(
-                "The ops of a FinalOpsHook reached the end of the input: they have a dependency back to some input source,"
-                " which is exhausted at the end of a session. Use ops that only read variables, such as a metric's value_op, not"
-                " its update_op."
+                "The ops of a FinalOpsHook reached the end of the input: they have a dependency back to some input"
+                " source, which is exhausted at the end of a session. Use ops that only read variables, such as a"
+                " metric's value_op, not its update_op."
             )
             raise
 

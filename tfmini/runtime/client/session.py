@@ -449,17 +449,17 @@ class Session(BaseSession):
 class InteractiveSession(BaseSession):
     """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
 
-    _active = 0
+    _active_session_count = 0
 
     def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
-        if InteractiveSession._active:
+        if InteractiveSession._active_session_count:
             warnings.warn(
                 "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
                 " explicitly call `InteractiveSession.close()` to release resources held by the other session(s).",
                 stacklevel=2,
             )
-        InteractiveSession._active += 1
+        InteractiveSession._active_session_count += 1
         self._context: Any = session_scope(self, enforce_nesting=False)
         self._context.__enter__()
         self._graph_context: Any = None
@@ -470,7 +470,7 @@ class InteractiveSession(BaseSession):
     def close(self) -> None:
         """Closes the session and withdraws it as the default."""
         if not self._closed:
-            InteractiveSession._active -= 1
+            InteractiveSession._active_session_count -= 1
             if self._graph_context is not None:
                 self._graph_context.__exit__(None, None, None)
             self._context.__exit__(None, None, None)
