@@ -103,3 +103,11 @@ def test_a_spec_has_the_structure_of_the_values_that_it_describes() -> None:
     for one, other in ((slices, spec), (spec, 1.0), (tf.SparseTensor([[0, 0]], [1], [2, 3]), spec)):
         with pytest.raises(ValueError, match="don't have the same nested structure"):
             tf.nest.assert_same_structure(one, other, expand_composites=True)
+
+
+def test_the_first_difference_is_told() -> None:
+    with pytest.raises(ValueError, match="is a sequence, while substructure .* is not"):
+        tf.nest.assert_same_structure((((1, 2), 3), 4, (5, 6)), ("spam", "eggs"))
+    for structure in ([0, 1], 1):
+        with pytest.raises(TypeError, match="^flat_sequence must be a sequence$"):
+            tf.nest.pack_sequence_as(structure, "ab")

@@ -34,7 +34,7 @@ def register_composite(
     Args:
       parts: instance -> its tensors.
       build: (instance, tensors of the same number) -> a new instance like it.
-      fits: of a class of specs: (spec, composite or spec) -> whether it describes that, so that both have one structure.
+      fits: of a class of specs: (spec, composite or spec) -> whether it describes that; then they have one structure.
     """
     _composites[kind] = _Composite(parts, build, fits)
 
@@ -91,7 +91,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
       ValueError: the numbers of leaves differ.
     """
     if not is_nested(flat_sequence):
-        raise TypeError(f"Attempted to pack value:\n  {flat_sequence}\ninto a structure; it must be a sequence")
+        raise TypeError("flat_sequence must be a sequence")
     flat = list(flat_sequence)
     if not (is_nested(structure) or expand_composites and is_composite(structure)):
         if len(flat) != 1:
@@ -178,13 +178,13 @@ def _compare(a: Any, b: Any, check_types: bool, expand: bool) -> None:
     if check_types:
         _compare_types(a, b)
     items_a, items_b = list(_items(a)), list(_items(b))
+    for x, y in zip(items_a, items_b):
+        _compare(x, y, check_types, expand)
     if len(items_a) != len(items_b):
         raise ValueError(
             "The two structures don't have the same number of elements."
             f" First structure: {_described(a)}. Second structure: {_described(b)}"
         )
-    for x, y in zip(items_a, items_b):
-        _compare(x, y, check_types, expand)
 
 
 def _is_spec(value: object) -> bool:
