@@ -367,3 +367,16 @@ def test_a_profile_is_written_every_so_many_steps(tmp_path: Path) -> None:
     assert [e.tagged_run_metadata.tag for e in events(tmp_path) if e.HasField("tagged_run_metadata")] == [
         "step_2", "step_4",
     ]  # fmt: skip
+
+
+def test_a_wait_for_a_step_sleeps_by_time_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = tf.train.get_or_create_global_step()
+    hook = tf.train.GlobalStepWaiterHook(wait_until_step=3)
+    hook.begin()
+    with tf.Session() as session:
+        session.run(step.initializer)
+        advance = tf.assign_add(step, 1)
+        slept: list[float] = []
+        monkeypatch.setattr("time.sleep", lambda seconds: (slept.append(seconds), session.run(advance)))
+        hook.before_run(tf.train.SessionRunContext(tf.train.SessionRunArgs(None), session))
+        assert len(slept) == 3
