@@ -210,3 +210,11 @@ def test_random_ops_that_take_the_seed_of_the_graph_around_give_a_warning() -> N
         warnings.simplefilter("error")
         Dataset.range(4).map(tf.negative)
         Dataset.range(4).map(lambda x: x + tf.cast(tf.random_uniform([], seed=3), tf.int64))
+
+
+def test_a_tensor_array_is_no_state_of_a_scan() -> None:
+    start = tf.TensorArray(tf.int64, size=1, element_shape=[])
+    with pytest.raises(TypeError, match="A TensorArray cannot be the state"):
+        Dataset.range(2).apply(tf.data.experimental.scan(start, lambda state, x: (state, x)))
+    with pytest.raises(TypeError, match="A TensorArray cannot be the state"):
+        Dataset.range(2).reduce(start, lambda state, x: state)

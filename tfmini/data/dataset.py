@@ -28,6 +28,7 @@ from tfmini.data.structure import (
     given_structure,
     int64,
     normalize,
+    normalized_state,
     paddings,
     same_types,
     static_batch,
@@ -265,7 +266,7 @@ class Dataset(Advising, IteratedSource):
         Raises:
           TypeError: when the state that ``reduce_func`` returns has other types or another structure.
         """
-        state = normalize(initial_state)
+        state = normalized_state(initial_state)
         begin = structure_of(state)
         traced = trace(reduce_func, [begin, self._structure], "reduce", unpack=False)
         structure = same_types(begin, traced.structure, "reduce_func")

@@ -24,6 +24,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorSpec, TensorSpec
+from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.ragged import RaggedTensor, RaggedTensorSpec, RaggedTensorValue
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
@@ -39,9 +40,9 @@ class Leaf:
     """One leaf of an element.
 
     Attributes:
-      kind: the class that the user sees: `Tensor`, `SparseTensor` or the dataset class.
+      kind: the class that the user sees: `Tensor`, `SparseTensor`, `TensorArray` or the dataset class.
       dtype: the type of the values; None for a dataset.
-      shape: static shape of one element; a sparse tensor's dense shape.
+      shape: static shape of one element; a sparse tensor's dense shape, or that of all elements of a `TensorArray`.
       inner: the element structure of a dataset.
       ragged: of a ragged tensor, its ragged rank (0: a tensor, of which batches are ragged) and the type of its splits.
     """
@@ -59,11 +60,11 @@ class Leaf:
 
     @property
     def component_dtype(self) -> dtypes.DType:
-        return self.dtype if self.kind is Tensor else dtypes.variant
+        return self.dtype if self.kind in (Tensor, TensorArray) else dtypes.variant
 
     @property
     def component_shape(self) -> RawShape:
-        return self.shape if self.kind is Tensor else ()
+        return self.shape if self.kind in (Tensor, TensorArray) else ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def common_shape(a: RawShape, b: RawShape) -> RawShape:
 
 def normalize(value: object) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
-    if isinstance(value, (SparseTensor, RaggedTensor)) or hasattr(value, "_variant_tensor"):
+    if isinstance(value, (SparseTensor, RaggedTensor, TensorArray)) or hasattr(value, "_variant_tensor"):
         return value
     if isinstance(value, RaggedTensorValue):
         return RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits, validate=False)
@@ -147,6 +148,18 @@ def normalize(value: object) -> Any:
         items = nest._items(value)
         return nest._like(value, [normalize(item) for item in items])
     return convert_to_tensor(value)
+
+
+def normalized_state(value: object) -> Any:
+    """The first state of a scan or a reduction, normalized.
+
+    Raises:
+      TypeError: a leaf is a `TensorArray`: a write changes it, so that the function could not read the state before.
+    """
+    state = normalize(value)
+    if any(isinstance(leaf, TensorArray) for leaf in nest.flatten(state)):
+        raise TypeError("A TensorArray cannot be the state of a scan or of a reduction.")
+    return state
 
 
 def structure_of(value: object) -> Structure:
@@ -161,6 +174,9 @@ def leaf_of(value: Any) -> Leaf:
     if isinstance(value, RaggedTensor):
         ragged = value.ragged_rank, value.row_splits.dtype
         return Leaf(RaggedTensor, value.dtype.base_dtype, value.shape.raw, ragged=ragged)
+    if isinstance(value, TensorArray):
+        shape = value.element_shape.raw
+        return Leaf(TensorArray, value.dtype, None if shape is None else (None, *shape))
     inner = getattr(value, "_structure", None)
     if inner is not None:
         return Leaf(value._leaf_class, None, (), inner)
