@@ -384,7 +384,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.evaluation": "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step",
         "train.input_batches": "bucket bucket_by_sequence_length",
         "train.queue_runners": "FeedingQueueRunner",
-        "train.resampling": "rejection_sample resample_at_rate stratified_sample weighted_resample",
+        "train.resampling": "NextQueuedSequenceBatch SequenceQueueingStateSaver rejection_sample resample_at_rate stratified_sample weighted_resample",
         "train.slim_learning": "train=train_with_hooks",
         "train.train_ops": "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op multiply_gradients",
     },
