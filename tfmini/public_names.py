@@ -136,6 +136,9 @@ NAMES: dict[str, dict[str, str]] = {
     "config": {
         "runtime.client.session": "get_soft_device_placement set_soft_device_placement",
     },
+    "config.experimental": {
+        "runtime.client.session": "list_logical_devices list_physical_devices",
+    },
     "contrib.autograph": {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
     },

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.export import export
@@ -57,6 +57,38 @@ def set_soft_device_placement(enabled: bool) -> None:
 def get_soft_device_placement() -> bool:
     """Whether sessions made without a ConfigProto place softly; False at first."""
     return bool(_defaults.allow_soft_placement)
+
+
+class LogicalDevice(NamedTuple):
+    """A device that ops may be put on; its ``name`` is that of `Session.list_devices`."""
+
+    name: str
+    device_type: str
+
+
+class PhysicalDevice(NamedTuple):
+    """A device of this machine: ``/physical_device:CPU:0``."""
+
+    name: str
+    device_type: str
+
+
+@export("tf.config.experimental.list_logical_devices")
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The devices of a session without a ConfigProto; with ``device_type`` those of that kind."""
+    options = SessionOptions.from_proto(_defaults)
+    found = devices_of_task(_LOCAL_TASK, options.device_count, options.wishes, lambda: 1)
+    known = [LogicalDevice(device.name, device.device_type) for device in found]
+    return [device for device in known if device_type in (None, device.device_type)]
+
+
+@export("tf.config.experimental.list_physical_devices")
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of this machine; with ``device_type`` those of that kind."""
+    names = [
+        (device.name.rpartition("/device:")[2], device.device_type) for device in list_logical_devices(device_type)
+    ]
+    return [PhysicalDevice(f"/physical_device:{name}", kind) for name, kind in names]
 
 
 class BaseSession:
