@@ -43,7 +43,8 @@ KNOWN_BYTES = [
     ("Feature", "int64_list { value: [1, 2] }", "1a040a020102"),
     ("ConfigProto", 'device_count { key: "CPU" value: 2 } allow_soft_placement: true', "0a070a0343505510023801"),
     ("SaverDef", 'filename_tensor_name: "f" max_to_keep: 5 version: V2', "0a016620053802"),
-    ("HParamDef", 'hparam { key: "b" value { float_list { value: [2, 3.5] } } }', "0a110a0162120c2a0a0a080000004000006040"),
+    ("HParamDef", 'hparam { key: "b" value { float_list { value: [2, 3.5] } } }',
+     "0a110a0162120c2a0a0a080000004000006040"),
     ("QueueRunnerDef", 'queue_name: "q" queue_closed_exception_types: OUT_OF_RANGE', "0a01712a010b"),
 ]  # fmt: skip
 
