@@ -77,6 +77,9 @@ from tfmini.compat.switches import (
 from tfmini.compat.tf_logging import (
     get_logger as get_logger,
 )
+from tfmini.data.iterator import (
+    OptionalSpec as OptionalSpec,
+)
 from tfmini.devices import (
     DeviceSpec as DeviceSpec,
 )
@@ -895,6 +898,7 @@ __all__ = [
     "OpError",
     "Operation",
     "OptimizerOptions",
+    "OptionalSpec",
     "PaddingFIFOQueue",
     "ParameterStore",
     "Print",

@@ -118,7 +118,6 @@ _NAMES = {
     "user_ops": _PYTHON_WAY,
     "pywrap_tensorflow": "tf.train.NewCheckpointReader",
     "LMDBReader": "tf.TFRecordReader, or tf.data.Dataset.from_generator around the lmdb package",
-    "OptionalSpec": _DATA_WAY,
     "TensorArraySpec": "tf.TensorSpec of stacked tensors",
     "data.DatasetSpec": "the output_types and output_shapes of a tf.data.Dataset",
     "saved_model.load_v2": "tf.saved_model.load",

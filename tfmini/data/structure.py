@@ -222,6 +222,8 @@ def structure_of_specs(specs: Any) -> Structure:
 def _leaf_of_spec(spec: Any) -> Leaf:
     if isinstance(spec, RaggedTensorSpec):
         return given_structure(None, None, spec).skeleton  # type: ignore[no-any-return]
+    if hasattr(spec, "_leaf"):
+        return spec._leaf()  # type: ignore[no-any-return]
     if not isinstance(spec, (TensorSpec, SparseTensorSpec)):
         raise TypeError(f"Elements of a dataset cannot have the spec {spec}.")
     return Leaf(Tensor if isinstance(spec, TensorSpec) else SparseTensor, spec.dtype, spec.shape.raw)
@@ -279,6 +281,9 @@ def spec_of(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
     """The spec of a leaf; see `Structured.element_spec`."""
     if leaf.ragged is not None:
         return RaggedTensorSpec(TensorShape.from_raw(leaf.shape), leaf.dtype, *leaf.ragged)
+    make = getattr(leaf.kind, "_spec", None)
+    if make is not None:
+        return make(leaf.inner)  # type: ignore[no-any-return]
     if leaf.kind not in (Tensor, SparseTensor):
         raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
     return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(leaf.public_shape, leaf.dtype)
@@ -320,7 +325,7 @@ def type_spec_from_value(element: object, use_fallback: bool = True) -> Any:
     if isinstance(element, (tuple, dict)) and not isinstance(element, SparseTensorValue):
         return nest._like(element, [type_spec_from_value(item) for item in nest._items(element)])
     tensors = (Tensor, np.ndarray, SparseTensor, SparseTensorValue, RaggedTensor, RaggedTensorValue)
-    if not use_fallback and not isinstance(element, tensors):
+    if not use_fallback and not isinstance(element, tensors) and not hasattr(element, "_variant_tensor"):
         raise TypeError(f"Could not build a TypeSpec for {element!r} with type {type(element).__name__}")
     try:
         return structure_of(normalize(element)).map(spec_of)
@@ -346,9 +351,10 @@ def get_flat_tensor_types(element_spec: Any) -> list[dtypes.DType]:
 
 @export("tensorflow.python.data.util.structure.get_flat_tensor_shapes")
 def get_flat_tensor_shapes(element_spec: Any) -> list[TensorShape]:
-    """The static shape of each component of elements with these specs; unknown unless it is a dense tensor."""
+    """The static shape of each component of elements with these specs; unknown for sparse and ragged tensors."""
     leaves = structure_of_specs(element_spec).leaves
-    return [TensorShape.from_raw(leaf.shape if leaf.kind is Tensor else None) for leaf in leaves]
+    whole = [leaf.kind is Tensor or leaf.inner is not None for leaf in leaves]
+    return [TensorShape.from_raw(leaf.shape if known else None) for leaf, known in zip(leaves, whole)]
 
 
 @export("tensorflow.python.data.util.structure.get_flat_tensor_specs")

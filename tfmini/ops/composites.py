@@ -201,7 +201,7 @@ class TypeSpec:
         return type(self)._deserialize, (self._serialize(),)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._serialize()))})"
+        return f"{type(self).__name__}{self._serialize()!r}"
 
 
 def _comparable(part: Any) -> Any:

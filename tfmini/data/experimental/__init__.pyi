@@ -27,6 +27,7 @@ from tfmini.data.grouping import (
 )
 from tfmini.data.iterator import (
     Optional as Optional,
+    OptionalSpec as OptionalStructure,
     get_next_as_optional as get_next_as_optional,
 )
 from tfmini.data.pipeline import (
@@ -85,6 +86,7 @@ __all__ = [
     "MapVectorizationOptions",
     "OptimizationOptions",
     "Optional",
+    "OptionalStructure",
     "RaggedTensorStructure",
     "RandomDataset",
     "Reducer",
