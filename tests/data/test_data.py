@@ -66,3 +66,12 @@ def test_elements_types_and_errors_are_tensorflows(name: str, ours: dict[str, An
 @pytest.mark.parametrize("name", list(cases.REDUCTIONS))
 def test_reductions_are_tensorflows(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
     assert ours[name] == expected[name]
+
+
+def test_a_reduction_keeps_the_number_of_components() -> None:
+    numbers = tf.data.Dataset.range(3)
+    for first, function, counts in ((0, lambda s, x: (), "1, output=0"), ((0, 1), lambda s, x: 0, "2, output=1")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"initial_state={counts}"):
+            numbers.reduce(first, function)
+    with tf.Session() as session:
+        assert session.run(numbers.reduce({"a": 0}, lambda state, x: {"b": state["a"] + 1})) == {"a": 3}

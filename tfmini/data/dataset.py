@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from glob import glob
 from typing import Any
 
-from tfmini import dtypes
+from tfmini import dtypes, errors
 from tfmini.checkpoint.files import local_path
 from tfmini.core_types import TensorLike
 from tfmini.data import dataset_ops as ops
@@ -264,12 +264,19 @@ class Dataset(Advising, IteratedSource):
         """The final state, as tensors, after ``reduce_func(state, element)`` ran for every element.
 
         Raises:
-          TypeError: when the state that ``reduce_func`` returns has other types or another structure.
+          TypeError: when the state that ``reduce_func`` returns has other types.
+          InvalidArgumentError: when it has another number of components. (TensorFlow's step tells it.)
         """
         state = normalized_state(initial_state)
         begin = structure_of(state)
         traced = trace(reduce_func, [begin, self._structure], "reduce", unpack=False)
-        structure = same_types(begin, traced.structure, "reduce_func")
+        counts = len(begin.leaves), len(traced.structure.leaves)
+        if counts[0] != counts[1]:
+            raise errors.InvalidArgumentError.of(
+                "The number of components of the initial state and the reduce function output does not match."
+                f" (initial_state={counts[0]}, output={counts[1]})."
+            )
+        structure = same_types(begin, Structure(begin.pack(traced.structure.leaves)), "reduce_func")
         if structure != begin:  # trace again, with the dimensions that change unknown from the start
             traced = trace(reduce_func, [structure, self._structure], "reduce", unpack=False)
         components = function_stages.reduce_dataset(
