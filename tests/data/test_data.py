@@ -75,3 +75,14 @@ def test_a_reduction_keeps_the_number_of_components() -> None:
             numbers.reduce(first, function)
     with tf.Session() as session:
         assert session.run(numbers.reduce({"a": 0}, lambda state, x: {"b": state["a"] + 1})) == {"a": 3}
+
+
+def test_a_dataset_knows_the_datasets_that_it_reads() -> None:
+    inputs, count = "_inputs", tf.data.Dataset.range
+    first, second = count(3), count(4)
+    for made in (first.batch(2), first.map(lambda x: x), first.filter(lambda x: x > 1), first.repeat().prefetch(1)):
+        read = getattr(made, inputs)()
+        assert len(read) == 1 and (read[0] is first or getattr(read[0], inputs)() == [first])
+    assert getattr(first.concatenate(second), inputs)() == [first, second]
+    assert getattr(tf.data.Dataset.zip((first, {"a": second})), inputs)() == [first, second]
+    assert getattr(first, inputs)() == []

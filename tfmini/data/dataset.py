@@ -68,6 +68,13 @@ class Dataset(Advising, IteratedSource):
         self._variant_tensor = variant_tensor
         self._structure = structure
         self._options = Options()
+        vars(variant_tensor.op).setdefault("_dataset", self)
+
+    def _inputs(self) -> list[Dataset]:
+        """The datasets that this one reads, as far as they are datasets of this graph."""
+        variants = [t for t in self._variant_tensor.op.inputs if t.dtype.base_dtype is dtypes.variant]
+        found = [vars(t.op).get("_dataset") for t in variants]
+        return [dataset for dataset in found if dataset is not None]
 
     @classmethod
     def _of(cls, variant_tensor: Tensor, structure: Structure) -> Dataset:
