@@ -119,7 +119,6 @@ _NAMES = {
     "pywrap_tensorflow": "tf.train.NewCheckpointReader",
     "LMDBReader": "tf.TFRecordReader, or tf.data.Dataset.from_generator around the lmdb package",
     "TensorArraySpec": "tf.TensorSpec of stacked tensors",
-    "data.DatasetSpec": "the output_types and output_shapes of a tf.data.Dataset",
     "saved_model.load_v2": "tf.saved_model.load",
     "saved_model.save": "tf.saved_model.simple_save",
     "train.sdca_optimizer": "tf.train.FtrlOptimizer",

@@ -397,14 +397,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array.constant_value": "constant_value=get_static_value",
     },
     "data": {
-        "data.dataset": "Dataset",
+        "data.dataset": "Dataset DatasetSpec",
         "data.files": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
         "data.iterator": "Iterator get_output_classes get_output_shapes get_output_types make_initializable_iterator make_one_shot_iterator",
         "data.structure": "Options",
     },
     "data.experimental": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
-        "data.dataset": "RandomDataset from_variant to_variant",
+        "data.dataset": "DatasetStructure=DatasetSpec RandomDataset from_variant to_variant",
         "data.files": "SqlDataset TFRecordWriter",
         "data.grouping": "Reducer bucket_by_sequence_length choose_from_datasets dense_to_sparse_batch group_by_reducer group_by_window sample_from_datasets take_while unique",
         "data.iterator": "Optional OptionalStructure=OptionalSpec get_next_as_optional",

@@ -86,3 +86,16 @@ def test_a_dataset_knows_the_datasets_that_it_reads() -> None:
     assert getattr(first.concatenate(second), inputs)() == [first, second]
     assert getattr(tf.data.Dataset.zip((first, {"a": second})), inputs)() == [first, second]
     assert getattr(first, inputs)() == []
+
+
+def test_the_spec_of_a_dataset_and_an_iterator_of_another_graph(caplog: pytest.LogCaptureFixture) -> None:
+    made = tf.data.Dataset.range(4).window(2)
+    spec = tf.data.DatasetSpec(tf.TensorSpec([], tf.int64))
+    assert made.element_spec == spec
+    take, give = (getattr(spec, name) for name in ("_to_tensor_list", "_from_tensor_list"))
+    again = give(take(tf.data.Dataset.range(2))).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert [session.run(again), session.run(again)] == [0, 1]
+    with tf.Graph().as_default():
+        made.make_one_shot_iterator()
+    assert "created in the same graph as the iterator" in caplog.text

@@ -578,8 +578,8 @@ def test_the_specs_of_elements_are_those_of_1_15() -> None:
     assert found["a"] == tf.TensorSpec([None, 2, 3], tf.float32)
     assert found["b"] == tf.SparseTensorSpec([None, 2, 2], tf.int32)
     assert tf.data.make_one_shot_iterator(dataset).element_spec["a"] == tf.TensorSpec([2, 3], tf.float32)
-    with pytest.raises(NotImplementedError, match="datasets in datasets"):
-        tf.data.experimental.get_structure(dataset.window(2))
+    windows = tf.data.experimental.get_structure(Dataset.range(3).window(2))
+    assert windows == tf.data.DatasetSpec(tf.TensorSpec([], tf.int64))
     with pytest.raises(TypeError, match="Dataset or Iterator"):
         tf.data.experimental.get_structure(3)
 

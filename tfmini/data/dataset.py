@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from glob import glob
 from typing import Any
@@ -31,6 +32,7 @@ from tfmini.data.structure import (
     normalized_state,
     paddings,
     same_types,
+    spec_of,
     static_batch,
     structure_of,
     structure_of_specs,
@@ -43,14 +45,17 @@ from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, TensorSpec, TypeSpec, register_type_spec_from_value_converter
 from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.py_func import functions
 from tfmini.out_of_scope import Advising
+from tfmini.shapes import TensorShape
 
 _INT64_MAX = 2**63 - 1
+
+_log = logging.getLogger("tensorflow")
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
@@ -83,6 +88,10 @@ class Dataset(Advising, IteratedSource):
     @property
     def _leaf_class(self) -> type:
         return Dataset
+
+    @staticmethod
+    def _spec(structure: Structure) -> DatasetSpec:
+        return DatasetSpec(structure.map(spec_of))
 
     def _then(
         self, handle: OpHandle, *inputs: TensorLike, structure: Structure | None = None, name: str | None = None,
@@ -424,6 +433,11 @@ class Dataset(Advising, IteratedSource):
         Raises:
           ValueError: when the dataset uses placeholders, variables or tables.
         """
+        if self._variant_tensor.graph is not get_default_graph():
+            _log.warning(
+                "The dataset is of another graph than the iterator. Please ensure that all datasets in the pipeline are"
+                " created in the same graph as the iterator."
+            )
         return one_shot(ancestors_body(self._variant_tensor, "_make_dataset"), self._structure)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
@@ -488,6 +502,46 @@ def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attr
     """Applies an op that takes ``output_types`` and ``output_shapes``."""
     made = handle(*inputs, **structure.attrs, **attrs)
     return Dataset(made, structure)
+
+
+@export("tf.data.DatasetSpec", "tf.data.experimental.DatasetStructure")
+class DatasetSpec(TypeSpec):
+    """The specs of the elements of a dataset that is a value itself (``tf.data.DatasetSpec``).
+
+    Args:
+      element_spec: nested specs of an element.
+      dataset_shape: must be ().
+    """
+
+    value_type = Dataset
+
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+        self._element_spec = element_spec
+        self._dataset_shape = TensorShape(dataset_shape)
+
+    @staticmethod
+    def from_value(value: Dataset) -> DatasetSpec:
+        """The spec of a dataset."""
+        return DatasetSpec(value.element_spec)
+
+    def _leaf(self) -> Leaf:
+        return Leaf(Dataset, None, (), structure_of_specs(self._element_spec))
+
+    @property
+    def _component_specs(self) -> TensorSpec:
+        return TensorSpec(self._dataset_shape, dtypes.variant)
+
+    def _to_components(self, value: Dataset) -> Tensor:
+        return value._variant_tensor
+
+    def _from_components(self, components: Any) -> Dataset:
+        return Dataset(components, structure_of_specs(self._element_spec))
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._element_spec, self._dataset_shape
+
+
+register_type_spec_from_value_converter(Dataset, DatasetSpec.from_value)
 
 
 # ---- Lookup of the files that match a pattern, in a step or at once ------------------------------------------------

@@ -6,6 +6,7 @@ from tfmini.data.csv_datasets import (
     parse_example_dataset as parse_example_dataset,
 )
 from tfmini.data.dataset import (
+    DatasetSpec as DatasetStructure,
     RandomDataset as RandomDataset,
     from_variant as from_variant,
     to_variant as to_variant,
@@ -81,6 +82,7 @@ __all__ = [
     "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
+    "DatasetStructure",
     "DistributeOptions",
     "INFINITE_CARDINALITY",
     "MapVectorizationOptions",
