@@ -109,7 +109,7 @@ def _fitted(name: str, kind: type, value: object) -> Any:
 
 def _family(kind: type) -> str:
     """The kind of a message's fields for values of a type."""
-    families = {bool: "bool", numbers.Integral: "int64", (str, bytes): "bytes", numbers.Real: "float"}
+    families: dict[Any, str] = {bool: "bool", numbers.Integral: "int64", (str, bytes): "bytes", numbers.Real: "float"}
     for types, family in families.items():
         if issubclass(kind, types):
             return family

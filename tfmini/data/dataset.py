@@ -528,14 +528,14 @@ class DatasetSpec(TypeSpec):
         return Leaf(Dataset, None, (), structure_of_specs(self._element_spec))
 
     @property
-    def _component_specs(self) -> TensorSpec:
-        return TensorSpec(self._dataset_shape, dtypes.variant)
+    def _component_specs(self) -> list[TensorSpec]:
+        return [TensorSpec(self._dataset_shape, dtypes.variant)]
 
-    def _to_components(self, value: Dataset) -> Tensor:
-        return value._variant_tensor
+    def _to_components(self, value: Dataset) -> list[Tensor]:
+        return [value._variant_tensor]
 
     def _from_components(self, components: Any) -> Dataset:
-        return Dataset(components, structure_of_specs(self._element_spec))
+        return Dataset(components[0], structure_of_specs(self._element_spec))
 
     def _serialize(self) -> tuple[Any, ...]:
         return self._element_spec, self._dataset_shape

@@ -155,9 +155,9 @@ class PaddedBatch(Batch):
     padding_values: list[Any]
 
     @staticmethod
-    def check(*, padded_shapes: list[Any], batch_size: int, **others: Any) -> None:
+    def check(*, batch_size: int, **others: Any) -> None:
         Batch.check(batch_size=batch_size)
-        for size in (size for shape in padded_shapes for size in shape if size < -1):
+        for size in (size for shape in others["padded_shapes"] for size in shape if size < -1):
             raise errors.InvalidArgumentError.of(f"Dimension {size} must be >= -1")
 
     def combined(self, rows: Sequence[Element]) -> Element:

@@ -273,12 +273,13 @@ class NextQueuedSequenceBatch:
             raise KeyError(f"state was not declared: {state_name}")
         with name_scope(name, "InputQueueingStateSaver_SaveState", [value]):
             given, wanted = identity(value, name=f"convert_{state_name}"), self._states[state_name]
+            rank = len(wanted.shape.as_list())
             try:
-                known = given.shape.with_rank(wanted.shape.ndims).merge_with(wanted.shape)
+                known = given.shape.with_rank(rank).merge_with(wanted.shape)
             except ValueError as error:
                 raise ValueError(f"Rank check failed for {given.name}: {error}") from None
-            told = [f"Rank of tensor {given.name} should be: {wanted.shape.ndims}, shape received:"]
-            same = equal(rank_of(given), wanted.shape.ndims)
+            told = [f"Rank of tensor {given.name} should be: {rank}, shape received:"]
+            same = equal(rank_of(given), rank)
             given = _checked(given, same, told, "rank_checked", shape_of(given))
             given.set_shape(known)
             rows = reshape(where(logical_not(self._is_done)), [-1])
@@ -387,7 +388,7 @@ class SequenceQueueingStateSaver:
             sizes = stack([count, self.num_unroll, *value.shape.as_list()[1:]])
             values["sequence", name] = reshape(value, sizes)
         for name, value in self._context.items():
-            values["context", name] = tile(expand_dims(value, 0), stack([count] + [1] * value.shape.ndims))
+            values["context", name] = tile(expand_dims(value, 0), stack([count, *(1 for _ in value.shape.as_list())]))
         inserted = [self.barrier.insert_many(self._place(*place), keys, value) for place, value in values.items()]
         token = self._tokens.enqueue([0])
         with control_dependencies([inserted[_HEAD.index("sequence")], token]):  # all segments get one number

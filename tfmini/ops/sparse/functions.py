@@ -312,7 +312,7 @@ def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name
     if rank is None:
         raise ValueError("sparse.expand_dims needs a sparse tensor of known rank.")
     if isinstance(axis, Tensor):
-        axis = int(constant_value(axis))  # type: ignore[arg-type]
+        axis = int(constant_value(axis))
     axis = -1 if axis is None else axis
     with name_scope(name, "expand_dims", [sparse.values]):
         at = axis if axis >= 0 else rank + 1 + axis
