@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfmini import devices, errors, protos
+from tfmini import devices, dtypes, errors, protos
 from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.export import export
@@ -220,15 +220,6 @@ _LOC = b"loc:@"
 _LAST_PRODUCER_OF_SCALAR_PLACEHOLDERS = 21
 # Earlier producers stored wrong _output_shapes; TensorFlow ignores these if they contradict the inferred ones.
 _FIRST_PRODUCER_WITH_RIGHT_SHAPES = 21
-# The stored shape of these handles may be that of a scalar, where the inferred one is a vector of two.
-_STORED_SHAPES_MAY_DIFFER = frozenset(
-    (
-        "RandomShuffleQueue", "PaddingFIFOQueue", "FIFOQueue", "PriorityQueue", "QueueSize", "Stack", "Barrier",
-        "BarrierReadySize", "BarrierIncompleteSize", "HashTable", "MutableHashTable", "MutableHashTableOfTensors",
-        "Mutex", "CuckooTable", "IndexTable", "WholeFileReader", "TextLineReader", "FixedLengthRecordReader",
-        "TFRecordReader", "IdentityReader", "RefSwitch", "RefEnter", "RefNextIteration", "RefMerge", "RefIdentity",
-    )
-)  # fmt: skip
 
 
 @export("tf.import_graph_def", "tf.graph_util.import_graph_def")
@@ -380,6 +371,12 @@ def _take_versions(graph: Graph, versions: Any) -> None:
 
 
 # ---- The import: nodes become operations, loops included -----------------------------------------------------------
+
+
+def _has_old_handle(op: Operation) -> bool:
+    """Whether an op has a queue, barrier, table or reader as a reference, whose stored shape may differ."""
+    arguments = (*op.op_def.inputs, *op.op_def.outputs)
+    return any(argument.is_ref and argument.dtype is dtypes.string for argument in arguments)
 
 
 def _scopes_of(name: str) -> Iterator[str]:
@@ -561,7 +558,7 @@ class _Importer:
             try:
                 tensor.raw_shape = merge_raw(tensor.raw_shape, as_raw(shape))
             except ValueError as error:
-                if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES and op.type not in _STORED_SHAPES_MAY_DIFFER:
+                if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES and not _has_old_handle(op):
                     raise ValueError(
                         f"Node '{op.name}' has an _output_shapes attribute inconsistent with the GraphDef for output"
                         f" #{i}: {error}"
