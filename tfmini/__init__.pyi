@@ -79,6 +79,9 @@ from tfmini.compat.switches import (
 from tfmini.compat.tf_logging import (
     get_logger as get_logger,
 )
+from tfmini.data.iterator import (
+    OptionalSpec as OptionalSpec,
+)
 from tfmini.devices import (
     DeviceSpec as DeviceSpec,
 )
@@ -897,6 +900,7 @@ __all__ = [
     "OpError",
     "Operation",
     "OptimizerOptions",
+    "OptionalSpec",
     "PaddingFIFOQueue",
     "ParameterStore",
     "Print",

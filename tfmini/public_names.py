@@ -11,6 +11,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.py_function": "py_function",
         "compat.switches": "control_flow_v2_enabled disable_control_flow_v2 disable_eager_execution disable_tensor_equality disable_v2_behavior disable_v2_tensorshape executing_eagerly",
         "compat.tf_logging": "get_logger",
+        "data.iterator": "OptionalSpec",
         "devices": "DeviceSpec",
         "dtypes": "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant",
         "errors": "OpError",
@@ -141,6 +142,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "config": {
         "runtime.client.session": "get_soft_device_placement set_soft_device_placement",
+    },
+    "config.experimental": {
+        "runtime.client.session": "list_logical_devices list_physical_devices",
     },
     "contrib.autograph": {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
@@ -403,7 +407,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.evaluation": "StopAfterNEvalsHook SummaryAtEndHook evaluate_once evaluate_repeatedly get_or_create_eval_step",
         "train.input_batches": "bucket bucket_by_sequence_length",
         "train.queue_runners": "FeedingQueueRunner",
-        "train.resampling": "rejection_sample resample_at_rate stratified_sample weighted_resample",
+        "train.resampling": "NextQueuedSequenceBatch SequenceQueueingStateSaver rejection_sample resample_at_rate stratified_sample weighted_resample",
         "train.slim_learning": "train=train_with_hooks",
         "train.train_ops": "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op multiply_gradients",
     },
@@ -412,17 +416,17 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array.constant_value": "constant_value=get_static_value",
     },
     "data": {
-        "data.dataset": "Dataset",
+        "data.dataset": "Dataset DatasetSpec",
         "data.files": "FixedLengthRecordDataset TFRecordDataset TextLineDataset",
         "data.iterator": "Iterator get_output_classes get_output_shapes get_output_types make_initializable_iterator make_one_shot_iterator",
         "data.structure": "Options",
     },
     "data.experimental": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
-        "data.dataset": "RandomDataset from_variant to_variant",
+        "data.dataset": "DatasetStructure=DatasetSpec RandomDataset from_variant to_variant",
         "data.files": "SqlDataset TFRecordWriter",
         "data.grouping": "Reducer bucket_by_sequence_length choose_from_datasets dense_to_sparse_batch group_by_reducer group_by_window sample_from_datasets take_while unique",
-        "data.iterator": "Optional get_next_as_optional",
+        "data.iterator": "Optional OptionalStructure=OptionalSpec get_next_as_optional",
         "data.pipeline": "INFINITE_CARDINALITY=INFINITE UNKNOWN_CARDINALITY=UNKNOWN",
         "data.resampling": "rejection_resample",
         "data.structure": "AUTOTUNE DistributeOptions MapVectorizationOptions OptimizationOptions StatsOptions ThreadingOptions get_structure",

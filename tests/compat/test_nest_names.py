@@ -112,3 +112,30 @@ def test_what_no_message_can_hold_is_refused() -> None:
     assert coder.can_encode({"a": [1]}) and not coder.can_encode([object()])
     with pytest.raises(nest_names.NotEncodableError, match="No encoder for object"):
         coder.encode_structure([{1}])
+
+
+def test_lists_are_leaves_of_structures_of_datasets() -> None:
+    element = ([1, 2], {"b": (3,), "a": [4]})
+    sparse = tf.SparseTensorValue([[0]], [1.0], [2])
+    assert nest_names.flatten_data(element) == [[1, 2], [4], 3] and nest_names.flatten_data([1]) == [[1]]
+    assert nest_names.is_data_sequence({}) and not nest_names.is_data_sequence(sparse)
+    assert nest_names.map_data_structure(str, element) == ("[1, 2]", {"b": ("3",), "a": "[4]"})
+    assert nest_names.map_data_structure(lambda a, b: (a, b), (sparse,), (2,)) == ((sparse, 2),)
+    assert nest_names.pack_data_sequence_as(([1, 2], Pair(3, 4)), [5, [6], 7]) == (5, Pair([6], 7))
+    nest_names.assert_same_data_structure(([1], sparse), ([1, 2], 3))
+    assert nest_names.flatten_data_up_to((1, [2]), ((1, 2), [3])) == [(1, 2), [3]]
+    assert nest_names.map_data_structure_up_to((1, 2), lambda a, b: (a, b), ((1, 2), [3]), (5, 6)) == (
+        ((1, 2), 5), ([3], 6),
+    )  # fmt: skip
+
+
+def test_structures_of_datasets_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="don't have the same nested structure"):
+        nest_names.assert_same_data_structure(([1], 2), (1, (2,)))
+    with pytest.raises(TypeError, match="input must also be a sequence. Input has type: <class 'list'>"):
+        nest_names.assert_shallow_data_structure((1, 2), [1, 2])
+    nest_names.assert_shallow_data_structure([1, 2], (1, 2))
+    with pytest.raises(ValueError, match="Only valid keyword argument is check_types"):
+        nest_names.map_data_structure(str, (1,), expand=True)
+    with pytest.raises(TypeError, match="func must be callable"):
+        nest_names.map_data_structure(3, (1,))  # type: ignore[arg-type]

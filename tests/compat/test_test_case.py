@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +206,16 @@ def test_lists_of_the_same_tensors_are_equal_whatever_their_values(case: tf.test
     case.assertAllEqual((noise, [scalar]), (noise, [scalar]))  # no array
     with pytest.raises(AssertionError):
         case.assertAllEqual([noise], [tf.random_normal([2])])
+
+
+@tf.RegisterGradient("TransposedForTheCheck")
+def _transposed(node: object, grad: Any) -> Any:
+    return tf.transpose(grad)
+
+
+def test_an_empty_gradient_of_another_shape_is_told() -> None:
+    x = tf.placeholder(tf.float32)
+    with tf.get_default_graph().gradient_override_map({"Identity": "TransposedForTheCheck"}):
+        y = tf.identity(x)
+    with tf.Session(), pytest.raises(ValueError, match=r"wrong shape: expected \(0, 3\), got \(3, 0\)"):
+        tf.test.compute_gradient(x, (0, 3), y, (0, 3))

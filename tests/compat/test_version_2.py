@@ -46,3 +46,18 @@ def test_initializers_are_written_down_and_made_again() -> None:
 def test_the_seed_of_the_graph() -> None:
     tf.compat.v2.random.set_seed(7)
     assert tf.get_default_graph().seed == 7
+
+
+def test_sampled_losses_share_weights_by_contiguous_rows() -> None:
+    weights = [tf.constant([[1.0], [2.0]]), tf.constant([[3.0], [4.0]])]  # of the classes 0 and 1, 2 and 3
+    sampled = (tf.constant([0, 3], tf.int64), tf.constant([[0.5]]), tf.constant([0.5, 0.5]))
+    given = {"labels": [[1]], "inputs": [[1.0]], "num_sampled": 2, "num_classes": 4, "sampled_values": sampled}
+    for name in ("nce_loss", "sampled_softmax_loss"):
+        made, wanted = (getattr(home, name) for home in (tf.compat.v2.nn, tf.nn))
+        tensors = [
+            made(weights, tf.zeros([4]), **given),
+            wanted(weights, tf.zeros([4]), **given, partition_strategy="div"),
+        ]
+        with tf.Session() as session:
+            one, other = session.run(tensors)
+        assert one.tolist() == other.tolist()

@@ -66,3 +66,36 @@ def test_elements_types_and_errors_are_tensorflows(name: str, ours: dict[str, An
 @pytest.mark.parametrize("name", list(cases.REDUCTIONS))
 def test_reductions_are_tensorflows(name: str, ours: dict[str, Any], expected: dict[str, Any]) -> None:
     assert ours[name] == expected[name]
+
+
+def test_a_reduction_keeps_the_number_of_components() -> None:
+    numbers = tf.data.Dataset.range(3)
+    for first, function, counts in ((0, lambda s, x: (), "1, output=0"), ((0, 1), lambda s, x: 0, "2, output=1")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"initial_state={counts}"):
+            numbers.reduce(first, function)
+    with tf.Session() as session:
+        assert session.run(numbers.reduce({"a": 0}, lambda state, x: {"b": state["a"] + 1})) == {"a": 3}
+
+
+def test_a_dataset_knows_the_datasets_that_it_reads() -> None:
+    inputs, count = "_inputs", tf.data.Dataset.range
+    first, second = count(3), count(4)
+    for made in (first.batch(2), first.map(lambda x: x), first.filter(lambda x: x > 1), first.repeat().prefetch(1)):
+        read = getattr(made, inputs)()
+        assert len(read) == 1 and (read[0] is first or getattr(read[0], inputs)() == [first])
+    assert getattr(first.concatenate(second), inputs)() == [first, second]
+    assert getattr(tf.data.Dataset.zip((first, {"a": second})), inputs)() == [first, second]
+    assert getattr(first, inputs)() == []
+
+
+def test_the_spec_of_a_dataset_and_an_iterator_of_another_graph(caplog: pytest.LogCaptureFixture) -> None:
+    made = tf.data.Dataset.range(4).window(2)
+    spec = tf.data.DatasetSpec(tf.TensorSpec([], tf.int64))
+    assert made.element_spec == spec
+    take, give = (getattr(spec, name) for name in ("_to_tensor_list", "_from_tensor_list"))
+    again = give(take(tf.data.Dataset.range(2))).make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert [session.run(again), session.run(again)] == [0, 1]
+    with tf.Graph().as_default():
+        made.make_one_shot_iterator()
+    assert "created in the same graph as the iterator" in caplog.text

@@ -12,6 +12,7 @@ import pytest
 
 import tfmini as tf
 from tests.data.elements import drain
+from tfmini.data import structure
 from tfmini.testing import ProcessCluster
 
 Dataset = tf.data.Dataset
@@ -577,7 +578,26 @@ def test_the_specs_of_elements_are_those_of_1_15() -> None:
     assert found["a"] == tf.TensorSpec([None, 2, 3], tf.float32)
     assert found["b"] == tf.SparseTensorSpec([None, 2, 2], tf.int32)
     assert tf.data.make_one_shot_iterator(dataset).element_spec["a"] == tf.TensorSpec([2, 3], tf.float32)
-    with pytest.raises(NotImplementedError, match="datasets in datasets"):
-        tf.data.experimental.get_structure(dataset.window(2))
+    windows = tf.data.experimental.get_structure(Dataset.range(3).window(2))
+    assert windows == tf.data.DatasetSpec(tf.TensorSpec([], tf.int64))
     with pytest.raises(TypeError, match="Dataset or Iterator"):
         tf.data.experimental.get_structure(3)
+
+
+def test_what_libraries_ask_about_the_structure_of_elements() -> None:
+    sparse = tf.SparseTensorValue(np.array([[0, 0]]), np.array([1.0]), np.array([2, 2]))
+    specs = structure.type_spec_from_value({"a": np.zeros(3, np.int8), "b": sparse})
+    assert specs == {"a": tf.TensorSpec([3], tf.int8), "b": tf.SparseTensorSpec([2, 2], tf.float64)}
+    assert structure.get_flat_tensor_types(specs) == [tf.int8, tf.variant]
+    assert [str(shape) for shape in structure.get_flat_tensor_shapes(specs)] == ["(3,)", "<unknown>"]
+    assert structure.get_flat_tensor_specs(specs)[0] == tf.TensorSpec([3], tf.int8)
+    assert structure.type_spec_from_value(1.0) == tf.TensorSpec([], tf.float32)
+    for value, told in ((1.0, False), (object(), True)):
+        with pytest.raises(TypeError, match="Could not build a TypeSpec for"):
+            structure.type_spec_from_value(value, use_fallback=told)
+    loose, strict = (tf.TensorSpec([None], tf.int32),), (tf.TensorSpec([3], tf.int32),)
+    assert structure.are_compatible(strict, strict) and not structure.are_compatible(strict, list(strict))
+    assert structure.are_compatible(loose, strict)
+    legacy = structure.convert_legacy_structure((tf.int32, tf.int64), ([], [None]), (tf.Tensor, tf.SparseTensor))
+    assert legacy == (tf.TensorSpec([], tf.int32), tf.SparseTensorSpec([None], tf.int64))
+    assert structure.normalize_element((1, [2.0]))[1].shape == [1]

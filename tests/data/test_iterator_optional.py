@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tfmini as tf
+from tfmini.data import structure
 
 Dataset = tf.data.Dataset
 experimental = tf.data.experimental
@@ -32,3 +33,30 @@ def test_an_optional_has_the_components_that_the_node_says() -> None:
         got = tf.raw_ops.OptionalGetValue(optional=optional, output_types=[tf.float32], output_shapes=[[]])
         with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=text):
             session.run(got)
+
+
+def test_the_spec_of_an_optional() -> None:
+    scalar = tf.TensorSpec([], tf.float32)
+    inner = experimental.Optional.from_value(3.0)
+    assert inner.value_structure == scalar
+    outer = experimental.Optional.from_value({"a": inner, "b": [1, 2]})
+    assert outer.value_structure == {"a": tf.OptionalSpec(scalar), "b": tf.TensorSpec([2], tf.int32)}
+    spec = structure.type_spec_from_value(inner)
+    assert spec == tf.OptionalSpec(scalar) and repr(spec) == f"OptionalSpec({scalar!r},)"
+    assert structure.get_flat_tensor_types(spec) == [tf.variant]
+    assert [shape.as_list() for shape in structure.get_flat_tensor_shapes(spec)] == [[]]
+    assert spec.is_compatible_with(tf.OptionalSpec(tf.TensorSpec(None, tf.float32)))
+    assert not spec.is_compatible_with(scalar) and not spec.is_compatible_with(
+        tf.OptionalSpec(tf.TensorSpec([], tf.int32))
+    )
+    none = experimental.Optional.none_from_structure(outer.value_structure)
+    with tf.Session() as session:
+        assert session.run([outer.get_value()["a"].get_value(), none.has_value()]) == [3.0, False]
+
+
+def test_optionals_are_elements_of_datasets() -> None:
+    dataset = Dataset.range(3).map(lambda x: (x, experimental.Optional.from_value(x * 2)))
+    _, optional = dataset.make_one_shot_iterator().get_next()
+    with tf.Session() as session:
+        assert [session.run(optional.get_value()) for _ in range(3)] == [0, 2, 4]
+    assert dataset.element_spec == (tf.TensorSpec([], tf.int64), tf.OptionalSpec(tf.TensorSpec([], tf.int64)))

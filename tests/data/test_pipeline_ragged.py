@@ -34,3 +34,9 @@ def test_nested_ragged_rows_keep_the_type_of_the_splits() -> None:
     with tf.Session() as session:
         found = session.run(element)
     assert found.to_list() == [[1], [], [2, 3]] and found.row_splits.dtype == np.int32
+
+
+def test_values_of_ragged_constants_have_types_of_numpy() -> None:
+    found = tf.ragged.constant_value([[b"a"], [b"bc"]], dtype=bytes)
+    assert found.values.dtype == np.dtype("S2") and found.to_list() == [[b"a"], [b"bc"]]
+    assert [tf.ragged.constant_value([[1]], dtype=kind).values.dtype for kind in (np.int32, tf.int64)] == ["i4", "i8"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from tfmini.data.stages import Batch, Shard
 from tfmini.graph.op_types import kernel_for
 from tfmini.ops.queues.queue_state import QueueState
 from tfmini.runtime.resources import ResourceManager
+
+Dataset = tf.data.Dataset
 
 MANY, MORE = 1 << 62, 1 << 60
 experimental = tf.data.experimental
@@ -176,3 +179,42 @@ def test_the_buffer_of_a_shuffled_dataset_has_room_for_what_is_there() -> None:
     stage = shuffled_and_repeated(Varying([10] * 2000), 10**9, 2000)
     assert sum(1 for _ in stage) == 20_000
     assert len(stage.buffer) <= 64
+
+
+def test_rows_of_other_sizes_are_told_as_by_the_op_of_a_map_and_a_batch() -> None:
+    rows = Dataset.from_generator(lambda: iter([[1], [2], [[4, 5, 6]]]), tf.int32)
+    for made in (rows.map(tf.negative).batch(4), rows.apply(tf.data.experimental.map_and_batch(tf.negative, 4))):
+        element = made.make_one_shot_iterator().get_next()
+        with (
+            tf.Session() as session,
+            pytest.raises(tf.errors.InvalidArgumentError, match="number of elements does not"),
+        ):
+            session.run(element)
+    element = rows.batch(4).make_one_shot_iterator().get_next()
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="with different shapes"):
+        session.run(element)
+
+
+def test_a_padded_shape_that_a_step_refuses() -> None:
+    sizes = tf.constant([5], tf.int64) * -1
+    element = Dataset.from_tensors([1, 2]).padded_batch(2, sizes).make_one_shot_iterator().get_next()
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError):
+        session.run(element)
+
+
+def test_random_ops_that_take_the_seed_of_the_graph_around_give_a_warning() -> None:
+    tf.set_random_seed(10)
+    with pytest.warns(UserWarning, match="Seed 10 from outer graph might be getting used by function"):
+        Dataset.range(4).map(lambda x: x + tf.cast(tf.random_uniform([]), tf.int64))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Dataset.range(4).map(tf.negative)
+        Dataset.range(4).map(lambda x: x + tf.cast(tf.random_uniform([], seed=3), tf.int64))
+
+
+def test_a_tensor_array_is_no_state_of_a_scan() -> None:
+    start = tf.TensorArray(tf.int64, size=1, element_shape=[])
+    with pytest.raises(TypeError, match="A TensorArray cannot be the state"):
+        Dataset.range(2).apply(tf.data.experimental.scan(start, lambda state, x: (state, x)))
+    with pytest.raises(TypeError, match="A TensorArray cannot be the state"):
+        Dataset.range(2).reduce(start, lambda state, x: state)

@@ -13,7 +13,7 @@ experimental = tf.data.experimental
 def test_wrong_arguments_of_transformations_are_refused() -> None:
     numbers, words = Dataset.range(3), Dataset.from_tensor_slices(["a"])
     for call, kind, text in [
-        (lambda: experimental.choose_from_datasets([numbers, words], numbers), TypeError, "compatible types"),
+        (lambda: experimental.choose_from_datasets([numbers, words], numbers), TypeError, "must have the same type"),
         (lambda: experimental.choose_from_datasets([numbers], words), TypeError, "scalar `tf.int64`"),
         (lambda: experimental.sample_from_datasets([numbers] * 2, [1.0]), ValueError, "length `len"),
         (lambda: experimental.sample_from_datasets([numbers] * 2, [1, 2]), TypeError, "`tf.float32` or"),

@@ -185,7 +185,7 @@ REFUSALS = [
     ('node { name: "_a" op: "NoOp" }', "Node '_a': Node name contains invalid characters"),
     ('node { name: "a" }', "Node 'a' does not specify an operation"),
     (identity(), "Node 'b': Unknown input node 'a'"),
-    (PLACEHOLDER + identity(inputs=["a::0"]), "Node 'b': Unknown input node 'a:'"),
+    (PLACEHOLDER + identity(inputs=["a::0"]), "Node 'b': Unknown input node 'a::0'"),
     (PLACEHOLDER + identity(inputs=["a", "^n"]), "Node 'b': Unknown input node '^n'"),
     (PLACEHOLDER + identity(inputs=["a:1"]), "Node 'b': Connecting to invalid output 1 of source node a which has 1 o"),
     (PLACEHOLDER + identity(inputs=["^a", "a"]), "Node 'b': Control dependencies must come after regular dependencies"),
@@ -280,3 +280,40 @@ def test_old_placeholders_without_dimensions_have_any_shape(producer: int, rank:
     )
     (placeholder,) = tf.import_graph_def(graph_def, return_elements=["p:0"])
     assert placeholder.shape.ndims == rank
+
+
+def test_a_graph_is_as_old_as_its_oldest_part() -> None:
+    with tf.Graph().as_default() as graph:
+        assert str(graph.graph_def_versions) == "producer: 134\n"
+        for producer, least, bad in ((200, 0, 3), (67, 5, 2), (134, 7, 3)):
+            text = f"versions {{ producer: {producer} min_consumer: {least} bad_consumers: {bad} }}"
+            tf.import_graph_def(text_format.Parse(text, tf.GraphDef()))
+        found = graph.as_graph_def().versions
+        assert (found.producer, found.min_consumer, found.bad_consumers) == (67, 7, [2, 3])
+
+
+def test_an_imported_op_is_not_named_like_a_scope_of_older_ops(graph):
+    with tf.name_scope("outer"):
+        tf.constant(1)
+    for name in ("outer", "z/y", "z", "Outer"):
+        tf.import_graph_def(text_format.Parse(f'node {{ name: "{name}" op: "NoOp" }}', tf.GraphDef()), name="")
+    assert [op.name for op in tf.get_default_graph().get_operations()][1:] == ["outer_1", "z/y", "z_1", "Outer"]
+
+
+def test_the_stored_shape_of_an_old_handle_may_differ(graph):
+    text = 'node {{ name: "a" op: "{}" attr {{ key: "_output_shapes" value {{ list {{ shape {{ }} }} }} }} {} }}'
+    types = 'attr { key: "component_types" value { list { type: DT_FLOAT } } }'
+    versions = "versions { producer: 100 }"
+    (made,) = import_graph_def(parse(text.format("Barrier", types) + versions), return_elements=["a:0"])
+    assert made.shape == [2]
+
+
+def test_the_types_that_an_op_reads_and_the_op_that_it_stands_for(graph):
+    variable = tf.Variable(1.0, use_resource=False)
+    update, total = tf.assign(variable, 2.0).op, tf.add(variable, 1.0).op
+    reads, stands_for = "_input_types", "_original_op"
+    types = [getattr(op, reads) for op in (update, total)]
+    assert types == [[variable.dtype, tf.float32], [tf.float32, tf.float32]]
+    with getattr(tf.get_default_graph(), stands_for)(update):
+        made = tf.constant(1).op
+    assert [getattr(op, stands_for) for op in (made, tf.constant(1).op)] == [update, None]

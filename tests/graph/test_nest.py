@@ -90,3 +90,24 @@ def test_wrong_arguments_are_refused() -> None:
         nest.map_structure(lambda x: x)
     with pytest.raises(ValueError, match="not: `foo`"):
         nest.map_structure(lambda x: x, [1], foo=2)
+
+
+def test_a_spec_has_the_structure_of_the_values_that_it_describes() -> None:
+    spec, sparse = tf.SparseTensorSpec([None, 3], tf.float32), tf.SparseTensor([[0, 0]], [1.0], [2, 3])
+    slices = tf.IndexedSlices(tf.constant([1.0]), tf.constant([0], tf.int64))
+    assert [part.dtype for part in tf.nest.flatten(spec, expand_composites=True)] == [tf.int64, tf.float32, tf.int64]
+    packed = tf.nest.pack_sequence_as(spec, tf.nest.flatten(sparse, expand_composites=True), expand_composites=True)
+    assert packed.indices is sparse.indices and isinstance(packed, tf.SparseTensor)
+    for one, other in (([sparse], [spec]), (spec, sparse), (slices, tf.IndexedSlicesSpec([None]))):
+        tf.nest.assert_same_structure(one, other, expand_composites=True)
+    for one, other in ((slices, spec), (spec, 1.0), (tf.SparseTensor([[0, 0]], [1], [2, 3]), spec)):
+        with pytest.raises(ValueError, match="don't have the same nested structure"):
+            tf.nest.assert_same_structure(one, other, expand_composites=True)
+
+
+def test_the_first_difference_is_told() -> None:
+    with pytest.raises(ValueError, match="is a sequence, while substructure .* is not"):
+        tf.nest.assert_same_structure((((1, 2), 3), 4, (5, 6)), ("spam", "eggs"))
+    for structure in ([0, 1], 1):
+        with pytest.raises(TypeError, match="^flat_sequence must be a sequence$"):
+            tf.nest.pack_sequence_as(structure, "ab")

@@ -400,3 +400,34 @@ def files_whose_paths_have_a_scheme(tf: Any) -> Any:
 
 def _as_text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value.tolist()
+
+
+@program
+def tensor_arrays_in_elements(tf: Any) -> Any:
+    data = tf.data.Dataset
+
+    def counted(i: Any) -> Any:
+        count = tf.cast(i, tf.int32)
+        return tf.TensorArray(tf.int32, element_shape=(), size=count).unstack(tf.range(count))
+
+    made = [
+        lambda: data.range(4).map(counted),
+        lambda: data.range(4).map(lambda i: {"a": counted(i), "b": i}).map(lambda x: x),
+        lambda: data.range(4).map(counted).flat_map(lambda x: data.from_tensor_slices(x.stack())),
+        lambda: data.from_tensors(tf.TensorArray(tf.float32, element_shape=(), size=2).unstack([1.0, 2.0])),
+        lambda: data.range(5).map(counted).filter(lambda x: x.size() > 1).shuffle(2, seed=1).repeat(2).cache(),
+    ]
+    found: list[Any] = []
+    for make in made:
+        with tf.Graph().as_default(), tf.Session() as session:
+            iterator = make().make_initializable_iterator()
+            element = iterator.get_next()
+            parts = element if isinstance(element, dict) else {"": element}
+            parts = {key: part.stack() if isinstance(part, tf.TensorArray) else part for key, part in parts.items()}
+            session.run(iterator.initializer)
+            try:
+                while True:
+                    found.append({key: part.tolist() for key, part in session.run(parts).items()})
+            except tf.errors.OutOfRangeError:
+                found.append("end")
+    return found

@@ -136,3 +136,46 @@ def queue_runners_that_feed(tf: Any) -> Any:
     feeds = [feeding([1.0, 2.0, 3.0]), feeding([4.0])]
     tf.train.add_queue_runner(runner(queue, [enqueue, enqueue], feed_fns=feeds))
     return sorted(_all(tf, queue.dequeue())), outcome(lambda: runner(queue, [queue.enqueue(x)], feed_fns=feeds))
+
+
+@program
+def segments_of_sequences_with_states(tf: Any) -> Any:
+    length, key = tf.placeholder(tf.int32, []), tf.placeholder(tf.string, [])
+    sequence = tf.placeholder(tf.float32, [None, 2])
+    saver = tf.contrib.training.SequenceQueueingStateSaver(
+        2, 3, length, key, {"s": sequence, "t": sequence[:, 0]}, {"c": tf.strings.length(key)},
+        {"a": tf.zeros([2]), "b": tf.constant(1)}, capacity=4, allow_small_batch=True, name="saver",
+    )  # fmt: skip
+    batch = saver.next_batch
+    kept = [
+        batch.save_state("a", batch.state("a") + batch.sequences["s"][:, 0]),
+        batch.save_state("b", batch.state("b") * 2),
+    ]
+    fields = (
+        batch.key, batch.next_key, batch.insertion_index, batch.length, batch.total_length, batch.sequence,
+        batch.sequence_count, batch.batch_size, batch.sequences, batch.context, batch.state("a"), batch.state("b"),
+    )  # fmt: skip
+    shapes = [batch.key.shape.as_list(), batch.state("a").shape.as_list(), batch.sequences["s"].shape.as_list()]
+    found: list[Any] = [shapes, saver.barrier.barrier_ref.name.startswith("saver/")]
+    with tf.Session() as session:
+        for name, rows in (("x", 6), ("yy", 6)):
+            feed = {length: rows - 1, key: name, sequence: np.arange(2.0 * rows).reshape(rows, 2)}
+            session.run(saver.prefetch_op, feed)
+        found += [session.run((fields, kept))[0] for _ in range(2)]
+        for rows, size in ((4, 1), (3, 4)):
+            feed = {length: size, key: "w", sequence: np.zeros([rows, 2])}
+            try:
+                session.run(saver.prefetch_op, feed)
+            except tf.errors.InvalidArgumentError as error:
+                found.append([text in error.message for text in ("multiple of: 3, but saw value: 4", "<= than length")])
+        session.run(saver.close())
+        try:
+            session.run(fields)
+        except tf.errors.OutOfRangeError:
+            found.append("end")
+    for capacity, states in ((1, {"a": tf.zeros([])}), (None, {}), (None, {"a:b": tf.zeros([])}), (None, [1])):
+        try:
+            tf.contrib.training.SequenceQueueingStateSaver(2, 3, 1, "k", {"s": tf.zeros([3])}, {}, states, capacity)
+        except (TypeError, ValueError) as error:
+            found.append([type(error).__name__, str(error)[:32]])
+    return found

@@ -43,6 +43,8 @@ KNOWN_BYTES = [
     ("Feature", "int64_list { value: [1, 2] }", "1a040a020102"),
     ("ConfigProto", 'device_count { key: "CPU" value: 2 } allow_soft_placement: true', "0a070a0343505510023801"),
     ("SaverDef", 'filename_tensor_name: "f" max_to_keep: 5 version: V2', "0a016620053802"),
+    ("HParamDef", 'hparam { key: "b" value { float_list { value: [2, 3.5] } } }',
+     "0a110a0162120c2a0a0a080000004000006040"),
     ("QueueRunnerDef", 'queue_name: "q" queue_closed_exception_types: OUT_OF_RANGE', "0a01712a010b"),
 ]  # fmt: skip
 
@@ -189,7 +191,8 @@ def test_fields_of_newer_writers_are_kept() -> None:
 
 @pytest.mark.oracle
 def test_tensorflow_reads_and_writes_the_same(oracle: Oracle) -> None:
-    messages = [(name, _random(name, seed)) for name in DESCRIPTORS for seed in SEEDS]
+    names = [name for name in DESCRIPTORS if not name.startswith("HParamDef")]  # of 1.15 alone
+    messages = [(name, _random(name, seed)) for name in names for seed in SEEDS]
     asked = [(name, message.SerializeToString()) for name, message in messages]
     answers = oracle.call(oracle_messages.reread_all, asked)
     for (name, message), (text, data) in zip(messages, answers, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import types
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -51,25 +50,19 @@ def values_of(directory: Path, tag: str) -> list[tuple[int, float]]:
 
 
 class Clock:
-    """Replaces ``time`` in the module of the timers; somebody sets the wall clock back at each reading."""
+    """A time that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.wall = 1e9
-
-    def monotonic(self) -> float:
-        return self.now
 
     def time(self) -> float:
-        self.wall -= 3600
-        return self.wall
+        return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     fake = Clock()
-    process = types.SimpleNamespace(now=fake.monotonic)
-    monkeypatch.setattr("tfmini.train.session_run_hook.current_process", lambda: process)
+    monkeypatch.setattr("time.time", fake.time)  # as tests of other projects do
     return fake
 
 
@@ -374,3 +367,16 @@ def test_a_profile_is_written_every_so_many_steps(tmp_path: Path) -> None:
     assert [e.tagged_run_metadata.tag for e in events(tmp_path) if e.HasField("tagged_run_metadata")] == [
         "step_2", "step_4",
     ]  # fmt: skip
+
+
+def test_a_wait_for_a_step_sleeps_by_time_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = tf.train.get_or_create_global_step()
+    hook = tf.train.GlobalStepWaiterHook(wait_until_step=3)
+    hook.begin()
+    with tf.Session() as session:
+        session.run(step.initializer)
+        advance = tf.assign_add(step, 1)
+        slept: list[float] = []
+        monkeypatch.setattr("time.sleep", lambda seconds: (slept.append(seconds), session.run(advance)))
+        hook.before_run(tf.train.SessionRunContext(tf.train.SessionRunArgs(None), session))
+        assert len(slept) == 3

@@ -46,6 +46,12 @@ NAMES: dict[str, dict[str, str]] = {
     "python.data.ops.readers": {
         "data.files": "FixedLengthRecordDatasetV2=FixedLengthRecordDataset TFRecordDatasetV2=TFRecordDataset TextLineDatasetV2=TextLineDataset",
     },
+    "python.data.util.nest": {
+        "compat.nest_names": "assert_same_structure=assert_same_data_structure assert_shallow_structure=assert_shallow_data_structure flatten=flatten_data flatten_up_to=flatten_data_up_to is_sequence=is_data_sequence map_structure=map_data_structure map_structure_up_to=map_data_structure_up_to pack_sequence_as=pack_data_sequence_as",
+    },
+    "python.data.util.structure": {
+        "data.structure": "are_compatible convert_legacy_structure get_flat_tensor_shapes get_flat_tensor_specs get_flat_tensor_types normalize_element type_spec_from_value",
+    },
     "python.eager.backprop": {
         "ops.flow.tape": "GradientTape",
     },

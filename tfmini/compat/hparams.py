@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfmini import errors
+from tfmini import errors, protos
 from tfmini.export import export
+from tfmini.graph.attr_values import as_bytes
+from tfmini.graph.meta_graph import register_proto_function
 
 _CLAUSE = re.compile(
     r"\s*(?P<name>[a-zA-Z][\w.]*)(?:\[\s*(?P<index>\d+)\s*\])?\s*=\s*"
@@ -83,7 +85,9 @@ def _add_clause(clause: re.Match[str], kind: type, values: str, result: dict[str
         result[name] = value
         return
     elements = result.setdefault(name, {})
-    if not isinstance(elements, dict) or int(index) in elements:
+    if not isinstance(elements, dict):
+        raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
+    if int(index) in elements:
         raise ValueError(f"Multiple assignments to variable '{name}[{index}]' in {values}")
     elements[int(index)] = value
 
@@ -103,6 +107,23 @@ def _fitted(name: str, kind: type, value: object) -> Any:
         raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}") from None
 
 
+def _family(kind: type) -> str:
+    """The kind of a message's fields for values of a type."""
+    families: dict[Any, str] = {bool: "bool", numbers.Integral: "int64", (str, bytes): "bytes", numbers.Real: "float"}
+    for types, family in families.items():
+        if issubclass(kind, types):
+            return family
+    raise ValueError(f"Unsupported parameter type: {kind}")
+
+
+def _value_of(message: Any) -> Any:
+    """The value or the list of one field of HParamDef; bytes are text."""
+    field = message.WhichOneof("kind")
+    value = getattr(message, field)
+    values = [v.decode() if isinstance(v, bytes) else v for v in (value.value if field.endswith("_list") else [value])]
+    return values if field.endswith("_list") else values[0]
+
+
 class UnknownHparam(KeyError, ValueError):
     """A name that no hyperparameter has: a KeyError in TensorFlow, and a text that cannot be used."""
 
@@ -114,21 +135,50 @@ class HParams:
     """Typed hyperparameters (``tf.contrib.training.HParams``); each is an attribute.
 
     Args:
-      hparam_def: not supported; must be None.
+      hparam_def: a message that `to_proto` made, in place of ``kwargs``.
       model_structure: returned by `get_model_structure`.
       kwargs: name -> value. A list is a multi-valued parameter with the type of its first element.
 
     Raises:
-      ValueError: the class uses the name itself, or a list is empty.
+      ValueError: the class uses the name itself, a list is empty, or both a message and values are given.
+      AssertionError: ``hparam_def`` is another object than such a message.
     """
 
-    def __init__(self, hparam_def: object = None, model_structure: object = None, **kwargs: Any) -> None:
-        if hparam_def is not None:
-            raise NotImplementedError("HParams(hparam_def=) is not supported: give the values by keyword")
+    def __init__(self, hparam_def: Any = None, model_structure: object = None, **kwargs: Any) -> None:
         self._hparam_types: dict[str, tuple[Any, bool]] = {}
         self._model_structure = model_structure
+        if hparam_def:
+            if kwargs:
+                raise ValueError("hparam_def and initialization values are mutually exclusive")
+            if not isinstance(hparam_def, protos.HParamDef):
+                raise AssertionError(f"hparam_def must be an HParamDef, not {type(hparam_def)}")
+            kwargs = {name: _value_of(message) for name, message in hparam_def.hparam.items()}
         for name, value in kwargs.items():
             self.add_hparam(name, value)
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """The values as a message HParamDef; floats have 32 bits there.
+
+        Raises:
+          ValueError: a value is no number, boolean or text.
+        """
+        message = protos.HParamDef()
+        for name, (kind, many) in self._hparam_types.items():
+            family = _family(kind)
+            values = [as_bytes(v) if family == "bytes" else v for v in self._listed(name, many)]
+            if many:
+                getattr(message.hparam[name], f"{family}_list").value.extend(values)
+            else:
+                setattr(message.hparam[name], f"{family}_value", values[0])
+        return message
+
+    def _listed(self, name: str, many: bool) -> list[Any]:
+        return list(getattr(self, name)) if many else [getattr(self, name)]
+
+    @staticmethod
+    def from_proto(hparam_def: Any, import_scope: str | None = None) -> HParams:
+        """The hyperparameters of a message that `to_proto` made."""
+        return HParams(hparam_def=hparam_def)
 
     def add_hparam(self, name: str, value: Any) -> None:
         """Adds a parameter; its type is that of the value."""
@@ -235,7 +285,10 @@ class HParams:
         return key in self._hparam_types
 
     def __str__(self) -> str:
-        return str(sorted(self.values().items()))
+        return ",".join(f"{name}={value}" for name, value in self.values().items())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self})"
+        return f"{type(self).__name__}({sorted(self.values().items())})"
+
+
+register_proto_function("hparams", "HParamDef", HParams.to_proto, HParams.from_proto)

@@ -9,6 +9,7 @@ from typing import Any
 from tfmini.dtypes import DType, as_dtype
 from tfmini.export import export
 from tfmini.graph import nest
+from tfmini.graph.conversion import SparseTensorValue
 from tfmini.ops.composites import IndexedSlicesSpec, SparseTensorSpec, TensorSpec
 from tfmini.ops.ragged import RaggedTensorSpec
 from tfmini.protos import saved_model_pb2 as messages
@@ -251,6 +252,101 @@ def _with_paths(form: Callable[[Any], Any], func: Callable[..., Any], structure:
     paths = [form(path) for path, _ in yield_flattened_paths(structure[0])]
     rows = zip(paths, *map(nest.flatten, structure))
     return nest.pack_sequence_as(structure[0], [func(*row, **kwargs) for row in rows])
+
+
+# ---- ``data.util.nest``: the structures of ``tf.data``, in which a list is a leaf ----------------------------------
+
+
+class _Leaf:
+    """Hides what only ``tf.nest`` takes for a structure."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@export("tensorflow.python.data.util.nest.is_sequence")
+def is_data_sequence(structure: object) -> bool:
+    """Whether ``structure`` is a structure of ``tf.data``: a tuple, a mapping or an attrs object."""
+    if isinstance(structure, SparseTensorValue):
+        return False
+    return isinstance(structure, (tuple, Mapping)) or nest._is_attrs(structure)
+
+
+def _closed(structure: Any) -> Any:
+    if is_data_sequence(structure):
+        return nest._like(structure, [_closed(item) for item in nest._items(structure)])
+    return _Leaf(structure)
+
+
+def _open(value: Any) -> Any:
+    if isinstance(value, _Leaf):
+        return value.value
+    return nest._like(value, [_open(item) for item in nest._items(value)])
+
+
+@export("tensorflow.python.data.util.nest.flatten")
+def flatten_data(nest_: object) -> list[Any]:
+    """The leaves of a structure of ``tf.data``."""
+    return [leaf.value for leaf in nest.flatten(_closed(nest_))]
+
+
+@export("tensorflow.python.data.util.nest.assert_same_structure")
+def assert_same_data_structure(nest1: object, nest2: object, check_types: bool = True) -> None:
+    """Refuses structures of ``tf.data`` that differ, with the errors of ``tf.nest.assert_same_structure``."""
+    nest.assert_same_structure(_closed(nest1), _closed(nest2), check_types)
+
+
+@export("tensorflow.python.data.util.nest.pack_sequence_as")
+def pack_data_sequence_as(structure: object, flat_sequence: Any) -> Any:
+    """Puts leaves into the form of a structure of ``tf.data``, with the errors of ``tf.nest.pack_sequence_as``."""
+    return nest.pack_sequence_as(_closed(structure), flat_sequence)
+
+
+@export("tensorflow.python.data.util.nest.map_structure")
+def map_data_structure(func: Callable[..., Any], *structure: object, **check_types: bool) -> Any:
+    """Applies ``func`` to corresponding leaves of structures of ``tf.data``.
+
+    Raises:
+      TypeError: ``func`` is not callable, or types of structures differ.
+      ValueError: without structures, for structures that differ, and for another keyword than ``check_types``.
+    """
+    if not callable(func):
+        raise TypeError(f"func must be callable, got: {func}")
+    if set(check_types) - {"check_types"}:
+        raise ValueError("Only valid keyword argument is check_types")
+    return nest.map_structure(
+        lambda *leaves: func(*(leaf.value for leaf in leaves)), *map(_closed, structure), **check_types
+    )
+
+
+@export("tensorflow.python.data.util.nest.assert_shallow_structure")
+def assert_shallow_data_structure(shallow_tree: object, input_tree: object, check_types: bool = True) -> None:
+    """Refuses a structure of ``tf.data`` that has not the form of ``shallow_tree``; see `assert_shallow_structure`."""
+    if is_data_sequence(shallow_tree) and not is_data_sequence(input_tree):
+        raise TypeError(
+            f"If shallow structure is a sequence, input must also be a sequence. Input has type: {type(input_tree)}."
+        )
+    assert_shallow_structure(_closed(shallow_tree), _closed(input_tree), check_types)
+
+
+@export("tensorflow.python.data.util.nest.flatten_up_to")
+def flatten_data_up_to(shallow_tree: object, input_tree: object) -> list[Any]:
+    """The parts of a structure of ``tf.data`` at the leaves of ``shallow_tree``."""
+    return [_open(part) for part in flatten_up_to(_closed(shallow_tree), _closed(input_tree))]
+
+
+@export("tensorflow.python.data.util.nest.map_structure_up_to")
+def map_data_structure_up_to(shallow_tree: object, func: Callable[..., Any], *inputs: object) -> Any:
+    """Applies ``func`` to the parts of structures of ``tf.data`` at the leaves of ``shallow_tree``.
+
+    Raises:
+      ValueError: without inputs.
+      TypeError, ValueError: as `assert_shallow_structure` does.
+    """
+    return map_structure_up_to(_closed(shallow_tree), lambda *parts: func(*map(_open, parts)), *map(_closed, inputs))
 
 
 # ---- ``nested_structure_coder``: structures as the message StructuredValue -----------------------------------------

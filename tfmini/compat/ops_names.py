@@ -195,8 +195,10 @@ float32_ref, float64_ref, int32_ref, int64_ref, bool_ref, string_ref = (
 export_names("tensorflow.python.framework.dtypes", "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref")
 
 # The second versions share large weights by contiguous rows.
-nce_loss_v2 = functools.partial(sampling.nce_loss, partition_strategy="div")
-sampled_softmax_loss_v2 = functools.partial(sampling.sampled_softmax_loss, partition_strategy="div")
+nce_loss_v2, sampled_softmax_loss_v2 = (
+    functools.update_wrapper(functools.partial(loss, partition_strategy="div"), loss)
+    for loss in (sampling.nce_loss, sampling.sampled_softmax_loss)
+)
 export_names("tensorflow.python.ops.nn tensorflow.python.ops.nn_impl", "nce_loss_v2 sampled_softmax_loss_v2")
 
 normalize_tuple, normalize_data_format, normalize_padding = normalized_tuple, image_format, known_padding

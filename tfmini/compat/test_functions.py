@@ -367,7 +367,9 @@ def _by_gradients(x: Tensor, at: np.ndarray, dx: Tensor | IndexedSlices, dy: Any
         jacobian[:, column] = _reals(_dense(value, at) if isinstance(dx, IndexedSlices) else value)
     if not outputs:
         value = session.run(dx, {**feeds, x: at, dy: weights})
-        if value.shape != at.shape or np.any(value):
+        if value.shape != at.shape:
+            raise ValueError(f"Empty gradient has wrong shape: expected {at.shape}, got {value.shape}")
+        if np.any(value):
             raise ValueError(f"Empty tensor with nonzero gradients: {value}")
     return jacobian
 

@@ -189,6 +189,7 @@ _CONV = "input filters strides padding {} dilations=None name=None"
 _CONV_T = "input filters output_shape strides padding='SAME' {} dilations=None name=None"
 _PAIR = "x y message=None summarize=None name=None"
 _ONE = "x message=None summarize=None name=None"
+_SAMPLED = "weights biases labels inputs num_sampled num_classes num_true=1 sampled_values=None"
 _SEGMENTS = "data indices segment_ids num_segments=None name=None"
 # Namespace -> name -> its parameters. "own=other" after a semicolon: the parameter that version 1 calls `other`.
 CHANGED: dict[str, dict[str, str]] = {
@@ -290,9 +291,11 @@ CHANGED: dict[str, dict[str, str]] = {
         "log_softmax": "logits axis=None name=None",
         "max_pool": _POOL,
         "moments": "x axes shift=None keepdims=False name=None",
+        "nce_loss": f"{_SAMPLED} remove_accidental_hits=False name='nce_loss'",
         "pool": (
             "input window_shape pooling_type strides=None padding='VALID' data_format=None dilations=None name=None"
         ),
+        "sampled_softmax_loss": f"{_SAMPLED} remove_accidental_hits=True seed=None name='sampled_softmax_loss'",
         "separable_conv2d": (
             "input depthwise_filter pointwise_filter strides padding data_format=None dilations=None name=None"
         ),
@@ -342,6 +345,8 @@ _FUNCTIONS = {
     "nn.avg_pool": "nn.avg_pool_v2",
     "random.set_seed": "set_random_seed",
     "nn.max_pool": "nn.max_pool_v2",
+    "nn.nce_loss": "compat.ops_names.nce_loss_v2",
+    "nn.sampled_softmax_loss": "compat.ops_names.sampled_softmax_loss_v2",
     "nn.softmax_cross_entropy_with_logits": "nn.softmax_cross_entropy_with_logits_v2",
     "test.compute_gradient": "compat.test_functions.compute_gradient_v2",
     "where": "where_v2",

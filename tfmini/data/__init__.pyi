@@ -4,6 +4,7 @@ from tfmini.data import (
 )
 from tfmini.data.dataset import (
     Dataset as Dataset,
+    DatasetSpec as DatasetSpec,
 )
 from tfmini.data.files import (
     FixedLengthRecordDataset as FixedLengthRecordDataset,
@@ -24,6 +25,7 @@ from tfmini.data.structure import (
 
 __all__ = [
     "Dataset",
+    "DatasetSpec",
     "FixedLengthRecordDataset",
     "Iterator",
     "Options",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from glob import glob
 from typing import Any
 
-from tfmini import dtypes
+from tfmini import dtypes, errors
 from tfmini.checkpoint.files import local_path
 from tfmini.core_types import TensorLike
 from tfmini.data import dataset_ops as ops
@@ -28,8 +29,10 @@ from tfmini.data.structure import (
     given_structure,
     int64,
     normalize,
+    normalized_state,
     paddings,
     same_types,
+    spec_of,
     static_batch,
     structure_of,
     structure_of_specs,
@@ -42,14 +45,17 @@ from tfmini.ops import debugging, string_ops
 from tfmini.ops.array import identity as array_identity
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
-from tfmini.ops.composites import SparseTensor
+from tfmini.ops.composites import SparseTensor, TensorSpec, TypeSpec, register_type_spec_from_value_converter
 from tfmini.ops.io import files as file_ops
 from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math import elementwise as math_elementwise
 from tfmini.ops.py_func import functions
 from tfmini.out_of_scope import Advising
+from tfmini.shapes import TensorShape
 
 _INT64_MAX = 2**63 - 1
+
+_log = logging.getLogger("tensorflow")
 
 
 @export("tf.data.Dataset", "tf.contrib.data.Dataset")
@@ -67,6 +73,13 @@ class Dataset(Advising, IteratedSource):
         self._variant_tensor = variant_tensor
         self._structure = structure
         self._options = Options()
+        vars(variant_tensor.op).setdefault("_dataset", self)
+
+    def _inputs(self) -> list[Dataset]:
+        """The datasets that this one reads, as far as they are datasets of this graph."""
+        variants = [t for t in self._variant_tensor.op.inputs if t.dtype.base_dtype is dtypes.variant]
+        found = [vars(t.op).get("_dataset") for t in variants]
+        return [dataset for dataset in found if dataset is not None]
 
     @classmethod
     def _of(cls, variant_tensor: Tensor, structure: Structure) -> Dataset:
@@ -75,6 +88,10 @@ class Dataset(Advising, IteratedSource):
     @property
     def _leaf_class(self) -> type:
         return Dataset
+
+    @staticmethod
+    def _spec(structure: Structure) -> DatasetSpec:
+        return DatasetSpec(structure.map(spec_of))
 
     def _then(
         self, handle: OpHandle, *inputs: TensorLike, structure: Structure | None = None, name: str | None = None,
@@ -265,12 +282,19 @@ class Dataset(Advising, IteratedSource):
         """The final state, as tensors, after ``reduce_func(state, element)`` ran for every element.
 
         Raises:
-          TypeError: when the state that ``reduce_func`` returns has other types or another structure.
+          TypeError: when the state that ``reduce_func`` returns has other types.
+          InvalidArgumentError: when it has another number of components. (TensorFlow's step tells it.)
         """
-        state = normalize(initial_state)
+        state = normalized_state(initial_state)
         begin = structure_of(state)
         traced = trace(reduce_func, [begin, self._structure], "reduce", unpack=False)
-        structure = same_types(begin, traced.structure, "reduce_func")
+        counts = len(begin.leaves), len(traced.structure.leaves)
+        if counts[0] != counts[1]:
+            raise errors.InvalidArgumentError.of(
+                "The number of components of the initial state and the reduce function output does not match."
+                f" (initial_state={counts[0]}, output={counts[1]})."
+            )
+        structure = same_types(begin, Structure(begin.pack(traced.structure.leaves)), "reduce_func")
         if structure != begin:  # trace again, with the dimensions that change unknown from the start
             traced = trace(reduce_func, [structure, self._structure], "reduce", unpack=False)
         components = function_stages.reduce_dataset(
@@ -411,6 +435,11 @@ class Dataset(Advising, IteratedSource):
         Raises:
           ValueError: when the dataset uses placeholders, variables or tables.
         """
+        if self._variant_tensor.graph is not get_default_graph():
+            _log.warning(
+                "The dataset is of another graph than the iterator. Please ensure that all datasets in the pipeline are"
+                " created in the same graph as the iterator."
+            )
         return one_shot(ancestors_body(self._variant_tensor, "_make_dataset"), self._structure)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
@@ -475,6 +504,46 @@ def _dataset(handle: OpHandle, *inputs: TensorLike, structure: Structure, **attr
     """Applies an op that takes ``output_types`` and ``output_shapes``."""
     made = handle(*inputs, **structure.attrs, **attrs)
     return Dataset(made, structure)
+
+
+@export("tf.data.DatasetSpec", "tf.data.experimental.DatasetStructure")
+class DatasetSpec(TypeSpec):
+    """The specs of the elements of a dataset that is a value itself (``tf.data.DatasetSpec``).
+
+    Args:
+      element_spec: nested specs of an element.
+      dataset_shape: must be ().
+    """
+
+    value_type = Dataset
+
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+        self._element_spec = element_spec
+        self._dataset_shape = TensorShape(dataset_shape)
+
+    @staticmethod
+    def from_value(value: Dataset) -> DatasetSpec:
+        """The spec of a dataset."""
+        return DatasetSpec(value.element_spec)
+
+    def _leaf(self) -> Leaf:
+        return Leaf(Dataset, None, (), structure_of_specs(self._element_spec))
+
+    @property
+    def _component_specs(self) -> list[TensorSpec]:
+        return [TensorSpec(self._dataset_shape, dtypes.variant)]
+
+    def _to_components(self, value: Dataset) -> list[Tensor]:
+        return [value._variant_tensor]
+
+    def _from_components(self, components: Any) -> Dataset:
+        return Dataset(components[0], structure_of_specs(self._element_spec))
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self._element_spec, self._dataset_shape
+
+
+register_type_spec_from_value_converter(Dataset, DatasetSpec.from_value)
 
 
 # ---- Lookup of the files that match a pattern, in a step or at once ------------------------------------------------

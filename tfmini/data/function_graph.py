@@ -6,6 +6,7 @@ The function is called once, in a `FunctionGraph`. If it uses a tensor of an out
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -57,7 +58,20 @@ def trace(function: Callable[..., Any], structures: list[Structure], name: str, 
         returned = autograph.call(function, arguments, {})
         result = _normalized(returned, function)
         results = [identity(t if t.op.graph is graph else graph.capture(t)) for t in components_of(result)]
+    _warn_of_outer_seed(graph, name)
     return Traced(_body(graph, name, parameters, results), list(graph.captures), structure_of(result))
+
+
+def _warn_of_outer_seed(graph: FunctionGraph, name: str) -> None:
+    """A random op without a seed of its own has that of the graph around, and repeats itself for each iterator."""
+    outer = get_default_graph().seed
+    if outer and graph.seed == outer and graph.used_seed:
+        warnings.warn(
+            f"Seed {outer} from outer graph might be getting used by function {name}, if the random op has not been"
+            " provided any seed explicitly. Explicitly set the seed in the function if this is not the intended"
+            " behavior.",
+            stacklevel=6,
+        )
 
 
 def _normalized(returned: object, function: Callable[..., Any]) -> Any:

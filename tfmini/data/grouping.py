@@ -387,7 +387,7 @@ def _directed(selector: Dataset, datasets: Sequence[Dataset]) -> Dataset:
     for i, dataset in enumerate(datasets[1:], 1):
         if dataset.output_types != datasets[0].output_types or dataset.output_classes != datasets[0].output_classes:
             raise TypeError(
-                f"Datasets to combine must have compatible types. datasets[0]: {datasets[0]!r}; datasets[{i}]:"
+                f"Datasets to combine must have the same type and class. datasets[0]: {datasets[0]!r}; datasets[{i}]:"
                 f" {dataset!r}."
             )
         structure = structure.common(dataset._structure)

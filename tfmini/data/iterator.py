@@ -23,6 +23,7 @@ from tfmini.data.iterator_ops import (
 )
 from tfmini.data.pipeline import components_of, element_of
 from tfmini.data.structure import (
+    Leaf,
     Nested,
     ShapesLike,
     Structure,
@@ -43,6 +44,7 @@ from tfmini.graph.op_types import Wait
 from tfmini.graph.prune import traverse
 from tfmini.graph.scoping import add_to_collection, count_ops
 from tfmini.ops.array.kernel_arguments import check_components
+from tfmini.ops.composites import TensorSpec, TypeSpec, register_type_spec_from_value_converter
 from tfmini.out_of_scope import Advising
 from tfmini.shapes import RawShape, compatible_raw
 
@@ -324,6 +326,18 @@ class Optional:
         self._variant_tensor = variant_tensor
         self._structure = structure
 
+    @property
+    def _leaf_class(self) -> type:
+        return Optional
+
+    @classmethod
+    def _of(cls, variant: Tensor, structure: Structure) -> Optional:
+        return cls(variant, structure)
+
+    @staticmethod
+    def _spec(structure: Structure) -> OptionalSpec:
+        return OptionalSpec(structure.map(spec_of))
+
     @staticmethod
     def from_value(value: TensorLike) -> Optional:
         """An optional with a value: a nested structure of tensors or of values that convert to tensors."""
@@ -348,6 +362,44 @@ class Optional:
         """The value; running it raises `InvalidArgumentError` if there is none."""
         structure = self._structure
         return element_of(structure, get_value_op(self._variant_tensor, **structure.attrs, name=name))
+
+
+@export("tf.OptionalSpec", "tf.data.experimental.OptionalStructure")
+class OptionalSpec(TypeSpec):
+    """The specs of a value that may be absent (``tf.OptionalSpec``).
+
+    Args:
+      value_structure: nested specs of the value.
+    """
+
+    value_type = Optional
+
+    def __init__(self, value_structure: Any) -> None:
+        self._value_structure = value_structure
+
+    @staticmethod
+    def from_value(value: Optional) -> OptionalSpec:
+        """The spec of an optional."""
+        return OptionalSpec(value.value_structure)
+
+    def _leaf(self) -> Leaf:
+        return Leaf(Optional, None, (), structure_of_specs(self._value_structure))
+
+    @property
+    def _component_specs(self) -> list[TensorSpec]:
+        return [TensorSpec((), dtypes.variant)]
+
+    def _to_components(self, value: Optional) -> list[Tensor]:
+        return [value._variant_tensor]
+
+    def _from_components(self, components: Any) -> Optional:
+        return Optional(components[0], structure_of_specs(self._value_structure))
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return (self._value_structure,)
+
+
+register_type_spec_from_value_converter(Optional, OptionalSpec.from_value)
 
 
 @export("tf.contrib.data.get_next_as_optional", "tf.data.experimental.get_next_as_optional")

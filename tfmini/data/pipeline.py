@@ -25,8 +25,10 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, op
 from tfmini.graph.node import FunctionBody, Node
 from tfmini.graph.op_types import OPS, RunningStep, may_wait
 from tfmini.graph.prune import step_graph
+from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.kernel_arguments import check_components, refuse
 from tfmini.ops.composites import SparseTensor
+from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.ragged import RaggedTensor
 from tfmini.ops.waiting_line import own_all
 from tfmini.placement.task_graph import TaskGraph
@@ -34,7 +36,7 @@ from tfmini.runtime.compiler.program import compile_program
 from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.registered_graph import FunctionRun, PartitionRun, RegisteredGraph, RunOwner
 from tfmini.runtime.resources import Resources
-from tfmini.shapes import RawShape
+from tfmini.shapes import RawShape, TensorShape
 
 # ---- Cardinality of datasets: the number of elements, if it is known without reading them --------------------------
 
@@ -208,6 +210,8 @@ def _component_of(value: Any) -> Tensor:
         return pack_op(value.indices, value.values, value.dense_shape, name="PackSparse")
     if isinstance(value, RaggedTensor):
         return pack_ragged_op(value.flat_values, list(value.nested_row_splits), name="PackRagged")
+    if isinstance(value, TensorArray):
+        return value.stack()
     return getattr(value, "_variant_tensor", value)  # type: ignore[no-any-return]
 
 
@@ -229,6 +233,10 @@ def _value_of(leaf: Leaf, component: Tensor) -> Any:
         return SparseTensor(parts.indices, parts.values, parts.dense_shape)
     if leaf.ragged is not None:
         return _ragged_of(leaf, component)
+    if leaf.kind is TensorArray:
+        shape = None if leaf.shape is None else TensorShape.from_raw(leaf.shape[1:])
+        made = TensorArray(leaf.dtype, array_shape.shape(component)[0], True, False, element_shape=shape)
+        return made.unstack(component)
     if leaf.inner is not None:
         return leaf.kind._of(component, leaf.inner)  # type: ignore[attr-defined]
     return component
@@ -582,7 +590,7 @@ def stacked(rows: Sequence[Any], component: int) -> Any:
         if other != shape:
             raise errors.InvalidArgumentError.of(
                 f"Cannot batch tensors with different shapes in component {component}. First element had shape"
-                f" {_text(shape)} and element {i} had shape {_text(other)}."
+                f" {sizes_text(shape)} and element {i} had shape {sizes_text(other)}."
             )
     if isinstance(first, bytes) or first.dtype.kind == "O":
         out = np.empty((len(rows), *shape), object)
@@ -639,7 +647,7 @@ def count_rows(component: Any) -> int:
     return int(component.dense_shape[0]) if hasattr(component, "dense_shape") else len(component)
 
 
-def _text(shape: tuple[int, ...]) -> str:
+def sizes_text(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 

@@ -31,6 +31,7 @@ from tfmini.data.pipeline import (
     repeated,
     rows_of,
     sharded,
+    sizes_text,
     skipping,
     windows,
 )
@@ -93,7 +94,12 @@ class Batch(Transformation):
 
     def combined(self, rows: Sequence[Element]) -> Element:
         """The elements of a batch as one."""
-        return batch_of(rows)
+        try:
+            return batch_of(rows)
+        except errors.InvalidArgumentError:
+            if self.whole:
+                _refuse_other_counts(rows)
+            raise
 
     def _rows(self) -> list[Element]:
         rows, self._begun = self._begun, []
@@ -123,6 +129,18 @@ class Batch(Transformation):
         return self.combined(rows)
 
 
+def _refuse_other_counts(rows: Sequence[Element]) -> None:
+    """Raises what TensorFlow's op of a map and a batch does for tensors of different sizes."""
+    for column in zip(*rows):
+        first, *others = (np.shape(value) for value in column)
+        for other in others:
+            if np.prod(other) != np.prod(first):
+                raise errors.InvalidArgumentError.of(
+                    "Cannot add tensor to the batch: number of elements does not match. Shapes are: [tensor]:"
+                    f" {sizes_text(other)}, [batch]: {sizes_text(first)}"
+                )
+
+
 @stages_of(padded_batch_dataset, batched)
 @dataclass(eq=False)
 class PaddedBatch(Batch):
@@ -135,6 +153,12 @@ class PaddedBatch(Batch):
 
     padded_shapes: list[Any]
     padding_values: list[Any]
+
+    @staticmethod
+    def check(*, batch_size: int, **others: Any) -> None:
+        Batch.check(batch_size=batch_size)
+        for size in (size for shape in others["padded_shapes"] for size in shape if size < -1):
+            raise errors.InvalidArgumentError.of(f"Dimension {size} must be >= -1")
 
     def combined(self, rows: Sequence[Element]) -> Element:
         columns = zip(zip(*rows), self.padded_shapes, self.padding_values)

@@ -19,10 +19,12 @@ from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import SparseTensorValue, convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
 from tfmini.ops.array.identity import cast
 from tfmini.ops.composites import SparseTensor, SparseTensorLike, SparseTensorSpec, TensorSpec
+from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.ragged import RaggedTensor, RaggedTensorSpec, RaggedTensorValue
 from tfmini.shapes import RawShape, TensorShape, as_raw
 
@@ -38,9 +40,9 @@ class Leaf:
     """One leaf of an element.
 
     Attributes:
-      kind: the class that the user sees: `Tensor`, `SparseTensor` or the dataset class.
+      kind: the class that the user sees: `Tensor`, `SparseTensor`, `TensorArray` or the dataset class.
       dtype: the type of the values; None for a dataset.
-      shape: static shape of one element; a sparse tensor's dense shape.
+      shape: static shape of one element; a sparse tensor's dense shape, or that of all elements of a `TensorArray`.
       inner: the element structure of a dataset.
       ragged: of a ragged tensor, its ragged rank (0: a tensor, of which batches are ragged) and the type of its splits.
     """
@@ -58,11 +60,11 @@ class Leaf:
 
     @property
     def component_dtype(self) -> dtypes.DType:
-        return self.dtype if self.kind is Tensor else dtypes.variant
+        return self.dtype if self.kind in (Tensor, TensorArray) else dtypes.variant
 
     @property
     def component_shape(self) -> RawShape:
-        return self.shape if self.kind is Tensor else ()
+        return self.shape if self.kind in (Tensor, TensorArray) else ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def common_shape(a: RawShape, b: RawShape) -> RawShape:
 
 def normalize(value: object) -> Any:
     """Converts every leaf of a user's element to a tensor, sparse tensor or dataset; lists become tensors."""
-    if isinstance(value, (SparseTensor, RaggedTensor)) or hasattr(value, "_variant_tensor"):
+    if isinstance(value, (SparseTensor, RaggedTensor, TensorArray)) or hasattr(value, "_variant_tensor"):
         return value
     if isinstance(value, RaggedTensorValue):
         return RaggedTensor.from_nested_row_splits(value.flat_values, value.nested_row_splits, validate=False)
@@ -146,6 +148,18 @@ def normalize(value: object) -> Any:
         items = nest._items(value)
         return nest._like(value, [normalize(item) for item in items])
     return convert_to_tensor(value)
+
+
+def normalized_state(value: object) -> Any:
+    """The first state of a scan or a reduction, normalized.
+
+    Raises:
+      TypeError: a leaf is a `TensorArray`: a write changes it, so that the function could not read the state before.
+    """
+    state = normalize(value)
+    if any(isinstance(leaf, TensorArray) for leaf in nest.flatten(state)):
+        raise TypeError("A TensorArray cannot be the state of a scan or of a reduction.")
+    return state
 
 
 def structure_of(value: object) -> Structure:
@@ -160,6 +174,9 @@ def leaf_of(value: Any) -> Leaf:
     if isinstance(value, RaggedTensor):
         ragged = value.ragged_rank, value.row_splits.dtype
         return Leaf(RaggedTensor, value.dtype.base_dtype, value.shape.raw, ragged=ragged)
+    if isinstance(value, TensorArray):
+        shape = value.element_shape.raw
+        return Leaf(TensorArray, value.dtype, None if shape is None else (None, *shape))
     inner = getattr(value, "_structure", None)
     if inner is not None:
         return Leaf(value._leaf_class, None, (), inner)
@@ -205,6 +222,8 @@ def structure_of_specs(specs: Any) -> Structure:
 def _leaf_of_spec(spec: Any) -> Leaf:
     if isinstance(spec, RaggedTensorSpec):
         return given_structure(None, None, spec).skeleton  # type: ignore[no-any-return]
+    if hasattr(spec, "_leaf"):
+        return spec._leaf()  # type: ignore[no-any-return]
     if not isinstance(spec, (TensorSpec, SparseTensorSpec)):
         raise TypeError(f"Elements of a dataset cannot have the spec {spec}.")
     return Leaf(Tensor if isinstance(spec, TensorSpec) else SparseTensor, spec.dtype, spec.shape.raw)
@@ -262,6 +281,9 @@ def spec_of(leaf: Leaf) -> TensorSpec | SparseTensorSpec | RaggedTensorSpec:
     """The spec of a leaf; see `Structured.element_spec`."""
     if leaf.ragged is not None:
         return RaggedTensorSpec(TensorShape.from_raw(leaf.shape), leaf.dtype, *leaf.ragged)
+    make = getattr(leaf.kind, "_spec", None)
+    if make is not None:
+        return make(leaf.inner)  # type: ignore[no-any-return]
     if leaf.kind not in (Tensor, SparseTensor):
         raise NotImplementedError("There is no spec of datasets in datasets; use output_types and output_shapes.")
     return (TensorSpec if leaf.kind is Tensor else SparseTensorSpec)(leaf.public_shape, leaf.dtype)
@@ -277,6 +299,76 @@ def get_structure(dataset_or_iterator: Structured) -> Any:
     if not isinstance(dataset_or_iterator, Structured):
         raise TypeError(f"`dataset_or_iterator` must be a Dataset or Iterator, not {type(dataset_or_iterator)}.")
     return dataset_or_iterator.element_spec
+
+
+# ---- ``data.util.structure``: what libraries ask about the specs of elements --------------------------------------
+
+
+@export("tensorflow.python.data.util.structure.are_compatible")
+def are_compatible(spec1: Any, spec2: Any) -> bool:
+    """Whether two nested structures of specs have one form, and each spec fits its counterpart in both directions."""
+    try:
+        nest.assert_same_structure(spec1, spec2)
+    except (TypeError, ValueError):
+        return False
+    pairs = zip(nest.flatten(spec1), nest.flatten(spec2))
+    return all(a.is_compatible_with(b) and b.is_compatible_with(a) for a, b in pairs)
+
+
+@export("tensorflow.python.data.util.structure.type_spec_from_value")
+def type_spec_from_value(element: object, use_fallback: bool = True) -> Any:
+    """The specs of an element, in its structure; of what can only be converted to a tensor with ``use_fallback``.
+
+    Raises:
+      TypeError: a leaf has no spec.
+    """
+    if isinstance(element, (tuple, dict)) and not isinstance(element, SparseTensorValue):
+        return nest._like(element, [type_spec_from_value(item) for item in nest._items(element)])
+    tensors = (Tensor, np.ndarray, SparseTensor, SparseTensorValue, RaggedTensor, RaggedTensorValue)
+    if not use_fallback and not isinstance(element, tensors) and not hasattr(element, "_variant_tensor"):
+        raise TypeError(f"Could not build a TypeSpec for {element!r} with type {type(element).__name__}")
+    try:
+        return structure_of(normalize(element)).map(spec_of)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise TypeError(f"Could not build a TypeSpec for {element!r} with type {type(element).__name__}") from error
+
+
+@export("tensorflow.python.data.util.structure.convert_legacy_structure")
+def convert_legacy_structure(output_types: Any, output_shapes: Any, output_classes: Any) -> Any:
+    """The specs that types, shapes and classes of elements stand for, which are nested alike.
+
+    Raises:
+      TypeError: they are not nested alike.
+    """
+    return given_structure(output_types, output_shapes, output_classes).map(spec_of)
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_types")
+def get_flat_tensor_types(element_spec: Any) -> list[dtypes.DType]:
+    """The type of each component of elements with these specs: ``tf.variant`` unless it is a dense tensor."""
+    return structure_of_specs(element_spec).dtypes
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_shapes")
+def get_flat_tensor_shapes(element_spec: Any) -> list[TensorShape]:
+    """The static shape of each component of elements with these specs; unknown for sparse and ragged tensors."""
+    leaves = structure_of_specs(element_spec).leaves
+    whole = [leaf.kind is Tensor or leaf.inner is not None for leaf in leaves]
+    return [TensorShape.from_raw(leaf.shape if known else None) for leaf, known in zip(leaves, whole)]
+
+
+@export("tensorflow.python.data.util.structure.get_flat_tensor_specs")
+def get_flat_tensor_specs(element_spec: Any) -> list[TensorSpec]:
+    """A spec for each component of elements with these specs."""
+    types, shapes = get_flat_tensor_types(element_spec), get_flat_tensor_shapes(element_spec)
+    return [TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types)]
+
+
+@export("tensorflow.python.data.util.structure.normalize_element")
+def normalize_element(element: object) -> Any:
+    """An element with a tensor, a sparse or ragged tensor or a data set as each of its leaves."""
+    with name_scope("normalize_element"):
+        return normalize(element)
 
 
 # ---- ``tf.data.Options``: hints for a pipeline; they are kept and merged, but change nothing -----------------------
@@ -419,7 +511,7 @@ def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
                 f" {given.dtype.name}."
             )
         tensor = given
-        raw: RawShape = constant_value_as_shape(tensor)
+        raw: RawShape = _static_shape(tensor)
     else:
         items = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(items, (list, tuple)):
@@ -436,6 +528,13 @@ def _padded_shape(given: object, leaf: Leaf) -> tuple[Tensor, RawShape]:
     if raw is not None and leaf.shape is not None:
         _check_padding(raw, leaf.shape)
     return tensor, raw
+
+
+def _static_shape(tensor: Tensor) -> RawShape:
+    try:
+        return constant_value_as_shape(tensor)
+    except ValueError:  # a size below -1, which a step refuses
+        return None
 
 
 def _check_padding(raw: tuple[int | None, ...], shape: tuple[int | None, ...]) -> None:

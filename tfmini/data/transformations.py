@@ -19,7 +19,7 @@ from tfmini.data.structure import (
     Structure,
     boolean,
     int64,
-    normalize,
+    normalized_state,
     same_types,
     shape_leaves,
     static_batch,
@@ -204,7 +204,7 @@ def scan(
     """The results of ``scan_func(state, element) -> (state, result)``, called for each element in turn."""
 
     def transform(dataset: Dataset) -> Dataset:
-        state = normalize(initial_state)
+        state = normalized_state(initial_state)
         begin = structure_of(state)
         structure, traced = begin, trace(scan_func, [begin, dataset._structure], "scan", unpack=False)
         for _ in range(2):  # the second time with the dimensions that change unknown

@@ -250,10 +250,6 @@ class GraphScopes(GraphElements):
         finally:
             state.attr_scope = saved
 
-    @contextmanager
-    def _original_op(self, _op: Any) -> Iterator[None]:
-        yield
-
     def _get_control_flow_context(self) -> Any:
         return self.scopes.control_flow_context
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import linecache
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tfmini import protos
@@ -90,6 +92,8 @@ class GraphElements(CollectionStore):
         self._ops: dict[str, Operation] = {}
         self._order: list[Operation] = []
         self.uncounted_ops = 0  # see `scoping.count_ops`
+        self.used_seed = False  # see `scoping.get_seed`
+        self.versions: Any = None  # what an import made of `graph_def_versions`
 
     @property
     def version(self) -> int:
@@ -98,7 +102,19 @@ class GraphElements(CollectionStore):
 
     @property
     def graph_def_versions(self) -> Any:
-        return protos.VersionDef(producer=134, min_consumer=0)
+        """The versions of GraphDef: those of the program that made the oldest part of the graph, and its readers."""
+        kept = protos.VersionDef(producer=134)
+        if self.versions is not None:
+            kept.CopyFrom(self.versions)
+        return kept
+
+    @contextmanager
+    def _original_op(self, op: Any) -> Iterator[None]:
+        """The ops made inside say that they stand for ``op``."""
+        first = len(self._order)
+        yield
+        for made in self._order[first:]:
+            made._original_op = made._original_op or op
 
     def get_operations(self) -> list[Operation]:
         """Lists all operations in order of creation."""

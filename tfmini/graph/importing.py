@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfmini import devices, errors, protos
+from tfmini import devices, dtypes, errors, protos
 from tfmini.dtypes import DType
 from tfmini.errors import NotFoundError
 from tfmini.export import export
@@ -24,7 +24,6 @@ from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import (
     GRAPH_DEF_VERSION,
     GRAPH_DEF_VERSION_MIN_PRODUCER,
-    endpoint_text,
     graph_def_to_nodes,
     parse_endpoint,
 )
@@ -266,6 +265,7 @@ def import_graph_def(
         importer = _Importer(graph, message, _as_tensors(graph, name, mapping))
         try:
             importer.add_all()
+            _take_versions(graph, message.versions)
             return None if wanted is None else [importer.element(text) for text in wanted]
         except BaseException:  # also Ctrl-C: no part of the graph may stay
             importer.undo()
@@ -361,7 +361,30 @@ def _drop_producer_defaults(graph_def: Any, op_list: Any) -> None:
                 del node_def.attr[attr]
 
 
+def _take_versions(graph: Graph, versions: Any) -> None:
+    """A graph is as old as the oldest part of it, and needs a reader that is new enough for all parts."""
+    own = graph.graph_def_versions
+    own.producer = min(own.producer, versions.producer)
+    own.min_consumer = max(own.min_consumer, versions.min_consumer)
+    own.bad_consumers[:] = sorted({*own.bad_consumers, *versions.bad_consumers})
+    graph.versions = own
+
+
 # ---- The import: nodes become operations, loops included -----------------------------------------------------------
+
+
+def _has_old_handle(op: Operation) -> bool:
+    """Whether an op has a queue, barrier, table or reader as a reference, whose stored shape may differ."""
+    arguments = (*op.op_def.inputs, *op.op_def.outputs)
+    return any(argument.is_ref and argument.dtype is dtypes.string for argument in arguments)
+
+
+def _scopes_of(name: str) -> Iterator[str]:
+    """The name scopes that an op of this name is in."""
+    end = name.rfind("/")
+    while end > 0:
+        yield name[:end]
+        end = name.rfind("/", 0, end)
 
 
 class _Importer:
@@ -384,6 +407,7 @@ class _Importer:
         self._new_names_in_use: list[str] = []
         self.full_names: dict[str, str] = {}
         self._claimed: set[str] = set()
+        self._prefixes = {prefix for name in graph._ops for prefix in _scopes_of(name)}
 
     def _add_mapping(self, key: str, value: Any) -> None:
         if value.graph is not self.graph:
@@ -420,9 +444,10 @@ class _Importer:
                 context.AddOp(op)
 
     def _check_sources(self, node: Node) -> None:
-        for endpoint in node.inputs:
+        for number, endpoint in enumerate(node.inputs):
             if endpoint not in self.map and endpoint[0] not in self.nodes:
-                raise ValueError(f"Node '{node.name}': Unknown input node '{endpoint_text(endpoint)}'")
+                text = self.node_defs[node.name].input[number]
+                raise ValueError(f"Node '{node.name}': Unknown input node '{text}'")
         for control in node.controls:
             if control not in self.control_map and control not in self.nodes:
                 raise ValueError(f"Node '{node.name}': Unknown input node '^{control}'")
@@ -446,11 +471,11 @@ class _Importer:
         return order
 
     def _claim_name(self, name: str) -> str:
-        """The full name: unlike new names, imported ones are told apart by case."""
+        """The full name, which is no scope of older ops; unlike new names, imported ones are told apart by case."""
         prefix = self.graph.name_scopes.current
         base = full = f"{prefix}/{name}" if prefix else name
         count = 0
-        while full in self.graph._ops or full in self._claimed:
+        while full in self.graph._ops or full in self._claimed or full in self._prefixes:
             count += 1
             full = f"{base}_{count}"
         self._claimed.add(full)
@@ -533,7 +558,7 @@ class _Importer:
             try:
                 tensor.raw_shape = merge_raw(tensor.raw_shape, as_raw(shape))
             except ValueError as error:
-                if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES:
+                if self.producer >= _FIRST_PRODUCER_WITH_RIGHT_SHAPES and not _has_old_handle(op):
                     raise ValueError(
                         f"Node '{op.name}' has an _output_shapes attribute inconsistent with the GraphDef for output"
                         f" #{i}: {error}"

@@ -19,19 +19,24 @@ _VIEWS = (collections.abc.KeysView, collections.abc.ValuesView, collections.abc.
 class _Composite(NamedTuple):
     parts: Callable[[Any], list[Any]]
     build: Callable[[Any, list[Any]], Any]
+    fits: Callable[[Any, Any], bool] | None
 
 
 _composites: dict[type, _Composite] = {}
 
 
-def register_composite(kind: type, parts: Callable[[Any], list[Any]], build: Callable[[Any, list[Any]], Any]) -> None:
+def register_composite(
+    kind: type, parts: Callable[[Any], list[Any]], build: Callable[[Any, list[Any]], Any],
+    fits: Callable[[Any, Any], bool] | None = None,
+) -> None:  # fmt: skip
     """Registers a class of composites: how to take its instances apart and put them together.
 
     Args:
       parts: instance -> its tensors.
       build: (instance, tensors of the same number) -> a new instance like it.
+      fits: of a class of specs: (spec, composite or spec) -> whether it describes that; then they have one structure.
     """
-    _composites[kind] = _Composite(parts, build)
+    _composites[kind] = _Composite(parts, build, fits)
 
 
 def _slices_parts(value: IndexedSlices) -> list[Any]:
@@ -86,7 +91,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool
       ValueError: the numbers of leaves differ.
     """
     if not is_nested(flat_sequence):
-        raise TypeError(f"flat_sequence must be a sequence, not {flat_sequence!r}")
+        raise TypeError("flat_sequence must be a sequence")
     flat = list(flat_sequence)
     if not (is_nested(structure) or expand_composites and is_composite(structure)):
         if len(flat) != 1:
@@ -168,16 +173,29 @@ def _compare(a: Any, b: Any, check_types: bool, expand: bool) -> None:
         )
     if not nested_a:
         return
+    if expand and (_is_spec(a) or _is_spec(b)):
+        return _compare_specs(a, b)
     if check_types:
         _compare_types(a, b)
     items_a, items_b = list(_items(a)), list(_items(b))
+    for x, y in zip(items_a, items_b):
+        _compare(x, y, check_types, expand)
     if len(items_a) != len(items_b):
         raise ValueError(
             "The two structures don't have the same number of elements."
             f" First structure: {_described(a)}. Second structure: {_described(b)}"
         )
-    for x, y in zip(items_a, items_b):
-        _compare(x, y, check_types, expand)
+
+
+def _is_spec(value: object) -> bool:
+    return is_composite(value) and _composites[type(value)].fits is not None
+
+
+def _compare_specs(a: Any, b: Any) -> None:
+    spec, other = (a, b) if _is_spec(a) else (b, a)
+    fits = _composites[type(spec)].fits
+    if not is_composite(other) or fits is None or not fits(spec, other):
+        raise ValueError(f"Incompatible CompositeTensor TypeSpecs: {_described(a)} vs. {_described(b)}")
 
 
 def _compare_types(a: Any, b: Any) -> None:

@@ -10,7 +10,7 @@ from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, 
 from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto, tensor_proto
 from tfmini.graph.graph_def import fill_node_def, plain_attr
-from tfmini.graph.node import Node
+from tfmini.graph.node import Node, input_dtypes
 from tfmini.graph.op_def import OpDef
 from tfmini.graph.op_types import OpType
 from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
@@ -55,6 +55,11 @@ class Operation:
         self._control_flow_context: Any = None
         self._original_op: Operation | None = None
         self._dependents: list[Operation] | None = None
+
+    @property
+    def _input_types(self) -> list[dtypes.DType]:
+        """The types that the op reads its inputs as: of a variable its value's, unless the op wants a reference."""
+        return input_dtypes(node_of(self))
 
     @property
     def control_inputs(self) -> list[Operation]:

@@ -268,6 +268,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """
     graph = get_default_graph()
     if graph.seed is not None:
+        graph.used_seed |= op_seed is None
         first, second = graph.seed, graph.version + graph.uncounted_ops if op_seed is None else op_seed
     elif op_seed is not None:
         first, second = DEFAULT_GRAPH_SEED, op_seed

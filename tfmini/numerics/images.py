@@ -285,7 +285,7 @@ def decode_bmp(data: bytes) -> np.ndarray[Any, Any]:
     """
     start, _, columns, rows, _, bits = struct.unpack_from("<IIiiHH", data, 10)
     channels = bits // 8
-    if data[:2] != b"BM" or channels not in (1, 3, 4) or columns <= 0:
+    if channels not in (1, 3, 4) or columns <= 0:  # the first two bytes may be others, as in TensorFlow
         raise ValueError("not an uncompressed BMP file of 8, 24 or 32 bits per pixel")
     stride = (channels * columns + 3) // 4 * 4
     check_inflated(abs(rows) * columns * channels, "A BMP file")

@@ -201,7 +201,7 @@ class TypeSpec:
         return type(self)._deserialize, (self._serialize(),)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._serialize()))})"
+        return f"{type(self).__name__}{self._serialize()!r}"
 
 
 def _comparable(part: Any) -> Any:
@@ -538,6 +538,11 @@ class IndexedSlicesSpec(TypeSpec):
         )  # fmt: skip
 
 
+for _kind in (SparseTensorSpec, IndexedSlicesSpec):
+    nest.register_composite(
+        _kind, lambda spec: list(spec._component_specs), lambda like, parts: like._from_components(tuple(parts)),
+        fits=lambda spec, other: type(other) is type(spec) or bool(spec.is_compatible_with(other)),
+    )  # fmt: skip
 register_type_spec_from_value_converter(Tensor, lambda tensor: TensorSpec(tensor.shape, tensor.dtype))
 register_type_spec_from_value_converter(np.ndarray, lambda array: TensorSpec(array.shape, array.dtype))
 register_type_spec_from_value_converter(SparseTensor, lambda value: SparseTensorSpec(value.shape, value.dtype))

@@ -591,7 +591,7 @@ def ragged_constant_value(
 ) -> Any:  # fmt: skip
     """`ragged_constant` as a numpy value (``tf.ragged.constant_value``)."""
     splits, flat = _parse(pylist, ragged_rank, inner_shape)
-    found: Any = np.array(flat, dtype=None if dtype is None else dtypes.as_dtype(dtype).numpy)
+    found: Any = np.array(flat, dtype=dtype.numpy if isinstance(dtype, dtypes.DType) else dtype)  # type: ignore[arg-type]
     shape = _flat_shape(flat, inner_shape)
     found = found if shape is None else found.reshape(shape)
     splits_type = dtypes.as_dtype(row_splits_dtype).numpy

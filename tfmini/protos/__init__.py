@@ -41,6 +41,7 @@ FILES = {
         "variable": "SaveSliceInfoDef VariableAggregation VariableDef VariableSynchronization",
         "saver": "SaverDef",
         "queue_runner": "QueueRunnerDef",
+        "hparam": "HParamDef",
         "control_flow": "CondContextDef ControlFlowContextDef ValuesDef WhileContextDef",
         "struct": (
             "BoundedTensorSpecProto DictValue ListValue NamedTupleValue NoneValue PairValue StructuredValue "

@@ -83,6 +83,7 @@ from tfmini.protos.saved_model_pb2 import CondContextDef as CondContextDef
 from tfmini.protos.saved_model_pb2 import ControlFlowContextDef as ControlFlowContextDef
 from tfmini.protos.saved_model_pb2 import DictValue as DictValue
 from tfmini.protos.saved_model_pb2 import FunctionSpec as FunctionSpec
+from tfmini.protos.saved_model_pb2 import HParamDef as HParamDef
 from tfmini.protos.saved_model_pb2 import ListValue as ListValue
 from tfmini.protos.saved_model_pb2 import MetaGraphDef as MetaGraphDef
 from tfmini.protos.saved_model_pb2 import NamedTensorProto as NamedTensorProto

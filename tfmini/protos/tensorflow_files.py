@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.internal import builder
 
 _FOLDERS = {
+    "contrib/training/python/training": "hparam",
     "core/example": "example feature",
     "core/framework": (
         "allocation_description attr_value cost_graph device_attributes full_type function graph node_def op_def "

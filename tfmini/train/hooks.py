@@ -229,9 +229,9 @@ class FinalOpsHook(SessionRunHook):
             self._final_ops_values = session.run(self._final_ops, feed_dict=self._final_ops_feed_dict)
         except (errors.OutOfRangeError, StopIteration):
             _log.warning(
-                "The ops of a FinalOpsHook reached the end of the input: they depend on an input pipeline, which is"
-                " exhausted at the end of a session. Use ops that only read variables, such as a metric's value_op, not"
-                " its update_op."
+                "The ops of a FinalOpsHook reached the end of the input: they have a dependency back to some input"
+                " source, which is exhausted at the end of a session. Use ops that only read variables, such as a"
+                " metric's value_op, not its update_op."
             )
             raise
 
@@ -334,7 +334,7 @@ class LoggingTensorHook(SessionRunHook):
     def _log_tensors(self, values: dict[Any, Any]) -> None:
         elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
         if self._formatter is not None:
-            _log.info("%s", self._formatter(values))
+            _log.info(self._formatter(values))
             return
         with np.printoptions(suppress=True):
             text = ", ".join(f"{tag} = {values[tag]!s}" for tag in self._tag_order)

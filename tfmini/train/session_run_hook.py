@@ -127,7 +127,7 @@ class SecondOrStepTimer(HookTimer):
             raise ValueError("Can not provide both every_secs and every_steps.")
         self._every_secs = every_secs
         self._every_steps = every_steps
-        self._now = current_process().now
+        self._now = current_process().wall_time
         self.reset()
 
     def reset(self) -> None:

@@ -96,3 +96,10 @@ def test_damaged_files_are_errors_of_the_argument() -> None:
     wide[at + 1 : at + 3] = struct.pack("<H", 4000)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid GIF data"):
         run(tf.image.decode_gif(bytes(wide)))
+
+
+def test_the_first_bytes_of_a_bmp_file_may_be_others() -> None:
+    data = _saved("BMP")
+    with tf.Session() as session:
+        one, other = session.run([tf.image.decode_bmp(data), tf.image.decode_bmp(b"B@" + data[2:])])
+    assert one.tolist() == other.tolist()

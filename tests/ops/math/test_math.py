@@ -278,3 +278,11 @@ def test_comparisons_are_packed_from_the_highest_bit_on() -> None:
         packed = tf.raw_ops.CompareAndBitpack(input=numbers, threshold=np.float64(5))
         flags = tf.raw_ops.CompareAndBitpack(input=np.arange(8) % 3 == 0, threshold=False)
         assert [value.tolist() for value in session.run([packed, flags])] == [[[3], [255]], [146]]
+
+
+def test_the_axes_of_a_sort_and_the_type_of_bins() -> None:
+    tf.sort(tf.placeholder(tf.float32, [None] * 5), axis=1)
+    order = tf.get_default_graph().get_tensor_by_name("sort/transposition:0")
+    assert tf.contrib.util.constant_value(order).tolist() == [0, 4, 2, 3, 1]
+    bins = tf.histogram_fixed_width_bins([-1.0, 0.0, 1.5], [0.0, 5.0], 5, dtype=tf.int64)
+    assert bins.dtype is tf.int32  # as in 1.15

@@ -218,3 +218,11 @@ def test_what_a_new_layout_need_not_change_is_still_checked() -> None:
     unsorted = tf.SparseTensor([[1, 0], [0, 0]], [1, 2], [2, 1])  # no row is empty
     filled, empty = run(tf.sparse_fill_empty_rows(unsorted, 9))
     assert filled.values.tolist() == [2, 1] and not empty.any()
+
+
+def test_an_axis_may_be_a_constant_and_gradients_of_filled_rows_are_vectors() -> None:
+    sparse = tf.SparseTensor([[0, 1]], [5], [2, 3])
+    found = tf.sparse.expand_dims(sparse, tf.constant(1))
+    assert found.shape.as_list() == [2, 1, 3]
+    with pytest.raises(ValueError, match="Shape must be rank 1 but is rank 2"):
+        tf.raw_ops.SparseFillEmptyRowsGrad(reverse_index_map=[0, 1], grad_values=[[0, 1], [2, 3]])

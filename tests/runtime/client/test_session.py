@@ -409,3 +409,10 @@ def test_soft_placement_is_that_of_sessions_without_a_config() -> None:
         tf.config.set_soft_device_placement(False)
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="Cannot assign a device"):
         session.run(x)
+
+
+def test_devices_are_listed_without_a_session() -> None:
+    (logical,) = tf.config.experimental.list_logical_devices("CPU")
+    assert logical == ("/job:localhost/replica:0/task:0/device:CPU:0", "CPU") == (logical.name, logical.device_type)
+    (physical,) = tf.config.experimental.list_physical_devices("CPU")
+    assert physical == ("/physical_device:CPU:0", "CPU") and not tf.config.experimental.list_physical_devices("TPU")

@@ -29,6 +29,8 @@ from tfmini.train.queue_runners import (
     FeedingQueueRunner as FeedingQueueRunner,
 )
 from tfmini.train.resampling import (
+    NextQueuedSequenceBatch as NextQueuedSequenceBatch,
+    SequenceQueueingStateSaver as SequenceQueueingStateSaver,
     rejection_sample as rejection_sample,
     resample_at_rate as resample_at_rate,
     stratified_sample as stratified_sample,
@@ -54,7 +56,9 @@ __all__ = [
     "FeedingQueueRunner",
     "GreedyLoadBalancingStrategy",
     "HParams",
+    "NextQueuedSequenceBatch",
     "RandomStrategy",
+    "SequenceQueueingStateSaver",
     "StopAfterNEvalsHook",
     "SummaryAtEndHook",
     "add_gradients_summaries",

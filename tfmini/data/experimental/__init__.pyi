@@ -6,6 +6,7 @@ from tfmini.data.csv_datasets import (
     parse_example_dataset as parse_example_dataset,
 )
 from tfmini.data.dataset import (
+    DatasetSpec as DatasetStructure,
     RandomDataset as RandomDataset,
     from_variant as from_variant,
     to_variant as to_variant,
@@ -27,6 +28,7 @@ from tfmini.data.grouping import (
 )
 from tfmini.data.iterator import (
     Optional as Optional,
+    OptionalSpec as OptionalStructure,
     get_next_as_optional as get_next_as_optional,
 )
 from tfmini.data.pipeline import (
@@ -80,11 +82,13 @@ __all__ = [
     "CheckpointInputPipelineHook",
     "Counter",
     "CsvDataset",
+    "DatasetStructure",
     "DistributeOptions",
     "INFINITE_CARDINALITY",
     "MapVectorizationOptions",
     "OptimizationOptions",
     "Optional",
+    "OptionalStructure",
     "RaggedTensorStructure",
     "RandomDataset",
     "Reducer",

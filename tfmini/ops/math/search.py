@@ -13,6 +13,7 @@ from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_t
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array import shape as array_shape
+from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import range as number_range
 from tfmini.ops.array.gather import gather, scatter_nd
@@ -393,10 +394,11 @@ def _sorted(values: TensorLike, axis: int, direction: str, positions: bool) -> T
         raise ValueError("sort along another axis than the last needs a tensor of known rank")
     if rank is not None and not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is not in [{-rank}, {rank})")
-    order = None
+    order: Any = None
     if rank is not None and axis % rank != rank - 1:
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
+        order = constant(order, dtypes.int32, name="transposition")
         values = transpose(values, order)
     found = _last_axis_sorted(values, direction == "ASCENDING", positions)
     return found if order is None else transpose(found, order)
@@ -434,7 +436,11 @@ def histogram_fixed_width_bins(
     values: TensorLike, value_range: TensorLike, nbins: TensorLike = 100, dtype: DTypeLike = dtypes.int32,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The number of the part of the range that contains each value (``tf.histogram_fixed_width_bins``)."""
+    """The number of the part of the range that contains each value (``tf.histogram_fixed_width_bins``), as int32.
+
+    Args:
+      dtype: without effect, as in TensorFlow 1.15.
+    """
     with name_scope(name, "histogram_fixed_width_bins", [values, value_range, nbins]):
         values = convert_to_tensor(values, name="values")
         shape = array_shape.shape(values)
@@ -445,4 +451,4 @@ def histogram_fixed_width_bins(
         count = cast(convert_to_tensor(nbins, dtypes.int32, name="nbins"), wide)
         place = floor((cast(flat, wide) - low) / (high - low) * count)
         inside = clip_by_value(place, cast(0.0, wide), count - cast(1.0, wide))
-        return array_shape.reshape(cast(inside, dtypes.as_dtype(dtype)), shape)
+        return array_shape.reshape(cast(inside, dtypes.int32), shape)

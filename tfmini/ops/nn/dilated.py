@@ -466,6 +466,8 @@ def conv_transpose(
 ) -> Tensor:  # fmt: skip
     """The transpose of `convolution`; the length of ``output_shape`` gives the rank (``tf.nn.conv_transpose``)."""
     with name_scope(name, "conv_transpose", [input, filters, output_shape]) as scope:
+        if not isinstance(output_shape, Tensor) and not hasattr(output_shape, "__len__"):
+            raise ValueError("output_shape must be a tensor or sized collection.")
         rank = convert_to_tensor(output_shape).shape.as_list()[0]
         if rank not in (3, 4, 5):
             raise ValueError(f"output_shape must be of length 3, 4 or 5 but was {rank}.")

@@ -324,8 +324,10 @@ def _fractional_placer(node: Node) -> Callable[[Array], tuple[list[Array], _Cell
     """A function of an image, checked: the bounds of rows and columns, and the windows."""
     attrs = node.attrs
     ratios, seeds = attrs["pooling_ratio"], (attrs["seed"], attrs["seed2"])
-    if len(ratios) != 4 or min(ratios) < 1:
-        refuse(f"pooling_ratio must specify 4 dimensions, none below 1, got {ratios}")
+    if len(ratios) != 4:
+        refuse(f"pooling_ratio field must specify 4 dimensions, not {len(ratios)}")
+    if min(ratios) < 1:
+        refuse(f"pooling_ratio cannot be smaller than 1, got: {next(ratio for ratio in ratios if ratio < 1):g}")
     if ratios[0] != 1 or ratios[3] != 1:
         raise UnimplementedError.of("Fractional pooling is not yet supported on the batch nor channel dimension.")
     if not attrs["deterministic"] and any(seeds):

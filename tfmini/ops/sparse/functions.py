@@ -311,6 +311,8 @@ def sparse_expand_dims(sp_input: SparseTensorLike, axis: int | None = None, name
         rank = sparse.indices.raw_shape[1] if sparse.indices.raw_shape else None
     if rank is None:
         raise ValueError("sparse.expand_dims needs a sparse tensor of known rank.")
+    if isinstance(axis, Tensor):
+        axis = int(constant_value(axis))
     axis = -1 if axis is None else axis
     with name_scope(name, "expand_dims", [sparse.values]):
         at = axis if axis >= 0 else rank + 1 + axis

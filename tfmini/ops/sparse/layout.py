@@ -163,6 +163,12 @@ def flat_positions(indices: Array, shape: Any) -> Any:
 
 # ---- The declarations of the ops -----------------------------------------------------------------------------------
 
+
+def _fill_empty_rows_grad_shape(node: Operation) -> list[RawShape]:
+    with_rank(node.inputs[1].raw_shape, 1)
+    return [with_rank(node.inputs[0].raw_shape, 1), ()]
+
+
 reorder_op: OpHandle[Any] = op(
     "SparseReorder(input_indices: int64, input_values: T, input_shape: int64)"
     " -> output_indices: int64, output_values: T; T: type",
@@ -206,7 +212,7 @@ fill_rows_op: OpHandle[Any] = op(
 fill_rows_grad_op: OpHandle[Any] = op(
     "SparseFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T; T: type",
     differentiable=None,
-    shape=lambda node: [with_rank(node.inputs[0].raw_shape, 1), ()],
+    shape=_fill_empty_rows_grad_shape,
 )
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfmini import errors
 from tfmini.export import export
@@ -57,6 +57,38 @@ def set_soft_device_placement(enabled: bool) -> None:
 def get_soft_device_placement() -> bool:
     """Whether sessions made without a ConfigProto place softly; False at first."""
     return bool(_defaults.allow_soft_placement)
+
+
+class LogicalDevice(NamedTuple):
+    """A device that ops may be put on; its ``name`` is that of `Session.list_devices`."""
+
+    name: str
+    device_type: str
+
+
+class PhysicalDevice(NamedTuple):
+    """A device of this machine: ``/physical_device:CPU:0``."""
+
+    name: str
+    device_type: str
+
+
+@export("tf.config.experimental.list_logical_devices")
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The devices of a session without a ConfigProto; with ``device_type`` those of that kind."""
+    options = SessionOptions.from_proto(_defaults)
+    found = devices_of_task(_LOCAL_TASK, options.device_count, options.wishes, lambda: 1)
+    known = [LogicalDevice(device.name, device.device_type) for device in found]
+    return [device for device in known if device_type in (None, device.device_type)]
+
+
+@export("tf.config.experimental.list_physical_devices")
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of this machine; with ``device_type`` those of that kind."""
+    names = [
+        (device.name.rpartition("/device:")[2], device.device_type) for device in list_logical_devices(device_type)
+    ]
+    return [PhysicalDevice(f"/physical_device:{name}", kind) for name, kind in names]
 
 
 class BaseSession:
@@ -449,17 +481,17 @@ class Session(BaseSession):
 class InteractiveSession(BaseSession):
     """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
 
-    _active = 0
+    _active_session_count = 0
 
     def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
-        if InteractiveSession._active:
+        if InteractiveSession._active_session_count:
             warnings.warn(
                 "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
                 " explicitly call `InteractiveSession.close()` to release resources held by the other session(s).",
                 stacklevel=2,
             )
-        InteractiveSession._active += 1
+        InteractiveSession._active_session_count += 1
         self._context: Any = session_scope(self, enforce_nesting=False)
         self._context.__enter__()
         self._graph_context: Any = None
@@ -470,7 +502,7 @@ class InteractiveSession(BaseSession):
     def close(self) -> None:
         """Closes the session and withdraws it as the default."""
         if not self._closed:
-            InteractiveSession._active -= 1
+            InteractiveSession._active_session_count -= 1
             if self._graph_context is not None:
                 self._graph_context.__exit__(None, None, None)
             self._context.__exit__(None, None, None)
