@@ -223,7 +223,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.pywrap_tensorflow": {
         "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
-        "ops.io.files": "EventsWriter",
+        "ops.io.files": "EventsWriter PyRecordReader_New=new_record_reader",
     },
     "python.saved_model.nested_structure_coder": {
         "compat.nest_names": "NotEncodableError StructureCoder",
