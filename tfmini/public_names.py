@@ -261,7 +261,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.learn_functions": "linear_regression linear_regression_zero_init logistic_regression logistic_regression_zero_init",
     },
     "contrib.learn.monitors": {
-        "estimator.experiment": "ValidationMonitor",
+        "estimator.experiment": "ValidationMonitor replace_monitors_with_hooks",
     },
     "contrib.learn.ops": {
         "estimator.learn_functions": "mean_squared_error_regressor softmax_classifier",
