@@ -329,8 +329,8 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     return int(code)
 
 
-class Status:
-    """What `raise_exception_on_not_ok_status` lends to a function, which leaves its error there."""
+class LentStatus:
+    """What `tf.errors.raise_exception_on_not_ok_status` lends to a function, which leaves its error there."""
 
     def __init__(self) -> None:
         self.error: OpError | None = None
@@ -344,8 +344,8 @@ class RaiseExceptionOnNotOkStatus:
       OpError: at the end of the block, the error that a function has left in the status.
     """
 
-    def __enter__(self) -> Status:
-        self._status = Status()
+    def __enter__(self) -> LentStatus:
+        self._status = LentStatus()
         return self._status
 
     def __exit__(self, *_: object) -> bool:

@@ -203,6 +203,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array.identity": "is_tensor",
         "ops.composites": "BoundedTensorSpec TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
+        "ops.math.search": "argsort sort",
         "placement.device_setter": "VariableDeviceChooser",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
         "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",

@@ -225,4 +225,4 @@ def test_a_record_reader_waits_for_the_rest_of_a_record(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError):
         _new_record_reader(tmp_path / "absent")
     with pytest.raises(TypeError, match="expected bytes, str found"):
-        new_record_reader("r", 0, b"", errors.Status())  # type: ignore[arg-type]
+        new_record_reader("r", 0, b"", errors.LentStatus())  # type: ignore[arg-type]

@@ -286,7 +286,7 @@ class PyRecordReader:
 
 @export("tensorflow.python.pywrap_tensorflow.PyRecordReader_New")
 def new_record_reader(
-    filename: bytes, start_offset: int, compression_type: bytes, status: errors.Status
+    filename: bytes, start_offset: int, compression_type: bytes, status: errors.LentStatus
 ) -> PyRecordReader | None:
     """A reader of the records of a file.
 
