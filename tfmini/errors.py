@@ -348,10 +348,9 @@ class RaiseExceptionOnNotOkStatus:
         self._status = LentStatus()
         return self._status
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> None:  # what the block raised goes on
         if self._status.error is not None:
             raise self._status.error
-        return False  # what the block raised goes on
 
 
 def from_code(
