@@ -329,6 +329,30 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     return int(code)
 
 
+class LentStatus:
+    """What `tf.errors.raise_exception_on_not_ok_status` lends to a function, which leaves its error there."""
+
+    def __init__(self) -> None:
+        self.error: OpError | None = None
+
+
+@export("tf.errors.raise_exception_on_not_ok_status")
+class RaiseExceptionOnNotOkStatus:
+    """A context whose value is a status, and that raises the error in it when it ends.
+
+    Raises:
+      OpError: at the end of the block, the error that a function has left in the status.
+    """
+
+    def __enter__(self) -> LentStatus:
+        self._status = LentStatus()
+        return self._status
+
+    def __exit__(self, *_: object) -> None:  # what the block raised goes on
+        if self._status.error is not None:
+            raise self._status.error
+
+
 def from_code(
     code: int,
     message: str,

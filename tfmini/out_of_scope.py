@@ -125,7 +125,6 @@ _NAMES = {
     "signal": "tf.signal.fft and its kin, and tf.roll for shifts",
     "image.generate_bounding_box_proposals": "tf.image.non_max_suppression",
     "ctc_loss_v2": "tf.nn.ctc_loss_v2",
-    "errors.raise_exception_on_not_ok_status": "the exceptions that Session.run raises",
     "strings.unicode_script": "Python's unicodedata in a tf.py_func",
 }
 

@@ -219,6 +219,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array.identity": "is_tensor",
         "ops.composites": "BoundedTensorSpec TensorSpec",
         "ops.flow.cond": "smart_cond smart_constant_value",
+        "ops.math.search": "argsort sort",
         "placement.device_setter": "VariableDeviceChooser",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
         "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",
@@ -278,7 +279,7 @@ NAMES: dict[str, dict[str, str]] = {
         "estimator.learn_functions": "linear_regression linear_regression_zero_init logistic_regression logistic_regression_zero_init",
     },
     "contrib.learn.monitors": {
-        "estimator.experiment": "ValidationMonitor",
+        "estimator.experiment": "ValidationMonitor replace_monitors_with_hooks",
     },
     "contrib.learn.ops": {
         "estimator.learn_functions": "mean_squared_error_regressor softmax_classifier",
@@ -465,7 +466,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.string_ops": "as_string",
     },
     "errors": {
-        "errors": "ABORTED ALREADY_EXISTS AbortedError AlreadyExistsError CANCELLED CancelledError DATA_LOSS DEADLINE_EXCEEDED DataLossError DeadlineExceededError FAILED_PRECONDITION FailedPreconditionError INTERNAL INVALID_ARGUMENT InternalError InvalidArgumentError NOT_FOUND NotFoundError OK OUT_OF_RANGE OpError OutOfRangeError PERMISSION_DENIED PermissionDeniedError RESOURCE_EXHAUSTED ResourceExhaustedError UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN UnauthenticatedError UnavailableError UnimplementedError UnknownError error_code_from_exception_type exception_type_from_error_code",
+        "errors": "ABORTED ALREADY_EXISTS AbortedError AlreadyExistsError CANCELLED CancelledError DATA_LOSS DEADLINE_EXCEEDED DataLossError DeadlineExceededError FAILED_PRECONDITION FailedPreconditionError INTERNAL INVALID_ARGUMENT InternalError InvalidArgumentError NOT_FOUND NotFoundError OK OUT_OF_RANGE OpError OutOfRangeError PERMISSION_DENIED PermissionDeniedError RESOURCE_EXHAUSTED ResourceExhaustedError UNAUTHENTICATED UNAVAILABLE UNIMPLEMENTED UNKNOWN UnauthenticatedError UnavailableError UnimplementedError UnknownError error_code_from_exception_type exception_type_from_error_code raise_exception_on_not_ok_status=RaiseExceptionOnNotOkStatus",
     },
     "estimator": {
         "compat.tf_keras.heads": "BinaryClassHead Head LogisticRegressionHead MultiClassHead MultiLabelHead PoissonRegressionHead RegressionHead",

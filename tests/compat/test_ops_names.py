@@ -119,3 +119,13 @@ def test_the_hook_of_evaluations_takes_its_counter_as_tf_slim_gives_it() -> None
             session.run(completed)
             runs += 1
     assert runs == 3
+
+
+def test_the_private_module_of_dtypes_has_the_reference_types() -> None:
+    dtypes = internals.module("python.framework.dtypes")
+    assert tf.get_variable("v", [1], tf.float16).dtype == dtypes.float16_ref is dtypes.half_ref
+    assert [dtypes.uint64_ref.name, dtypes.double_ref.name, dtypes.bool_ref.name] == [
+        "uint64_ref", "float64_ref", "bool_ref"
+    ]  # fmt: skip
+    assert dtypes.bfloat16_ref.base_dtype is tf.bfloat16
+    assert tf.contrib.framework.argsort is tf.argsort and tf.contrib.framework.sort is tf.sort

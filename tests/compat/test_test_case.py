@@ -22,6 +22,23 @@ def case() -> tf.test.TestCase:
     case.doCleanups()
 
 
+def test_a_case_that_begins_inside_of_a_graph_forgets_it(case: tf.test.TestCase) -> None:
+    with tf.Graph().as_default() as outer:
+        case.setUp()
+        inner = tf.get_default_graph()
+        with case.test_session() as session:
+            assert session.graph is inner
+            assert case.evaluate(tf.constant(2)) == 2
+    assert inner is not outer and inner.seed == 87654321
+    assert tf.get_default_graph() is inner
+    with pytest.raises(AssertionError, match="Nesting violated"), tf.Graph().as_default():
+        case.setUp()
+        left_open = tf.Graph().as_default()
+        left_open.__enter__()
+    case.setUp()
+    tf.reset_default_graph()
+
+
 def test_assertions_about_values_hold(case: tf.test.TestCase) -> None:
     case.assertAllEqual([[1, 2]], tf.constant([[1, 2]]))
     case.assertAllEqual([[tf.constant(1), 2]], ([tf.constant(1), tf.constant(2)],))

@@ -150,3 +150,14 @@ def test_an_export_function_gets_what_it_names() -> None:
     assert export(lambda estimator, directory: directory, None, "to", "path") == "to"
     with pytest.raises(ValueError, match="accepting eval_result must also accept checkpoint_path"):
         export(lambda estimator, directory, eval_result: None, None, "to")
+
+
+def test_monitors_are_hooks_that_are_told_the_estimator() -> None:
+    hook = tf.train.StopAtStepHook(last_step=1)
+    monitor = LEARN.monitors.ValidationMonitor(input_fn=_inputs, eval_steps=1)
+    estimator = LEARN.Estimator(_model)
+    assert LEARN.monitors.replace_monitors_with_hooks([hook, monitor], estimator) == [hook, monitor]
+    assert monitor._estimator is estimator
+    assert LEARN.monitors.replace_monitors_with_hooks(None, estimator) == []
+    with pytest.raises(TypeError, match="is no hook"):
+        LEARN.monitors.replace_monitors_with_hooks([object()], estimator)

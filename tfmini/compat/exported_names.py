@@ -118,7 +118,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "DeviceSpecV1",
     },
     "python.framework.dtypes": {
-        "compat.ops_names": "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref",
+        "compat.ops_names": "bfloat16_ref bool_ref complex128_ref complex64_ref double_ref=float64_ref float16_ref float32_ref float64_ref half_ref=float16_ref int16_ref int32_ref int64_ref int8_ref string_ref uint16_ref uint32_ref uint64_ref uint8_ref",
     },
     "python.framework.op_def_registry": {
         "compat.ops_names": "get_registered_ops",
@@ -238,7 +238,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.pywrap_tensorflow": {
         "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
-        "ops.io.files": "EventsWriter",
+        "ops.io.files": "EventsWriter PyRecordReader_New=new_record_reader",
     },
     "python.saved_model.nested_structure_coder": {
         "compat.nest_names": "NotEncodableError StructureCoder",

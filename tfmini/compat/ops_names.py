@@ -189,10 +189,18 @@ def get_registered_ops() -> dict[str, Any]:
 DEFAULT_GRAPH_SEED = 87654321
 export_names("tensorflow.python.framework.random_seed", "DEFAULT_GRAPH_SEED")
 
-float32_ref, float64_ref, int32_ref, int64_ref, bool_ref, string_ref = (
-    dtype._as_ref for dtype in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.bool, dtypes.string)
+_d = dtypes
+float16_ref, float32_ref, float64_ref, bfloat16_ref, complex64_ref, complex128_ref = (
+    dtype._as_ref for dtype in (_d.float16, _d.float32, _d.float64, _d.bfloat16, _d.complex64, _d.complex128)
 )
-export_names("tensorflow.python.framework.dtypes", "bool_ref float32_ref float64_ref int32_ref int64_ref string_ref")
+int8_ref, int16_ref, int32_ref, int64_ref = (dtype._as_ref for dtype in (_d.int8, _d.int16, _d.int32, _d.int64))
+uint8_ref, uint16_ref, uint32_ref, uint64_ref = (dtype._as_ref for dtype in (_d.uint8, _d.uint16, _d.uint32, _d.uint64))
+bool_ref, string_ref = _d.bool._as_ref, _d.string._as_ref
+export_names(
+    "tensorflow.python.framework.dtypes",
+    "bfloat16_ref bool_ref complex128_ref complex64_ref double_ref=float64_ref float16_ref float32_ref float64_ref "
+    "half_ref=float16_ref int16_ref int32_ref int64_ref int8_ref string_ref uint16_ref uint32_ref uint64_ref uint8_ref",
+)
 
 # The second versions share large weights by contiguous rows.
 nce_loss_v2, sampled_softmax_loss_v2 = (

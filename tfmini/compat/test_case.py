@@ -19,7 +19,7 @@ from absl.testing import absltest
 from tfmini.compat.test_assertions import Assertions
 from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
-from tfmini.graph.default_graph import get_default_graph, reset_default_graph
+from tfmini.graph.default_graph import forget_default_graphs, get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import set_random_seed
@@ -44,12 +44,7 @@ class TestCase(Assertions):
         random.seed(_SEED)
         np.random.seed(_SEED)
         self._ClearCachedSession()
-        try:
-            reset_default_graph()
-        except AssertionError:  # a caller has opened a graph: nest another one
-            scope = Graph().as_default()
-            scope.__enter__()
-            self.addCleanup(scope.__exit__, None, None, None)
+        forget_default_graphs()
         set_random_seed(_SEED)
 
     def tearDown(self) -> None:

@@ -224,6 +224,28 @@ class ValidationMonitor(SessionRunHook):
             self.early_stopped = True
 
 
+@export("tf.contrib.learn.monitors.replace_monitors_with_hooks")
+def replace_monitors_with_hooks(
+    monitors_or_hooks: Iterable[SessionRunHook] | None, estimator: Estimator | LearnEstimator
+) -> list[SessionRunHook]:
+    """Tells monitors whose model is trained, and returns them and the hooks as a list.
+
+    Args:
+      monitors_or_hooks: hooks and `ValidationMonitor`, which are hooks here; None is no hook.
+      estimator: whose model is trained.
+
+    Raises:
+      TypeError: for a monitor of another class, which is no hook.
+    """
+    hooks = list(monitors_or_hooks or ())
+    for hook in hooks:
+        if not isinstance(hook, SessionRunHook):
+            raise TypeError(f"{hook!r} is no hook; write a subclass of tf.train.SessionRunHook.")
+        if isinstance(hook, ValidationMonitor):
+            hook.set_estimator(estimator)
+    return hooks
+
+
 def evaluated(estimator: Estimator | LearnEstimator, metrics: Mapping[Any, Any] | None, **given: Any) -> dict[str, Any]:
     """The metrics of an estimator of ``tf.contrib.learn``, or of a `tf.estimator.Estimator`."""
     if isinstance(estimator, Estimator):

@@ -34,7 +34,7 @@ def exactly_default(graph: Graph) -> Iterator[Graph]:
     try:
         yield graph
     finally:
-        default_stack.graphs.pop()
+        del default_stack.graphs[-1:]
 
 
 @export("tf.reset_default_graph")
@@ -49,6 +49,12 @@ def reset_default_graph() -> None:
             "Do not use tf.reset_default_graph() to clear nested graphs. If you need a cleared graph, exit the"
             " nesting and create a new graph."
         )
+    _global_default.clear()
+
+
+def forget_default_graphs() -> None:
+    """Forgets the graphs of this thread's ``with`` blocks and the process-wide default graph."""
+    default_stack.graphs.clear()
     _global_default.clear()
 
 

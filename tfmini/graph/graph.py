@@ -318,9 +318,9 @@ class Graph(GraphScopes):
         try:
             yield graph
         finally:
-            if default_stack.graphs[-1] is not graph:
+            if default_stack.graphs and default_stack.graphs[-1] is not graph:
                 raise AssertionError(f"Nesting violated for default stack of {Graph} objects")
-            default_stack.graphs.pop()
+            del default_stack.graphs[-1:]  # none where a test case began inside
 
     # ---- ops --------------------------------------------------------------------------------
 

@@ -37,3 +37,18 @@ def test_a_slice_that_begins_behind_the_end_is_refused_when_it_is_built() -> Non
     with pytest.raises(ValueError, match="Invalid value in tensor used for shape: -2"):
         tf.slice(tf.ones([3]), [1], [-2])
     assert tf.slice(tf.ones([3]), [3], [-1]).shape.as_list() == [0]
+
+
+def test_the_shape_of_a_slice_from_a_partly_known_begin_is_that_of_tensorflow() -> None:
+    step, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [4, 5, 6])
+    cases = (
+        ([step, 0, 0], [1, -1, -1], [1, 5, 6]),
+        ([step, 2, 5], [-1, -1, 3], [None, 3, 3]),  # only a wholly known begin is checked against other sizes
+        ([step, 2, 0], [step, -1, -1], [None, None, None]),
+        (tf.shape(x) - 1, [1, -1, -1], [1, 1, 1]),
+        ([step, -1, 0], [1, -1, -1], [1, None, 6]),
+    )
+    for begin, size, shape in cases:
+        assert tf.slice(x, begin, size).shape.as_list() == shape
+    with pytest.raises(ValueError, match="Negative dimension size caused by subtracting 7 from 5"):
+        tf.slice(x, [step, 7, 0], [-1, -1, 3])

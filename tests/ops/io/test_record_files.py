@@ -22,6 +22,7 @@ from tfmini.ops.io.files import (
     TFRecordCompressionType,
     TFRecordOptions,
     TFRecordWriter,
+    new_record_reader,
     tf_record_iterator,
 )
 from tfmini.ops.io.record_files import InflatedFile, RecordReader, RecordWriter, frame, masked_crc32c, read_records
@@ -68,7 +69,7 @@ def test_a_corrupt_record_is_data_loss(tmp_path: Path) -> None:
     path.write_bytes(data[:-1])
     reader = RecordReader(path)
     assert reader.read() == b"hello"
-    with pytest.raises(errors.DataLossError, match="truncated record at 33"):
+    with pytest.raises(errors.DataLossError, match="truncated record at 21"):
         reader.read()
     path.write_bytes(b"\0" + data[1:])
     with pytest.raises(errors.DataLossError, match="corrupted record at 0"):
@@ -76,6 +77,8 @@ def test_a_corrupt_record_is_data_loss(tmp_path: Path) -> None:
     path.write_bytes(data[:12] + b"j" + data[13:])
     with pytest.raises(errors.DataLossError, match="corrupted record at 12"):
         list(read_records(path))
+    path.write_bytes(data[:21] + data[:11])  # 1.15.5 ends at an incomplete header
+    assert list(read_records(path)) == [b"hello"]
     path.write_bytes(b"no gzip file")
     with pytest.raises(errors.DataLossError):
         list(read_records(path, "GZIP"))
@@ -154,7 +157,7 @@ def test_a_record_that_inflates_to_more_than_the_limit_is_refused(
 def test_a_record_that_claims_to_be_huge_is_data_loss(tmp_path: Path) -> None:
     length = struct.pack("<Q", 1 << 39)
     (tmp_path / "r").write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"short")
-    with pytest.raises(errors.DataLossError, match="truncated record at 12"):
+    with pytest.raises(errors.DataLossError, match="truncated record at 0"):
         list(read_records(tmp_path / "r"))
 
 
@@ -181,3 +184,45 @@ def test_an_events_writer_writes_what_the_iterator_reads(tmp_path: Path) -> None
         writer.WriteEvent("a")
     with pytest.raises(tf.errors.NotFoundError):
         EventsWriter(bytes(tmp_path / "absent" / "events")).WriteEvent(event)
+
+
+def _new_record_reader(path: Path, offset: int = 0, compression: bytes = b"") -> Any:
+    with tf.errors.raise_exception_on_not_ok_status() as status:
+        return new_record_reader(bytes(path), offset, compression, status)
+
+
+@pytest.mark.parametrize("compression", ["", "ZLIB"])
+def test_a_record_reader_goes_on_when_the_file_has_grown(tmp_path: Path, compression: str) -> None:
+    writer = RecordWriter(tmp_path / "r", compression)
+    reader = None
+    for record in (b"one", b"two"):
+        writer.write(record)
+        writer.flush()
+        reader = reader or _new_record_reader(tmp_path / "r", 0, compression.encode())
+        assert (reader.GetNext(), reader.record()) == (None, record)
+        for _ in range(2):
+            with pytest.raises(errors.OutOfRangeError):
+                reader.GetNext()
+    assert reader is not None and reader.offset() == 38
+    reader.Close()
+    with pytest.raises(errors.FailedPreconditionError, match=r"Reader is closed\."):
+        reader.GetNext()
+    assert reader.record() == b"two"
+
+
+def test_a_record_reader_waits_for_the_rest_of_a_record(tmp_path: Path) -> None:
+    data = frame(b"one") + frame(b"two")
+    (tmp_path / "r").write_bytes(data[:-5])
+    reader = _new_record_reader(tmp_path / "r", 19)
+    for _ in range(2):
+        with pytest.raises(errors.DataLossError, match="truncated record at 19"):
+            reader.GetNext()
+    with (tmp_path / "r").open("ab") as file:
+        file.write(data[-5:])
+    reader.GetNext()
+    assert reader.record() == b"two"
+    reader.Close()
+    with pytest.raises(errors.NotFoundError):
+        _new_record_reader(tmp_path / "absent")
+    with pytest.raises(TypeError, match="expected bytes, str found"):
+        new_record_reader("r", 0, b"", errors.LentStatus())  # type: ignore[arg-type]

@@ -44,6 +44,10 @@ from tfmini.ops.flow.cond import (
     smart_cond as smart_cond,
     smart_constant_value as smart_constant_value,
 )
+from tfmini.ops.math.search import (
+    argsort as argsort,
+    sort as sort,
+)
 from tfmini.placement.device_setter import (
     VariableDeviceChooser as VariableDeviceChooser,
 )
@@ -75,6 +79,7 @@ __all__ = [
     "arg_scope",
     "arg_scope_func_key",
     "arg_scoped_arguments",
+    "argsort",
     "assert_global_step",
     "assign_from_checkpoint",
     "assign_from_checkpoint_fn",
@@ -110,5 +115,6 @@ __all__ = [
     "nest",
     "smart_cond",
     "smart_constant_value",
+    "sort",
     "variable",
 ]

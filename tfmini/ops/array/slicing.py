@@ -60,8 +60,12 @@ def _slice_shape(node: Operation) -> list[RawShape]:
             raise ValueError(f"Shape must be rank {tensor.raw_shape[0]} but is rank {len(before)}")
     if before is None:
         return [None]
-    starts: list[Any] = [None] * len(before) if begin is None else begin.tolist()
-    counts = constant_value_as_shape(node.inputs[2]) or [None] * len(before) if size is None else size.tolist()
+    unknown: list[Any] = [None] * len(before)
+    starts: Any = unknown if begin is None else begin.tolist()
+    if begin is None and size is not None:  # TensorFlow looks into a computed begin beside a constant size of -1 only
+        known = constant_value_as_shape(node.inputs[1]) or unknown
+        starts = [b if s == -1 else None for b, s in zip(known, size.tolist())]
+    counts = constant_value_as_shape(node.inputs[2]) or unknown if size is None else size.tolist()
     return [tuple(_sliced(d, b, s) for d, b, s in zip(before, starts, counts))]
 
 

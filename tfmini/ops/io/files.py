@@ -19,7 +19,7 @@ from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.io.record_files import InflatedFile, Path, RecordWriter, frame, read_records
+from tfmini.ops.io.record_files import InflatedFile, Path, RecordReader, RecordWriter, frame, read_records
 from tfmini.shapes import RawShape, format_raw, with_rank
 
 read_file_op = op("ReadFile(filename: string) -> contents: string", stateful=True, slow_io=True)
@@ -230,6 +230,89 @@ class EventsWriter:
     def Close(self) -> None:  # noqa: N802 - TensorFlow's name
         """Flushes and closes the file; the next event starts a new one."""
         self._file.close()
+
+
+class PyRecordReader:
+    """Reads records like TensorFlow's class in C++, which TensorBoard uses: a file may grow between two reads.
+
+    Args:
+      filename: bytes: the path.
+      start_offset: where the first record begins, in bytes that are not compressed.
+      compression_type: bytes: ``b""``, ``b"ZLIB"`` or ``b"GZIP"``; others read the file as it is.
+
+    Raises:
+      NotFoundError: the file cannot be opened.
+    """
+
+    def __init__(self, filename: bytes, start_offset: int, compression_type: bytes) -> None:
+        compression = compression_type.decode()
+        self._source = os.fsdecode(filename), compression if compression in ("ZLIB", "GZIP") else ""
+        self._offset, self._record, self._closed = start_offset, b"", False
+        self._reader: RecordReader | None = RecordReader(*self._source, start_offset)
+
+    def GetNext(self) -> None:  # noqa: N802 - TensorFlow's name
+        """Reads the record that `record` returns.
+
+        After an error the next call tries the same record again.
+
+        Raises:
+          OutOfRangeError: the file has no more records yet.
+          DataLossError: the record is damaged, or not whole yet.
+          FailedPreconditionError: the reader is closed.
+        """
+        if self._closed:
+            raise errors.FailedPreconditionError.of("Reader is closed.")
+        reader = self._reader or RecordReader(*self._source, self._offset)
+        self._reader = None
+        try:
+            record = reader.read()
+            if record is None:
+                raise errors.OutOfRangeError.of("Read less bytes than requested")
+        except errors.OpError:
+            reader.close()
+            raise
+        self._reader, self._offset, self._record = reader, reader.offset, record
+
+    def record(self) -> bytes:
+        """The record that was read last."""
+        return self._record
+
+    def offset(self) -> int:
+        """Where the next record begins, in bytes that are not compressed."""
+        return self._offset
+
+    def Close(self) -> None:  # noqa: N802 - TensorFlow's name
+        """Closes the file."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader, self._closed = None, True
+
+
+@export("tensorflow.python.pywrap_tensorflow.PyRecordReader_New")
+def new_record_reader(
+    filename: bytes, start_offset: int, compression_type: bytes, status: errors.LentStatus
+) -> PyRecordReader | None:
+    """A reader of the records of a file.
+
+    Args:
+      filename: bytes: the path.
+      start_offset: where the first record begins.
+      compression_type: bytes: ``b""``, ``b"ZLIB"`` or ``b"GZIP"``.
+      status: of a `tf.errors.raise_exception_on_not_ok_status`, which raises the error of a file that cannot be opened.
+
+    Returns:
+      the reader, or None after an error.
+
+    Raises:
+      TypeError: the path is no bytes.
+    """
+    if not isinstance(filename, bytes):
+        raise TypeError(f"expected bytes, {type(filename).__name__} found")
+    try:
+        return PyRecordReader(filename, start_offset, compression_type)
+    except errors.OpError as error:
+        status.error = error
+        return None
 
 
 # ---- ``tf.python_io``: TFRecord files from Python (``TFRecordWriter``, ``tf_record_iterator``, options) ------------

@@ -228,22 +228,20 @@ class RecordReader:
         self.offset = self._file.skip(offset)
 
     def read(self) -> bytes | None:
-        """The next record, or None at the end of the file.
+        """The next record, or None at the end of the file, as which TensorFlow takes an incomplete header, too.
 
         Raises:
-          DataLossError: when the file is truncated or a checksum differs.
+          DataLossError: when the record is truncated or a checksum differs.
         """
         head = self._file.read(12)
-        if not head:
-            return None
         if len(head) < 12:
-            raise errors.DataLossError.of(f"truncated record at {self.offset}")
+            return None
         length, crc = _HEADER.unpack(head)
         if masked_crc32c(head[:8]) != crc or length > _MAX_RECORD:
             raise errors.DataLossError.of(f"corrupted record at {self.offset}")
         record = self._file.read(length + 4)
         if len(record) < length + 4:
-            raise errors.DataLossError.of(f"truncated record at {self.offset + 12}")
+            raise errors.DataLossError.of(f"truncated record at {self.offset}")
         body = record[:length]
         if masked_crc32c(body) != _CRC.unpack_from(record, length)[0]:
             raise errors.DataLossError.of(f"corrupted record at {self.offset + 12}")

@@ -369,14 +369,14 @@ def searchsorted(
         return array_shape.reshape(found, array_shape.shape(values))
 
 
-@export("tf.sort")
+@export("tf.sort", "tf.contrib.framework.sort")
 def sort(values: TensorLike, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """Sorts along an axis (``tf.sort``)."""
     with name_scope(name, "sort"):
         return _sorted(values, axis, direction, positions=False)
 
 
-@export("tf.argsort")
+@export("tf.argsort", "tf.contrib.framework.argsort")
 def argsort(
     values: TensorLike, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
