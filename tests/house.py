@@ -211,7 +211,7 @@ LIMITS: dict[str, float] = {
     # lists of tensors, sounds.
     "files": 648,
     "files under 100 lines": 101,
-    "lines without generated files": 204_800,  # (128,000); the last 3,000: what libraries' tests ask for
+    "lines without generated files": 205_500,  # (128,000); the last 3,000: what libraries' tests ask for
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
