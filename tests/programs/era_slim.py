@@ -265,3 +265,29 @@ def weights_in_collections_of_layers(tf: Any) -> Any:
     named = tf.get_default_graph().get_all_collection_keys()
     kept = sorted(key for key in named if key.startswith(("all", "own")))
     return {key: [tensor.op.name for tensor in tf.get_collection(key)] for key in [*kept, "model_variables"]}
+
+
+@program
+def reversible_layers(tf: Any) -> Any:
+    layers = tf.contrib.layers
+
+    def f(x: Any) -> Any:
+        return tf.layers.dense(x, 3, activation=tf.tanh, kernel_initializer=tf.constant_initializer(0.1))
+
+    def g(x: Any, sides: Any = ()) -> Any:
+        y = tf.layers.dense(x, 3, tf.sigmoid, use_bias=False, kernel_initializer=tf.constant_initializer(-0.2))
+        return y * sides[0] if sides else y
+
+    x = tf.constant([[1.0, 2.0, 3.0, -1.0, 0.5, 0.2], [0.3, 0.1, -0.2, 0.5, 0.6, 0.7]])
+    x1, x2 = tf.split(x * 1.0, 2, 1)
+    side = tf.constant([1.0, 2.0, 3.0])
+    found, names = [], []
+    y = layers.rev_block(x1, x2, f, g, num_layers=3)
+    found += [*y, *tf.gradients([y[0] * 2, y[1]], [x, *tf.trainable_variables()])]
+    with tf.variable_scope("a"):
+        z = layers.rev_block(x1, x2, [f, f], [g, g], num_layers=2, g_side_input=[side])
+        kept = layers.rev_block(x1, x2, f, g, is_training=False)
+    found += [*z, *tf.gradients(z, [x, side]), *tf.gradients(z[1], tf.trainable_variables("a/revblock/"))]
+    found += [*kept, *tf.gradients(kept, [x])]
+    names = [value.name for value in (*y, *z, *kept)] + [v.name for v in tf.global_variables()]
+    return run(tf, found), names

@@ -61,8 +61,9 @@ from tfmini.layers.contrib.layers import (
     linear as linear,
     relu6 as relu6,
 )
-from tfmini.layers.contrib.model_variables import (
+from tfmini.layers.contrib.recomputation import (
     recompute_grad as recompute_grad,
+    rev_block as rev_block,
 )
 from tfmini.layers.contrib.regularizers import (
     apply_regularization as apply_regularization,
@@ -164,6 +165,7 @@ __all__ = [
     "relu",
     "relu6",
     "repeat",
+    "rev_block",
     "safe_embedding_lookup_sparse",
     "scale_gradient",
     "separable_conv2d",

@@ -77,8 +77,11 @@ from tfmini.layers.contrib.model_variables import (
     has_arg_scope as has_arg_scope,
     local_variable as local_variable,
     model_variable as model_variable,
-    recompute_grad as recompute_grad,
     variable as variable,
+)
+from tfmini.layers.contrib.recomputation import (
+    recompute_grad as recompute_grad,
+    rev_block as rev_block,
 )
 from tfmini.layers.contrib.regularizers import (
     apply_regularization as apply_regularization,
@@ -196,6 +199,7 @@ __all__ = [
     "recompute_grad",
     "regularizers",
     "repeat",
+    "rev_block",
     "scale_gradient",
     "separable_conv2d",
     "separable_convolution2d",

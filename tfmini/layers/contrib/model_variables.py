@@ -16,22 +16,12 @@ import numpy as np
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
 from tfmini.dtypes import as_dtype
 from tfmini.export import export
-from tfmini.graph import nest
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import (
-    add_to_collection,
-    add_to_collections,
-    control_dependencies,
-    get_collection,
-    get_collection_ref,
-)
+from tfmini.graph.scoping import add_to_collection, add_to_collections, get_collection, get_collection_ref
 from tfmini.graph.scoping import device as device_scope
 from tfmini.ops.array.constant_value import constant_value as get_static_value
-from tfmini.ops.array.identity import identity
-from tfmini.ops.custom_gradient import custom_gradient
 from tfmini.ops.flow.cond import smart_cond
-from tfmini.ops.gradients import gradients
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.scope import VariableScope
@@ -127,53 +117,6 @@ def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
     parameters = inspect.signature(func).parameters.values()
     _ALLOWED[key] = tuple(p.name for p in parameters if p.default is not p.empty)
     return func_with_args
-
-
-# ---- ``tf.contrib.layers.recompute_grad``: less memory for more time ------------------------------------------------
-
-
-@export("tf.contrib.layers.recompute_grad", "tf.contrib.slim.recompute_grad")
-def recompute_grad(
-    fn: Callable[..., Any], use_data_dep: Any = None, tupleize_grads: bool = False
-) -> Callable[..., Any]:
-    """``fn``, whose gradient computes ``fn`` again instead of keeping its intermediate values.
-
-    (``tf.contrib.layers.recompute_grad``)
-
-    Args:
-      fn: a function of tensors that returns a tensor or a structure of them. It is called a second time, in the same
-        variable and argument scopes, where its variables are reused: they need names, and must be resource variables.
-        If it has an argument ``is_recomputing``, that tells the two calls apart.
-      use_data_dep, tupleize_grads: of XLA; without effect.
-
-    Raises (when called):
-      ValueError: for arguments that are no tensors.
-      TypeError: for a reference variable.
-    """
-    tells = "is_recomputing" in inspect.signature(fn).parameters
-
-    @functools.wraps(fn)
-    def decorated(*args: Tensor) -> Any:
-        if not all(isinstance(arg, Tensor) for arg in args):
-            raise ValueError("All inputs to function must be Tensors")
-        scope, defaults = vs.get_variable_scope(), current_arg_scope()
-
-        @custom_gradient
-        def recomputed(*inputs: Tensor) -> tuple[Any, Callable[..., Any]]:
-            def gradient(*grads: Any, variables: Sequence[Any] = ()) -> Any:
-                known = [grad for grad in grads if grad is not None]
-                # It waits for the gradients, or it would run, and be kept, with the first call.
-                with control_dependencies(known), vs.variable_scope(scope, reuse=True), arg_scope(defaults):
-                    again = [identity(tensor) for tensor in inputs]
-                    outputs = nest.flatten(fn(*again, **({"is_recomputing": True} if tells else {})))
-                found = gradients(outputs, [*again, *variables], list(grads))
-                return (found[: len(again)], found[len(again) :]) if variables else found
-
-            return fn(*inputs, **({"is_recomputing": False} if tells else {})), gradient
-
-        return recomputed(*args)
-
-    return decorated
 
 
 # ---- Creation of variables, and lists of them by kind, scope and name ----------------------------------------------
