@@ -1,8 +1,9 @@
 """Asks TensorFlow for the answers to all samples and writes them; run by the interpreter that has it.
 
-    $TFMINI_ORACLE tests/ops/samples/freeze.py [--check] [room ...]
+    $TFMINI_ORACLE tests/ops/samples/freeze.py [--check | --new] [room ...]
 
-With ``--check`` nothing is written: the differences to the frozen answers are printed, and the exit status tells.
+With ``--check`` nothing is written: the differences to the frozen answers are printed, and the exit status tells. With
+``--new`` only the rows without an answer are asked; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -52,13 +53,17 @@ def _step(row: notation.Row, fetches: list[Any], results: list[Any], tmp: str) -
 
 def main(arguments: list[str]) -> int:
     """Freezes the rooms, or checks them; the number of rows that failed."""
-    check, rooms = "--check" in arguments, [a for a in arguments if not a.startswith("-")]
+    check, only_new = "--check" in arguments, "--new" in arguments
+    rooms = [a for a in arguments if not a.startswith("-")]
     failed = 0
     for room in rooms or notation.rooms():
         before = frozen.read(room)
         answers: dict[str, Any] = {}
         for row in notation.rows(room):
             if row.compared == "nothing":
+                continue
+            if only_new and row.text in before:
+                answers[row.text] = before[row.text]
                 continue
             try:
                 answers[row.text] = answer(row)
