@@ -217,7 +217,8 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "get_name_scope",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
-        "ops.composites": "BoundedTensorSpec TensorSpec",
+        "ops.checks": "assert_same_float_dtype assert_scalar",
+        "ops.composites": "BoundedTensorSpec TensorSpec convert_to_tensor_or_sparse_tensor",
         "ops.flow.cond": "smart_cond smart_constant_value",
         "ops.math.search": "argsort sort",
         "placement.device_setter": "VariableDeviceChooser",
@@ -314,6 +315,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
         "ops.math.search": "nth_element",
+        "ops.nn.dilated": "conv1d_transpose",
     },
     "contrib.opt": {
         "train.optimizers.contrib_optimizers": "AdaMaxOptimizer AdamWOptimizer DecoupledWeightDecayExtension GGTOptimizer LazyAdamOptimizer MomentumWOptimizer NadamOptimizer ShampooOptimizer clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
@@ -323,6 +325,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.predictor": {
         "estimator.predictor": "from_estimator from_saved_model",
+    },
+    "contrib.proto": {
+        "ops.io.proto_ops": "decode_proto encode_proto",
     },
     "contrib.resampler": {
         "ops.image.resize": "resampler",
@@ -382,6 +387,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.slim.summaries": {
         "layers.contrib.regularizers": "add_histogram_summaries add_histogram_summary add_image_summaries add_image_summary add_scalar_summaries add_scalar_summary add_zero_fraction_summaries add_zero_fraction_summary",
+    },
+    "contrib.sparsemax": {
+        "layers.contrib.losses": "sparsemax sparsemax_loss",
     },
     "contrib.staging": {
         "ops.queues.staging": "MapStagingArea StagingArea",

@@ -225,3 +225,23 @@ def phases_that_layers_of_keras_get(tf: Any) -> Any:
             loss = model.train_on_batch(np.ones([200, 3]), np.zeros([200, 3]))
             found[make.__name__ + " that trains"] = [list(seen), bool(loss > 15), model.predict(np.ones([2, 3]))]
     return found
+
+
+@program
+def sparse_maxima(tf: Any) -> Any:
+    module, random, found, names = tf.contrib.sparsemax, np.random.RandomState(0), [], []
+    for dtype in (np.float32, np.float64):
+        logits = tf.constant((random.randn(4, 6) * 2).astype(dtype))
+        labels = tf.constant((0.5 * np.eye(6)[[0, 2, 5, 1]] + 0.5 * np.eye(6)[[1, 1, 1, 2]]).astype(dtype))
+        p = module.sparsemax(logits)
+        loss = module.sparsemax_loss(logits, p, labels)
+        found += [p, loss, *tf.gradients(p, logits, tf.constant(random.randn(4, 6).astype(dtype)))]
+        found += tf.gradients(loss, [logits, labels])
+        names += [p.name, loss.name]
+    inf = float("inf")
+    odd = tf.constant([[inf, 1, 2], [-inf, 1, 2], [-inf, -inf, -inf], [float("nan"), 1, 2], [inf, inf, 1]])
+    p = module.sparsemax(odd)
+    found += [p, module.sparsemax_loss(odd, p, tf.constant(np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]))]
+    unknown = module.sparsemax(tf.placeholder(tf.float32))
+    wrong = [[1.0, 2.0], tf.ones([2, 3, 4]), tf.ones([2, 2], tf.int32)]
+    return run(tf, found), names, str(unknown.shape), [outcome(lambda x=x: module.sparsemax(x)) for x in wrong]

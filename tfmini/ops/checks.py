@@ -207,7 +207,9 @@ def assert_proper_iterable(values: object) -> None:
         raise TypeError(f'Expected argument "values" to be iterable.  Found: {type(values)}')
 
 
-@export("tf.assert_same_float_dtype", "tf.debugging.assert_same_float_dtype")
+@export(
+    "tf.assert_same_float_dtype", "tf.debugging.assert_same_float_dtype", "tf.contrib.framework.assert_same_float_dtype"
+)
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> dtypes.DType:
     """The float type that all ``tensors`` share, ignoring None; float32 if there are none.
 
@@ -324,7 +326,7 @@ def _condition(relation: str, x: Tensor, ranks: list[Tensor], known: list[Any]) 
     return constant(False) if condition is None else condition
 
 
-@export("tf.assert_scalar", "tf.debugging.assert_scalar")
+@export("tf.assert_scalar", "tf.debugging.assert_scalar", "tf.contrib.framework.assert_scalar")
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """``tensor``, if its static shape is that of a scalar (``tf.assert_scalar``).
 

@@ -102,7 +102,7 @@ def on_values(function: Callable[..., Tensor], sparse: SparseTensor, name: str |
     return SparseTensor(sparse.indices, function(sparse.values, name=name), sparse.dense_shape)
 
 
-@export("tf.convert_to_tensor_or_sparse_tensor")
+@export("tf.convert_to_tensor_or_sparse_tensor", "tf.contrib.framework.convert_to_tensor_or_sparse_tensor")
 def convert_to_tensor_or_sparse_tensor(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Any:
     """A `SparseTensor` unchanged or made from its value; any other value as a tensor.
 

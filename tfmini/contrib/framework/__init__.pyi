@@ -36,9 +36,14 @@ from tfmini.layers.contrib.model_variables import (
 from tfmini.ops.array.identity import (
     is_tensor as is_tensor,
 )
+from tfmini.ops.checks import (
+    assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
+)
 from tfmini.ops.composites import (
     BoundedTensorSpec as BoundedTensorSpec,
     TensorSpec as TensorSpec,
+    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
 )
 from tfmini.ops.flow.cond import (
     smart_cond as smart_cond,
@@ -81,10 +86,13 @@ __all__ = [
     "arg_scoped_arguments",
     "argsort",
     "assert_global_step",
+    "assert_same_float_dtype",
+    "assert_scalar",
     "assign_from_checkpoint",
     "assign_from_checkpoint_fn",
     "assign_from_values",
     "assign_from_values_fn",
+    "convert_to_tensor_or_sparse_tensor",
     "create_global_step",
     "current_arg_scope",
     "deprecated",

@@ -9,9 +9,13 @@ from tfmini.layers.contrib.losses import (
 from tfmini.ops.math.search import (
     nth_element as nth_element,
 )
+from tfmini.ops.nn.dilated import (
+    conv1d_transpose as conv1d_transpose,
+)
 
 __all__ = [
     "alpha_dropout",
+    "conv1d_transpose",
     "deprecated_flipped_sigmoid_cross_entropy_with_logits",
     "deprecated_flipped_softmax_cross_entropy_with_logits",
     "deprecated_flipped_sparse_softmax_cross_entropy_with_logits",

@@ -1,6 +1,6 @@
 """Losses of sequences, losses with old signatures and conditional random fields of ``tf.contrib``.
 
-They are those of its ``seq2seq``, ``legacy_seq2seq`` (with its decoder), ``nn``, ``losses`` and ``crf``.
+They are those of its ``seq2seq``, ``legacy_seq2seq`` (with its decoder), ``nn``, ``losses``, ``crf`` and ``sparsemax``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,20 @@ from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.tensor_array import TensorArray
 from tfmini.ops.flow.while_loop import while_loop
-from tfmini.ops.math.comparison import equal, greater, less, less_equal
-from tfmini.ops.math.elementwise import div_no_nan, minimum
-from tfmini.ops.math.reductions import argmax, count_nonzero, reduce_logsumexp, reduce_max, reduce_mean, reduce_sum
+from tfmini.ops.math.comparison import equal, greater, less, less_equal, logical_and, logical_or
+from tfmini.ops.math.elementwise import div_no_nan, maximum, minimum
+from tfmini.ops.math.reductions import (
+    argmax,
+    count_nonzero,
+    cumsum,
+    reduce_logsumexp,
+    reduce_max,
+    reduce_mean,
+    reduce_sum,
+)
+from tfmini.ops.math.search import top_k
 from tfmini.ops.math.sums import add_n
-from tfmini.ops.math.unary import floor, square
+from tfmini.ops.math.unary import floor, is_inf, is_nan, square
 from tfmini.ops.nn.activation import softplus
 from tfmini.ops.nn.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
@@ -550,3 +559,55 @@ def _where_rows(chosen: TensorLike, one: TensorLike, other: Tensor) -> Any:
     found = where(chosen, one, other)
     found.set_shape(other.shape)
     return found
+
+
+# ---- ``tf.contrib.sparsemax`` (Martins and Astudillo, From Softmax to Sparsemax, 2016) ------------------------------
+
+
+@export("tf.contrib.sparsemax.sparsemax")
+def sparsemax(logits: TensorLike, name: str | None = None) -> Tensor:
+    """The point of the simplex that is nearest to each row, with zeros (``tf.contrib.sparsemax.sparsemax``).
+
+    Args:
+      logits: float32 or float64 of shape (batch, classes).
+
+    Returns:
+      Probabilities of that shape; a row with infinity, NaN or nothing but -infinity is NaN.
+    """
+    with name_scope(name, "sparsemax", [logits]):
+        logits = convert_to_tensor(logits, name="logits")
+        sizes = shape_of(logits)
+        ordered, _ = top_k(logits, sizes[1])
+        sums, counts = cumsum(ordered, axis=1), range_of(1, cast(sizes[1], logits.dtype) + 1, dtype=logits.dtype)
+        # The number of classes with a probability: those whose part is above the threshold that they would make.
+        number = reduce_sum(cast(1 + counts * ordered > sums, dtypes.int32), axis=1)
+        last = stack([range_of(sizes[0]), maximum(number, 1) - 1], axis=1)
+        threshold = (gather_nd(sums, last) - 1) / cast(number, logits.dtype)
+        found = maximum(cast(0, logits.dtype), logits - expand_dims(threshold, 1))
+        wrong = logical_or(equal(number, 0), is_nan(sums[:, -1]))
+        chosen: Tensor = where(wrong, fill(sizes, cast(float("nan"), logits.dtype)), found)
+        chosen.set_shape([None, None])
+        return chosen
+
+
+@export("tf.contrib.sparsemax.sparsemax_loss")
+def sparsemax_loss(logits: TensorLike, sparsemax: TensorLike, labels: TensorLike, name: str | None = None) -> Tensor:
+    """The loss whose gradient for the logits is ``sparsemax - labels`` (``tf.contrib.sparsemax.sparsemax_loss``).
+
+    Args:
+      logits, sparsemax: (batch, classes), and their `sparsemax`.
+      labels: probabilities of that shape.
+
+    Returns:
+      The loss of each row, (batch,).
+    """
+    with name_scope(name, "sparsemax_loss", [logits, sparsemax, labels]):
+        logits, sparsemax, labels = map(convert_to_tensor, (logits, sparsemax, labels))
+        # -infinity times a probability of 0 counts nothing.
+        support = logical_or(greater(sparsemax, 0), is_nan(sparsemax))
+        own = where(support, sparsemax * (logits - 0.5 * sparsemax), zeros_like(logits))
+        wanted = where(
+            logical_and(equal(labels, 0), is_inf(logits)), zeros_like(logits), labels * (0.5 * labels - logits)
+        )
+        total: Tensor = reduce_sum(own + wanted, axis=1)
+        return total

@@ -136,7 +136,7 @@ def _check_shapes(sizes: np.ndarray, values: list[Any], batch: tuple[int, ...]) 
             refuse(f"Values must match up to the last dimension: value {number} has shape {format_raw(value.shape)}")
 
 
-@export("tf.io.decode_proto")
+@export("tf.io.decode_proto", "tf.contrib.proto.decode_proto")
 def decode_proto(
     bytes: TensorLike,
     message_type: str,
@@ -175,7 +175,7 @@ def decode_proto(
     return DecodeProtoV2(found_sizes, values)
 
 
-@export("tf.io.encode_proto")
+@export("tf.io.encode_proto", "tf.contrib.proto.encode_proto")
 def encode_proto(
     sizes: TensorLike,
     values: list[TensorLike],

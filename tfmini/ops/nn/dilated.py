@@ -429,7 +429,7 @@ def avg_pool1d(
 # ---- Transposed convolution in one to three dimensions (``tf.nn.conv_transpose``…) ---------------------------------
 
 
-@export("tf.nn.conv1d_transpose")
+@export("tf.nn.conv1d_transpose", "tf.contrib.nn.conv1d_transpose")
 def conv1d_transpose(
     input: TensorLike, filters: TensorLike, output_shape: SizesLike, strides: int | Sequence[int],
     padding: str = "SAME", data_format: str = "NWC", dilations: int | Sequence[int] | None = None,
