@@ -291,3 +291,16 @@ def reversible_layers(tf: Any) -> Any:
     found += [*kept, *tf.gradients(kept, [x])]
     names = [value.name for value in (*y, *z, *kept)] + [v.name for v in tf.global_variables()]
     return run(tf, found), names
+
+
+@program
+def mean_places_of_features(tf: Any) -> Any:
+    layers, random = tf.contrib.layers, np.random.RandomState(0)
+    x = tf.constant(random.randn(2, 3, 4, 5).astype(np.float32))
+    y, z = layers.spatial_softmax(x), layers.spatial_softmax(x, temperature=0.5, name="m")
+    w = layers.spatial_softmax(tf.transpose(x, [0, 3, 1, 2]), 2.0, data_format="NCHW", trainable=False)
+    fed = tf.placeholder_with_default(random.randn(1, 2, 2, 3).astype(np.float32), [None, None, None, 3])
+    found = [y, z, w, layers.spatial_softmax(fed), *tf.gradients(y, [x, *tf.trainable_variables()[:1]])]
+    wrong = outcome(lambda: layers.spatial_softmax(x, data_format="X"))
+    names = [value.name for value in (*found[:4], *tf.global_variables()[:4], *tf.trainable_variables()[:3])]
+    return run(tf, found), names, [str(value.shape) for value in found], wrong

@@ -44,6 +44,7 @@ from tfmini.layers.contrib.convolutions import (
     pool as pool,
     repeat as repeat,
     softmax as softmax,
+    spatial_softmax as spatial_softmax,
     stack as stack,
     unit_norm as unit_norm,
 )
@@ -177,6 +178,7 @@ __all__ = [
     "sparse_column_with_integerized_feature",
     "sparse_column_with_keys",
     "sparse_column_with_vocabulary_file",
+    "spatial_softmax",
     "stack",
     "sum_regularizer",
     "summaries",

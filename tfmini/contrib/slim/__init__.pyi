@@ -41,6 +41,7 @@ from tfmini.layers.contrib.convolutions import (
     pool as pool,
     repeat as repeat,
     softmax as softmax,
+    spatial_softmax as spatial_softmax,
     stack as stack,
     unit_norm as unit_norm,
 )
@@ -204,6 +205,7 @@ __all__ = [
     "separable_conv2d",
     "separable_convolution2d",
     "softmax",
+    "spatial_softmax",
     "stack",
     "summaries",
     "tfexample_decoder",

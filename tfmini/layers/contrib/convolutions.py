@@ -1,27 +1,35 @@
-"""Layers without weights (``tf.contrib.layers``): pooling, dropout, reshaping, repetition of a layer."""
+"""Layers without weights (``tf.contrib.layers``): pooling, dropout, reshaping, repetition, places of features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfmini import dtypes
 from tfmini.core_types import ShapeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.graph.operation import Tensor
+from tfmini.graph.scoping import name_scope
 from tfmini.layers.contrib.layers import known_format, spatial_axes
-from tfmini.layers.contrib.model_variables import add_arg_scope, collect_named_outputs
+from tfmini.layers.contrib.model_variables import add_arg_scope, collect_named_outputs, model_variable
 from tfmini.layers.convolutional import around, normalized_tuple
 from tfmini.layers.core import Flatten
+from tfmini.ops.array.filling import linspace
 from tfmini.ops.array.identity import identity
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.layout import meshgrid, transpose
 from tfmini.ops.array.partition import one_hot
 from tfmini.ops.array.shape import reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.flow.cond import smart_cond
+from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.nn.cross_entropy import softmax as softmax_of
 from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
 from tfmini.ops.nn.pooling import avg_pool, max_pool
+from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import VariableScope, variable_scope
 
 
@@ -209,3 +217,44 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
 
 
 export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.layers", "avg_pool2d avg_pool3d max_pool2d max_pool3d")
+
+
+@export("tf.contrib.layers.spatial_softmax", "tf.contrib.slim.spatial_softmax")
+@add_arg_scope
+def spatial_softmax(
+    features: TensorLike, temperature: float | None = None, name: str | None = None,
+    variables_collections: Any = None, trainable: bool = True, data_format: str | None = "NHWC",
+) -> Tensor:  # fmt: skip
+    """The mean place of each channel of images under its softmax (``tf.contrib.layers.spatial_softmax``).
+
+    Args:
+      features: (batch, height, width, channels), or as ``data_format`` says.
+      temperature: what the softmax divides by at first; 1 if None.
+      name: of the scope of the variable ``temperature``.
+      variables_collections: those of the variable.
+      trainable: whether the temperature is learned.
+
+    Returns:
+      (batch, 2 * channels): the row and the column of each channel, from -1 to 1.
+
+    Raises:
+      ValueError: for another format, or another rank.
+    """
+    layout = known_format(data_format)
+    with variable_scope(name, "spatial_softmax"), name_scope("spatial_softmax_op", "spatial_softmax_op", [features]):
+        features = convert_to_tensor(features)
+        known, sizes = features.shape.with_rank(4).as_list(), shape_of(features)
+        height, width, channels = (layout.index(axis) for axis in "HWC")
+        scale = model_variable(
+            "temperature", (), dtypes.float32, Constant(1.0 if temperature is None else temperature),
+            collections=variables_collections, trainable=trainable,
+        )  # fmt: skip
+        images = features if layout == "NCHW" else transpose(features, [0, 3, 1, 2])
+        flat = reshape(images, [-1, sizes[height] * sizes[width]])
+        share = softmax_of(flat / scale)
+        lines = [linspace(-1.0, 1.0, sizes[axis]) for axis in (height, width)]
+        places = [
+            reduce_sum(reshape(grid, [-1]) * share, [1], keepdims=True) for grid in meshgrid(*lines, indexing="ij")
+        ]
+        count = known[channels]
+        return reshape(concat(places, 1), [-1, 2 * sizes[channels] if count is None else 2 * count])
