@@ -68,6 +68,7 @@ ROOMS = {
             "summary_ops",
             "summary",
             "lowering",
+            "audio",
         ),
     ),
     "runtime": (

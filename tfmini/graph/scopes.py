@@ -324,6 +324,11 @@ def get_default_session() -> Any:
     return _session_stack.sessions[-1] if _session_stack.sessions else None
 
 
+def default_sessions() -> tuple[Any, ...]:
+    """This thread's default sessions, the innermost last."""
+    return tuple(_session_stack.sessions)
+
+
 @contextmanager
 def session_scope(session: Any, enforce_nesting: bool = True) -> Iterator[Any]:
     """Makes ``session`` the default for the block."""

@@ -49,7 +49,7 @@ def test_the_gradient_of_an_image_of_unknown_size_is_that_of_a_known_one() -> No
     ("ratio", "options", "error", "message"),
     [
         ([1, 9, 1, 1], {}, tf.errors.InvalidArgumentError, "Pooling ratio is higher than input dimension size"),
-        ([1, 0.5, 1, 1], {}, tf.errors.InvalidArgumentError, "none below 1"),
+        ([1, 0.5, 1, 1], {}, tf.errors.InvalidArgumentError, "cannot be smaller than 1"),
         ([2, 1, 1, 1], {}, tf.errors.UnimplementedError, "not yet supported on the batch"),
         ([1, 2, 1, 1], {"seed": 3}, tf.errors.InvalidArgumentError, "should be 0 if deterministic is false"),
     ],

@@ -18,7 +18,7 @@ from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Operation, Tensor, node_of, nodes_of
-from tfmini.graph.scopes import session_scope
+from tfmini.graph.scopes import default_sessions, session_scope
 from tfmini.locks import lock
 from tfmini.placement.placer import DeviceAttributes
 from tfmini.protos import ConfigProto, RunMetadata, RunOptions
@@ -481,17 +481,14 @@ class Session(BaseSession):
 class InteractiveSession(BaseSession):
     """A session that makes itself the default (``tf.InteractiveSession``), for shells."""
 
-    _active_session_count = 0
-
     def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph, config)
-        if InteractiveSession._active_session_count:
+        if any(isinstance(session, InteractiveSession) for session in default_sessions()):
             warnings.warn(
                 "An interactive session is already active. This can cause out-of-memory errors in some cases. You must"
                 " explicitly call `InteractiveSession.close()` to release resources held by the other session(s).",
                 stacklevel=2,
             )
-        InteractiveSession._active_session_count += 1
         self._context: Any = session_scope(self, enforce_nesting=False)
         self._context.__enter__()
         self._graph_context: Any = None
@@ -502,7 +499,6 @@ class InteractiveSession(BaseSession):
     def close(self) -> None:
         """Closes the session and withdraws it as the default."""
         if not self._closed:
-            InteractiveSession._active_session_count -= 1
             if self._graph_context is not None:
                 self._graph_context.__exit__(None, None, None)
             self._context.__exit__(None, None, None)
