@@ -46,6 +46,15 @@ def test_longer_structures_pass_without_the_check_of_lengths() -> None:
         nest_names.flatten_up_to([0, 0], [1], check_subtrees_length=False)
 
 
+def test_paths_lead_into_composites_on_request() -> None:
+    sparse = tf.SparseTensor([[0]], [1.0], [2])
+    names = ["SparseTensor", 0], ["SparseTensor", 1], ["SparseTensor", 2]
+    found = nest_names.flatten_with_tuple_paths_up_to([sparse], [sparse], expand_composites=True)
+    assert [path for path, _ in found] == [(0, *name) for name in names]
+    assert nest_names.flatten_with_tuple_paths_up_to([0], [1, 2], check_subtrees_length=False) == [((0,), 1)]
+    assert nest_names.map_structure_with_tuple_paths_up_to([0], lambda path, _: path, [sparse]) == [(0,)]
+
+
 def test_a_function_is_mapped_up_to_a_structure() -> None:
     names = Pair("x", ["y"])
     assert nest_names.map_structure_up_to(names, lambda n, v: (n, v), names, Pair(1, [[2, 3]])) == Pair(

@@ -55,11 +55,11 @@ def assert_shallow_structure(
             "The two structures don't have the same sequence type. Input structure has type"
             f" {type(input_tree)}, while shallow structure has type {type(shallow_tree)}."
         )
-    wanted, given_items = nest._items(shallow_tree), nest._items(input_tree)
-    if len(given_items) < len(wanted) or check_subtrees_length and len(given_items) != len(wanted):
+    wanted, length = len(nest._items(shallow_tree)), len(nest._items(input_tree))
+    if length < wanted or check_subtrees_length and length != wanted:
         raise ValueError(
             "The two structures don't have the same sequence length. Input structure has length"
-            f" {len(given_items)}, while shallow structure has length {len(wanted)}."
+            f" {length}, while shallow structure has length {wanted}."
         )
     if both_mappings:
         missing = [key for key in shallow_tree if key not in input_tree]
@@ -68,9 +68,15 @@ def assert_shallow_structure(
                 "The shallow_tree's keys are not a subset of the input_tree's keys. The shallow_tree has the following"
                 f" keys that are not in the input_tree: {missing}."
             )
-        given_items = [input_tree[key] for key in sorted(shallow_tree)]
-    for shallow, given in zip(wanted, given_items):
+    for shallow, given in _counterparts(shallow_tree, input_tree):
         assert_shallow_structure(shallow, given, check_types, expand_composites, check_subtrees_length)
+
+
+def _counterparts(shallow_tree: Any, input_tree: Any) -> Iterator[tuple[Any, Any]]:
+    """The items of ``shallow_tree``, each with that of ``input_tree``, which may have more."""
+    if _is_mapping(shallow_tree) and _is_mapping(input_tree):
+        return ((shallow_tree[key], input_tree[key]) for key in sorted(shallow_tree))
+    return zip(nest._items(shallow_tree), nest._items(input_tree))
 
 
 @export("tf.contrib.framework.nest.flatten_up_to")
@@ -87,10 +93,7 @@ def _up_to(shallow_tree: Any, input_tree: Any, expand: bool) -> Iterator[Any]:
     if not (is_sequence_or_composite if expand else nest.is_nested)(shallow_tree):
         yield input_tree
         return
-    given_items = nest._items(input_tree)
-    if _is_mapping(shallow_tree) and _is_mapping(input_tree):
-        given_items = [input_tree[key] for key in sorted(shallow_tree)]
-    for shallow, given in zip(nest._items(shallow_tree), given_items):
+    for shallow, given in _counterparts(shallow_tree, input_tree):
         yield from _up_to(shallow, given, expand)
 
 
@@ -112,15 +115,17 @@ def map_structure_up_to(shallow_tree: object, func: Callable[..., Any], *inputs:
 
 @export("tf.contrib.framework.nest.flatten_with_tuple_paths_up_to")
 def flatten_with_tuple_paths_up_to(
-    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False
-) -> list[tuple[tuple[Any, ...], Any]]:
+    shallow_tree: object, input_tree: object, check_types: bool = True, expand_composites: bool = False,
+    check_subtrees_length: bool = True,
+) -> list[tuple[tuple[Any, ...], Any]]:  # fmt: skip
     """(path, part of ``input_tree``) at each leaf of ``shallow_tree``; a path is a tuple.
 
     Raises:
       TypeError, ValueError: as `assert_shallow_structure` does.
     """
-    parts = flatten_up_to(shallow_tree, input_tree, check_types)
-    return [(path, part) for (path, _), part in zip(yield_flattened_paths(shallow_tree), parts)]
+    parts = flatten_up_to(shallow_tree, input_tree, check_types, expand_composites, check_subtrees_length)
+    paths = yield_flattened_paths(shallow_tree, expand=expand_composites)
+    return [(path, part) for (path, _), part in zip(paths, parts)]
 
 
 @export("tf.contrib.framework.nest.map_structure_with_tuple_paths_up_to")
@@ -128,9 +133,10 @@ def map_structure_with_tuple_paths_up_to(
     shallow_tree: object, func: Callable[..., Any], *inputs: object, **kwargs: Any
 ) -> Any:
     """`map_structure_up_to` of a function whose first argument is the path of the parts, a tuple."""
-    paths = nest.pack_sequence_as(shallow_tree, [path for path, _ in yield_flattened_paths(shallow_tree)])
-    leaves = iter(flatten_up_to(shallow_tree, paths))
-    return map_structure_up_to(shallow_tree, lambda *row, **words: func(next(leaves), *row, **words), *inputs, **kwargs)
+    leaves = yield_flattened_paths(shallow_tree, expand=kwargs.get("expand_composites", False))
+    return map_structure_up_to(
+        shallow_tree, lambda *row, **words: func(next(leaves)[0], *row, **words), *inputs, **kwargs
+    )
 
 
 @export("tf.contrib.framework.nest.get_traverse_shallow_structure")
@@ -204,8 +210,14 @@ def flatten_dict_items(dictionary: object) -> dict[Any, Any]:
 
 
 @export("tf.contrib.framework.nest.yield_flattened_paths")
-def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """(path, leaf) of each leaf: the keys, field names and positions that lead to it."""
+def yield_flattened_paths(
+    structure: Any, path: tuple[Any, ...] = (), expand: bool = False
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(path, leaf) of each leaf: the keys, field names and positions that lead to it, and the class of a composite."""
+    if expand and nest.is_composite(structure):
+        for i, part in enumerate(nest._items(structure)):
+            yield (*path, type(structure).__name__, i), part
+        return
     if not nest.is_nested(structure):
         yield path, structure
         return
@@ -215,7 +227,7 @@ def yield_flattened_paths(structure: Any, path: tuple[Any, ...] = ()) -> Iterato
     elif hasattr(structure, "_fields"):
         steps = structure._fields
     for step, item in zip(steps, nest._items(structure)):
-        yield from yield_flattened_paths(item, (*path, step))
+        yield from yield_flattened_paths(item, (*path, step), expand)
 
 
 @export("tf.contrib.framework.nest.flatten_with_tuple_paths")

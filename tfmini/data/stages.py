@@ -37,7 +37,7 @@ from tfmini.data.pipeline import (
 )
 from tfmini.data.prefetching import prefetched
 from tfmini.numerics.philox import PhiloxGenerator, WordStream
-from tfmini.ops.array.kernel_arguments import element_of, filled
+from tfmini.ops.array.kernel_arguments import as_element, filled
 
 _COUNT = "input_dataset: variant, count: int64"
 
@@ -187,7 +187,7 @@ def _padded(rows: Sequence[Any], wanted: Array, value: TensorLike) -> Any:
     out = filled((len(rows), *full), value, np.dtype(dtype))
     for i, (row, size) in enumerate(zip(rows, sizes)):
         place: Any = (i, *(slice(0, n) for n in size))
-        out[place] = element_of(row)
+        out[place] = as_element(row)
     return out
 
 

@@ -38,7 +38,6 @@ WORKSPACE = 64
 _LAYOUT_QUERY = {WEIGHTS: 131, WEIGHTS_GRADIENT: 132, WORKSPACE: 135, SCRATCHPAD: 136}
 _MOST_DIMS = 12
 _I, _F, _P, _C = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p, ctypes.c_char
-
 _SGEMM: list[Any] = [_C, _C, _I, _I, _I, _F, _P, _I, _P, _I, _F, _P, _I]
 
 # Multiplications of a product that one thread finishes before others, which sleep, would have woken up.

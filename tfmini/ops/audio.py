@@ -1,6 +1,7 @@
 """Sounds: WAV files (``tf.audio``), and the features of ``tensorflow.contrib.framework.python.ops.audio_ops``.
 
 The layout of a WAV file is that of Microsoft's and IBM's RIFF; only 16-bit PCM is read, as in TensorFlow.
+Python's ``wave`` is not used: it wants a byte after chunks of odd size, which TensorFlow's files need not have.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def _slices(samples: int, window: int, stride: int) -> int:
 def _spectrogram_kernel(input: Array, *, window_size: int, stride: int, magnitude_squared: bool) -> Any:  # noqa: A002
     if input.ndim != 2:
         refuse(f"input must be 2-dimensional, got shape {list(input.shape)}")
-    if window_size < 2:
+    if window_size < 2 or stride < 1:
         refuse(f"Spectrogram initialization failed for window size {window_size} and stride {stride}")
     count, size = _slices(len(input), window_size, stride), _fft_size(window_size)
     check_room((input.shape[1], count, size), 24)  # of the transform, whose numbers are complex
@@ -218,6 +219,7 @@ def _mfcc_kernel(
         _refuse_mfcc(bins, rate, f": the upper frequency limit {upper_frequency_limit} is above half of the rate")
     weights = _mel_weights(bins, rate, lower_frequency_limit, upper_frequency_limit, filterbank_channel_count)
     bands = np.sqrt(spectrogram.astype(np.float64)) @ weights
+    check_room((filterbank_channel_count, dct_coefficient_count), 8)
     numbers = np.arange(filterbank_channel_count) + 0.5
     cosines = np.cos(np.pi / filterbank_channel_count * np.outer(numbers, np.arange(dct_coefficient_count)))
     cepstrum = np.log(np.maximum(bands, 1e-12)) @ (cosines * np.sqrt(2 / filterbank_channel_count))

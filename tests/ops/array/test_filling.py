@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tfmini as tf
@@ -31,3 +32,9 @@ def test_kernels_refuse_other_ranks_than_the_shape_function() -> None:
         for tensor, message in cases:
             with pytest.raises(tf.errors.InvalidArgumentError, match=message):
                 session.run(tensor)
+
+
+def test_a_negative_zero_fills_as_one() -> None:
+    values = [tf.fill([2], -0.0), tf.constant(-0.0, shape=[2]), tf.one_hot([5], 2, 1.0, -0.0)]
+    with tf.Session() as session:
+        assert all(np.signbit(found).all() for found in session.run(values))

@@ -194,8 +194,7 @@ def nd_index(indices: Array, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """
     index = tuple(indices[..., i] for i in range(indices.shape[-1]))
     if len(index) > len(sizes):
-        text = f"index innermost dimension length must be <= params rank; saw: {len(index)} vs. {len(sizes)}"
-        refuse(text)
+        refuse(f"index innermost dimension length must be <= params rank; saw: {len(index)} vs. {len(sizes)}")
     if any(map(any_outside, index, sizes)):
         bounds = np.array(sizes[: len(index)], indices.dtype)
         row = np.argwhere(((indices < 0) | (indices >= bounds)).any(-1))[0]

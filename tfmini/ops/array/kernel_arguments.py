@@ -102,11 +102,12 @@ def filled(shape: tuple[int, ...], value: object, dtype: np.dtype[Any]) -> np.nd
     check_room(shape, dtype.itemsize)
     if dtype.kind == "O":  # numpy.full takes bytes for a text without the zeros at its end
         array = np.empty(shape, dtype)
-        array.fill(element_of(value))
+        array.fill(as_element(value))
         return array
-    return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)
+    element = np.asarray(value, dtype)
+    return np.full(shape, element) if any(element.tobytes()) else np.zeros(shape, dtype)  # -0.0 is no zero
 
 
-def element_of(value: Any) -> Any:
+def as_element(value: Any) -> Any:
     """What an array of objects holds of a scalar string: the ``bytes``, not an array of no dimension around them."""
     return value[()] if isinstance(value, np.ndarray) else value

@@ -18,7 +18,7 @@ from tfmini.ops.array.filling import range as range_op
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
-from tfmini.ops.array.kernel_arguments import as_ndarray, element_of, filled, refuse, zero_of
+from tfmini.ops.array.kernel_arguments import as_element, as_ndarray, filled, refuse, zero_of
 from tfmini.ops.array.shape import expand_dims, reshape, shape, size, squeeze
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_raw, with_rank
 
@@ -98,7 +98,7 @@ def _stitch_kernel(indices: list[Any], data: list[Any]) -> Any:
             refuse(
                 f"data.shape {format_raw(value.shape)} does not start with indices.shape {format_raw(position.shape)}"
             )
-        result[position] = element_of(value)
+        result[position] = as_element(value)
     return result
 
 

@@ -20,7 +20,7 @@ from tfmini.memory import check_room
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape, given_shape
 from tfmini.ops.array.joining import stack
-from tfmini.ops.array.kernel_arguments import as_ndarray, element_of, refuse
+from tfmini.ops.array.kernel_arguments import as_element, as_ndarray, refuse
 from tfmini.ops.array.shape import shape
 from tfmini.shapes import Dimension, RawShape
 
@@ -286,7 +286,7 @@ def _strided_slice_assign_kernel(
 ) -> Any:
     def write(array: Array) -> None:
         index = slice_index(node.attrs, begin.tolist(), end.tolist(), strides.tolist(), array.ndim)
-        array[index] = element_of(value)
+        array[index] = as_element(value)
 
     try:
         ref.update(write)

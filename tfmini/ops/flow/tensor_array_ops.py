@@ -17,7 +17,7 @@ from tfmini.graph.families import Operation, OpHandle, all_of, op, sized
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import RunningStep
 from tfmini.memory import check_room
-from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
+from tfmini.ops.array.kernel_arguments import as_element, refuse
 from tfmini.shapes import RawShape, compatible_raw, format_raw, merge_dims, with_rank
 
 # ---- `TensorArrayState`: the state behind a TensorArray handle while a step runs -----------------------------------
@@ -393,7 +393,7 @@ def _gather(
                 f"TensorArray has inconsistent shapes.  Index 0 has shape: {format_raw(first)} but index {i} has shape:"
                 f" {format_raw(_shape_of(value))}"
             )
-    return np.stack([as_ndarray(value) for value in values])
+    return np.stack(values) if first else np.array([as_element(value) for value in values], dtype.numpy)
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from tfmini.graph.attr_values import fill_typed_field, shape_proto, tensor_from_
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, op
 from tfmini.memory import check_room
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
-from tfmini.ops.array.kernel_arguments import element_of, filled, refuse, zero_of
+from tfmini.ops.array.kernel_arguments import as_element, filled, refuse, zero_of
 from tfmini.ops.waiting_line import own
 from tfmini.shapes import RawShape, as_raw, at_least_rank, compatible_raw, format_raw, merge_raw, with_rank
 
@@ -515,7 +515,7 @@ def _stacked(values: Sequence[Any], shape: RawShape, dtype: DType, what: str) ->
     out = filled((len(values), *full), zero_of(dtype.numpy), dtype.numpy)
     for i, value in enumerate(values):
         if value is not None:
-            out[i] = element_of(value)
+            out[i] = as_element(value)
     return out
 
 

@@ -20,7 +20,7 @@ from tfmini import errors
 from tfmini.dtypes import DType, string
 from tfmini.graph.op_types import Wait
 from tfmini.numerics.philox import PhiloxGenerator
-from tfmini.ops.array.kernel_arguments import element_of, refuse
+from tfmini.ops.array.kernel_arguments import as_element, refuse
 from tfmini.ops.waiting_line import MOVED, OVER, STUCK, Attempt, Users, WaitingState, outdated_error, own_all
 from tfmini.shapes import RawShape, compatible_raw, format_raw
 
@@ -461,7 +461,7 @@ class PaddingQueueState(QueueState):
         out = np.full((len(values), *largest), b"" if dtype is string else 0, dtype.numpy)
         for i, value in enumerate(values):
             places: Any = (i, *(slice(n) for n in np.shape(value)))
-            out[places] = element_of(value)
+            out[places] = as_element(value)
         return out
 
 
