@@ -21,6 +21,7 @@ import collections
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -108,8 +109,14 @@ def run_files(options: argparse.Namespace) -> None:
             with open(f"{options.out}/{number}.log", "w") as log:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
+            if options.cpu:
+                resource.setrlimit(resource.RLIMIT_CPU, (options.cpu, options.cpu))
             run_file(file, f"{options.out}/{number}", options.limit, options.only)
-        os.waitpid(process, 0)
+        _, status = os.waitpid(process, 0)
+        if os.WIFSIGNALED(status):  # by the limit of CPU time, or a crash: the tests behind it did not run
+            with open(f"{options.out}/{number}", "a") as lines:
+                why = f"ended by signal {os.WTERMSIG(status)}"
+                lines.write(json.dumps([f"{file}::(process)", "failed", why]) + "\n")
         print(number, flush=True)
 
 
@@ -122,7 +129,7 @@ def outcomes(source: Path, files: list[Path], options: argparse.Namespace) -> It
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     with tempfile.TemporaryDirectory() as folder:
         command = [options.python, str(Path(__file__).resolve()), "--target", options.target, "--out", folder]
-        command += ["--limit", str(options.limit), "--only", options.only]
+        command += ["--limit", str(options.limit), "--cpu", str(options.cpu), "--only", options.only]
         command += [*(f"--preload={name}" for name in options.preload), *(f"--file={file}" for file in files)]
         child = subprocess.Popen(command, cwd=source, env=environment, stdout=subprocess.PIPE, text=True)
         for line in filter(str.isdigit, map(str.strip, child.stdout or ())):  # libraries print when they are imported
@@ -184,6 +191,7 @@ def main() -> None:
     parser.add_argument("--path", action="append", default=[], help="a folder for PYTHONPATH; may be repeated")
     parser.add_argument("--preload", action="append", default=[], help="a module to import once, before the forks")
     parser.add_argument("--limit", type=int, default=120, help="seconds for one test")
+    parser.add_argument("--cpu", type=int, default=0, help="seconds of CPU for one file, then it is cut; 0: no limit")
     parser.add_argument("--only", default="", help="only tests that match pytest's -k")
     parser.add_argument("--resume", action="store_true", help="keep the outcomes of other files that --out has")
     parser.add_argument("--only-missing", action="store_true", help="with --resume: only files that --out lacks")

@@ -145,6 +145,21 @@ def test_a_functional_model_takes_and_gives_dictionaries() -> None:
     assert keras.backend.get_session().run(made)["difference"].tolist() == [[4]]
 
 
+def _sizes(x: Any) -> Any:
+    return list(x.as_list() if isinstance(x, tf.TensorShape) else x.shape.as_list())
+
+
+def test_a_functional_model_gives_its_outputs_in_their_structure() -> None:
+    inputs = keras.Input((2,))
+    one, two = keras.layers.Dense(3)(inputs), keras.layers.Dense(4)(inputs)
+    for outputs in [[one, two], (one, two), (one,), ({"a": two}, [one, two]), (one, [two, {"b": one}])]:
+        model = keras.Model(inputs, outputs)
+        tf.nest.assert_same_structure(outputs, model(inputs), check_types=True)
+        asked = model.compute_output_shape((None, 2))
+        given, made, shapes = (tf.nest.map_structure(_sizes, x) for x in (outputs, model(inputs), asked))
+        assert given == made == shapes
+
+
 def test_a_model_that_is_not_compiled_predicts_what_a_generator_gives() -> None:
     class Model(keras.Model):
         def call(self, x: Any) -> Any:

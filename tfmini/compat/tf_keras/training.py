@@ -593,7 +593,7 @@ def _metrics_names(model: Any) -> list[str]:
 
 
 def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
-    """An ``__init__`` of a model of inputs and outputs, which may be in dictionaries, in the order of their keys."""
+    """An ``__init__`` of a model of inputs and outputs, which may be in structures (of dictionaries by keys)."""
 
     @functools.wraps(init)
     def init_graph_network(self: Any, inputs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
@@ -607,12 +607,19 @@ def _takes_structures(init: Callable[..., None]) -> Callable[..., None]:
                 f" {sorted(sizes, key=str)}"
             )
         self._structured_inputs = inputs if isinstance(inputs, dict) else None
-        self._structured_outputs = outputs if isinstance(outputs, dict) else None
+        self._structured_outputs = outputs if _is_nested(outputs) else None
         flat = [nest.flatten(x) if isinstance(x, (dict, list, tuple)) else x for x in (inputs, outputs)]
         init(self, *flat, *args, **kwargs)
         self._autocast = False  # its layers cast
 
     return init_graph_network
+
+
+def _is_nested(outputs: Any) -> bool:
+    """Whether the outputs of a model are more than a tensor or a list of tensors."""
+    if isinstance(outputs, list):
+        return any(isinstance(x, (dict, list, tuple)) for x in outputs)
+    return isinstance(outputs, (dict, tuple))
 
 
 def _called_on_structures(call: Callable[..., Any], builds: set[Callable[..., None]]) -> Callable[..., Any]:
