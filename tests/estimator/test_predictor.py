@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tfmini as tf
+from tfmini.estimator.model_export import SupervisedInputReceiver
 
 predictor = tf.contrib.predictor
 
@@ -85,3 +86,18 @@ def test_an_estimator_is_a_function(tmp_path: Path) -> None:
     assert predictor.from_estimator(estimator, receive, output_key="twice")({"given": [[3.0]]})["y"] == [[6.0]]
     with pytest.raises(ValueError, match="no signature 'other'"):
         predictor.from_estimator(estimator, receive, output_key="other")
+
+
+def test_a_receiver_of_features_and_labels_checks_them() -> None:
+    x, fed = tf.zeros([1]), tf.placeholder(tf.string)
+    made = SupervisedInputReceiver({1: x}, {"y": x}, fed)
+    assert made == ({1: x}, {"y": x}, {"input": fed})
+    assert SupervisedInputReceiver(x, x, {"fed": fed}) == (x, x, {"fed": fed})
+    for given, why in [
+        ((x, None, fed), "labels must be defined."),
+        ((x, x, None), "receiver_tensors must be defined."),
+        (([1], x, fed), "feature feature must be a Tensor"),
+        ((x, {"a": 3}, fed), "label a must be a Tensor"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            SupervisedInputReceiver(*given)

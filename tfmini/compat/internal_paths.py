@@ -123,7 +123,7 @@ _TRAINING = {
 
 _ESTIMATOR = {
     "tf.estimator": "estimator exporter mode_keys model_fn training",
-    "tf.estimator.export": "export.export export.export_output",
+    "tf.estimator.export :estimator.model_export": "export.export export.export_output",
     "tf.estimator.inputs": "inputs.inputs inputs.numpy_io inputs.pandas_io",
     "tf.estimator tf.contrib.learn": "run_config",
     "tf.estimator :compat.tf_keras.heads": (

@@ -255,13 +255,38 @@ class TensorServingInputReceiver(_ServingInputReceiver):
         )
 
 
-class SupervisedInputReceiver(NamedTuple):
-    """Features, labels and what they are made of, for a graph that trains or evaluates."""
-
+class _SupervisedInputReceiver(NamedTuple):
     features: Any
     labels: Any
-    receiver_tensors: Any
-    receiver_tensors_alternatives: Any = None
+    receiver_tensors: dict[str, Any]
+
+
+class SupervisedInputReceiver(_SupervisedInputReceiver):
+    """Features, labels and what they are made of, for a graph that trains or evaluates.
+
+    Args:
+      features: a tensor, or key -> tensor, for the model function.
+      labels: likewise.
+      receiver_tensors: a tensor, or name -> tensor, that is fed.
+
+    Raises:
+      ValueError: when something is missing or has another type.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, features: object, labels: object, receiver_tensors: object) -> SupervisedInputReceiver:
+        _check_tensors(features, _FEATURE)
+        _check_tensors(labels, _LABEL)
+        return super().__new__(cls, features, labels, _named(receiver_tensors, _INPUT, "receiver_tensors"))
+
+
+def _check_tensors(values: Any, what: str) -> None:
+    if values is None:
+        raise ValueError(f"{what}s must be defined.")
+    for key, value in (values if isinstance(values, Mapping) else {what: values}).items():
+        if not isinstance(value, (Tensor, Variable)) and not is_composite(value):
+            raise ValueError(f"{what} {key} must be a Tensor or SparseTensor.")
 
 
 @export("tf.estimator.export.build_parsing_serving_input_receiver_fn")

@@ -115,3 +115,13 @@ def test_several_mechanisms_join_their_contexts() -> None:
 def test_batches_are_repeated_and_maxima_are_hard() -> None:
     tiled, hard = values(seq2seq.tile_batch((tf.constant([[1.0], [2.0]]),), 2)[0], seq2seq.hardmax([[1.0, 3.0]]))
     assert tiled.tolist() == [[1], [1], [2], [2]] and hard.tolist() == [[0, 1]]
+
+
+def test_decoders_of_libraries_read_the_attributes_of_tensorflow() -> None:
+    mechanism = seq2seq.LuongAttention(3, MEMORY, LENGTHS)
+    one = seq2seq.AttentionWrapper(tf.nn.rnn_cell.GRUCell(5), mechanism, attention_layer_size=4)
+    assert one._attention_mechanisms == [mechanism]
+    assert one._item_or_tuple([7]) == 7
+    assert one._attention_layer_size == 4
+    several = seq2seq.AttentionWrapper(tf.nn.rnn_cell.GRUCell(5), [mechanism], attention_layer_size=[4])
+    assert several._item_or_tuple([7]) == (7,)

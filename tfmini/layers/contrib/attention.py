@@ -167,7 +167,7 @@ class LuongAttention(_BaseAttentionMechanism):
             None, memory, _of_score(probability_fn), memory_sequence_length, layer, score_mask_value=score_mask_value,
             custom_key_value_fn=custom_key_value_fn, name=name,
         )  # fmt: skip
-        self._scale = scale
+        self._num_units, self._scale = num_units, scale
 
     _scope = "luong_attention"
 
@@ -390,37 +390,37 @@ class AttentionWrapper(RNNCell):
         super().__init__(name=name, dtype=dtype)
         self._cell = cell
         self._is_multi = isinstance(attention_mechanism, (list, tuple))
-        self._mechanisms = list(attention_mechanism) if self._is_multi else [attention_mechanism]
-        for mechanism in self._mechanisms:
+        self._attention_mechanisms = list(attention_mechanism) if self._is_multi else [attention_mechanism]
+        for mechanism in self._attention_mechanisms:
             if not isinstance(mechanism, AttentionMechanism):
                 raise TypeError(f"attention_mechanism must contain only instances of AttentionMechanism: {mechanism}")
-        self._layers = self._attention_layers(attention_layer_size, attention_layer)
-        self._keeps_history, self._output_attention = alignment_history, output_attention
+        self._attention_layers = self._layers_of(attention_layer_size, attention_layer)
+        self._alignment_history, self._output_attention = alignment_history, output_attention
         self._cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
         self._attention_fn = attention_fn or _attend
         self._initial_cell_state = initial_cell_state
         if initial_cell_state is not None:
             self._initial_cell_state = nest.map_structure(identity, initial_cell_state)
 
-    def _attention_layers(self, sizes: Any, layers: Any) -> list[Any]:
+    def _layers_of(self, sizes: Any, layers: Any) -> list[Any]:
         if sizes is not None and layers is not None:
             raise ValueError("Only one of attention_layer_size and attention_layer should be set")
         if sizes is not None:
             several = sizes if isinstance(sizes, (list, tuple)) else [sizes]
             layers = [None if size is None else Dense(size, name="attention_layer", use_bias=False) for size in several]
         found = list(layers) if isinstance(layers, (list, tuple)) else [layers]
-        if len(found) != len(self._mechanisms) and layers is not None:
+        if len(found) != len(self._attention_mechanisms) and layers is not None:
             raise ValueError(
                 "If provided, attention_layer_size must contain exactly one integer per attention_mechanism, saw:"
-                f" {len(found)} vs {len(self._mechanisms)}"
+                f" {len(found)} vs {len(self._attention_mechanisms)}"
             )
-        return found if layers is not None else [None] * len(self._mechanisms)
+        return found if layers is not None else [None] * len(self._attention_mechanisms)
 
-    def _structured(self, items: list[Any]) -> Any:
+    def _item_or_tuple(self, items: list[Any]) -> Any:
         return tuple(items) if self._is_multi else items[0]
 
     @property
-    def _attention_size(self) -> int:
+    def _attention_layer_size(self) -> int:
         def width(mechanism: Any, layer: Layer) -> int:
             found = mechanism.values.shape.as_list()[-1]
             if layer is None:
@@ -428,18 +428,20 @@ class AttentionWrapper(RNNCell):
             shape = [None, self._cell.output_size + found]
             return int(TensorShape(layer.compute_output_shape(shape)).as_list()[-1] or 0)
 
-        return sum(width(mechanism, layer) for mechanism, layer in zip(self._mechanisms, self._layers))
+        return sum(
+            width(mechanism, layer) for mechanism, layer in zip(self._attention_mechanisms, self._attention_layers)
+        )
 
     @property
     def output_size(self) -> Any:
-        return self._attention_size if self._output_attention else self._cell.output_size
+        return self._attention_layer_size if self._output_attention else self._cell.output_size
 
     @property
     def state_size(self) -> AttentionWrapperState:
-        sizes = self._structured([mechanism.alignments_size for mechanism in self._mechanisms])
+        sizes = self._item_or_tuple([mechanism.alignments_size for mechanism in self._attention_mechanisms])
         return AttentionWrapperState(
-            self._cell.state_size, self._attention_size, TensorShape([]), sizes,
-            sizes if self._keeps_history else (), sizes,
+            self._cell.state_size, self._attention_layer_size, TensorShape([]), sizes,
+            sizes if self._alignment_history else (), sizes,
         )  # fmt: skip
 
     def zero_state(self, batch_size: TensorLike, dtype: DTypeLike) -> AttentionWrapperState:
@@ -448,13 +450,13 @@ class AttentionWrapper(RNNCell):
             cell_state = self._initial_cell_state
             if cell_state is None:
                 cell_state = self._cell.zero_state(batch_size, dtype)
-            alignments = [mechanism.initial_alignments(batch_size, dtype) for mechanism in self._mechanisms]
-            states = [mechanism.initial_state(batch_size, dtype) for mechanism in self._mechanisms]
+            alignments = [mechanism.initial_alignments(batch_size, dtype) for mechanism in self._attention_mechanisms]
+            states = [mechanism.initial_state(batch_size, dtype) for mechanism in self._attention_mechanisms]
             history = [TensorArray(dtype, 0, dynamic_size=True, element_shape=one.shape) for one in alignments]
             return AttentionWrapperState(
-                cell_state, zero_rows(batch_size, self._attention_size, dtype), zeros([], dtypes.int32),
-                self._structured(alignments), self._structured(history) if self._keeps_history else (),
-                self._structured(states),
+                cell_state, zero_rows(batch_size, self._attention_layer_size, dtype), zeros([], dtypes.int32),
+                self._item_or_tuple(alignments), self._item_or_tuple(history) if self._alignment_history else (),
+                self._item_or_tuple(states),
             )  # fmt: skip
 
     def call(self, inputs: TensorLike, state: object) -> tuple[Any, AttentionWrapperState]:
@@ -464,17 +466,17 @@ class AttentionWrapper(RNNCell):
         before = list(state.attention_state) if self._is_multi else [state.attention_state]
         history = list(state.alignment_history) if self._is_multi else [state.alignment_history]
         attentions, alignments, states = [], [], []
-        for mechanism, layer, previous in zip(self._mechanisms, self._layers, before):
+        for mechanism, layer, previous in zip(self._attention_mechanisms, self._attention_layers, before):
             attention, found, after = self._attention_fn(mechanism, output, previous, layer)
             attentions.append(attention)
             alignments.append(found)
             states.append(after)
-        if self._keeps_history:
+        if self._alignment_history:
             history = [array.write(state.time, found) for array, found in zip(history, alignments)]
         attention = concat(attentions, 1)
         after_all = AttentionWrapperState(
-            cell_state, attention, state.time + 1, self._structured(alignments),
-            self._structured(history) if self._keeps_history else (), self._structured(states),
+            cell_state, attention, state.time + 1, self._item_or_tuple(alignments),
+            self._item_or_tuple(history) if self._alignment_history else (), self._item_or_tuple(states),
         )  # fmt: skip
         return attention if self._output_attention else output, after_all
 

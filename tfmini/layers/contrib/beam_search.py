@@ -15,7 +15,7 @@ from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import name_scope
 from tfmini.layers.base import Layer
 from tfmini.layers.contrib.attention import AttentionWrapperState
-from tfmini.layers.contrib.decoders import Decoder, embedder
+from tfmini.layers.contrib.decoders import Decoder, embedder, rnn_output_size
 from tfmini.layers.rnn_cells import RNNCell
 from tfmini.layers.rnn_unrolling import check_cell
 from tfmini.ops.array.filling import range as number_range
@@ -96,9 +96,9 @@ class BeamSearchDecoder(Decoder):
         check_cell(cell)
         if output_layer is not None and not callable(output_layer):
             raise TypeError(f"output_layer must be a Layer, received: {type(output_layer)}")
-        self._cell, self._embed, self._output_layer = cell, embedder(embedding), output_layer
-        self._length_weight, self._coverage_weight = length_penalty_weight, coverage_penalty_weight
-        self._reorders, self._width = reorder_tensor_arrays, beam_width
+        self._cell, self._embedding_fn, self._output_layer = cell, embedder(embedding), output_layer
+        self._length_penalty_weight, self._coverage_penalty_weight = length_penalty_weight, coverage_penalty_weight
+        self._reorder_tensor_arrays, self._beam_width = reorder_tensor_arrays, beam_width
         start = convert_to_tensor(start_tokens, dtypes.int32, name="start_tokens")
         if start.shape.ndims != 1:
             raise ValueError("start_tokens must be a vector")
@@ -107,22 +107,18 @@ class BeamSearchDecoder(Decoder):
             raise ValueError("end_token must be a scalar")
         self._batch_size = size_of(start)
         self._initial_cell_state = nest.map_structure(self._split_state, initial_state)
-        self._start_inputs = self._embed(tile(expand_dims(start, 1), [1, beam_width]))
+        self._start_inputs = self._embedding_fn(tile(expand_dims(start, 1), [1, beam_width]))
 
     @property
     def batch_size(self) -> Any:
         return self._batch_size
 
     def _rnn_output_size(self) -> Any:
-        size = self._cell.output_size
-        if self._output_layer is None:
-            return size
-        shape = TensorShape([None]).concatenate(TensorShape([size] if isinstance(size, int) else size))
-        return TensorShape(self._output_layer.compute_output_shape(shape))[1:]
+        return rnn_output_size(self._cell, self._output_layer)
 
     @property
     def output_size(self) -> BeamSearchDecoderOutput:
-        width = TensorShape([self._width])
+        width = TensorShape([self._beam_width])
         return BeamSearchDecoderOutput(scores=width, predicted_ids=width, parent_ids=width)
 
     @property
@@ -132,13 +128,13 @@ class BeamSearchDecoder(Decoder):
     def initialize(self, name: str | None = None) -> tuple[Any, Any, BeamSearchDecoderState]:
         first = zeros([self._batch_size], dtypes.int32)  # of the beams, which are all the same, only one counts
         dtype = nest.flatten(self._initial_cell_state)[0].dtype
-        finished = one_hot(first, self._width, on_value=False, off_value=True, dtype=dtypes.bool)
-        attention = _attention(self._initial_cell_state, self._coverage_weight)
+        finished = one_hot(first, self._beam_width, on_value=False, off_value=True, dtype=dtypes.bool)
+        attention = _attention(self._initial_cell_state, self._coverage_penalty_weight)
         state = BeamSearchDecoderState(
             self._initial_cell_state,
-            one_hot(first, self._width, on_value=0.0, off_value=-float("inf"), dtype=dtype),
+            one_hot(first, self._beam_width, on_value=0.0, off_value=-float("inf"), dtype=dtype),
             finished,
-            zeros([self._batch_size, self._width], dtypes.int64),
+            zeros([self._batch_size, self._beam_width], dtypes.int64),
             () if attention is None else attention,
         )
         return finished, self._start_inputs, state
@@ -149,7 +145,7 @@ class BeamSearchDecoder(Decoder):
         """(the ids of the final beams, the state with its arrays in their order)."""
         longest = cast(reduce_max(final_state.lengths, axis=1), dtypes.int32)
         ids = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self._end_token)
-        if self._reorders:
+        if self._reorder_tensor_arrays:
             cell_state = nest.map_structure(
                 lambda part: self._sorted(part, outputs.parent_ids, final_state.lengths), final_state.cell_state
             )
@@ -169,7 +165,7 @@ class BeamSearchDecoder(Decoder):
                 outputs = self._output_layer(outputs)
             found, after = self._search(outputs, cell_state, state)
             next_inputs = cond(
-                reduce_all(after.finished), lambda: self._start_inputs, lambda: self._embed(found.predicted_ids)
+                reduce_all(after.finished), lambda: self._start_inputs, lambda: self._embedding_fn(found.predicted_ids)
             )
         return found, after, next_inputs, after.finished
 
@@ -177,19 +173,20 @@ class BeamSearchDecoder(Decoder):
 
     def _merged(self, one: Tensor) -> Tensor:
         sizes = one.shape.as_list()
-        whole = reshape(one, concat([[self._batch_size * self._width], shape_of(one)[2:]], 0))
-        whole.set_shape([None if sizes[0] is None else sizes[0] * self._width, *sizes[2:]])
+        whole = reshape(one, concat([[self._batch_size * self._beam_width], shape_of(one)[2:]], 0))
+        whole.set_shape([None if sizes[0] is None else sizes[0] * self._beam_width, *sizes[2:]])
         return whole
 
     def _split(self, one: Tensor) -> Tensor:
         sizes = one.shape.as_list()
-        if sizes[0] is not None and sizes[0] % self._width:
+        if sizes[0] is not None and sizes[0] % self._beam_width:
             raise ValueError(
                 f"The tensor {one.name} of a beam search is [batch * beams, …], but {sizes[0]} is no multiple of the"
-                f" {self._width} beams. Repeat the initial state, and the memory that a cell attends to, by tile_batch."
+                f" {self._beam_width} beams. Repeat the initial state, and the memory that a cell attends to, by"
+                " tile_batch."
             )
-        whole = reshape(one, concat([[self._batch_size, self._width], shape_of(one)[1:]], 0))
-        whole.set_shape([None if sizes[0] is None else sizes[0] // self._width, self._width, *sizes[1:]])
+        whole = reshape(one, concat([[self._batch_size, self._beam_width], shape_of(one)[1:]], 0))
+        whole.set_shape([None if sizes[0] is None else sizes[0] // self._beam_width, self._beam_width, *sizes[1:]])
         return whole
 
     def _split_state(self, part: Any) -> Any:
@@ -217,9 +214,9 @@ class BeamSearchDecoder(Decoder):
         lengths = expand_dims(state.lengths, 2) + expand_dims(growing, 2) * ends
         attention = self._covered(cell_state, state)
         scores = self._scores(totals, lengths, attention, state.finished)
-        best, places = top_k(reshape(scores, [self._batch_size, -1]), k=self._width)
+        best, places = top_k(reshape(scores, [self._batch_size, -1]), k=self._beam_width)
         for one in (best, places):
-            one.set_shape([logits.shape.as_list()[0], self._width])
+            one.set_shape([logits.shape.as_list()[0], self._beam_width])
         ids, parents = floormod(places, classes), floordiv(places, classes)
         finished = batch_gather(state.finished, parents)
         after = BeamSearchDecoderState(
@@ -241,11 +238,11 @@ class BeamSearchDecoder(Decoder):
 
     @property
     def _sizes(self) -> list[Any]:
-        return [self._batch_size, self._width]
+        return [self._batch_size, self._beam_width]
 
     def _covered(self, cell_state: Any, state: BeamSearchDecoderState) -> Any:
         """All attention so far, or None."""
-        attention = _attention(cell_state, self._coverage_weight)
+        attention = _attention(cell_state, self._coverage_penalty_weight)
         if attention is None:
             return None
         growing = cast(logical_not(state.finished), attention.dtype)
@@ -253,13 +250,13 @@ class BeamSearchDecoder(Decoder):
 
     def _scores(self, totals: Tensor, lengths: Tensor, attention: Tensor | None, finished: Tensor) -> Tensor:
         """The scores ``[batch, beams, classes]``; what attention lacks counts when a sequence has ended."""
-        weight = convert_to_tensor(self._length_weight, totals.dtype, name="length_penalty_weight")
+        weight = convert_to_tensor(self._length_penalty_weight, totals.dtype, name="length_penalty_weight")
         scores = totals / ((5.0 + cast(lengths, totals.dtype)) / 6.0) ** weight
         if attention is None:
             return scores
         lacking = cast(reduce_sum(log(minimum(attention, 1.0)), 2), totals.dtype)
         lacking = where(finished, lacking, zeros_like(lacking))
-        return scores + self._coverage_weight * expand_dims(lacking, 2)
+        return scores + self._coverage_penalty_weight * expand_dims(lacking, 2)
 
     def _of_parents(self, part: Any, parents: Tensor) -> Any:
         """The beams that go on; scalars and arrays of steps stay as they are."""
@@ -275,14 +272,14 @@ class BeamSearchDecoder(Decoder):
             return part
         steps = part.stack()
         sizes, batch = steps.shape.as_list()[1:3], parents.shape.as_list()[1]
-        if None not in (batch, *sizes) and sizes != [batch, self._width]:
+        if None not in (batch, *sizes) and sizes != [batch, self._beam_width]:
             return part  # TensorFlow reorders arrays whose sizes are not known, and programs expect either
         count = shape_of(parents)[0]
-        own = tile(reshape(number_range(self._width), [1, 1, -1]), [count, self._batch_size, 1])
+        own = tile(reshape(number_range(self._beam_width), [1, 1, -1]), [count, self._batch_size, 1])
         longest = cast(reduce_max(lengths, axis=1), dtypes.int32)
-        beams = gather_tree(own, parents, longest, self._width + 1)
+        beams = gather_tree(own, parents, longest, self._beam_width + 1)
         beams = where(transpose(sequence_mask(lengths, maxlen=count), [2, 0, 1]), beams, own)
-        split = reshape(steps, concat([[count, self._batch_size, self._width], [-1]], 0))
+        split = reshape(steps, concat([[count, self._batch_size, self._beam_width], [-1]], 0))
         found = reshape(batch_gather(split, beams), shape_of(steps))
         found.set_shape(steps.shape)
         return found

@@ -72,6 +72,15 @@ class Decoder:
         raise NotImplementedError
 
 
+def rnn_output_size(cell: RNNCell, layer: Layer | None) -> Any:
+    """The size of a cell's outputs behind a layer, if there is one."""
+    size = cell.output_size
+    if layer is None:
+        return size
+    whole = TensorShape([None]).concatenate(TensorShape([size] if isinstance(size, (int, np.integer)) else size))
+    return TensorShape(layer.compute_output_shape(whole))[1:]
+
+
 @export("tf.contrib.seq2seq.BasicDecoderOutput")
 class BasicDecoderOutput(namedtuple("BasicDecoderOutput", ("rnn_output", "sample_id"))):
     """One step's, or all steps', outputs of a `BasicDecoder`."""
@@ -97,15 +106,12 @@ class BasicDecoder(Decoder):
     def batch_size(self) -> Any:
         return self._helper.batch_size
 
+    def _rnn_output_size(self) -> Any:
+        return rnn_output_size(self._cell, self._output_layer)
+
     @property
     def output_size(self) -> BasicDecoderOutput:
-        size = self._cell.output_size
-        if self._output_layer is not None:
-            whole = TensorShape([None]).concatenate(
-                TensorShape([size] if isinstance(size, (int, np.integer)) else size)
-            )
-            size = TensorShape(self._output_layer.compute_output_shape(whole))[1:]
-        return BasicDecoderOutput(size, self._helper.sample_ids_shape)
+        return BasicDecoderOutput(self._rnn_output_size(), self._helper.sample_ids_shape)
 
     @property
     def output_dtype(self) -> BasicDecoderOutput:
@@ -361,14 +367,14 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         scheduling_seed: int | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(inputs, sequence_length, time_major, name)
-        self._embed = embedder(embedding)
-        self._probability = convert_to_tensor(sampling_probability, name="sampling_probability")
+        self._embedding_fn = embedder(embedding)
+        self._sampling_probability = convert_to_tensor(sampling_probability, name="sampling_probability")
         self._seed, self._scheduling_seed = seed, scheduling_seed
 
     def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         """The sampled ids; -1 where the input is fed."""
         ids = reshape(multinomial(outputs, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
-        chosen = less(random_uniform(shape_of(ids), seed=self._scheduling_seed), self._probability)
+        chosen = less(random_uniform(shape_of(ids), seed=self._scheduling_seed), self._sampling_probability)
         return where(chosen, ids, fill(shape_of(ids), -1))
 
     def next_inputs(
@@ -376,7 +382,11 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         chosen = greater_equal(sample_ids, 0)
-        return finished, where(chosen, self._embed(where(chosen, sample_ids, zeros_like(sample_ids))), inputs), state
+        return (
+            finished,
+            where(chosen, self._embedding_fn(where(chosen, sample_ids, zeros_like(sample_ids))), inputs),
+            state,
+        )
 
 
 @export("tf.contrib.seq2seq.ScheduledOutputTrainingHelper")
@@ -401,12 +411,12 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         if auxiliary_inputs is not None:
             raise ValueError("auxiliary_inputs are not supported; concatenate them to the inputs in next_inputs_fn.")
         super().__init__(inputs, sequence_length, time_major, name)
-        self._probability, self._seed = convert_to_tensor(sampling_probability), seed
+        self._sampling_probability, self._seed = convert_to_tensor(sampling_probability), seed
         self._next_inputs_fn = next_inputs_fn or (lambda outputs: outputs)
 
     def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         """Which sequences are fed their output."""
-        return less(random_uniform([self.batch_size], seed=self._seed), self._probability)
+        return less(random_uniform([self.batch_size], seed=self._seed), self._sampling_probability)
 
     def next_inputs(
         self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
@@ -431,7 +441,7 @@ class GreedyEmbeddingHelper(Helper):
     def __init__(
         self, embedding: TensorLike | Callable[..., Any], start_tokens: TensorLike, end_token: TensorLike
     ) -> None:
-        self._embed = embedder(embedding)
+        self._embedding_fn = embedder(embedding)
         self._start_tokens = convert_to_tensor(start_tokens, dtypes.int32, name="start_tokens")
         self._end_token = convert_to_tensor(end_token, dtypes.int32, name="end_token")
         if self._start_tokens.shape.ndims != 1:
@@ -445,7 +455,7 @@ class GreedyEmbeddingHelper(Helper):
         return self._batch_size
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        return fill([self._batch_size], False), self._embed(self._start_tokens)
+        return fill([self._batch_size], False), self._embedding_fn(self._start_tokens)
 
     def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
         return argmax(outputs, axis=-1, output_type=dtypes.int32)
@@ -454,7 +464,9 @@ class GreedyEmbeddingHelper(Helper):
         self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished = equal(sample_ids, self._end_token)
-        inputs = cond(reduce_all(finished), lambda: self._embed(self._start_tokens), lambda: self._embed(sample_ids))
+        inputs = cond(
+            reduce_all(finished), lambda: self._embedding_fn(self._start_tokens), lambda: self._embedding_fn(sample_ids)
+        )
         return finished, inputs, state
 
 
@@ -467,10 +479,10 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         softmax_temperature: TensorLike | None = None, seed: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(embedding, start_tokens, end_token)
-        self._temperature, self._seed = softmax_temperature, seed
+        self._softmax_temperature, self._seed = softmax_temperature, seed
 
     def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
-        logits = outputs if self._temperature is None else outputs / self._temperature
+        logits = outputs if self._softmax_temperature is None else outputs / self._softmax_temperature
         return reshape(multinomial(logits, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
 
 
