@@ -215,6 +215,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.framework": {
         "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
         "compat.internal_names": "get_name_scope",
+        "data.files": "RecordInput",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
         "ops.checks": "assert_same_float_dtype assert_scalar",

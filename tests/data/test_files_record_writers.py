@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tfmini as tf
 from tests.data.elements import elements
+from tfmini.data.files import RecordInput
 
 Dataset = tf.data.Dataset
 experimental = tf.data.experimental
@@ -23,3 +25,19 @@ def test_a_dataset_of_strings_is_written_as_records(tmp_path: Path, compression:
     for wrong in (Dataset.range(3), words.batch(2)):
         with pytest.raises(TypeError, match="must produce scalar `DT_STRING` tensors"):
             experimental.TFRecordWriter(path).write(wrong)
+
+
+def test_record_input_draws_each_record_once_in_a_pass(tmp_path: Path) -> None:
+    for i in range(3):
+        with tf.python_io.TFRecordWriter(str(tmp_path / f"{i}.rec")) as writer:
+            for j in range(4):
+                writer.write(f"{i}{j}".encode())
+    given = str(tmp_path / "*.rec")
+    with tf.Graph().as_default(), tf.Session() as session:
+        one = RecordInput(given, batch_size=4, buffer_size=5, parallelism=2).get_yield_op()
+        several = RecordInput(given, batch_size=2, batches=3).get_yield_op()
+        passes = [sorted(np.concatenate([session.run(one) for _ in range(3)])) for _ in range(2)]
+        assert passes == [sorted(f"{i}{j}".encode() for i in range(3) for j in range(4))] * 2
+        assert np.shape(session.run(several)) == (3, 2)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"No files matched pattern: .*nothing"):
+            session.run(RecordInput(str(tmp_path / "nothing*")).get_yield_op())

@@ -170,6 +170,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.control_flow_util": {
         "compat.internal_names": "ENABLE_CONTROL_FLOW_V2 GetContainingXLAContext GraphOrParentsInXlaContext",
     },
+    "python.ops.data_flow_ops": {
+        "data.files": "RecordInput",
+    },
     "python.ops.distributions.util": {
         "ops.random_functions": "gen_new_seed",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from tfmini import dtypes, errors
 from tfmini.core_types import Array, TensorLike
-from tfmini.data.dataset import Dataset
+from tfmini.data.dataset import Dataset, matching_files
 from tfmini.data.dataset_ops import dataset_op
 from tfmini.data.pipeline import Element, FunctionSource, Reading, Source
 from tfmini.data.structure import Leaf, Structure, TypesLike, given_structure, int64
@@ -20,8 +21,9 @@ from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, op
 from tfmini.graph.op_types import RunningStep
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import count_ops, name_scope
 from tfmini.numerics.images import check_inflated
+from tfmini.ops.array.joining import unstack
 from tfmini.ops.io.record_files import InflatedFile, RecordWriter, read_records
 
 _FILES = "filenames: string, compression_type: string, buffer_size: int64"
@@ -387,3 +389,54 @@ class SqlDataset(Dataset):
         named = {"driver_name": driver_name, "data_source_name": data_source_name, "query": query}
         inputs = [convert_to_tensor(value, dtype=dtypes.string, name=name) for name, value in named.items()]
         super().__init__(sql_dataset(*inputs, **structure.attrs), structure)
+
+
+# ---- Records in a random order, for ever: the reader of programs that were written before data sets ----------------
+
+
+_MOST_FILES = 1 << 16  # in a random order
+
+
+@export("tf.contrib.framework.RecordInput", "tensorflow.python.ops.data_flow_ops.RecordInput")
+class RecordInput:
+    """Gives batches of the records of TFRecord files, in a random order and without end.
+
+    Each pass goes through the files in another order; a record is drawn from a buffer. TensorFlow's own class: the
+    private module ``data_flow_ops`` of 1.15, which programs for ImageNet name.
+
+    Args:
+      file_pattern: a glob pattern.
+      batch_size: records of one batch.
+      buffer_size: records to draw from.
+      parallelism: files that are read in turn.
+      shift_ratio: not needed, since each pass has an order of its own.
+      seed: of the orders; 0 is another one in each run.
+      name: of the op.
+      batches: how many batches to give at once, as lists of scalars; None for one tensor.
+      compression_type: None, a string, or a `TFRecordOptions`' type: "ZLIB" or "GZIP".
+    """
+
+    def __init__(
+        self, file_pattern: TensorLike, batch_size: int = 1, buffer_size: int = 1, parallelism: int = 1,
+        shift_ratio: float = 0, seed: int = 0, name: str | None = None, batches: int | None = None,
+        compression_type: Any = None,
+    ) -> None:  # fmt: skip
+        kind = getattr(compression_type, "name", compression_type)
+        own_seed = seed or None
+        files = Dataset.from_tensors(file_pattern).flat_map(lambda at: Dataset.from_tensor_slices(matching_files(at)))
+        files = files.shuffle(_MOST_FILES, own_seed)
+        read = functools.partial(TFRecordDataset, compression_type="" if kind == "NONE" else kind)
+        records = files.interleave(read, cycle_length=parallelism, block_length=1)
+        self._batch_size, self._batches, self._name = batch_size, batches, name
+        self._records = records.shuffle(buffer_size, own_seed).repeat().batch(batch_size * (batches or 1), True)
+
+    def get_yield_op(self) -> Any:
+        """The next records: a string vector of ``batch_size``, or a list of ``batches`` lists of scalars.
+
+        Running it raises `InvalidArgumentError` when no file matches the pattern.
+        """
+        with name_scope(self._name, "RecordInput"):
+            records = self._records.make_one_shot_iterator().get_next()
+            if self._batches is None:
+                return records
+            return [unstack(records[i :: self._batches], self._batch_size) for i in range(self._batches)]

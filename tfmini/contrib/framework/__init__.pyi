@@ -10,6 +10,9 @@ from tfmini.compat.internal_names import (
 from tfmini.contrib.framework import (
     nest as nest,
 )
+from tfmini.data.files import (
+    RecordInput as RecordInput,
+)
 from tfmini.layers.contrib.model_variables import (
     add_arg_scope as add_arg_scope,
     add_model_variable as add_model_variable,
@@ -77,6 +80,7 @@ from tfmini.train.global_steps import (
 
 __all__ = [
     "BoundedTensorSpec",
+    "RecordInput",
     "TensorSpec",
     "VariableDeviceChooser",
     "add_arg_scope",
