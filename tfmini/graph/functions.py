@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfmini import protos
+from tfmini import dtypes, protos
 from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.op_types import OPS
 from tfmini.graph.operation import Operation, Tensor
@@ -19,6 +19,8 @@ from tfmini.graph.operation import Operation, Tensor
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONDS = ("If", "StatelessIf")
 _LOOPS = ("While", "StatelessWhile")
+_INSIDE = "inlined"  # the scope of what takes the place of a node, below its name
+_BOOL: Any = dtypes.bool.as_datatype_enum
 # Bodies in bodies grow like a power: a small message must not ask for all memory.
 MOST_NODES = 1_000_000
 _DEEPEST = 100
@@ -57,7 +59,7 @@ def body_of(library: Any, name: str) -> tuple[Any, list[str], list[str], list[st
         node.attr["shape"].shape.unknown_rank = True
     names = [f"argument/{argument.name}" for argument in arguments]
     results, ends = inliner.add_body(name, "", names, [])
-    return made, names, results, ends
+    return made, names, results, [end.removeprefix("^") for end in ends]
 
 
 class _Inliner:
@@ -118,33 +120,33 @@ class _Inliner:
         return results, [f"^{prefix}{end}" for end in _ends(function)]
 
     def _add_call(self, node: Any, name: str, data: list[str], controls: list[str]) -> None:
-        results, ends = self.add_body(name, f"{node.name}/", data, controls, constants=False)
+        results, ends = self.add_body(name, f"{node.name}/{_INSIDE}/", data, controls, constants=False)
         types = [argument.type for argument in self.function(name).signature.output_arg]
         self._add_results(node, types, results, [*controls, *ends])
 
     def _add_cond(self, node: Any, data: list[str], controls: list[str]) -> None:
         predicate, *values = data
-        name = node.name
-        self._node(f"{name}/Switch", "Switch", [predicate, predicate, *controls], T=protos.DT_BOOL)
+        name = f"{node.name}/{_INSIDE}"
+        self._node(f"{name}/Switch", "Switch", [predicate, predicate, *controls], T=_BOOL)
         for value, kind, number in zip(values, node.attr["Tin"].list.type, range(len(values))):
             self._node(f"{name}/input_{number}", "Switch", [value, predicate], T=kind)
         found = []
         for side, branch in enumerate(("else", "then")):
             pivot = f"{name}/switch_{'ft'[side]}"
-            self._node(pivot, "Identity", [f"{name}/Switch:{side}"], T=protos.DT_BOOL)
+            self._node(pivot, "Identity", [f"{name}/Switch:{side}"], T=_BOOL)
             inputs = [f"{name}/input_{number}:{side}" for number in range(len(values))]
             function = node.attr[f"{branch}_branch"].func.name
             results, ends = self.add_body(function, f"{name}/{branch}/", inputs, [f"^{pivot}"])
-            self._node(f"{name}/{branch}_done", "Identity", [pivot, *ends], T=protos.DT_BOOL)
+            self._node(f"{name}/{branch}_done", "Identity", [pivot, *ends], T=_BOOL)
             found.append([f"{name}/{branch}_done", *results])
-        kinds = [protos.DT_BOOL, *node.attr["Tout"].list.type]
+        kinds = [_BOOL, *node.attr["Tout"].list.type]
         merges = [f"{name}/Merge_{number}" for number in range(len(kinds))]
         for merge, kind, sides in zip(merges, kinds, zip(*found)):
             self._node(merge, "Merge", sides, T=kind).attr["N"].i = 2
         self._add_results(node, kinds[1:], merges[1:], [f"^{merges[0]}"])
 
     def _add_loop(self, node: Any, data: list[str], controls: list[str]) -> None:
-        name, kinds = node.name, list(node.attr["T"].list.type)
+        name, kinds = f"{node.name}/{_INSIDE}", list(node.attr["T"].list.type)
         body = self.function(node.attr["body"].func.name)
         constant = [_returned(body, number) for number in range(len(kinds))]
         inside = [f"{name}/{'Enter' if same else 'Merge'}_{number}" for number, same in enumerate(constant)]

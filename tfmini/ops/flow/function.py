@@ -308,9 +308,13 @@ class ConcreteFunction:
                 f" pass one tensor for each name to the concrete function of {self.name}."
             )
         values: list[Tensor] = [*args, *(kwargs[name] for name in names)]
-        for name, value, traced in zip(self.argument_names, values, self.inputs):
-            self._check(name, value, traced)
+        for name, value, expected in zip(self.argument_names, values, self._expected()):
+            self._check(name, value, expected)
         return self._run(values)
+
+    def _expected(self) -> Sequence[Any]:
+        """What has the types and shapes of the arguments."""
+        return self.inputs
 
     def _specified(self, name: str, value: object) -> Any:
         """One argument, with a `TensorSpec` for each tensor, whose name is the one to call it by."""
@@ -333,7 +337,7 @@ class ConcreteFunction:
         )
         return self._function._add_ops(args, kwargs)
 
-    def _check(self, name: str, value: object, traced: Tensor) -> None:
+    def _check(self, name: str, value: object, traced: Any) -> None:
         if not isinstance(value, Tensor):
             raise ValueError(
                 f"All inputs to `ConcreteFunction`s must be Tensors; on invocation of {self.name}, the input {name}"

@@ -246,6 +246,8 @@ def functions_of(thing: Any) -> dict[str, Any]:
 
 def argument_spec(function: PolymorphicFunction) -> tuple[_ArgumentSpec, bool]:
     """What ``inspect.getfullargspec`` says of the Python function, without annotations; whether that is a method."""
+    if hasattr(function, "argument_spec"):  # a loaded one
+        return function.argument_spec
     python = function.python_function
     parameters = [*inspect.signature(python).parameters.values()]
     of = lambda *kinds: [p for p in parameters if p.kind in kinds]  # noqa: E731
