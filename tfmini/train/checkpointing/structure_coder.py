@@ -6,11 +6,12 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from tfmini import protos
 from tfmini.dtypes import DType, as_dtype
 from tfmini.export import export
 from tfmini.ops.composites import IndexedSlicesSpec, SparseTensorSpec, TensorSpec
 from tfmini.ops.ragged import RaggedTensorSpec
-from tfmini.protos import saved_model_pb2 as messages
+
 from tfmini.shapes import TensorShape
 
 _SCALARS = {bool: "bool_value", int: "int64_value", float: "float64_value", str: "string_value"}
@@ -32,7 +33,7 @@ class StructureCoder:
         Raises:
           NotEncodableError: for another kind of value.
         """
-        value = messages.StructuredValue()
+        value = protos.StructuredValue()
         _encode(nested_structure, value)
         return value
 
@@ -101,7 +102,7 @@ def _encode_nested(value: Any, into: Any) -> None:
 
 
 def _shape_message(shape: TensorShape) -> Any:
-    message = messages.StructuredValue().tensor_shape_value
+    message = protos.StructuredValue().tensor_shape_value
     message.ParseFromString(shape.as_proto().SerializeToString())
     return message
 
