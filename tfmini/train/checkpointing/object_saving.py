@@ -11,7 +11,8 @@ import inspect
 import itertools
 import os
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tfmini import dtypes, protos
@@ -78,7 +79,7 @@ class SignatureMap(Trackable, Mapping[str, Any]):
 def save(obj: Any, export_dir: PathLike, signatures: Any = None) -> None:
     """Writes an object as a SavedModel (``tf.saved_model.save``).
 
-    The variables are those of the default session; without one, of a new session on the default graph.
+    The variables are those of the default session; without one, of Keras's, if it is in use.
 
     Args:
       obj: a trackable object: a `tf.Module`, a `tf.train.Checkpoint`, a model of Keras.
@@ -98,25 +99,26 @@ def save(obj: Any, export_dir: PathLike, signatures: Any = None) -> None:
     writer = _Writer(obj, named)
     directory = os.fsdecode(export_dir)
     os.makedirs(local_path(os.path.join(directory, files.VARIABLES_DIRECTORY)), exist_ok=True)
-    session = get_default_session()
-    with Session(graph=get_default_graph()) if session is None else _left_open(session) as running:
-        _Root(obj).write(os.path.join(directory, files.VARIABLES_DIRECTORY, files.VARIABLES_FILENAME), running)
+    with _session() as session:
+        _Root(obj).write(os.path.join(directory, files.VARIABLES_DIRECTORY, files.VARIABLES_FILENAME), session)
     model = protos.SavedModel(saved_model_schema_version=files.SAVED_MODEL_SCHEMA_VERSION)
     model.meta_graphs.add().CopyFrom(writer.meta_graph(directory))
     write_message(model, os.path.join(directory, files.SAVED_MODEL_FILENAME_PB), as_text=False)
 
 
-class _left_open:  # noqa: N801 - reads as a word
-    """A session that is somebody else's: it stays open."""
+_providers: list[Callable[[], Any]] = []
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
 
-    def __enter__(self) -> Any:
-        return self._session
+@export("tensorflow.python.training.tracking.util.register_session_provider")
+def register_session_provider(session_provider: Callable[[], Any]) -> None:
+    """Sets where `save` gets a session without a default one: from Keras, which gives its variables their values."""
+    _providers[:] = [session_provider]
 
-    def __exit__(self, *_: object) -> None:
-        pass
+
+def _session() -> AbstractContextManager[Any]:
+    """The default session, else that of Keras, else one for this purpose on the default graph."""
+    session = get_default_session() or (_providers[0]() if _providers else None)
+    return Session(graph=get_default_graph()) if session is None else nullcontext(session)
 
 
 class _Root(Checkpoint):
@@ -183,7 +185,8 @@ def _as_signature(function: ConcreteFunction, key: str | None) -> ConcreteFuncti
 
     def signature_wrapper(**given: Any) -> Any:
         results = call_traced(function, [given[name] for name in names])
-        return _named_outputs(nest.pack_sequence_as(function.structured_outputs, results) if results else None, function)
+        structure = function.structured_outputs
+        return _named_outputs(None if structure is None else nest.pack_sequence_as(structure, results), function)
 
     wrapper = PolymorphicFunction(signature_wrapper, autograph=False)
     return wrapper.get_concrete_function(**specs)
@@ -192,7 +195,7 @@ def _as_signature(function: ConcreteFunction, key: str | None) -> ConcreteFuncti
 def _named_outputs(found: Any, function: ConcreteFunction | None) -> dict[str, Any] | None:
     """The results of a function by name; without ``function``, None where that is not possible."""
     named = dict(found) if isinstance(found, Mapping) else {}
-    if not named and found is not None:
+    if not isinstance(found, Mapping) and found is not None:
         parts = found if isinstance(found, (list, tuple)) else [found]
         named = {f"output_{number}": value for number, value in enumerate(parts)}
     for key, value in named.items():
@@ -205,7 +208,7 @@ def _named_outputs(found: Any, function: ConcreteFunction | None) -> dict[str, A
             f" {function.name} used to generate a SavedModel signature. Dictionaries outputs for functions used as"
             " signatures should have one Tensor output per string key."
         )
-    if not named and function is not None:
+    if found is None and function is not None:
         raise TypeError(f"The function {function.name} returns no tensors, so it cannot be a signature.")
     return named
 
