@@ -23,7 +23,6 @@ from tfmini.graph.attr_values import tensor_from_proto
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.functions import body_of
-from tfmini.graph.importing import add_body
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import device
@@ -31,6 +30,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.control import group
+from tfmini.ops.flow.effects import add_ordered_body
 from tfmini.ops.flow.function import ConcreteFunction, PolymorphicFunction
 from tfmini.ops.flow.functional import FunctionGraph
 from tfmini.ops.io.checkpoint_ops import restore_v2
@@ -307,7 +307,7 @@ class LoadedFunction(ConcreteFunction):
     def _added(self, given: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
         """Adds the body to the default graph; returns its results and the ops that run in any case."""
         body, names, results, ends = self._loader.body(self._library_name)
-        found = add_body(body, dict(zip(names, given)), [*results, *ends], self.name)
+        found = add_ordered_body(body, dict(zip(names, given)), [*results, *ends], self.name)
         return found[: len(results)], found[len(results) :]
 
     def _expected(self) -> Sequence[Any]:

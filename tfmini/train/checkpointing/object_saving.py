@@ -24,7 +24,7 @@ from tfmini.graph.attr_values import shape_proto
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.functions import function_def
 from tfmini.graph.graph import Graph
-from tfmini.graph.importing import add_body, import_graph_def
+from tfmini.graph.importing import import_graph_def
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scopes import get_default_session
 from tfmini.graph.scoping import control_dependencies
@@ -32,6 +32,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.identity import placeholder
 from tfmini.ops.composites import TensorSpec
 from tfmini.ops.control import group
+from tfmini.ops.flow.effects import add_ordered_body
 from tfmini.ops.flow.function import ConcreteFunction, PolymorphicFunction
 from tfmini.ops.tables import InitializableLookupTableBase, TrackableAsset
 from tfmini.ops.variables.base import Variable
@@ -228,7 +229,7 @@ def _inlined(function: Any, given: dict[Tensor, Tensor]) -> list[Tensor]:
     """Adds the ops of a traced function with tensors in the place of some of its own; returns its results."""
     wanted = [*(x.name for x in function.outputs), *(op.name for op in function.ends)]
     traced = function.graph.as_graph_def(add_shapes=True)
-    found = add_body(traced, {x.op.name: value for x, value in given.items()}, wanted, function.name)
+    found = add_ordered_body(traced, {x.op.name: value for x, value in given.items()}, wanted, function.name)
     return found[: len(function.outputs)]
 
 
