@@ -195,7 +195,9 @@ class _Inliner:
 
     def _check_size(self) -> None:
         if len(self._made.node) >= MOST_NODES:
-            raise ValueError(f"The functions of the graph have more than {MOST_NODES} nodes in the place of their calls.")
+            raise ValueError(
+                f"The functions of the graph have more than {MOST_NODES} nodes in the place of their calls."
+            )
 
 
 class _Names:
@@ -210,7 +212,7 @@ class _Names:
         """The name of a tensor: ``argument`` or ``node:output:number`` in the function, ``node:number`` in a graph."""
         name, _, rest = text.partition(":")
         if name in self._arguments:
-            return self._arguments[name]
+            return str(self._arguments[name])
         if name not in self._nodes:
             raise ValueError(f"A function uses {text}, which it does not have.")
         output, _, number = rest.partition(":")
@@ -259,8 +261,8 @@ class _Names:
 
 
 def _ends(function: Any) -> list[str]:
-    """The ops of a function that run in any case: those that it tells, else those with effects."""
-    if function.control_ret or function.signature.control_output:
+    """The ops of a function that run in any case: those that it tells, else those with effects outside of branches."""
+    if function.control_ret or function.signature.control_output or any(n.op == "Switch" for n in function.node_def):
         return sorted(set(function.control_ret.values()))
     return [node.name for node in function.node_def if node.op in OPS and OPS[node.op].op_def.is_stateful]
 
@@ -315,7 +317,9 @@ def function_def(
 
 def _node_of_function(op: Operation, given: dict[Tensor, str]) -> Any:
     node = op.node_def
-    controls = [f"^{control.name}" for control in op.control_inputs if not (control.outputs and control.outputs[0] in given)]
+    controls = [
+        f"^{control.name}" for control in op.control_inputs if not (control.outputs and control.outputs[0] in given)
+    ]
     node.input[:] = [*(_name_in_function(tensor, given) for tensor in op.inputs), *controls]
     return node
 

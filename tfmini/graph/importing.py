@@ -285,7 +285,7 @@ def add_body(graph_def: Any, given: dict[str, Any], wanted: list[str], name: str
       name: the name scope.
     """
     body: Any = protos.GraphDef(versions=graph_def.versions)
-    used = set()
+    used: set[str] = set()
     for node in graph_def.node:
         if node.name not in given:
             body.node.add().CopyFrom(node)

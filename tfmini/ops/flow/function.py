@@ -304,8 +304,8 @@ class ConcreteFunction:
         names = self.argument_names[len(args) :]
         if len(args) > len(self.argument_names) or set(names) != set(kwargs):
             raise TypeError(
-                f"Expected argument names {self.argument_names} but got {len(args)} by position and {[*kwargs]} by name:"
-                f" pass one tensor for each name to the concrete function of {self.name}."
+                f"Expected argument names {self.argument_names} but got {len(args)} by position and {[*kwargs]} by"
+                f" name: pass one tensor for each name to the concrete function of {self.name}."
             )
         values: list[Tensor] = [*args, *(kwargs[name] for name in names)]
         for name, value, expected in zip(self.argument_names, values, self._expected()):
@@ -327,7 +327,9 @@ class ConcreteFunction:
             return leaf
         wanted = (isinstance(leaf, TensorSpec) and leaf.name) or name
         others = (f"{wanted}_{number}" for number in itertools.count(1))
-        self.argument_names.append(next(one for one in itertools.chain([wanted], others) if one not in self.argument_names))
+        self.argument_names.append(
+            next(one for one in itertools.chain([wanted], others) if one not in self.argument_names)
+        )
         return TensorSpec(leaf.shape, leaf.dtype, self.argument_names[-1])
 
     def _run(self, values: Sequence[Tensor]) -> Any:
@@ -356,7 +358,8 @@ def _canonical(
 ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """The positional arguments with their names, without the instance of a method, and the others, sorted by name."""
     bound = function._bind(args, kwargs)
-    bound.apply_defaults()
+    if function.input_signature is None:  # else it tells all arguments that there are
+        bound.apply_defaults()
     positional = [*zip(_positional_names(bound), bound.args)][function._instance is not None :]
     return positional, {name: bound.kwargs[name] for name in sorted(bound.kwargs)}
 

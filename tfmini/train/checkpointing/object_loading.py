@@ -73,8 +73,8 @@ def load(export_dir: PathLike, tags: Any = None) -> Any:
     model = files.parse_saved_model(directory)
     if len(model.meta_graphs) != 1 or not model.meta_graphs[0].HasField("object_graph_def"):
         raise NotImplementedError(
-            f"{directory} has no objects: tf.saved_model.save did not write it. tf.saved_model.load(session, tags, path)"
-            " loads its graph."
+            f"{directory} has no objects: tf.saved_model.save did not write it. tf.saved_model.load(session, tags,"
+            " path) loads its graph."
         )
     graph = model.meta_graphs[0]
     wanted = {tags} if isinstance(tags, str) else None if tags is None else set(tags)
@@ -124,7 +124,7 @@ class _Loader:
         for node, made in zip(self._saved.nodes, self.objects):
             for child in node.children:
                 _set(made, child.local_name, self.objects[child.node_id])
-        for node, made in zip(self._saved.nodes, self.objects):
+        for made in self.objects:
             if isinstance(made, LoadedTable):
                 self._fill(made)
 
@@ -362,7 +362,8 @@ class RestoredFunction(PolymorphicFunction):
     def _match(self, args: Sequence[object], kwargs: dict[str, object]) -> tuple[LoadedFunction, list[Tensor]]:
         """The function for some arguments, and the tensors of these; Python's numbers become tensors if need be."""
         bound = self._bind(args, kwargs)
-        bound.apply_defaults()
+        if self.input_signature is None:
+            bound.apply_defaults()
         given = bound.args, bound.kwargs
         for converts in (False, True):
             for function in self._functions:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -41,14 +40,13 @@ from tfmini.runtime.client.session import Session
 from tfmini.shapes import as_raw
 from tfmini.train.checkpointing import saved_model as files
 from tfmini.train.checkpointing.checkpoint import Checkpoint
-from tfmini.train.checkpointing.object_graph import ObjectGraph, Trackable, children_of, is_trackable
 from tfmini.train.checkpointing.graph_files import export_meta_graph, write_message
+from tfmini.train.checkpointing.object_graph import ObjectGraph, Trackable, children_of, is_trackable
 from tfmini.train.checkpointing.saver import Saver
 from tfmini.train.checkpointing.structure_coder import StructureCoder
 
 SIGNATURES = "signatures"  # the attribute of a loaded object
 _DEFAULT_SIGNATURE = "_default_save_signature"  # a method that makes the default signature of an object
-_ArgumentSpec = namedtuple("FullArgSpec", "args varargs varkw defaults kwonlyargs kwonlydefaults annotations")
 
 
 class SignatureMap(Trackable, Mapping[str, Any]):
@@ -241,17 +239,21 @@ def functions_of(thing: Any) -> dict[str, Any]:
     if isinstance(thing, (Variable, list, dict, SignatureMap)):
         return {}
     kinds = (PolymorphicFunction, ConcreteFunction)
-    found = {name for name, value in vars(thing).items() if isinstance(value, kinds)} if hasattr(thing, "__dict__") else set()
+    found = (
+        {name for name, value in vars(thing).items() if isinstance(value, kinds)}
+        if hasattr(thing, "__dict__")
+        else set()
+    )
     for owner in type(thing).__mro__:
         found |= {name for name, value in vars(owner).items() if isinstance(value, kinds)}
     functions = {name: getattr(thing, name) for name in sorted(found)}
     return {name: value for name, value in functions.items() if isinstance(value, kinds)}
 
 
-def argument_spec(function: PolymorphicFunction) -> tuple[_ArgumentSpec, bool]:
+def argument_spec(function: PolymorphicFunction) -> tuple[inspect.FullArgSpec, bool]:
     """What ``inspect.getfullargspec`` says of the Python function, without annotations; whether that is a method."""
     if hasattr(function, "argument_spec"):  # a loaded one
-        return function.argument_spec
+        return function.argument_spec  # type: ignore[no-any-return]
     python = function.python_function
     parameters = [*inspect.signature(python).parameters.values()]
     of = lambda *kinds: [p for p in parameters if p.kind in kinds]  # noqa: E731
@@ -260,9 +262,12 @@ def argument_spec(function: PolymorphicFunction) -> tuple[_ArgumentSpec, bool]:
     names = [*(["self"] if inspect.ismethod(python) else []), *(p.name for p in positional)]
     defaults = tuple(p.default for p in positional if p.default is not p.empty)
     named = of(inspect.Parameter.KEYWORD_ONLY)
-    rest = [next((p.name for p in of(kind)), None) for kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
+    rest = [
+        next((p.name for p in of(kind)), None)
+        for kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    ]
     preset = {p.name: p.default for p in named if p.default is not p.empty}
-    spec = _ArgumentSpec(names, *rest, defaults or None, [p.name for p in named], preset or None, {})
+    spec = inspect.FullArgSpec(names, *rest, defaults or None, [p.name for p in named], preset or None, {})
     return spec, is_method
 
 
@@ -338,7 +343,8 @@ class _Writer:
         elif isinstance(thing, InitializableLookupTableBase):
             node.resource.SetInParent()
         elif not isinstance(thing, SignatureMap):
-            _identify(node, {list: "trackable_list_wrapper", dict: "trackable_dict_wrapper"}.get(type(thing), ""))
+            kinds = {"trackable_list_wrapper": list, "trackable_dict_wrapper": dict}
+            _identify(node, next((name for name, kind in kinds.items() if type(thing) is kind), ""))
 
     def _add_map(self, node: Any) -> None:
         """Fills the node of the signatures, and adds those of each."""
@@ -354,7 +360,9 @@ class _Writer:
         if isinstance(thing, Variable):
             handle = getattr(thing, "handle", None)
             if handle is None:
-                raise ValueError(f"{thing.name} is no resource variable, as models need: make it with use_resource=True.")
+                raise ValueError(
+                    f"{thing.name} is no resource variable, as models need: make it with use_resource=True."
+                )
             made = LoadedVariable(
                 lambda: None, trainable=False, collections=[], name=thing.op.name, dtype=thing.dtype, shape=thing.shape
             )
@@ -405,7 +413,9 @@ class _Writer:
             self._library.function.append(function_def(name, ops, arguments, function.outputs, ends))
             told = self._made.concrete_functions[name]
             told.bound_inputs.extend(number for _, number in bound)
-            told.canonicalized_input_signature.CopyFrom(self._coder.encode_structure(function.structured_input_signature))
+            told.canonicalized_input_signature.CopyFrom(
+                self._coder.encode_structure(function.structured_input_signature)
+            )
             told.output_signature.CopyFrom(self._coder.encode_structure(_specs(function.structured_outputs)))
         return self._names[function]
 
@@ -466,8 +476,11 @@ class _Writer:
         names = function.argument_names
         inputs = [placeholder(x.dtype, x.shape, f"{key}_{name}") for name, x in zip(names, function.inputs)]
         outputs = nest.pack_sequence_as(function.structured_outputs, self._called(function, inputs))
-        told = [{name: files.build_tensor_info(x) for name, x in part.items()} for part in (dict(zip(names, inputs)), outputs)]
-        return files.build_signature_def(*told, files.PREDICT_METHOD_NAME)
+        given, found = (
+            {name: files.build_tensor_info(x) for name, x in part.items()}
+            for part in (dict(zip(names, inputs)), outputs)
+        )
+        return files.build_signature_def(given, found, files.PREDICT_METHOD_NAME)
 
     def _called(self, function: ConcreteFunction, values: list[Tensor]) -> list[Tensor]:
         """The results of a function in the main graph."""
@@ -477,7 +490,11 @@ class _Writer:
 
 def _describe(variable: Variable, told: Any) -> None:
     """Fills a SavedVariable."""
-    told.dtype, told.name, told.trainable = variable.dtype.base_dtype.as_datatype_enum, variable.op.name, variable.trainable
+    told.dtype, told.name, told.trainable = (
+        variable.dtype.base_dtype.as_datatype_enum,
+        variable.op.name,
+        variable.trainable,
+    )
     told.shape.CopyFrom(shape_proto(as_raw(variable.shape)))
     told.synchronization = variable.synchronization.value
     told.aggregation = variable.aggregation.value

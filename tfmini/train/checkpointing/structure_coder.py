@@ -11,7 +11,6 @@ from tfmini.dtypes import DType, as_dtype
 from tfmini.export import export
 from tfmini.ops.composites import IndexedSlicesSpec, SparseTensorSpec, TensorSpec
 from tfmini.ops.ragged import RaggedTensorSpec
-
 from tfmini.shapes import TensorShape
 
 _SCALARS = {bool: "bool_value", int: "int64_value", float: "float64_value", str: "string_value"}
