@@ -138,7 +138,7 @@ class PolymorphicFunction:
                     )
         return self._trace(self.input_signature, {})
 
-    def concrete_functions(self) -> list[ConcreteFunction]:
+    def traced_functions(self) -> list[ConcreteFunction]:
         """The functions for all arguments that it was called or traced with, traced now where it was only called.
 
         With an input signature these are the arguments that it tells, and there is one function.

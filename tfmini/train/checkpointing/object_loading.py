@@ -329,20 +329,24 @@ def _unique(names: list[str]) -> list[str]:
 
 
 class RestoredFunction(PolymorphicFunction):
-    """A `tf.function` of a SavedModel: it has one function for each combination of arguments that was saved."""
+    """A `tf.function` of a SavedModel.
+
+    Attributes:
+      concrete_functions: one for each combination of arguments that was saved.
+    """
 
     def __init__(self, spec: Any, is_method: bool, input_signature: Any, functions: list[LoadedFunction]) -> None:
         super().__init__(lambda *args, **kwargs: self(*args, **kwargs), input_signature, autograph=False)
         self.argument_spec = spec, is_method
         self._parameters = vars(self)["__signature__"] = _signature(spec, is_method)
-        self._functions = functions
+        self.concrete_functions = functions
 
-    def concrete_functions(self) -> list[ConcreteFunction]:
-        return [*self._functions]
+    def traced_functions(self) -> list[ConcreteFunction]:
+        return [*self.concrete_functions]
 
     def get_concrete_function(self, *args: object, **kwargs: object) -> ConcreteFunction:
         if self.input_signature is not None and not args and not kwargs:
-            return self._functions[0]
+            return self.concrete_functions[0]
         return self._match(args, kwargs)[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -366,11 +370,11 @@ class RestoredFunction(PolymorphicFunction):
             bound.apply_defaults()
         given = bound.args, bound.kwargs
         for converts in (False, True):
-            for function in self._functions:
+            for function in self.concrete_functions:
                 values = _fitting(function.structured_input_signature, given, converts)
                 if values is not None:
                     return function, values
-        options = [function.structured_input_signature for function in self._functions]
+        options = [function.structured_input_signature for function in self.concrete_functions]
         told = "\n\n".join(f"Option {number + 1}:\n{_told(option)}" for number, option in enumerate(options))
         raise ValueError(
             f"Could not find matching function to call loaded from the SavedModel. Got:\n{_told(given)}\n\nExpected"

@@ -94,6 +94,11 @@ def save(obj: Any, export_dir: PathLike, signatures: Any = None) -> None:
     """
     if not is_trackable(obj):
         raise ValueError(f"Expected a Trackable object for export, got {obj}.")
+    with obj._object_to_save() if hasattr(type(obj), "_object_to_save") else nullcontext(obj) as saved:
+        _save(saved, export_dir, signatures)
+
+
+def _save(obj: Any, export_dir: PathLike, signatures: Any) -> None:
     named = _signature_functions(obj, signatures)
     writer = _Writer(obj, named)
     directory = os.fsdecode(export_dir)
@@ -236,9 +241,11 @@ def _inlined(function: Any, given: dict[Tensor, Tensor]) -> list[Tensor]:
 
 def functions_of(thing: Any) -> dict[str, Any]:
     """The `tf.function`s and concrete functions that are attributes of an object or of its class, by name."""
-    if isinstance(thing, (Variable, list, dict, SignatureMap)):
-        return {}
     kinds = (PolymorphicFunction, ConcreteFunction)
+    if isinstance(thing, list):
+        return {str(number): item for number, item in enumerate(thing) if isinstance(item, kinds)}
+    if isinstance(thing, (Variable, dict, SignatureMap)):
+        return {}
     found = (
         {name for name, value in vars(thing).items() if isinstance(value, kinds)}
         if hasattr(thing, "__dict__")
@@ -344,7 +351,7 @@ class _Writer:
             node.resource.SetInParent()
         elif not isinstance(thing, SignatureMap):
             kinds = {"trackable_list_wrapper": list, "trackable_dict_wrapper": dict}
-            _identify(node, next((name for name, kind in kinds.items() if type(thing) is kind), ""))
+            _identify(node, next((name for name, kind in kinds.items() if isinstance(thing, kind)), ""))
 
     def _add_map(self, node: Any) -> None:
         """Fills the node of the signatures, and adds those of each."""
@@ -385,7 +392,7 @@ class _Writer:
             for name, function in _TableFunctions(thing).named().items():
                 self._add_function(number, name, function)
                 if name == "_initialize":
-                    self._initializers += function.concrete_functions()
+                    self._initializers += function.traced_functions()
 
     def _add_function(self, holder: int, name: str, function: Any) -> None:
         node = self._made.nodes.add()
@@ -395,7 +402,7 @@ class _Writer:
             node.bare_concrete_function.argument_keywords.extend(function.argument_names)
             node.bare_concrete_function.allowed_positional_arguments = len(function.argument_names)
             return
-        node.function.concrete_functions.extend(map(self._named, function.concrete_functions()))
+        node.function.concrete_functions.extend(map(self._named, function.traced_functions()))
         spec, is_method = argument_spec(function)
         told = node.function.function_spec
         told.fullargspec.CopyFrom(self._coder.encode_structure(spec))
