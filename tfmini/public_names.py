@@ -344,6 +344,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn static_state_saving_rnn",
     },
+    "contrib.saved_model": {
+        "compat.keras": "load_keras_model save_keras_model",
+    },
     "contrib.seq2seq": {
         "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention BahdanauMonotonicAttention LuongAttention LuongMonotonicAttention hardmax monotonic_attention safe_cumprod tile_batch",
         "layers.contrib.beam_search": "BeamSearchDecoder BeamSearchDecoderOutput BeamSearchDecoderState FinalBeamSearchDecoderOutput",

@@ -286,6 +286,7 @@ NAMES: dict[str, dict[str, str]] = {
     "python.training.tracking.util": {
         "compat.tracking": "list_objects",
         "train.checkpointing.checkpoint": "Checkpoint",
+        "train.checkpointing.object_saving": "register_session_provider",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",
