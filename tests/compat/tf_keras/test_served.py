@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import tfmini as tf
 from tests.compat.tf_keras import served_models as exchange
 from tests.oracle import Oracle, sent
 
-pytest.importorskip("keras")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs the extra keras")
 
 
 @pytest.mark.oracle
