@@ -36,7 +36,8 @@ def read(tf: Any, directory: Path) -> dict[str, Any]:
         x = tf.constant([[1.0, 2.0, 3.0]])
         found["variables"] = [v.op.name for v in model.variables]
         found["trainable"] = [v.op.name for v in model.trainable_variables]
-        found["results"] = session.run([model(x), model(x, training=False), model.signatures["serving_default"](given=x)])
+        results = [model(x), model(x, training=False), model.signatures["serving_default"](given=x)]
+        found["results"] = session.run(results)
         found["losses"] = session.run([loss() for loss in model.regularization_losses])
         session.run(model(x, training=True))  # dropped by chance
         found["values"] = session.run([*model.variables])
