@@ -137,6 +137,10 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
         "ops.nn.pooling_dynamic": "fractional_avg_pool=fractional_avg_pool_v2 fractional_max_pool=fractional_max_pool_v2",
     },
+    "compat.v2.saved_model": {
+        "train.checkpointing.object_loading": "load",
+        "train.checkpointing.object_saving": "save",
+    },
     "compat.v2.xla.experimental": {
         "ops.flow.function": "compile jit_scope",
     },
@@ -340,6 +344,9 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.rnn": "AttentionCellWrapper CompiledWrapper EmbeddingWrapper GRUBlockCell GRUBlockCellV2 HighwayWrapper InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn stack_bidirectional_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
         "layers.rnn_unrolling": "static_bidirectional_rnn static_rnn static_state_saving_rnn",
+    },
+    "contrib.saved_model": {
+        "compat.keras": "load_keras_model save_keras_model",
     },
     "contrib.seq2seq": {
         "layers.contrib.attention": "AttentionMechanism AttentionWrapper AttentionWrapperState BahdanauAttention BahdanauMonotonicAttention LuongAttention LuongMonotonicAttention hardmax monotonic_attention safe_cumprod tile_batch",
@@ -679,6 +686,8 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.flags": "get_data_files_path get_path_to_datafile get_root_dir_with_all_resources load_resource readahead_file_path",
     },
     "saved_model": {
+        "train.checkpointing.object_loading": "load_v2=load",
+        "train.checkpointing.object_saving": "save",
         "train.checkpointing.saved_model": "ASSETS_DIRECTORY ASSETS_KEY Builder=SavedModelBuilder CLASSIFY_INPUTS CLASSIFY_METHOD_NAME CLASSIFY_OUTPUT_CLASSES CLASSIFY_OUTPUT_SCORES DEFAULT_SERVING_SIGNATURE_DEF_KEY GPU LEGACY_INIT_OP_KEY MAIN_OP_KEY PREDICT_INPUTS PREDICT_METHOD_NAME PREDICT_OUTPUTS REGRESS_INPUTS REGRESS_METHOD_NAME REGRESS_OUTPUTS SAVED_MODEL_FILENAME_PB SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION SERVING TPU TRAINING VARIABLES_DIRECTORY VARIABLES_FILENAME build_signature_def build_tensor_info classification_signature_def contains_saved_model=maybe_saved_model_directory get_tensor_from_tensor_info is_valid_signature load main_op_with_restore maybe_saved_model_directory predict_signature_def regression_signature_def simple_save",
     },
     "saved_model.builder": {
@@ -686,6 +695,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "saved_model.constants": {
         "train.checkpointing.saved_model": "ASSETS_DIRECTORY ASSETS_KEY LEGACY_INIT_OP_KEY MAIN_OP_KEY SAVED_MODEL_FILENAME_PB SAVED_MODEL_FILENAME_PBTXT SAVED_MODEL_SCHEMA_VERSION VARIABLES_DIRECTORY VARIABLES_FILENAME",
+    },
+    "saved_model.experimental": {
+        "train.checkpointing.object_saving": "save",
     },
     "saved_model.loader": {
         "train.checkpointing.saved_model": "load maybe_saved_model_directory",

@@ -243,8 +243,14 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.array.constant_value": "TF_TryEvaluateConstant_wrapper=try_evaluate_constant",
         "ops.io.files": "EventsWriter PyRecordReader_New=new_record_reader",
     },
+    "python.saved_model.load": {
+        "train.checkpointing.object_loading": "load",
+    },
     "python.saved_model.nested_structure_coder": {
-        "compat.nest_names": "NotEncodableError StructureCoder",
+        "train.checkpointing.structure_coder": "NotEncodableError StructureCoder",
+    },
+    "python.saved_model.save": {
+        "train.checkpointing.object_saving": "save",
     },
     "python.tf2": {
         "compat.internal_names": "enabled",
@@ -283,6 +289,7 @@ NAMES: dict[str, dict[str, str]] = {
     "python.training.tracking.util": {
         "compat.tracking": "list_objects",
         "train.checkpointing.checkpoint": "Checkpoint",
+        "train.checkpointing.object_saving": "register_session_provider",
     },
     "python.util.all_util": {
         "compat.internal_names": "make_all remove_undocumented reveal_undocumented=remove_undocumented",

@@ -1,4 +1,4 @@
-"""``tf.keras.datasets.mnist``: the data alone; Keras's models are out of scope."""
+"""``tf.keras.datasets`` and what else needs no Keras to be imported, or stands for something of it elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from tfmini import errors
 from tfmini.compat import mnist
-from tfmini.core_types import TensorLike
+from tfmini.core_types import PathLike, TensorLike
 from tfmini.export import export
 
 _DATA_FOLDER = os.path.join("~", ".keras", "datasets")
@@ -149,3 +149,41 @@ def to_categorical(y: TensorLike, num_classes: int | None = None, dtype: Any = "
     classes = num_classes or int(numbers.max()) + 1
     rows: np.ndarray = np.eye(classes, dtype=dtype)[numbers.ravel()].reshape(*shape, classes)
     return rows
+
+
+@export("tf.contrib.saved_model.save_keras_model")
+def save_keras_model(
+    model: Any, saved_model_path: PathLike, custom_objects: Any = None, as_text: bool = False,
+    input_signature: Any = None, serving_only: bool = False,
+) -> None:  # fmt: skip
+    """`tf.keras.experimental.export_saved_model` under its older name (``tf.contrib.saved_model.save_keras_model``).
+
+    Args:
+      model: of ``tf.keras``.
+      saved_model_path: a directory that is empty or does not exist.
+      custom_objects, as_text, input_signature, serving_only: without effect.
+
+    Raises:
+      ValueError: the model has no inputs yet.
+    """
+    _experimental("export_saved_model")(model, saved_model_path)
+
+
+@export("tf.contrib.saved_model.load_keras_model")
+def load_keras_model(saved_model_path: PathLike, custom_objects: Any = None) -> Any:
+    """`tf.keras.experimental.load_from_saved_model` under its older name (``tf.contrib.saved_model.load_keras_model``).
+
+    Args:
+      saved_model_path: the directory.
+      custom_objects: classes and functions of the model by name.
+
+    Raises:
+      NotFoundError: the file has no layers as JSON.
+    """
+    return _experimental("load_from_saved_model")(saved_model_path, custom_objects)
+
+
+def _experimental(name: str) -> Any:
+    from tfmini.compat.tf_keras.names import find  # which imports Keras
+
+    return find("keras.experimental", name)

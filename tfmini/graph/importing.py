@@ -20,6 +20,7 @@ from tfmini.export import export
 from tfmini.graph.attr_checks import drop_later_attrs
 from tfmini.graph.conversion import internal_convert
 from tfmini.graph.default_graph import get_default_graph
+from tfmini.graph.functions import without_calls
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_def import (
     GRAPH_DEF_VERSION,
@@ -259,6 +260,8 @@ def import_graph_def(
     graph = get_default_graph()
     with _refusing(), graph.name_scope("import" if name is None else name), graph._lock:
         check_versions(message.versions)
+        if message.library.function:
+            message = without_calls(message)
         if producer_op_list is not None:
             _drop_producer_defaults(message, producer_op_list)
         drop_later_attrs(message)
@@ -270,6 +273,39 @@ def import_graph_def(
         except BaseException:  # also Ctrl-C: no part of the graph may stay
             importer.undo()
             raise
+
+
+def add_body(graph_def: Any, given: dict[str, Any], wanted: list[str], name: str) -> list[Any]:
+    """Adds the nodes of a function's body to the default graph.
+
+    Args:
+      graph_def: the body, without calls.
+      given: name of a node -> the tensor that stands for its output. These nodes are left out.
+      wanted: names of the tensors and ops to return.
+      name: the name scope.
+    """
+    body: Any = protos.GraphDef(versions=graph_def.versions)
+    used: set[str] = set()
+    for node in graph_def.node:
+        if node.name not in given:
+            body.node.add().CopyFrom(node)
+            texts = [text for text in node.input if text.removeprefix("^") not in given or text in given]
+            body.node[-1].input[:] = texts
+            used.update(text.removesuffix(":0") for text in texts)
+            _leave_groups(body.node[-1], given)
+    inside = [text for text in wanted if text.removesuffix(":0") not in given]
+    mapping = {key: value for key, value in given.items() if key in used}
+    found = dict(zip(inside, import_graph_def(body, mapping, inside, name=name) or ()))
+    return [found[text] if text in found else given[text.removesuffix(":0")] for text in wanted]
+
+
+def _leave_groups(node_def: Any, given: dict[str, Any]) -> None:
+    """Takes a node away from those that are left out, which it was to be near."""
+    if "_class" in node_def.attr:
+        groups = node_def.attr["_class"].list.s
+        groups[:] = [group for group in groups if group.removeprefix(_LOC).decode() not in given]
+        if not groups:
+            del node_def.attr["_class"]
 
 
 @contextmanager

@@ -2,12 +2,19 @@
 from tfmini.saved_model import (
     builder as builder,
     constants as constants,
+    experimental as experimental,
     loader as loader,
     main_op as main_op,
     signature_constants as signature_constants,
     signature_def_utils as signature_def_utils,
     tag_constants as tag_constants,
     utils as utils,
+)
+from tfmini.train.checkpointing.object_loading import (
+    load as load_v2,
+)
+from tfmini.train.checkpointing.object_saving import (
+    save as save,
 )
 from tfmini.train.checkpointing.saved_model import (
     ASSETS_DIRECTORY as ASSETS_DIRECTORY,
@@ -81,15 +88,18 @@ __all__ = [
     "classification_signature_def",
     "constants",
     "contains_saved_model",
+    "experimental",
     "get_tensor_from_tensor_info",
     "is_valid_signature",
     "load",
+    "load_v2",
     "loader",
     "main_op",
     "main_op_with_restore",
     "maybe_saved_model_directory",
     "predict_signature_def",
     "regression_signature_def",
+    "save",
     "signature_constants",
     "signature_def_utils",
     "simple_save",

@@ -16,6 +16,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.compat.old_python.behaviours import mend_attributes
 from tfmini.compat.tf_keras import schedules, state
+from tfmini.compat.tf_keras.served import served
 from tfmini.core_types import PathLike
 from tfmini.export import export
 from tfmini.graph import nest
@@ -25,6 +26,7 @@ from tfmini.ops.flow.function import function
 from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import Dimension, TensorShape
+from tfmini.train.checkpointing import object_saving
 from tfmini.train.checkpointing.checkpoint import Checkpoint
 from tfmini.train.checkpointing.graph_files import (
     CheckpointReader,
@@ -59,6 +61,7 @@ def apply(root: ModuleType) -> None:
         ("optimizer", self.optimizer), ("global_step", self.iterations)
     ]  # fmt: skip
     network.save = _save(root, network.save)
+    network._object_to_save = served(trace_model_call)
     network.save_weights = _save_weights(root, network.save_weights)
     network.load_weights = _load_weights(root, network.load_weights)
     root.engine.saving.load_optimizer_weights_from_hdf5_group = functools.partial(_optimizer_weights, group)
@@ -114,7 +117,9 @@ def _save(root: ModuleType, save: Callable[..., None]) -> Callable[..., None]:
         if (save_format or "h5") == "h5" or _is_hdf5(filepath) or not isinstance(filepath, (str, os.PathLike)):
             to_hdf5(self, filepath, overwrite, include_optimizer)
         else:
-            export_saved_model(root, self, filepath)
+            _check_inputs(root, self)
+            object_saving.save(self, filepath)
+            _write_layers(root, self, filepath, {})
 
     return save_as
 
@@ -125,21 +130,30 @@ def export_saved_model(root: ModuleType, model: Any, saved_model_path: PathLike,
     Raises:
       ValueError: the model has not been built: a subclassed one is, by its first call.
     """
-    if not model.inputs and isinstance(model, root.Sequential):
-        raise ValueError("Weights for sequential model have not yet been created: call, fit or build it first.")
-    if not model.inputs:
-        raise ValueError(f"Model {model.name} has no inputs yet: call or fit it before it is saved.")
+    _check_inputs(root, model)
     session = root.backend.get_session()
     with session.graph.as_default():
         simple_save(session, saved_model_path, _named(model.input_names, model.inputs),
                     _named(model.output_names, model.outputs))  # fmt: skip
+    _write_layers(root, model, saved_model_path, {"weights": [w.op.name for w in model.weights]})
+
+
+def _check_inputs(root: ModuleType, model: Any) -> None:
+    if not model.inputs and isinstance(model, root.Sequential):
+        raise ValueError("Weights for sequential model have not yet been created: call, fit or build it first.")
+    if not model.inputs:
+        raise ValueError(f"Model {model.name} has no inputs yet: call or fit it before it is saved.")
+
+
+def _write_layers(root: ModuleType, model: Any, saved_model_path: PathLike, told: dict[str, Any]) -> None:
+    """Writes a model's layers as JSON, if it is made of such, and what ``compile`` got."""
     folder = os.path.join(os.fsdecode(saved_model_path), "assets")
     os.makedirs(folder, exist_ok=True)
     if model._is_graph_network or isinstance(model, root.Sequential):
         with open(os.path.join(folder, _MODEL), "w") as file:
             file.write(model.to_json())
     with open(os.path.join(folder, _TRAINING), "w") as file:
-        json.dump({"weights": [w.op.name for w in model.weights], "training": _training(root, model)}, file)
+        json.dump({**told, "training": _training(root, model)}, file)
 
 
 def trace_model_call(model: Any, input_signature: list[TensorSpec] | None = None) -> Any:

@@ -29,6 +29,7 @@ from tfmini.ops.variables.assignment import is_variable_initialized
 from tfmini.ops.variables.base import Variable
 from tfmini.ops.variables.functions import variables_initializer
 from tfmini.runtime.client.session import Session
+from tfmini.train.checkpointing.object_saving import register_session_provider
 
 # ---- Numbers and formats ---------------------------------------------------------------------------------------------
 
@@ -158,6 +159,9 @@ def get_session(op_input_list: Any = ()) -> Any:
         with session.graph.as_default():
             initialize_variables(session)
     return session
+
+
+register_session_provider(get_session)
 
 
 def set_session(session: Any) -> None:

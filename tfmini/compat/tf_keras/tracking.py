@@ -15,6 +15,7 @@ from typing import Any
 from tfmini.compat.tf_keras.state import LIBRARY as NAME
 from tfmini.compat.tf_keras.state import library_root, track_variable
 from tfmini.ops.variables.base import variable_creator_scope
+from tfmini.train.checkpointing.module import NoDependency
 
 # Lists and dictionaries of the library itself, whose layers, metrics and variables are known otherwise or no part.
 _LIBRARYS = {
@@ -28,6 +29,8 @@ _CONTAINERS = (list, tuple, dict, collections.OrderedDict)
 
 def tracked(owner: object, name: str, value: object) -> Any:
     """Notes the value that an attribute gets, and forgets the one that it had; returns the value."""
+    if isinstance(value, NoDependency):
+        return value.value
     if name not in _LIBRARYS and _notes_attributes(owner) and not _is_property(owner, name):
         _forget(owner, name, value)
         for variable in filter(_is_variable, _contents(value)):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from tfmini import dtypes
 from tfmini.graph.attr_checks import output_context
-from tfmini.graph.families import control_dependencies
-from tfmini.graph.op_types import EXIT_OPS, MERGE_OPS
+from tfmini.graph.families import control_dependencies, get_default_graph
+from tfmini.graph.importing import add_body
+from tfmini.graph.op_types import ENTER_OPS, EXIT_OPS, MERGE_OPS, NEXT_OPS, SWITCH_OPS
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.ops.array.identity import identity
 from tfmini.ops.flow.control_flow_context import inside, is_op_in
@@ -43,7 +45,7 @@ class Order:
             flow = _flow_that_ends(context, op)
             if flow in inner:
                 self._add_flow(flow, inner.pop(flow), op)
-            elif op._control_flow_context is context and _touches(op):
+            elif op._control_flow_context is context and op not in _conditional and _touches(op):
                 self._add(op)
 
     @property
@@ -134,3 +136,34 @@ def _source(handle: Tensor) -> Tensor:
     while handle.op.type in PASSES_HANDLE_ON:
         handle = handle.op.inputs[0]
     return handle
+
+
+# ---- Bodies of functions from files --------------------------------------------------------------------------------
+
+# Their ops in branches and loops, which have no context that says so: they are in order already, and what waited for
+# one in a branch that is not taken would never run.
+_conditional: weakref.WeakSet[Operation] = weakref.WeakSet()
+
+
+def add_ordered_body(graph_def: Any, given: dict[str, Tensor], wanted: list[str], name: str) -> list[Any]:
+    """`add_body`, for functions that are called in a `tf.function`: its results come after its effects."""
+    graph = get_default_graph()
+    begin = len(graph._order)
+    found = add_body(graph_def, given, wanted, name)
+    depths: dict[Operation, int] = {}
+    for op in graph._order[begin:]:
+        depths[op] = _depth(op, depths)
+        if depths[op] > 0 or op.type in SWITCH_OPS or op.type in ENTER_OPS:
+            _conditional.add(op)
+    return found
+
+
+def _depth(op: Operation, depths: dict[Operation, int]) -> int:
+    """How many branches and loops of the body the results of an op are in."""
+    outer = max((depths.get(source, 0) for source in [*(x.op for x in op.inputs), *op.control_inputs]), default=0)
+    if op.type in EXIT_OPS:
+        return outer - 1
+    if op.type in MERGE_OPS:
+        return outer - (not any(x.op.type in (*ENTER_OPS, *NEXT_OPS) for x in op.inputs))
+    is_branch = op.type in SWITCH_OPS and op.inputs[1].op.type != "LoopCond"
+    return outer + (is_branch or op.type in ENTER_OPS)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfmini.core_types import TensorLike
+from tfmini.dtypes import as_dtype
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -63,6 +64,8 @@ class PolymorphicFunction:
         self._autograph, self._features, self._instance = autograph, features, instance
         self._is_called = False
         self._lifted: set[Operation] = set()  # those that make variables: they run when their initializer is run
+        self._traced: dict[str, ConcreteFunction] = {}
+        self._called: dict[str, tuple[Any, Any]] = {}  # arguments with specs for tensors, until they are traced
         self._methods: weakref.WeakKeyDictionary[Any, PolymorphicFunction] = weakref.WeakKeyDictionary()
 
     def __get__(self, instance: Any, owner: type | None = None) -> PolymorphicFunction:
@@ -91,6 +94,10 @@ class PolymorphicFunction:
           ValueError: when arguments do not fit the input signature, and when a later call creates variables.
           TypeError: when the function returns something else, or changes a variable made without ``use_resource``.
         """
+        self._remember(args, kwargs)
+        return self._add_ops(args, kwargs)
+
+    def _add_ops(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.input_signature is not None:
             args, kwargs = self._by_signature(args, kwargs), {}
         args, kwargs = nest.map_structure(_argument, (args, kwargs))
@@ -118,7 +125,7 @@ class PolymorphicFunction:
           ValueError: when the arguments do not fit the input signature.
         """
         if self.input_signature is None:
-            return ConcreteFunction(self, args, kwargs)
+            return self._trace(args, kwargs)
         if kwargs:
             raise ValueError("Pass what get_concrete_function gets by position: the function has an input_signature.")
         if args:
@@ -129,7 +136,35 @@ class PolymorphicFunction:
                         f"Python inputs incompatible with input_signature: inputs ({args}), input_signature"
                         f" ({self.input_signature})"
                     )
-        return ConcreteFunction(self, self.input_signature, {})
+        return self._trace(self.input_signature, {})
+
+    def traced_functions(self) -> list[ConcreteFunction]:
+        """The functions for all arguments that it was called or traced with, traced now where it was only called.
+
+        With an input signature these are the arguments that it tells, and there is one function.
+        """
+        if self.input_signature is not None:
+            return [self.get_concrete_function()]
+        for args, kwargs in self._called.values():
+            if self._key(args, kwargs) not in self._traced:
+                self._trace(args, kwargs)
+        self._called.clear()
+        return [*self._traced.values()]
+
+    def _trace(self, args: Sequence[object], kwargs: dict[str, object]) -> ConcreteFunction:
+        made = self._traced[self._key(args, kwargs)] = ConcreteFunction(self, args, kwargs)
+        return made
+
+    def _key(self, args: Sequence[object], kwargs: dict[str, object]) -> str:
+        """The arguments as a text, without the names of specs."""
+        return repr(nest.map_structure(_spec_of, _canonical(self, args, kwargs)))
+
+    def _remember(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Notes the arguments of a call, if all are tensors, numbers and texts: files of models hold no others."""
+        leaves = nest.flatten((args, kwargs))
+        if self.input_signature is None and all(isinstance(leaf, _KEPT) for leaf in leaves):
+            specs = nest.map_structure(_spec_of, (args, kwargs))
+            self._called.setdefault(repr(specs), specs)
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         args = args if self._instance is None else (self._instance(), *args)
@@ -203,6 +238,7 @@ class ConcreteFunction:
       graph: where it was traced.
       inputs, outputs: the tensors of that graph for the arguments and what is captured, and in the result.
       captured_inputs: what the function uses from outside.
+      argument_names: the names by which it takes tensors, in their order.
       structured_outputs: the result in that graph.
       structured_input_signature: the positional arguments, and the others by name; a `TensorSpec` for each tensor,
         with the name to call it by.
@@ -210,23 +246,28 @@ class ConcreteFunction:
 
     def __init__(self, function: PolymorphicFunction, args: Sequence[object], kwargs: dict[str, object]) -> None:
         self._function = function
-        self.name, self._names = function._name(), list[str]()
-        bound = function._bind(args, kwargs)
-        bound.apply_defaults()
-        instance = function._instance is not None
-        positional = [self._specified(*one) for one in [*zip(_positional_names(bound), bound.args)][instance:]]
-        named = {name: self._specified(name, bound.kwargs[name]) for name in sorted(bound.kwargs)}
-        self.structured_input_signature = (tuple(positional), named)
+        self.name, self.argument_names = function._name(), list[str]()
+        positional, named = _canonical(function, args, kwargs)
+        self.structured_input_signature = (
+            tuple(self._specified(*one) for one in positional),
+            {name: self._specified(name, value) for name, value in named.items()},
+        )
         self.graph = FunctionGraph(get_default_graph())
         with self.graph.as_default():
             specs = [leaf for leaf in nest.flatten(self.structured_input_signature) if isinstance(leaf, TensorSpec)]
-            given = [placeholder(spec.dtype, spec.shape, name) for spec, name in zip(specs, self._names)]
+            given = [placeholder(spec.dtype, spec.shape, name) for spec, name in zip(specs, self.argument_names)]
             found = self._run(given)
         self.captured_inputs = [*self.graph.captures]
         self.inputs = [*given, *self.graph.captures.values()]
         self.structured_outputs = None if isinstance(found, Operation) else found
+        self._ends = [found] if isinstance(found, Operation) else []
         flat = nest.flatten(self.structured_outputs, expand_composites=True)
         self.outputs = [value for value in flat if value is not None]
+
+    @property
+    def ends(self) -> list[Operation]:
+        """The operations of that graph that run in any case; outputs come after them."""
+        return [*dict.fromkeys([*(end for x in self.outputs for end in x.op.control_inputs), *self._ends])]
 
     @property
     def output_shapes(self) -> Any:
@@ -260,16 +301,20 @@ class ConcreteFunction:
           TypeError: when there are too many or too few arguments, or one has another name.
           ValueError: when an argument is no tensor, or has another type or shape.
         """
-        names = self._names[len(args) :]
-        if len(args) > len(self._names) or set(names) != set(kwargs):
+        names = self.argument_names[len(args) :]
+        if len(args) > len(self.argument_names) or set(names) != set(kwargs):
             raise TypeError(
-                f"Expected argument names {self._names} but got {len(args)} by position and {[*kwargs]} by name:"
-                f" pass one tensor for each name to the concrete function of {self.name}."
+                f"Expected argument names {self.argument_names} but got {len(args)} by position and {[*kwargs]} by"
+                f" name: pass one tensor for each name to the concrete function of {self.name}."
             )
         values: list[Tensor] = [*args, *(kwargs[name] for name in names)]
-        for name, value, traced in zip(self._names, values, self.inputs):
-            self._check(name, value, traced)
+        for name, value, expected in zip(self.argument_names, values, self._expected()):
+            self._check(name, value, expected)
         return self._run(values)
+
+    def _expected(self) -> Sequence[Any]:
+        """What has the types and shapes of the arguments."""
+        return self.inputs
 
     def _specified(self, name: str, value: object) -> Any:
         """One argument, with a `TensorSpec` for each tensor, whose name is the one to call it by."""
@@ -282,17 +327,19 @@ class ConcreteFunction:
             return leaf
         wanted = (isinstance(leaf, TensorSpec) and leaf.name) or name
         others = (f"{wanted}_{number}" for number in itertools.count(1))
-        self._names.append(next(one for one in itertools.chain([wanted], others) if one not in self._names))
-        return TensorSpec(leaf.shape, leaf.dtype, self._names[-1])
+        self.argument_names.append(
+            next(one for one in itertools.chain([wanted], others) if one not in self.argument_names)
+        )
+        return TensorSpec(leaf.shape, leaf.dtype, self.argument_names[-1])
 
     def _run(self, values: Sequence[Tensor]) -> Any:
         waiting = iter(values)
         args, kwargs = nest.map_structure(
             lambda leaf: next(waiting) if isinstance(leaf, TensorSpec) else leaf, self.structured_input_signature
         )
-        return self._function(*args, **kwargs)
+        return self._function._add_ops(args, kwargs)
 
-    def _check(self, name: str, value: object, traced: Tensor) -> None:
+    def _check(self, name: str, value: object, traced: Any) -> None:
         if not isinstance(value, Tensor):
             raise ValueError(
                 f"All inputs to `ConcreteFunction`s must be Tensors; on invocation of {self.name}, the input {name}"
@@ -304,6 +351,17 @@ class ConcreteFunction:
                 f" traced with. Expected {traced.dtype.name} of shape {traced.shape}, but got shape {value.shape}."
                 " Give get_concrete_function a tf.TensorSpec with None for axes which can vary."
             )
+
+
+def _canonical(
+    function: PolymorphicFunction, args: Sequence[object], kwargs: dict[str, object]
+) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """The positional arguments with their names, without the instance of a method, and the others, sorted by name."""
+    bound = function._bind(args, kwargs)
+    if function.input_signature is None:  # else it tells all arguments that there are
+        bound.apply_defaults()
+    positional = [*zip(_positional_names(bound), bound.args)][function._instance is not None :]
+    return positional, {name: bound.kwargs[name] for name in sorted(bound.kwargs)}
 
 
 def _positional_names(bound: inspect.BoundArguments) -> Iterator[str]:
@@ -320,6 +378,15 @@ def _outside(ops: list[Operation], context: Any) -> list[Operation]:
     made = set(ops)
     controls = [control for op in ops if op._control_flow_context is context for control in op.control_inputs]
     return [*dict.fromkeys(control for control in controls if control not in made)]
+
+
+_KEPT = (Tensor, TensorSpec, np.ndarray, bool, int, float, str, type(None))
+
+
+def _spec_of(leaf: Any) -> Any:
+    if isinstance(leaf, (Tensor, TensorSpec, np.ndarray)):
+        return TensorSpec(leaf.shape, as_dtype(leaf.dtype).base_dtype)
+    return leaf
 
 
 def _argument(value: Any) -> Any:

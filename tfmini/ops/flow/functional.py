@@ -567,6 +567,7 @@ class FunctionGraph(Graph):
 
     Attributes:
       captures: tensor of an outer graph -> the Placeholder that represents it here.
+      copies: constant of an outer graph -> the constant that represents it here.
     """
 
     def __init__(self, outer: Graph) -> None:
@@ -577,7 +578,7 @@ class FunctionGraph(Graph):
         for name in outer.collections:
             self.get_collection_ref(name).extend(outer.get_collection(name))
         self.captures: dict[Tensor, Tensor] = {}
-        self._copies: dict[Tensor, Tensor] = {}
+        self.copies: dict[Tensor, Tensor] = {}
 
     def capture(self, tensor: Tensor) -> Tensor:
         """The tensor of this graph that represents a tensor of an outer graph.
@@ -597,11 +598,11 @@ class FunctionGraph(Graph):
         return self.captures[tensor]
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        if tensor not in self._copies:
+        if tensor not in self.copies:
             attrs = tensor.op.attrs
             with self.as_default(), self.control_dependencies(None):
-                self._copies[tensor] = const(value=attrs["value"], dtype=attrs["dtype"], name=tensor.op.name)
-        return self._copies[tensor]
+                self.copies[tensor] = const(value=attrs["value"], dtype=attrs["dtype"], name=tensor.op.name)
+        return self.copies[tensor]
 
     def control_dependencies(self, control_inputs: Iterable[Any] | None) -> ControlScope:
         """As in `Graph`; ops of outer graphs are left out, since they finish before the function runs."""

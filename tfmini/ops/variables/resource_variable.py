@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
-from tfmini.dtypes import DType
+from tfmini.dtypes import DType, as_dtype
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.families import Operation, Tensor, get_default_graph
@@ -176,7 +176,13 @@ class ResourceVariable(BaseResourceVariable):
                 with name_scope("Initializer"), device(None):
                     given = initial_value() if from_function else initial_value
                     value = internal_convert(given, dtype, "initial_value")
-                self._make_handle(value, shape, own_name, scope)
+                raw = value.raw_shape if shape is None else as_raw(shape)
+                if not compatible_raw(raw, value.raw_shape):
+                    raise ValueError(
+                        f"The initial value's shape ({value.shape}) is not compatible with the explicitly supplied"
+                        f" `shape` argument ({TensorShape.from_raw(raw)})."
+                    )
+                self._make_handle(value.dtype.base_dtype, raw, own_name, scope)
             check_outside_control_flow(value, scope)
             self._initial_value = value
             with name_scope("IsInitialized"):
@@ -186,15 +192,8 @@ class ResourceVariable(BaseResourceVariable):
                 self._initializer_op = resource_ops.assign_variable(self._handle, safe_value, name=assign_name)
             self._make_reads(caching_device)
 
-    def _make_handle(self, value: Tensor, shape: ShapeLike, own_name: bytes, scope: str) -> None:
-        raw = value.raw_shape if shape is None else as_raw(shape)
-        if not compatible_raw(raw, value.raw_shape):
-            raise ValueError(
-                f"The initial value's shape ({value.shape}) is not compatible with the explicitly supplied `shape`"
-                f" argument ({TensorShape.from_raw(raw)})."
-            )
-        self._raw_shape = raw
-        self._value_dtype = value.dtype.base_dtype
+    def _make_handle(self, dtype: DType, raw: RawShape, own_name: bytes, scope: str) -> None:
+        self._raw_shape, self._value_dtype = raw, dtype
         self._handle = resource_ops.var_handle(shape=raw, dtype=self._value_dtype, shared_name=own_name, name=scope)
         self._handle.handle_data = (self._value_dtype, raw)
 
@@ -221,6 +220,23 @@ class ResourceVariable(BaseResourceVariable):
             snapshot = snapshot.op.inputs[0]
         self._graph_element = snapshot
         self._settings_from_proto(definition, find, import_scope)
+
+
+class LoadedVariable(ResourceVariable):
+    """A variable whose initializer restores it: its initial value is made when it is there, and may be None."""
+
+    def _build(
+        self, initial_value: Any, validate_shape: bool, caching_device: Any, name: str | None, dtype: DTypeLike | None,
+        shape: ShapeLike,
+    ) -> None:  # fmt: skip
+        with init_scope(), name_scope(name, "Variable") as scope:
+            self._make_handle(as_dtype(dtype), as_raw(shape), scope[:-1].encode(), scope)
+            self._initial_value = None
+            with name_scope("Assign") as assign_name, _on_device_of(self._handle):
+                value = initial_value()
+                if value is not None:
+                    self._initializer_op = resource_ops.assign_variable(self._handle, value, name=assign_name)
+            self._make_reads(caching_device)
 
 
 class UnreadVariable(BaseResourceVariable):

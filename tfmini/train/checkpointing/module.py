@@ -13,7 +13,7 @@ from tfmini import nest
 from tfmini.export import export
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.ops.variables.base import Variable
-from tfmini.train.checkpointing.object_graph import Trackable
+from tfmini.train.checkpointing.object_graph import Trackable, is_trackable
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Path = tuple[Any, ...]
@@ -62,6 +62,8 @@ class Module(Trackable):
         if isinstance(value, NoDependency):
             vars(self).setdefault("_left_out", set()).add(name)
             value = value.value
+        elif is_trackable(before := vars(self).get(name)) and not is_trackable(value, inside=True):
+            self._track_trackable(before, name, overwrite=True)  # as in TensorFlow: checkpoints go on saving it
         super().__setattr__(name, value)
 
     def _no_dependency(self, value: Any) -> Any:

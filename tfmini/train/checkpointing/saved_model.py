@@ -80,29 +80,34 @@ export_names("tf.saved_model tf.saved_model.tag_constants", "GPU SERVING TPU TRA
 _TYPE_URL = "type.googleapis.com/tensorflow.AssetFileDef"
 
 
-def add_assets(export_dir: str, tensors: Iterable[Any] | None) -> None:
+def add_assets(export_dir: str, tensors: Iterable[Any] | None) -> list[Any]:
     """Copies the files that constants name, and records the file of each constant in a collection.
+
+    Returns:
+      The records, AssetFileDefs.
 
     Raises:
       TypeError: when a tensor is no scalar string constant.
       ValueError: when a constant is empty.
     """
     sources: dict[str, str] = {}
+    records = []
     for tensor in tensors or ():
         path = _path_of(tensor)
         if not path:
             raise ValueError(f"Invalid asset filepath tensor {tensor}")
         name = _name_for(path, sources)
         sources[name] = path
-        _record(name, tensor)
+        records.append(_record(name, tensor))
     if not sources:
-        return
+        return []
     directory = os.path.join(export_dir, ASSETS_DIRECTORY)
     os.makedirs(local_path(directory), exist_ok=True)
     for name, path in sources.items():
         target = local_path(os.path.join(directory, name))
         if not os.path.exists(target):
             shutil.copyfile(local_path(path), target)
+    return records
 
 
 def _path_of(tensor: TensorLike) -> str:
@@ -132,13 +137,14 @@ def _name_for(path: str, sources: dict[str, str]) -> str:
     return unique
 
 
-def _record(name: str, tensor: Tensor) -> None:
+def _record(name: str, tensor: Tensor) -> Any:
     from google.protobuf.any_pb2 import Any as AnyMessage
 
     definition = protos.AssetFileDef(filename=name)
     definition.tensor_info.name = tensor.name
     packed = AnyMessage(type_url=_TYPE_URL, value=definition.SerializeToString())
     get_default_graph().add_to_collection(ASSETS_KEY, packed)
+    return definition
 
 
 def asset_feeds(export_dir: str, meta_graph_def: MetaGraphDef, import_scope: str | None) -> dict[str, str]:
