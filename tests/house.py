@@ -208,17 +208,17 @@ LIMITS: dict[str, float] = {
     # tridiagonal systems and glimpses, columns of embeddings, strategies of one replica, the experiments of
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count, its check of layers,
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences,
-    # lists of tensors, sounds, layers that are computed again.
-    "files": 649,
+    # lists of tensors, sounds, layers that are computed again, functions and objects in SavedModels.
+    "files": 653,
     "files under 100 lines": 101,
-    "lines without generated files": 205_500,  # (128,000); the last 3,000: what libraries' tests ask for
+    "lines without generated files": 207_000,  # (128,000); the last 4,500: what libraries' tests ask for
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
     # An operation has its graph, in public; an endpoint, its peers and their links are one state machine; a result of
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
-    "parameters annotated as Any, %": 10.8,  # (12); no annotation can name what a program's own functions return
+    "parameters annotated as Any, %": 11.0,  # (12); no annotation can name what programs' functions take and return
     "lock blocks in runtime and rpc": 106,  # (110); the last: a Cancel while the messages that waited are being sent
     "private members reached from tests": 100,
 }

@@ -7,7 +7,8 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,12 @@ import numpy as np
 from tfmini import errors
 from tfmini.compat.old_python.behaviours import mend_attributes
 from tfmini.compat.tf_keras import schedules, state
-from tfmini.compat.tf_keras.served import served
 from tfmini.core_types import PathLike
 from tfmini.export import export
 from tfmini.graph import nest
 from tfmini.graph.operation import Tensor
 from tfmini.ops.composites import TensorSpec
-from tfmini.ops.flow.function import function
+from tfmini.ops.flow.function import PolymorphicFunction, function
 from tfmini.ops.tables import LookupInterface
 from tfmini.ops.variables.base import Variable
 from tfmini.shapes import Dimension, TensorShape
@@ -35,7 +35,14 @@ from tfmini.train.checkpointing.graph_files import (
     update_checkpoint_state,
 )
 from tfmini.train.checkpointing.module import Module
-from tfmini.train.checkpointing.object_graph import ObjectGraph, is_trackable, match, object_graph_of
+from tfmini.train.checkpointing.object_graph import (
+    ObjectGraph,
+    Trackable,
+    children_of,
+    is_trackable,
+    match,
+    object_graph_of,
+)
 from tfmini.train.checkpointing.saved_model import simple_save
 from tfmini.train.checkpointing.saver import Saver
 
@@ -468,3 +475,92 @@ def _load_weights(root: ModuleType, load: Callable[..., None]) -> Callable[..., 
 def _is_of_objects(path: str) -> bool:
     names = NewCheckpointReader(path).get_variable_to_shape_map()
     return any(name.endswith(".ATTRIBUTES/VARIABLE_VALUE") for name in names)
+
+
+# ---- Models as objects of SavedModels: a call with and without training, variables, losses of weights ----------------
+
+_TRACES = ("_updates", "_losses", "_per_input_updates", "_per_input_losses", "_inbound_nodes", "_outbound_nodes")
+
+
+class _List(list[Any], Trackable):
+    """A list that models of SavedModels have also if it is empty, or has functions in it."""
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        return [(str(number), item) for number, item in enumerate(self) if isinstance(item, Variable)]
+
+
+class ServedModel(Trackable):
+    """What is saved of a model.
+
+    Attributes:
+      variables, trainable_variables: its weights.
+      regularization_losses: functions that give the losses of its weights.
+      __call__: a `tf.function` of its inputs and ``training``.
+    """
+
+    def __init__(self, model: Any, signature: PolymorphicFunction) -> None:
+        self._model = model
+        self.variables, self.trainable_variables = _List(model.weights), _List(model.trainable_weights)
+        self.regularization_losses = _List(_losses_of_weights(model))
+        self._default_save_signature = signature
+        assert signature.input_signature is not None
+        specs = signature.input_signature
+        call = PolymorphicFunction(self._called, autograph=False)
+        for training in (False, True):
+            call.get_concrete_function(specs[0] if len(specs) == 1 else [*specs], training)
+        vars(self)["__call__"] = call
+
+    def _called(self, inputs: Any, training: bool = False) -> Any:
+        return self._model(inputs, training=training)
+
+    def _trackable_children(self) -> list[tuple[str, Any]]:
+        names = ("variables", "trainable_variables", "regularization_losses")
+        layers = [(name, child) for name, child in children_of(self._model) if name != "optimizer"]
+        return [*layers, *((name, getattr(self, name)) for name in names)]
+
+
+def _losses_of_weights(model: Any) -> list[PolymorphicFunction]:
+    """A function for each weight that has a regularizer."""
+    found = []
+    for layer in _layers_of(model):
+        for name, regularizer in vars(layer).items():
+            what, _, kind = name.rpartition("_")
+            weight = vars(layer).get(what, vars(layer).get(f"{what}_kernel"))
+            if kind == "regularizer" and regularizer is not None and isinstance(weight, Variable):
+                loss = functools.partial(_loss, regularizer, weight)
+                found.append(PolymorphicFunction(loss, (), autograph=False))
+    return found
+
+
+def _loss(regularizer: Callable[[Any], Any], weight: Variable) -> Any:
+    return regularizer(weight)
+
+
+def _layers_of(layer: Any) -> Iterator[Any]:
+    yield layer
+    for part in [*getattr(layer, "layers", ())]:
+        yield from _layers_of(part)
+
+
+@contextmanager
+def _as_before(model: Any) -> Iterator[None]:
+    """Afterwards the layers know nothing of calls that were made meanwhile."""
+    kept = [(layer, name, vars(layer)[name]) for layer in _layers_of(model) for name in _TRACES if name in vars(layer)]
+    for layer, name, value in kept:
+        vars(layer)[name] = {k: list(v) for k, v in value.items()} if isinstance(value, dict) else list(value)
+    try:
+        yield
+    finally:
+        for layer, name, value in kept:
+            vars(layer)[name] = value
+
+
+def served(trace: Callable[[Any], PolymorphicFunction]) -> Callable[[Any], AbstractContextManager[ServedModel]]:
+    """A method of models that `tf.saved_model.save` asks for what to save; ``trace`` gives the default signature."""
+
+    @contextmanager
+    def object_to_save(model: Any) -> Iterator[ServedModel]:
+        with _as_before(model):
+            yield ServedModel(model, trace(model))
+
+    return object_to_save

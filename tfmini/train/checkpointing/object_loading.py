@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import errors
 from tfmini.checkpoint.files import local_path
 from tfmini.core_types import PathLike
 from tfmini.dtypes import as_dtype
@@ -84,7 +85,8 @@ def load(export_dir: PathLike, tags: Any = None) -> Any:
             f" incompatible argument tags={tags} to tf.saved_model.load. You may omit it, pass 'None', or pass matching"
             " tags."
         )
-    loaded = _Loader(graph, directory).objects[0]
+    with errors.reading(f"The SavedModel in {directory} is not valid", ValueError):
+        loaded = _Loader(graph, directory).objects[0]
     loaded.tensorflow_version = graph.meta_info_def.tensorflow_version
     loaded.tensorflow_git_version = graph.meta_info_def.tensorflow_git_version
     return loaded
