@@ -389,7 +389,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[_CodedError]], ...] = (
 )
 
 
-def of_exception(error: Exception) -> OpError:
+def of_exception(error: BaseException) -> OpError:
     """The error of an op whose code has raised any exception; an `OpError` is itself."""
     if isinstance(error, OpError):
         return error
@@ -399,7 +399,7 @@ def of_exception(error: Exception) -> OpError:
     return InternalError.of(f"{type(error).__name__}: {error}{_place(error)}") if kind is None else kind.of(f"{error}")
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """`` at FILE:LINE`` of the line that raised; it is a bug, and the traceback stays in this process."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -41,3 +41,13 @@ def test_record_input_draws_each_record_once_in_a_pass(tmp_path: Path) -> None:
         assert np.shape(session.run(several)) == (3, 2)
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"No files matched pattern: .*nothing"):
             session.run(RecordInput(str(tmp_path / "nothing*")).get_yield_op())
+
+
+def test_record_input_takes_each_form_of_a_compression(tmp_path: Path) -> None:
+    gzip = tf.python_io.TFRecordCompressionType.GZIP
+    path = str(tmp_path / "records")
+    with tf.python_io.TFRecordWriter(path, tf.python_io.TFRecordOptions(gzip)) as writer:
+        writer.write(b"a")
+    with tf.Session() as session:
+        for kind in (gzip, "GZIP", tf.python_io.TFRecordOptions(gzip)):
+            assert session.run(RecordInput(path, compression_type=kind).get_yield_op()) == [b"a"]

@@ -86,3 +86,27 @@ def test_a_position_behind_half_written_files_of_a_cache_is_restored(tmp_path: P
         assert _read(session, element, 2) == [3, 4]
         saver.restore(session, path)
         assert _read(session, element, 6) == [3, 4, 5, 6, 7, 8]
+
+
+def test_branches_that_read_ahead_in_threads_go_on_with_their_own_seeds(tmp_path: Path) -> None:
+    """Their threads draw in any order: two shuffles, each opened anew in its thread at every epoch."""
+
+    def branch(size: int, seed: int) -> Any:
+        return tf.data.Dataset.range(size).shuffle(size, seed=seed).map(lambda x: x + 0).repeat().prefetch(50)
+
+    path = str(tmp_path / "saved")
+    for _ in range(3):
+        with tf.Graph().as_default():
+            iterator = tf.data.Dataset.zip((branch(7, 1), branch(5, 2))).make_initializable_iterator()
+            element = iterator.get_next()
+            saver = tf.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+            with tf.Session() as session:
+                session.run(iterator.initializer)
+                for _ in range(20):
+                    session.run(element)
+                saver.save(session, path, write_meta_graph=False)
+                wanted = [session.run(element) for _ in range(60)]
+            with tf.Session() as session:
+                session.run(iterator.initializer)
+                saver.restore(session, path)
+                assert [session.run(element) for _ in range(60)] == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -178,3 +179,24 @@ class _Ready:
 
     def __next__(self) -> Any:
         return next(self._elements)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_function_or_generator_that_exits_ends_the_step(ahead: int) -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        sys.exit(3)
+
+    def exit_at_one(x: int) -> int:
+        return sys.exit(3) if x == 1 else x
+
+    Dataset = tf.data.Dataset
+    made = Dataset.range(1, 3).map(lambda x: tf.py_func(exit_at_one, [x - 1], tf.int64))
+    for dataset in (Dataset.from_generator(numbers, tf.int64), made):
+        with tf.Session() as session:
+            iterator = dataset.prefetch(ahead).make_initializable_iterator()
+            element = iterator.get_next()
+            session.run(iterator.initializer)
+            session.run(element)
+            with pytest.raises(tf.errors.UnknownError, match="SystemExit: 3"):
+                session.run(element, options=tf.RunOptions(timeout_in_ms=20000))

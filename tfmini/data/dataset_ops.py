@@ -194,7 +194,7 @@ class _Translated:
             return next(self._elements)
         except StopIteration:
             raise
-        except Exception as error:  # a user's generator may raise anything; the class decides the status
+        except (Exception, SystemExit) as error:  # a user's generator may raise anything; the class decides the status
             raise status_of(error) from error
 
     def close(self) -> None:
@@ -399,12 +399,12 @@ class _LateWriting(Stage):
 
     def __next__(self) -> Element:
         if self._stage is None:
-            self._seeds = len(self._reading.seeds) if self._seeds < 0 else self._seeds
+            self._seeds = self._reading.draws if self._seeds < 0 else self._seeds
             self._stage = self._begin()
         try:
             return next(self._stage)
         finally:
-            if len(self._reading.seeds) > self._seeds:  # which are not drawn again once the files are complete
+            if self._reading.draws > self._seeds:  # which are not drawn again once the files are complete
                 self._reading.unrepeatable = "it wrote random elements to the files of a cache"
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from tfmini.graph.op_types import RunningStep
 from tfmini.graph.scoping import count_ops, name_scope
 from tfmini.numerics.images import check_inflated
 from tfmini.ops.array.joining import unstack
+from tfmini.ops.io.files import TFRecordOptions
 from tfmini.ops.io.record_files import InflatedFile, RecordWriter, read_records
 
 _FILES = "filenames: string, compression_type: string, buffer_size: int64"
@@ -413,7 +414,7 @@ class RecordInput:
       seed: of the orders; 0 is another one in each run.
       name: of the op.
       batches: how many batches to give at once, as lists of scalars; None for one tensor.
-      compression_type: None, a string, or a `TFRecordOptions`' type: "ZLIB" or "GZIP".
+      compression_type: None, "ZLIB" or "GZIP", a `TFRecordOptions`, or a value of `TFRecordCompressionType`.
     """
 
     def __init__(
@@ -421,11 +422,11 @@ class RecordInput:
         shift_ratio: float = 0, seed: int = 0, name: str | None = None, batches: int | None = None,
         compression_type: Any = None,
     ) -> None:  # fmt: skip
-        kind = getattr(compression_type, "name", compression_type)
+        kind = TFRecordOptions.get_compression_type_string(compression_type)
         own_seed = seed or None
         files = Dataset.from_tensors(file_pattern).flat_map(lambda at: Dataset.from_tensor_slices(matching_files(at)))
         files = files.shuffle(_MOST_FILES, own_seed)
-        read = functools.partial(TFRecordDataset, compression_type="" if kind == "NONE" else kind)
+        read = functools.partial(TFRecordDataset, compression_type=kind)
         records = files.interleave(read, cycle_length=parallelism, block_length=1)
         self._batch_size, self._batches, self._name = batch_size, batches, name
         self._records = records.shuffle(buffer_size, own_seed).repeat().batch(batch_size * (batches or 1), True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from tfmini import errors
 from tfmini.core_types import Array
 from tfmini.data.dataset_ops import TYPES, element_shapes
-from tfmini.data.pipeline import Element, Reading, Seeds, Source, Stage, compiled
+from tfmini.data.pipeline import Drawn, Element, Reading, Source, Stage, compiled
 from tfmini.data.prefetching import AsyncReader
 from tfmini.dtypes import DType
 from tfmini.graph.families import Operation, OpHandle, op
@@ -83,7 +82,7 @@ class _Place:
     """A dataset that is being read: its reading, its last stage, and the reader that steps wait for."""
 
     def __init__(
-        self, source: Source, owner: RunOwner, name: str, seeds: Sequence[Seeds] = (), before: Reading | None = None
+        self, source: Source, owner: RunOwner, name: str, seeds: Drawn | None = None, before: Reading | None = None
     ) -> None:
         self.source = source
         self.turns = 0  # elements that others than the reader have taken, and errors in their place
@@ -169,7 +168,7 @@ class IteratorState:
         place.reader.ask(wait)
 
     def saved(self, owner: RunOwner) -> Array:
-        """The state from which `restore` goes on, int64 [1 + 2 * seeds]: the number of elements taken, and the seeds.
+        """The state from which `restore` goes on, int64 [1 + 3 * seeds]: the number of elements taken; lanes and seeds.
 
         Raises:
           FailedPreconditionError: before `begin`, or when another reading of the dataset would have other elements.
@@ -186,7 +185,8 @@ class IteratorState:
                 " reading of those files draws other seeds. Put the shuffling behind the cache, or cache without a"
                 " filename."
             )
-        seeds = [seed % 2**64 for pair in place.reading.seeds for seed in pair]
+        rows = [(at, pair) for at, pairs in place.reading.seeds.items() for pair in list(pairs)]
+        seeds = [number % 2**64 for at, pair in rows for number in (at, *pair)]
         return np.array([place.turns + place.reader.turns, *seeds], np.uint64).view(np.int64)
 
     def restore(self, state: Array, step: RunningStep) -> None:
@@ -197,7 +197,10 @@ class IteratorState:
         """
         before = self._place or self._first(step.owner, "Restore", "restoring it")
         turns, *seeds = state.view(np.uint64).tolist()
-        place = _Place(before.source, step.owner, self.name, [*zip(seeds[::2], seeds[1::2])], before.reading)
+        given: Drawn = {}
+        for at, *pair in zip(*(seeds[i::3] for i in range(3))):
+            given.setdefault(at, []).append((pair[0], pair[1]))
+        place = _Place(before.source, step.owner, self.name, given, before.reading)
         before.close(self.name, "it was restored")  # first: it may hold the lock of a cache's files
         place.skip(turns, step)
         self._place = place
@@ -285,7 +288,7 @@ def _state(step: RunningStep, iterator: IteratorState) -> Array:
 
 @restore_op.kernel("CPU")
 def _restore(step: RunningStep, iterator: IteratorState, state: Array) -> tuple[()]:
-    if state.ndim != 1 or not state.size % 2 or state[0] < 0:
+    if state.ndim != 1 or state.size % 3 != 1 or state[0] < 0:
         refuse(f"This is no state of an iterator: {state!r:.80}")
     iterator.restore(state, step)
     return ()

@@ -259,7 +259,17 @@ def _ragged_of(leaf: Leaf, component: Tensor) -> Any:
 # regularly calls `Reading.check`, which raises if the element is no longer wanted.
 
 Seeds = tuple[int, int]
+Drawn = dict[int, list[Seeds]]  # lane -> the seeds that its thread has drawn, in order
 TURN = 64  # a stage that takes many elements for one of its own calls `Reading.check` once for so many
+
+
+class _Lane(threading.local):
+    """The lane of a thread: 0, or what `Reading.lane_below` gave the thread of a stage that reads ahead."""
+
+    number = 0
+
+
+lane = _Lane()
 
 
 class Reading:
@@ -268,43 +278,56 @@ class Reading:
     Args:
       owner: the worker that runs the dataset's functions.
       step: the step that waits for the pass. An iterator sets it only while a step waits for an element.
-      seeds: those of a saved reading, which this one repeats.
+      seeds: those of a saved reading, which this one repeats; each thread of a pass has a row of its own, since they
+        draw when they please.
       before: the reading of the same source that this one replaces.
 
     Attributes:
       closed: whether the pass has ended for good.
-      seeds: those that its stages have drawn, in order.
+      seeds: those that its stages have drawn.
       stateful: the type of an op, in a function of its stages, that gives another answer in each call; or "".
       unrepeatable: what else keeps another reading from repeating this one, for messages; or "".
       repeats: whether it repeats a saved reading. Its stages must draw as often as those did, so they fill caches anew.
     """
 
     __slots__ = (
-        "_drawn", "_given", "_own", "closed", "owner", "repeats", "seeds", "stateful", "step", "unrepeatable",
+        "_below", "_drawn", "_given", "_own", "closed", "owner", "repeats", "seeds", "stateful", "step", "unrepeatable",
     )  # fmt: skip
 
     def __init__(
-        self, owner: RunOwner, step: RunningStep | None = None, seeds: Sequence[Seeds] = (),
+        self, owner: RunOwner, step: RunningStep | None = None, seeds: Drawn | None = None,
         before: Reading | None = None,
     ) -> None:  # fmt: skip
         self.owner = owner
         self.step = step
         self.closed = False
-        self.seeds: list[Seeds] = []
+        self.seeds: Drawn = {}
         self.stateful = self.unrepeatable = ""
         self.repeats = before is not None
-        self._given, self._drawn = seeds, before.seeds if before is not None else ()
+        self._given, self._drawn = seeds or {}, before.seeds if before is not None else {}
+        self._below: dict[int, int] = {}
         self._own: dict[Any, Any] = {}
 
     def drawn(self, draw: Callable[[], Seeds]) -> Seeds:
         """The seeds of a stage: those that ``draw`` makes, but in a repeated reading those that it had."""
-        place = len(self.seeds)
+        row = self.seeds.setdefault(lane.number, [])
+        given, before = (rows.get(lane.number, ()) for rows in (self._given, self._drawn))
         # What the replaced reading has drawn is not drawn again: the source goes on with its own row of seeds.
-        seeds = self._drawn[place] if place < len(self._drawn) else draw()
-        if place < len(self._given):
-            seeds = self._given[place]
-        self.seeds.append(seeds)
+        seeds = before[len(row)] if len(row) < len(before) else draw()
+        if len(row) < len(given):
+            seeds = given[len(row)]
+        row.append(seeds)
         return seeds
+
+    @property
+    def draws(self) -> int:
+        """How many seeds have been drawn."""
+        return sum(map(len, list(self.seeds.values())))
+
+    def lane_below(self) -> int:
+        """The lane of a new thread that reads ahead: another pass that opens the same stages gives it the same one."""
+        self._below[lane.number] = place = self._below.get(lane.number, 0) + 1
+        return (lane.number * 1_000_003 + place) % 2**63
 
     def own(self, key: object, make: Callable[[], Any]) -> Any:
         """An object that belongs to this reading alone; ``make`` creates it at the first use."""

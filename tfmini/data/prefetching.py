@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, errors
-from tfmini.data.pipeline import Element, Reading, Source, Stage
+from tfmini.data.pipeline import Element, Reading, Source, Stage, lane
 from tfmini.data.structure import Leaf, Structure
 from tfmini.dtypes import DType
 from tfmini.graph import nest
@@ -33,23 +33,24 @@ _LOOK_S = 0.05
 class _Buffer:
     """The buffer between the thread that reads ahead and the consumer."""
 
-    def __init__(self, upstream: Stage, size: int) -> None:
+    def __init__(self, upstream: Stage, size: int, own_lane: int) -> None:
         self._upstream = upstream
         self._size = size
+        self._lane = own_lane
         self._items: collections.deque[tuple[str, Any]] = collections.deque()
         self._changed = threading.Condition()
         self._closed = False
 
     def fill(self) -> None:
         """The thread's body: reads until the end or until the buffer is closed."""
-        kind = "element"
+        kind, lane.number = "element", self._lane
         while kind != "end" and self._has_room():
             value: Any = None
             try:
                 value = next(self._upstream)
             except StopIteration:
                 kind = "end"
-            except Exception as error:  # noqa: BLE001 - the consumer raises it, whatever it is
+            except BaseException as error:  # noqa: BLE001 - the consumer raises it, whatever it is: SystemExit, too
                 kind, value = "error", error
             with self._changed:
                 self._items.append((kind, value))
@@ -101,7 +102,7 @@ class _Buffer:
 
 class _Prefetch(Stage):
     def __init__(self, upstream: Stage, size: int, reading: Reading) -> None:
-        self._buffer = buffer = _Buffer(upstream, size)
+        self._buffer = buffer = _Buffer(upstream, size, reading.lane_below())
         self._reading = reading
         self._thread: threading.Thread | None = None
         self._finalizer = weakref.finalize(self, buffer.close)  # at the exit of the process as well
@@ -286,7 +287,7 @@ def outcome_of(stage: Stage) -> Outcome:
         return next(stage), None
     except StopIteration:
         return None, errors.OutOfRangeError.of("End of sequence")
-    except Exception as error:  # noqa: BLE001 - a bug in a stage ends the step that waits for it, not the thread
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it ends the step that waits for it, not the thread
         return None, errors.of_exception(error)
 
 

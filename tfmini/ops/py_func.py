@@ -119,11 +119,11 @@ def _kernel(node: Node) -> Callable[..., Any]:
 def _call(function: Callable[..., Any], values: list[Any]) -> Any:
     try:
         return function(*[_as_argument(v) for v in values])
-    except Exception as error:  # The user's function may raise anything; the exception's class decides the status.
+    except (Exception, SystemExit) as error:  # of the user's function; the exception's class decides the status
         raise status_of(error) from error
 
 
-def status_of(error: Exception) -> errors.OpError:
+def status_of(error: BaseException) -> errors.OpError:
     """The error that a step gets for an exception of a user's function; an `OpError` is itself."""
     if isinstance(error, errors.OpError):
         return error
