@@ -231,7 +231,29 @@ NAMES: dict[str, dict[str, str]] = {
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.graph_editor": {
-        "compat.graph_editor": "ControlOutputs SubGraphView add_control_inputs can_be_regex copy copy_with_input_replacements filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_backward_walk_ops get_consuming_ops get_forward_walk_ops get_generating_ops get_name_scope_ops get_tensors get_walks_intersection_ops get_walks_union_ops graph_replace make_list_of_op make_list_of_t make_regex make_view=sgv make_view_from_scope=sgv_scope remove_control_inputs reroute_ts select_ops select_ts sgv sgv_scope swap_ts",
+        "compat.graph_editor.selection": "ControlOutputs can_be_regex filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_consuming_ops get_generating_ops get_name_scope_ops get_tensors make_list_of_op make_list_of_t make_placeholder_from_dtype_and_shape make_placeholder_from_tensor make_regex ph=make_placeholder_from_dtype_and_shape placeholder_name select_ops select_ops_and_ts select_ts",
+        "compat.graph_editor.transforms": "Transformer TransformerInfo assign_renamed_collections_handler copy copy_op_handler copy_with_input_replacements graph_replace keep_t_if_possible_handler replace_t_with_placeholder_handler transform_op_if_inside_handler",
+        "compat.graph_editor.views": "SubGraphView add_control_inputs bypass connect detach detach_control_inputs detach_control_outputs detach_inputs detach_outputs make_view make_view_from_scope remove_control_inputs reroute_inputs reroute_ios reroute_outputs reroute_ts sgv=make_view sgv_scope=make_view_from_scope swap_inputs swap_ios swap_outputs swap_ts",
+        "compat.graph_editor.walks": "check_cios compute_boundary_ts get_backward_walk_ops get_forward_walk_ops get_ops_ios get_walks_intersection_ops get_walks_union_ops get_within_boundary_ops",
+    },
+    "contrib.graph_editor.edit": {
+        "compat.graph_editor.views": "bypass connect detach detach_control_inputs detach_control_outputs detach_inputs detach_outputs",
+    },
+    "contrib.graph_editor.reroute": {
+        "compat.graph_editor.views": "add_control_inputs remove_control_inputs reroute_inputs reroute_ios reroute_outputs reroute_ts swap_inputs swap_ios swap_outputs swap_ts",
+    },
+    "contrib.graph_editor.select": {
+        "compat.graph_editor.selection": "can_be_regex filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_name_scope_ops make_regex select_ops select_ops_and_ts select_ts",
+        "compat.graph_editor.walks": "check_cios compute_boundary_ts get_backward_walk_ops get_forward_walk_ops get_ops_ios get_walks_intersection_ops get_walks_union_ops get_within_boundary_ops",
+    },
+    "contrib.graph_editor.subgraph": {
+        "compat.graph_editor.views": "SubGraphView make_view make_view_from_scope",
+    },
+    "contrib.graph_editor.transform": {
+        "compat.graph_editor.transforms": "Transformer TransformerInfo assign_renamed_collections_handler copy copy_op_handler copy_with_input_replacements graph_replace keep_t_if_possible_handler replace_t_with_placeholder_handler transform_op_if_inside_handler",
+    },
+    "contrib.graph_editor.util": {
+        "compat.graph_editor.selection": "ControlOutputs ListView check_graphs concatenate_unique find_corresponding find_corresponding_elem flatten_tree get_consuming_ops get_generating_ops get_predefined_collection_names get_tensors get_unique_graph is_iterable make_list_of_op make_list_of_t make_placeholder_from_dtype_and_shape make_placeholder_from_tensor placeholder_name scope_basename scope_dirname scope_finalize transform_tree",
     },
     "contrib.image": {
         "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
