@@ -162,6 +162,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.compiler.xla": {
         "ops.flow.function": "compile",
     },
+    "contrib.copy_graph": {
+        "compat.copy_graph": "copy_op_to_graph copy_variable_to_graph get_copied_op",
+    },
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
     },
@@ -424,6 +427,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.tensorboard.plugins.projector": {
         "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
+    },
+    "contrib.testing": {
+        "compat.fake_summaries": "FakeSummaryWriter assert_summary latest_event_file latest_events latest_summaries simple_values_from_events to_summary_proto",
     },
     "contrib.tfprof.model_analyzer": {
         "compat.profiler": "FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY Profiler TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import unittest
 from collections.abc import Callable
 from typing import Any
 
-from tests.programs.era import program, run
+from tests.programs.era import outcome, program, run
 
 
 class Example:
@@ -267,3 +270,71 @@ def tools_of_the_graph_editor(tf: Any) -> Any:
         names(util.find_corresponding([one.a, {"b": one.b.op}], other.g)), util.check_graphs(one.a, one.b.op),
         names(tf.contrib.graph_editor.edit.detach_inputs(one.q.op)[1]), tf.contrib.graph_editor.select.select_ops(),
     ]  # fmt: skip
+
+
+@program
+def graphs_copied_to_others(tf: Any) -> Any:
+    copies = tf.contrib.copy_graph
+    with tf.Graph().as_default():
+        v = tf.Variable([1.0, 2.0], name="v", use_resource=False)
+        w = tf.Variable(v.initialized_value() * 2, name="w", trainable=False, use_resource=False)
+        x = tf.placeholder(tf.float32, [2], "x")
+        with tf.name_scope("s"), tf.control_dependencies([w.op]):
+            y = tf.multiply(x, v, name="y")
+        z = tf.unstack(tf.add(y, w, name="z"), name="parts")
+        tf.add_to_collection("mine", y)
+        tf.add_to_collection("losses", y)
+        tf.add_to_collection("kept", v)
+    other, plain = tf.Graph(), tf.Graph()
+
+    def kept(graph: Any) -> Any:
+        rows = [(op.name, op.type, names(op.inputs), names(op.control_inputs)) for op in graph.get_operations()]
+        return rows, sorted((k, names(graph.get_collection(k))) for k in graph.get_all_collection_keys())
+
+    made = [copies.copy_variable_to_graph(variable, other) for variable in (v, w)]
+    found = [str(variable.shape) for variable in made] + [type(made[0]).__name__]
+    found += [copies.copy_op_to_graph(z[1], other, made).name, copies.copy_op_to_graph(y.op, other, made).name]
+    found += [copies.copy_op_to_graph(v, other, made).name, kept(other)]
+    scoped = [copies.copy_variable_to_graph(v, plain, "q")]
+    found += [copies.copy_op_to_graph(y, plain, scoped, scope="q").name, kept(plain)]
+    found += [copies.get_copied_op(thing, other).name for thing in (z[0], y.op, v)]
+    found += [outcome(lambda: copies.get_copied_op(y, plain)), copies.get_copied_op(y, plain, "q").name]
+    found.append(outcome(lambda: copies.copy_variable_to_graph(y, other)))
+    with other.as_default():
+        return found, run(tf, copies.get_copied_op(z[1], other), {"x:0": [3.0, 4.0]})
+
+
+@program
+def summaries_of_tests(tf: Any) -> Any:
+    testing, folder = tf.contrib.testing, tempfile.mkdtemp()
+    summary = tf.Summary(value=[tf.Summary.Value(tag="a", simple_value=1), tf.Summary.Value(tag="b", simple_value=2)])
+    other = tf.Summary(value=[tf.Summary.Value(tag="a", image=tf.Summary.Image(height=2))])
+    found = [testing.latest_event_file(folder), list(testing.latest_events(folder)), testing.latest_summaries(folder)]
+    for tags, numbers in ((["b", "a"], {"a": 1.001}), (["a"], {}), (["a", "b"], {"a": 3.0}), (["a", "b"], {"c": 3.0})):
+        found.append(outcome(lambda t=tags, n=numbers: testing.assert_summary(t, n, summary)))
+    writer = tf.summary.FileWriter(folder)
+    for step in (3, 4):
+        writer.add_summary(summary, step)
+    writer.close()
+    events = testing.latest_summaries(folder)
+    found += [[event.step for event in events], len(list(testing.latest_events(folder)))]
+    found += [os.path.basename(testing.latest_event_file(folder))[:10]]
+    found += [testing.simple_values_from_events(events, ["b", "c"])]
+    found += [testing.to_summary_proto(other.SerializeToString()).value[0].image.height]
+    graph, case = tf.get_default_graph(), unittest.TestCase()
+    fake = testing.FakeSummaryWriter("there", graph)
+    fake.add_summary(summary, 1)
+    fake.add_summary(summary.SerializeToString(), 1)
+    fake.add_graph(graph)
+    fake.add_meta_graph(tf.MetaGraphDef(), 1)
+    fake.add_session_log(tf.SessionLog(), 1)
+    found += [{step: len(kept) for step, kept in fake.summaries.items()}]
+    for wanted in (
+        {"expected_logdir": "there", "expected_graph": graph, "expected_summaries": {1: {"a": 1.0, "b": 2.0}}},
+        {"expected_added_graphs": [graph], "expected_session_logs": [tf.SessionLog()]},
+        {"expected_added_meta_graphs": []}, {"expected_logdir": "here"}, {"expected_graph": tf.Graph()},
+        {"expected_summaries": {1: {"a": 1.0}}}, {"expected_summaries": {2: {}}}, {"expected_session_logs": []},
+    ):  # fmt: skip
+        found.append(outcome(lambda w=wanted: fake.assert_summaries(case, **w)))
+    found += [outcome(lambda: fake.add_graph(graph, -1)), outcome(lambda: fake.add_meta_graph(None, -1))]
+    return [*found, outcome(lambda: fake.add_graph(graph, graph_def=tf.GraphDef()))]
