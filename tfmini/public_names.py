@@ -218,6 +218,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.framework": {
         "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
         "compat.internal_names": "get_name_scope",
+        "layers.contrib.framework": "assert_scalar_int get_graph_from_inputs get_placeholders load_and_remap_matrix_initializer load_embedding_initializer load_linear_multiclass_bias_initializer load_variable_slot_initializer prepend_name_scope py_func reduce_sum_n remove_squeezable_dimensions smart_case strip_name_scope with_same_shape with_shape zero_initializer",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
         "ops.checks": "assert_same_float_dtype assert_scalar",
@@ -227,7 +228,7 @@ NAMES: dict[str, dict[str, str]] = {
         "placement.device_setter": "VariableDeviceChooser",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
         "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",
-        "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
+        "train.global_steps": "assert_global_step assert_or_get_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
         "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths flatten_with_tuple_paths_up_to get_traverse_shallow_structure map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths map_structure_with_tuple_paths_up_to yield_flattened_paths",

@@ -1,0 +1,157 @@
+"""Programs of `tests.programs.era` with parts of ``tf.contrib``: framework, metrics, checkpoint, layers, cudnn_rnn."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program, run
+
+
+def tried(function: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """What a function answers, or the class of its error."""
+    return outcome(lambda: function(*args, **settings))
+
+
+@program
+def checked_shapes(tf: Any) -> Any:
+    framework = tf.contrib.framework
+    matrix, some, any_shape = (
+        tf.constant([[1.0, 2.0], [3.0, 4.0]]),
+        *(tf.placeholder(tf.float32, shape, name) for shape, name in (([None, 2], "some"), (None, "any"))),
+    )
+    sizes = tf.placeholder(tf.int32, [None], "sizes")
+    sparse = tf.SparseTensor([[0, 0]], [1.0], [2, 2])
+    found = [
+        tried(lambda *given: str(framework.with_shape(*given).shape), shape, tensor)
+        for shape, tensor in (
+            ([2, 2], matrix), ([2, 3], matrix), ([2, 2], some), ([2, 3], some), ([2, 2], any_shape), ([], any_shape),
+            (tf.constant([2, 2]), some), (sizes, some), (tf.placeholder(tf.int64, [2]), some), ([None, 2], some),
+            ([2, 2], sparse), ([2.0, 2.0], matrix), (np.array([2, 2]), matrix), ([-1, 2], any_shape),
+        )
+    ]  # fmt: skip
+    same = [
+        tried(lambda *given: str(framework.with_same_shape(*given).shape), expected, tensor)
+        for expected, tensor in ((matrix, matrix), (some, some), (some, any_shape), (matrix, any_shape), (matrix, some))
+    ]
+    same.append(outcome(lambda: framework.with_same_shape(matrix, tf.constant([1.0]))))
+    checked = [framework.with_shape(tf.constant([-1, 2]), any_shape), framework.with_shape(sizes, some)]
+    checked.append(framework.with_same_shape(some, any_shape))
+    value, other = [[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0]]
+    ran = [
+        tried(run, tf, checked[i], {any_shape: fed, some: value, sizes: shape})
+        for i, fed, shape in (
+            (0, value, [2, 2]), (0, other, [2, 2]), (1, value, [2, 2]), (1, value, [2, 3]), (1, value, [2]),
+            (2, value, [2, 2]), (2, other, [2, 2]),
+        )
+    ]  # fmt: skip
+    scalars = [3, tf.constant(3, tf.int64), 3.0, [3], tf.placeholder(tf.int32)]
+    whole = [tried(lambda one: framework.assert_scalar_int(one).dtype.name, scalar) for scalar in scalars]
+    return found, same, ran, whole
+
+
+@program
+def functions_of_contrib_framework(tf: Any) -> Any:
+    framework = tf.contrib.framework
+    unknown, matrix = tf.placeholder(tf.float32, None, "unknown"), tf.constant([[1.0], [2.0]])
+    predicate = tf.placeholder(tf.bool, [], "predicate")
+    sums = [framework.reduce_sum_n([matrix, tf.constant(3.0)]), framework.reduce_sum_n([matrix], name="total")]
+    pairs = [(matrix, tf.zeros([2])), (tf.zeros([2]), matrix), (unknown, tf.zeros([2]))]
+    squeezed = [framework.remove_squeezable_dimensions(one, other) for one, other in pairs]
+    shapes = [[str(t.shape) for t in pair] for pair in squeezed]
+    names = [framework.strip_name_scope(name, scope) for name, scope in (("a/b/c", "a"), ("x/b", "a"), ("^a/b", "a"))]
+    names += [framework.prepend_name_scope(name, scope) for name, scope in (("b", "a"), ("loc:@b", "a"), ("b", None))]
+    graph, other = tf.get_default_graph(), tf.Graph()
+    with other.as_default():
+        foreign = tf.constant(1)
+    graphs = [framework.get_graph_from_inputs(given) is graph for given in ([matrix], [], [1, matrix.op])]
+    graphs += [framework.get_graph_from_inputs([foreign]) is other]
+    for given in (([foreign, matrix], None), ([matrix], other), ([], 3)):
+        graphs.append(outcome(lambda g=given: framework.get_graph_from_inputs(*g)))
+    tf.placeholder_with_default(1, [])
+    placeholders = [t.name for t in framework.get_placeholders(graph)], outcome(lambda: framework.get_placeholders(3))
+    steps = [framework.assert_or_get_global_step(), framework.create_global_step().name]
+    steps += [framework.assert_or_get_global_step().name]
+    for step in (tf.constant(3), tf.constant(3.0)):
+        steps.append(outcome(lambda s=step: framework.assert_or_get_global_step(global_step_tensor=s).dtype.name))
+
+    def case(*predicates: Any, **settings: Any) -> Any:
+        functions = [(p, lambda i=i: tf.constant(i)) for i, p in enumerate(predicates)]
+        return framework.smart_case(functions, **settings)
+
+    last = lambda: tf.constant(9)  # noqa: E731
+    chosen = [
+        case(False, True, predicate), case(False, predicate, True), case(False, False, default=last),
+        case(predicate, default=last), case(True, False, exclusive=True, default=last), case(predicate, predicate),
+    ]  # fmt: skip
+    wrong = [tried(framework.smart_case, given) for given in (3, [3], [(1, last)])]
+
+    def named(a: Any, b: Any = None, k: Any = None) -> Any:
+        return {"x": (a + b).astype(np.float32), "y": (np.int32(k * 2),)}
+
+    kinds = {"x": tf.float32, "y": (tf.int32,)}
+    static = {"x": tf.TensorShape([1]), "y": (tf.TensorShape([]),)}
+    wrapped = framework.py_func(named, [tf.constant(1.0), tf.constant([2.0])], {"k": tf.constant(3)}, kinds, static)
+    single = framework.py_func(lambda a: np.float32(a + 1), [tf.constant(1.0)], output_types=tf.float32, stateful=False)
+    refused = [outcome(lambda: framework.py_func(last, tf.constant(1.0), output_types=tf.float32))]
+    refused.append(outcome(lambda: framework.py_func(last)))
+    variable = tf.Variable(tf.ones([2, 3]), use_resource=False)
+    with tf.Session() as session:
+        zeros = framework.zero_initializer(variable)
+        zeroed = session.run(zeros), session.run(variable), outcome(lambda: session.run(zeros))
+    fed = {unknown: [[5.0], [6.0]], predicate: True}
+    return (
+        run(tf, [sums, squeezed, chosen, wrapped, single], fed), [t.name for t in sums], shapes, names, graphs,
+        placeholders, steps, wrong, str(wrapped["x"].shape), refused, zeroed,
+    )  # fmt: skip
+
+
+@program
+def matrices_of_other_vocabularies(tf: Any) -> Any:
+    framework, folder = tf.contrib.framework, tempfile.mkdtemp()
+
+    def words(name: str, *lines: str) -> str:
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write("".join(line + "\n" for line in lines))
+        return path
+
+    rows = words("rows", "mercury", "venus", "mars"), words("new_rows", "venus", "jupiter", "mercury")
+    columns = words("columns", "good", "better", "best"), words("new_columns", "good", "best", "fantastic")
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable("w", initializer=tf.constant(np.arange(9, dtype=np.float32).reshape(3, 3)))
+        tf.get_variable("bias", initializer=tf.constant([[1.0], [2.0], [3.0]]))
+        session.run(tf.global_variables_initializer())
+        path = tf.train.Saver().save(session, os.path.join(folder, "model"))
+
+    def numbers(shape: Any, *_: Any, **__: Any) -> Any:
+        return tf.reshape(tf.cast(tf.range(100, 100 + tf.reduce_prod(shape)), tf.float32), shape)
+
+    both = framework.load_and_remap_matrix_initializer(
+        path, "w", 3, 3, -1, rows[0], rows[1], columns[0], columns[1], 2, 1, numbers
+    )
+    only_rows = framework.load_and_remap_matrix_initializer(path, "w", 3, 3, -1, rows[0], rows[1], initializer=numbers)
+    none = framework.load_and_remap_matrix_initializer(path, "w", 2, 3)
+    only_columns = framework.load_and_remap_matrix_initializer(
+        path, "w", 2, 3, old_col_vocab_file=columns[0], new_col_vocab_file=columns[1], num_col_oov_buckets=1
+    )
+    embedding = framework.load_embedding_initializer(path, "w", 3, 3, rows[0], rows[1], 2, 1, numbers)
+    bias = framework.load_linear_multiclass_bias_initializer(path, "bias", 3, rows[0], rows[1], 1)
+    parts = tf.fixed_size_partitioner(2)
+    made = [
+        tf.get_variable("both", [5, 4], initializer=both),
+        tf.convert_to_tensor(tf.get_variable("parts", [5, 4], initializer=both, partitioner=parts)),
+        tf.get_variable("only_rows", [3, 3], initializer=only_rows),
+        tf.get_variable("only_columns", [2, 4], initializer=only_columns),
+        tf.get_variable("embedding", [4, 3], initializer=embedding), tf.get_variable("bias", [4, 1], initializer=bias),
+    ]  # fmt: skip
+    one_file = framework.load_and_remap_matrix_initializer(path, "w", 3, 3, old_row_vocab_file=rows[0])
+    refused = [tried(none, [2, 3]), tried(one_file, [3, 3])]
+    refused += [tried(both, shape) for shape in ([5, 3], [6, 4], [5], [0, 4])]
+    refused.append(outcome(lambda: both([5, 4], tf.float64)))
+    refused.append(outcome(lambda: framework.load_and_remap_matrix_initializer(path, "w", 3, 3, initializer=3)))
+    return run(tf, made), refused
