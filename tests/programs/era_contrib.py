@@ -155,3 +155,61 @@ def matrices_of_other_vocabularies(tf: Any) -> Any:
     refused.append(outcome(lambda: both([5, 4], tf.float64)))
     refused.append(outcome(lambda: framework.load_and_remap_matrix_initializer(path, "w", 3, 3, initializer=3)))
     return run(tf, made), refused
+
+
+@program
+def curves_of_contrib_metrics(tf: Any) -> Any:
+    metrics, random = tf.contrib.metrics, np.random.RandomState(1)
+    predictions = random.rand(2, 8).round(1).astype(np.float32)
+    labels = (random.rand(2, 8) < predictions).astype(np.int32)
+    weights = random.rand(2, 8).round(1).astype(np.float32)
+    batches = [list(zip(labels, predictions, weights)), [([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], [1, 1, 1, 1])]]
+    batches += [[([1, 0, 1, 0], [0.5, 0.5, 0.5, 0.2], [1, 2, 3, 4])], [([1, 1], [0.5, 0.2], [1, 1])]]
+    label, some, weight = (tf.placeholder(kind, [None]) for kind in (tf.int32, tf.float32, tf.float32))
+    known = tf.cast(label, tf.bool)
+    made = [
+        metrics.streaming_dynamic_auc(label, some), metrics.streaming_dynamic_auc(label, some, weights=weight),
+        metrics.streaming_dynamic_auc(label, some, curve="PR"), metrics.auc_with_confidence_intervals(label, some),
+        metrics.auc_with_confidence_intervals(label, some, weight, 0.8, False),
+        metrics.auc_using_histogram(known, some, [0.0, 1.0], nbins=5),
+        metrics.precision_recall_at_equal_thresholds(known, some, num_thresholds=5),
+        metrics.precision_recall_at_equal_thresholds(known, some, weight, num_thresholds=6),
+        *(metrics.recall_at_precision(label, some, at, num_thresholds=20) for at in (0.5, 0.75, 1.0)),
+        metrics.recall_at_precision(label, some, 0.5, weight, num_thresholds=20, strict_mode=True),
+        metrics.recall_at_precision(label, some, 0.75, weight, num_thresholds=20, strict_mode=True),
+    ]  # fmt: skip
+    values, updates = [list(value) if isinstance(value, tuple) else value for value, _ in made], [u for _, u in made]
+    found = []
+    with tf.Session() as session:
+        for steps in batches:
+            session.run(tf.local_variables_initializer())
+            for labels_now, some_now, weights_now in steps:
+                feeds = {label: labels_now, some: some_now, weight: weights_now}
+                session.run(updates, feeds)
+                found.append(session.run(values, feeds))
+        feeds = {label: [3, 0], some: [0.1, 0.2], weight: [1, 1]}
+        refused = [tried(session.run, updates[i], feeds) for i in (0, 3)]
+        feeds = {label: [1, 0], some: [0.1, 2.0], weight: [1, 1]}
+        refused += [tried(session.run, updates[6], feeds)]
+    refused += [tried(metrics.streaming_dynamic_auc, label, some, curve="X")]
+    refused += [tried(metrics.auc_with_confidence_intervals, label, some, alpha=1.0)]
+    refused += [tried(metrics.recall_at_precision, label, some, 1.5)]
+    return found, refused, made[6][0]._fields, made[3][0]._fields
+
+
+@program
+def classes_of_contrib_metrics(tf: Any) -> Any:
+    metrics = tf.contrib.metrics
+    best, labels = tf.constant([[2, 0], [1, 3]], tf.int64), tf.constant([[0, 3], [3, 2]], tf.int64)
+    weights = tf.constant([1.0, 3.0])
+    made = [
+        metrics.sparse_recall_at_top_k(labels, best), metrics.sparse_recall_at_top_k(labels, best, 3, weights),
+        metrics.streaming_sparse_precision_at_top_k(best, labels),
+        metrics.streaming_sparse_precision_at_top_k(best, labels, class_id=3),
+        metrics.streaming_sparse_average_precision_at_top_k(best, labels),
+        metrics.streaming_sparse_average_precision_at_top_k(best, labels, weights, name="average"),
+    ]  # fmt: skip
+    refused = tried(metrics.streaming_sparse_average_precision_at_top_k, tf.placeholder(tf.int64, [2, None]), labels)
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
+        return session.run([update for _, update in made]), session.run([value for value, _ in made]), refused
