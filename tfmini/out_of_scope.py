@@ -51,7 +51,6 @@ _NAMES = {
     "contrib.autograph": "tf.function, and tf.autograph.to_graph",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "contrib.data.LMDBDataset": "tf.data.Dataset.from_generator around the lmdb package",
-    "contrib.layers.legacy_linear": "tf.layers.dense",
     "contrib.layers.scattered_embedding_column": "tf.feature_column.embedding_column",
     "contrib.linear_optimizer": "tf.train.FtrlOptimizer",
     "contrib.lookup": "tf.contrib.lookup.index_table_from_tensor and index_table_from_file",

@@ -168,6 +168,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
     },
+    "contrib.cudnn_rnn": {
+        "layers.contrib.rnn": "CudnnCompatibleGRUCell CudnnCompatibleLSTMCell",
+    },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
         "data.dataset": "Dataset RandomDataset",
@@ -265,6 +268,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.layers": {
         "estimator.contrib_column_layers": "check_feature_columns create_feature_spec_for_parsing embedding_column infer_real_valued_columns input_from_feature_columns joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features one_hot_column parse_feature_columns_from_examples sequence_input_from_feature_columns shared_embedding_columns transform_features weighted_sum_from_feature_columns",
         "estimator.contrib_columns": "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY bucketized_column crossed_column real_valued_column sparse_column_with_hash_bucket sparse_column_with_integerized_feature sparse_column_with_keys sparse_column_with_vocabulary_file weighted_sparse_column",
+        "layers.contrib.channel_layers": "GDN conv2d_in_plane=convolution2d_in_plane conv3d_transpose=convolution3d_transpose convolution2d_in_plane convolution3d_transpose gdn images_to_sequence legacy_fully_connected legacy_linear legacy_relu sequence_to_images",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax spatial_softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d elu fully_connected group_norm instance_norm layer_norm linear relu=fully_connected relu6 separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.recomputation": "recompute_grad rev_block",
@@ -380,6 +384,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.slim": {
         "compat.deprecation": "deprecated deprecated_arg_values",
         "compat.slim_library": "data_decoder data_provider dataset dataset_data_provider nets parallel_reader prefetch_queue queues tfexample_decoder",
+        "layers.contrib.channel_layers": "GDN conv2d_in_plane=convolution2d_in_plane conv3d_transpose=convolution3d_transpose convolution2d_in_plane convolution3d_transpose gdn images_to_sequence legacy_fully_connected legacy_linear legacy_relu sequence_to_images",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax spatial_softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",

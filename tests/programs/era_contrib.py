@@ -213,3 +213,54 @@ def classes_of_contrib_metrics(tf: Any) -> Any:
     with tf.Session() as session:
         session.run(tf.local_variables_initializer())
         return session.run([update for _, update in made]), session.run([value for value, _ in made]), refused
+
+
+@program
+def layers_of_channels(tf: Any) -> Any:
+    layers = tf.contrib.layers
+    images = tf.constant(np.sin(np.arange(120)).reshape(2, 4, 5, 3).astype(np.float32))
+    volumes = tf.constant(np.cos(np.arange(48)).reshape(1, 2, 3, 4, 2).astype(np.float32))
+    columns = tf.constant(np.sin(np.arange(72)).reshape(4, 6, 3).astype(np.float32))
+    tf.set_random_seed(3)
+    deep = tf.constant_initializer(np.cos(np.arange(48)).reshape(2, 2, 2, 3, 2))
+    made = [
+        layers.conv2d_in_plane(images, [3, 2]),
+        layers.conv2d_in_plane(images, 3, 2, "VALID", activation_fn=None, normalizer_fn=layers.batch_norm, scope="q"),
+        layers.conv3d_transpose(volumes, 3, 2, 2, weights_initializer=deep, activation_fn=None),
+        layers.conv3d_transpose(volumes, 3, [2, 2, 2], padding="VALID", weights_initializer=deep),
+        layers.images_to_sequence(images), layers.images_to_sequence(images, "NCHW"),
+        layers.sequence_to_images(columns, 3), layers.sequence_to_images(columns, 2, "channels_first"),
+        layers.legacy_fully_connected(columns, 2, name="old"), layers.legacy_linear(images[0, 0], 2),
+        layers.legacy_relu(images, 2, weight_regularizer=layers.l2_regularizer(0.1), bias_init=None),
+        layers.gdn(images, name="g"), layers.gdn(images, inverse=True, gamma_init=0.3, beta_min=0.1),
+        layers.gdn(columns),
+    ]  # fmt: skip
+    loss = tf.add_n([tf.reduce_sum(one * one * 0.1 + one) for one in made])
+    variables = tf.trainable_variables()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        ran = session.run([made, tf.gradients(loss, variables), tf.losses.get_regularization_losses()])
+    collections = [[t.op.name for t in tf.get_collection(key)] for key in ("weights", "biases", "activations")]
+    refused = [tried(layers.images_to_sequence, images, "NWC"), tried(layers.legacy_linear, images[0, 0, 0], 2)]
+    refused += [tried(layers.gdn, columns[0])]
+    return (
+        ran,
+        [(v.op.name, v.shape.as_list()) for v in variables],
+        [t.shape.as_list() for t in made],
+        collections,
+        refused,
+    )
+
+
+@program
+def cells_of_cudnn(tf: Any) -> Any:
+    cudnn, found = tf.contrib.cudnn_rnn, []
+    inputs = tf.constant(np.sin(np.arange(12)).reshape(2, 2, 3).astype(np.float32))
+    for cell in (cudnn.CudnnCompatibleLSTMCell(4), cudnn.CudnnCompatibleGRUCell(4)):
+        with tf.variable_scope(type(cell).__name__, initializer=tf.constant_initializer(0.1)):
+            outputs, state = tf.nn.dynamic_rnn(cell, inputs, dtype=tf.float32)
+        variables = tf.trainable_variables(type(cell).__name__)
+        found.append((outputs, state, tf.gradients(outputs, variables)))
+    names = [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()]
+    given = cudnn.CudnnCompatibleGRUCell(2, kernel_initializer=tf.constant_initializer(0.3))
+    return run(tf, [found, given(inputs[0], tf.ones([2, 2]))]), names, cell.state_size, cell.output_size
