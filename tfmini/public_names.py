@@ -150,8 +150,11 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
     },
     "contrib.checkpoint": {
+        "compat.tracking": "list_objects",
+        "train.checkpointing.arrays_and_names": "NumpyState UniqueNameTracker dot_graph_from_checkpoint object_metadata",
         "train.checkpointing.checkpoint": "CheckpointManager",
-        "train.checkpointing.object_graph": "Checkpointable=Trackable PythonStateWrapper=PythonState",
+        "train.checkpointing.module": "NoDependency",
+        "train.checkpointing.object_graph": "Checkpointable=Trackable CheckpointableBase=Trackable PythonStateWrapper=PythonState",
     },
     "contrib.cluster_resolver": {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",

@@ -264,3 +264,34 @@ def cells_of_cudnn(tf: Any) -> Any:
     names = [(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()]
     given = cudnn.CudnnCompatibleGRUCell(2, kernel_initializer=tf.constant_initializer(0.3))
     return run(tf, [found, given(inputs[0], tf.ones([2, 2]))]), names, cell.state_size, cell.output_size
+
+
+@program
+def objects_of_contrib_checkpoint(tf: Any) -> Any:
+    checkpoint, folder = tf.contrib.checkpoint, tempfile.mkdtemp()
+    tracker, variable = checkpoint.UniqueNameTracker(), tf.Variable(3.0, name="v", use_resource=False)
+    tracked = [tracker.track(tf.Variable(1.0, name="q"), "x").name, tracker.track(variable, "y") is variable]
+    tracked += [tracker.track(tf.Variable(2.0, name="r"), "x").name, tried(tracker.track, 3, "z")]
+    arrays, plain = checkpoint.NumpyState(), checkpoint.Checkpointable()
+    arrays.x, arrays.n = np.zeros([2, 3]), np.float32(4.0)
+    plain.left_out, plain.kept = checkpoint.NoDependency(tf.Variable(5.0, name="out")), tf.Variable(6.0, name="kept")
+    refused = [tried(setattr, arrays, "text", "abc"), isinstance(plain, checkpoint.CheckpointableBase)]
+    optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
+    optimizer.minimize(variable * variable, var_list=[variable])
+    saved = tf.train.Checkpoint(t=tracker, a=arrays, opt=optimizer, v=variable, plain=plain)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        path = saved.save(os.path.join(folder, "model"), session=session)
+    nodes = [
+        (sorted((child.local_name, child.node_id) for child in node.children),
+         [(a.name, a.full_name, a.checkpoint_key) for a in node.attributes])
+        for node in checkpoint.object_metadata(path).nodes
+    ]  # fmt: skip
+    arrays.x[1, 1], arrays.n = 4.0, np.float32(5.0)
+    saved.restore(path)
+    other = checkpoint.NumpyState()
+    tf.train.Checkpoint(a=other).restore(path)
+    listed = [type(thing).__name__ for thing in checkpoint.list_objects(saved) if hasattr(thing, "op")]
+    picture = checkpoint.dot_graph_from_checkpoint(path).split("\n")
+    refused.append(tried(checkpoint.object_metadata, os.path.join(folder, "none")))
+    return tracked, refused, nodes, picture, len(listed), arrays.x, arrays.n, other.x, other.n, plain.kept.name
