@@ -198,6 +198,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.discrete_distributions": "Binomial Deterministic DirichletMultinomial ExpRelaxedOneHotCategorical Geometric NegativeBinomial OneHotCategorical Poisson VectorDeterministic",
         "layers.contrib.distributions": "BetaWithSoftplusConcentration Cauchy Chi2 Chi2WithAbsDf ExponentialWithSoftplusRate GammaWithSoftplusConcentrationRate HalfNormal InverseGamma InverseGammaWithSoftplusConcentrationRate LaplaceWithSoftplusScale Logistic NormalWithSoftplusScale StudentTWithAbsDfSoftplusScale matrix_diag_transform percentile reduce_weighted_logsumexp tridiag",
         "layers.contrib.mixtures": "BatchReshape Independent Mixture MixtureSameFamily QuantizedDistribution",
+        "layers.contrib.moving_statistics": "assign_log_moving_mean_exp assign_moving_mean_variance moving_mean_variance normal_conjugates_known_scale_posterior normal_conjugates_known_scale_predictive",
         "layers.contrib.transformed_distributions": "Kumaraswamy MultivariateNormalDiag MultivariateNormalDiagPlusLowRank MultivariateNormalDiagWithSoftplusScale MultivariateNormalFullCovariance MultivariateNormalTriL RelaxedBernoulli RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorExponentialDiag VectorLaplaceDiag",
         "layers.contrib.vector_bijectors": "fill_triangular fill_triangular_inverse",
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
@@ -460,6 +461,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.train_ops": "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op multiply_gradients",
     },
     "contrib.util": {
+        "graph.graph_def": "ops_used_by_graph_def stripped_op_list_for_graph",
         "ops.array.constant": "make_ndarray make_tensor_proto",
         "ops.array.constant_value": "constant_value=get_static_value",
     },

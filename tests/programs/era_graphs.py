@@ -338,3 +338,18 @@ def summaries_of_tests(tf: Any) -> Any:
         found.append(outcome(lambda w=wanted: fake.assert_summaries(case, **w)))
     found += [outcome(lambda: fake.add_graph(graph, -1)), outcome(lambda: fake.add_meta_graph(None, -1))]
     return [*found, outcome(lambda: fake.add_graph(graph, graph_def=tf.GraphDef()))]
+
+
+@program
+def ops_of_a_graph_def(tf: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [2])
+        tf.cond(x[0] > 0.0, lambda: tf.negative(x), lambda: tf.identity(x))
+    util, graph_def = tf.contrib.util, graph.as_graph_def()
+    listed = util.stripped_op_list_for_graph(graph_def)
+    unknown = tf.GraphDef()
+    unknown.node.add(name="a", op="NoSuchOp")
+    described = [(op.name, [arg.name for arg in op.input_arg], op.summary) for op in listed.op]
+    return sorted(util.ops_used_by_graph_def(graph_def)), described, outcome(
+        lambda: util.stripped_op_list_for_graph(unknown)
+    )  # fmt: skip
