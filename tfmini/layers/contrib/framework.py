@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -358,53 +359,73 @@ def load_and_remap_matrix_initializer(
     make = Zeros() if initializer is None else initializer
     if not callable(make):
         raise TypeError(f"initializer must be callable, instead of being {make} of type {type(make)}.")
+    return _RemappedMatrix(
+        ckpt_path, old_tensor_name, new_row_vocab_size, new_col_vocab_size, old_row_vocab_size,
+        (old_row_vocab_file, new_row_vocab_file), (old_col_vocab_file, new_col_vocab_file), num_row_oov_buckets,
+        num_col_oov_buckets, make, max_rows_in_memory,
+    ).part  # fmt: skip
 
-    def initialize(shape: Any, dtype: Any = dtypes.float32, partition_info: Any = None) -> Tensor:
+
+@dataclass(frozen=True)
+class _RemappedMatrix:
+    """The arguments of `load_and_remap_matrix_initializer`; a pair of files is (old, new)."""
+
+    path: str
+    name: str
+    rows: int
+    columns: int
+    old_rows: int
+    row_files: tuple[Any, Any]
+    column_files: tuple[Any, Any]
+    more_rows: int
+    more_columns: int
+    make: InitializerFunction
+    rows_at_once: int
+
+    def part(self, shape: Any, dtype: Any = dtypes.float32, partition_info: Any = None) -> Tensor:
         """Loads the part of the matrix."""
         sizes, first = _checked_part(shape, dtype, partition_info)
-        if sizes[1] != new_col_vocab_size + num_col_oov_buckets:
+        self._check(sizes, first)
+        unknown = min(max(first + sizes[0] - self.rows, 0), self.more_rows)
+        pieces = [self._loaded(first, sizes[0] - unknown)] if sizes[0] > unknown else []
+        if unknown:
+            pieces.append(convert_to_tensor(self.make([unknown, self.columns])))
+        made = concat(pieces, 0) if len(pieces) > 1 else pieces[0]
+        if self.more_columns:
+            made = concat([made, convert_to_tensor(self.make([sizes[0], self.more_columns]))], 1)
+        return made
+
+    def _check(self, sizes: list[int], first: int) -> None:
+        width, whole = self.columns + self.more_columns, self.rows + self.more_rows
+        if sizes[1] != width:
             raise ValueError(
-                f"Expected 2nd dim of shape to be new_col_vocab_size ({new_col_vocab_size}) + num_col_oov_buckets"
-                f" ({num_col_oov_buckets}) = {new_col_vocab_size + num_col_oov_buckets}, but received shape: {sizes}."
+                f"Expected 2nd dim of shape to be new_col_vocab_size ({self.columns}) + num_col_oov_buckets"
+                f" ({self.more_columns}) = {width}, but received shape: {sizes}."
             )
-        last, whole = first + sizes[0], new_row_vocab_size + num_row_oov_buckets
-        if last > whole:
+        if first + sizes[0] > whole:
             raise ValueError(
                 f"Trying to initialize {sizes[0]} additional rows after {first} rows have already been initialized, "
-                f"which would exceed expected total row count of new_row_vocab_size ({new_row_vocab_size}) + "
-                f"num_row_oov_buckets ({num_row_oov_buckets}) = {whole}."
+                f"which would exceed expected total row count of new_row_vocab_size ({self.rows}) + "
+                f"num_row_oov_buckets ({self.more_rows}) = {whole}."
             )
-        unknown = min(max(last - new_row_vocab_size, 0), num_row_oov_buckets)
-        if (new_row_vocab_file is None) != (old_row_vocab_file is None) or (new_col_vocab_file is None) != (
-            old_col_vocab_file is None
-        ):
+        if any((old is None) != (new is None) for old, new in (self.row_files, self.column_files)):
             raise ValueError("The old and the new vocabulary file must both be specified or left unspecified.")
-        if new_row_vocab_file is None and new_col_vocab_file is None:
+        if self.row_files[1] is None and self.column_files[1] is None:
             raise ValueError(
                 "Must provide either row or column vocab files. If no remapping is necessary, consider using "
                 "`tf.contrib.framework.init_from_checkpoint` instead."
             )
-        rows, columns = sizes[0] - unknown, new_col_vocab_size
-        pieces = []
-        if rows:
-            row_ids, row_count = _places(new_row_vocab_file, old_row_vocab_file, first, rows, old_row_vocab_size)
-            column_ids, column_count = _places(new_col_vocab_file, old_col_vocab_file, 0, columns, -1)
-            missing = stack([rows * columns - row_count * column_count, 1])
-            pieces.append(
-                load_and_remap_matrix(
-                    ckpt_path, old_tensor_name, row_ids, [] if new_col_vocab_file is None else column_ids,
-                    reshape(convert_to_tensor(make(missing)), [-1]), num_rows=rows, num_cols=columns,
-                    max_rows_in_memory=max_rows_in_memory,
-                )
-            )  # fmt: skip
-        if unknown:
-            pieces.append(convert_to_tensor(make([unknown, columns])))
-        made = concat(pieces, 0) if len(pieces) > 1 else pieces[0]
-        if num_col_oov_buckets:
-            made = concat([made, convert_to_tensor(make([sizes[0], num_col_oov_buckets]))], 1)
-        return made
 
-    return initialize
+    def _loaded(self, first: int, rows: int) -> Tensor:
+        """The rows of known words."""
+        row_ids, row_count = _places(self.row_files, first, rows, self.old_rows)
+        column_ids, column_count = _places(self.column_files, 0, self.columns, -1)
+        missing = stack([rows * self.columns - row_count * column_count, 1])
+        return load_and_remap_matrix(  # type: ignore[no-any-return]
+            self.path, self.name, row_ids, [] if self.column_files[1] is None else column_ids,
+            reshape(convert_to_tensor(self.make(missing)), [-1]), num_rows=rows, num_cols=self.columns,
+            max_rows_in_memory=self.rows_at_once,
+        )  # fmt: skip
 
 
 def _checked_part(shape: Any, dtype: Any, partition_info: Any) -> tuple[list[int], int]:
@@ -419,8 +440,9 @@ def _checked_part(shape: Any, dtype: Any, partition_info: Any) -> tuple[list[int
     return sizes, 0 if partition_info is None else partition_info.var_offset[0]
 
 
-def _places(new: Any, old: Any, first: int, count: int, old_size: int) -> tuple[Any, Any]:
+def _places(files: tuple[Any, Any], first: int, count: int, old_size: int) -> tuple[Any, Any]:
     """The old places of rows or columns, -1 for new words, and how many there are."""
+    old, new = files
     if new is None:
         return range_of(first, first + count, dtype=dtypes.int64), count
     return generate_vocab_remapping(new, old, new_vocab_offset=first, num_new_vocab=count, old_vocab_size=old_size)  # type: ignore[no-any-return]
