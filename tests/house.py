@@ -212,6 +212,12 @@ LIMITS: dict[str, float] = {
     "files": 653,
     "files under 100 lines": 101,
     "lines without generated files": 207_000,  # (128,000); the last 4,500: what libraries' tests ask for
+    # lists of tensors, sounds, layers that are computed again, the rest of the graph editor,
+    # copies in other graphs, what tests read of summaries, contrib.framework, areas under curves,
+    # layers of channels, objects of checkpoints, moving statistics.
+    "files": 660,
+    "files under 100 lines": 102,
+    "lines without generated files": 209_000,  # (128,000); the last 3,000: what libraries' tests ask for, contrib
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -154,8 +154,11 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.autograph": "Feature convert do_not_convert set_loop_options to_code to_graph",
     },
     "contrib.checkpoint": {
+        "compat.tracking": "list_objects",
+        "train.checkpointing.arrays_and_names": "NumpyState UniqueNameTracker dot_graph_from_checkpoint object_metadata",
         "train.checkpointing.checkpoint": "CheckpointManager",
-        "train.checkpointing.object_graph": "Checkpointable=Trackable PythonStateWrapper=PythonState",
+        "train.checkpointing.module": "NoDependency",
+        "train.checkpointing.object_graph": "Checkpointable=Trackable CheckpointableBase=Trackable PythonStateWrapper=PythonState",
     },
     "contrib.cluster_resolver": {
         "train.cluster_resolver": "ClusterResolver KubernetesClusterResolver SimpleClusterResolver SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionClusterResolver",
@@ -166,8 +169,14 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.compiler.xla": {
         "ops.flow.function": "compile",
     },
+    "contrib.copy_graph": {
+        "compat.copy_graph": "copy_op_to_graph copy_variable_to_graph get_copied_op",
+    },
     "contrib.crf": {
         "layers.contrib.losses": "crf_binary_score crf_decode crf_log_likelihood crf_log_norm crf_multitag_sequence_score crf_sequence_score crf_unary_score viterbi_decode",
+    },
+    "contrib.cudnn_rnn": {
+        "layers.contrib.rnn": "CudnnCompatibleGRUCell CudnnCompatibleLSTMCell",
     },
     "contrib.data": {
         "data.csv_datasets": "CsvDataset make_batched_features_dataset make_csv_dataset parse_example_dataset",
@@ -193,6 +202,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.discrete_distributions": "Binomial Deterministic DirichletMultinomial ExpRelaxedOneHotCategorical Geometric NegativeBinomial OneHotCategorical Poisson VectorDeterministic",
         "layers.contrib.distributions": "BetaWithSoftplusConcentration Cauchy Chi2 Chi2WithAbsDf ExponentialWithSoftplusRate GammaWithSoftplusConcentrationRate HalfNormal InverseGamma InverseGammaWithSoftplusConcentrationRate LaplaceWithSoftplusScale Logistic NormalWithSoftplusScale StudentTWithAbsDfSoftplusScale matrix_diag_transform percentile reduce_weighted_logsumexp tridiag",
         "layers.contrib.mixtures": "BatchReshape Independent Mixture MixtureSameFamily QuantizedDistribution",
+        "layers.contrib.moving_statistics": "assign_log_moving_mean_exp assign_moving_mean_variance moving_mean_variance normal_conjugates_known_scale_posterior normal_conjugates_known_scale_predictive",
         "layers.contrib.transformed_distributions": "Kumaraswamy MultivariateNormalDiag MultivariateNormalDiagPlusLowRank MultivariateNormalDiagWithSoftplusScale MultivariateNormalFullCovariance MultivariateNormalTriL RelaxedBernoulli RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorExponentialDiag VectorLaplaceDiag",
         "layers.contrib.vector_bijectors": "fill_triangular fill_triangular_inverse",
         "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
@@ -220,6 +230,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.deprecation": "deprecated deprecated_arg_values deprecated_args",
         "compat.internal_names": "get_name_scope",
         "data.files": "RecordInput",
+        "layers.contrib.framework": "assert_scalar_int get_graph_from_inputs get_placeholders load_and_remap_matrix_initializer load_embedding_initializer load_linear_multiclass_bias_initializer load_variable_slot_initializer prepend_name_scope py_func reduce_sum_n remove_squeezable_dimensions smart_case strip_name_scope with_same_shape with_shape zero_initializer",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "ops.array.identity": "is_tensor",
         "ops.checks": "assert_same_float_dtype assert_scalar",
@@ -229,14 +240,36 @@ NAMES: dict[str, dict[str, str]] = {
         "placement.device_setter": "VariableDeviceChooser",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn init_from_checkpoint=init_from_checkpoint_dir",
         "train.checkpointing.graph_files": "list_variables=list_variables_of_dir load_checkpoint=load_checkpoint_of_pattern load_variable=load_variable_of_dir",
-        "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
+        "train.global_steps": "assert_global_step assert_or_get_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
         "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths flatten_with_tuple_paths_up_to get_traverse_shallow_structure map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths map_structure_with_tuple_paths_up_to yield_flattened_paths",
         "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
     },
     "contrib.graph_editor": {
-        "compat.graph_editor": "ControlOutputs SubGraphView add_control_inputs can_be_regex copy copy_with_input_replacements filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_backward_walk_ops get_consuming_ops get_forward_walk_ops get_generating_ops get_name_scope_ops get_tensors get_walks_intersection_ops get_walks_union_ops graph_replace make_list_of_op make_list_of_t make_regex make_view=sgv make_view_from_scope=sgv_scope remove_control_inputs reroute_ts select_ops select_ts sgv sgv_scope swap_ts",
+        "compat.graph_editor.selection": "ControlOutputs can_be_regex filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_consuming_ops get_generating_ops get_name_scope_ops get_tensors make_list_of_op make_list_of_t make_placeholder_from_dtype_and_shape make_placeholder_from_tensor make_regex ph=make_placeholder_from_dtype_and_shape placeholder_name select_ops select_ops_and_ts select_ts",
+        "compat.graph_editor.transforms": "Transformer TransformerInfo assign_renamed_collections_handler copy copy_op_handler copy_with_input_replacements graph_replace keep_t_if_possible_handler replace_t_with_placeholder_handler transform_op_if_inside_handler",
+        "compat.graph_editor.views": "SubGraphView add_control_inputs bypass connect detach detach_control_inputs detach_control_outputs detach_inputs detach_outputs make_view make_view_from_scope remove_control_inputs reroute_inputs reroute_ios reroute_outputs reroute_ts sgv=make_view sgv_scope=make_view_from_scope swap_inputs swap_ios swap_outputs swap_ts",
+        "compat.graph_editor.walks": "check_cios compute_boundary_ts get_backward_walk_ops get_forward_walk_ops get_ops_ios get_walks_intersection_ops get_walks_union_ops get_within_boundary_ops",
+    },
+    "contrib.graph_editor.edit": {
+        "compat.graph_editor.views": "bypass connect detach detach_control_inputs detach_control_outputs detach_inputs detach_outputs",
+    },
+    "contrib.graph_editor.reroute": {
+        "compat.graph_editor.views": "add_control_inputs remove_control_inputs reroute_inputs reroute_ios reroute_outputs reroute_ts swap_inputs swap_ios swap_outputs swap_ts",
+    },
+    "contrib.graph_editor.select": {
+        "compat.graph_editor.selection": "can_be_regex filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_name_scope_ops make_regex select_ops select_ops_and_ts select_ts",
+        "compat.graph_editor.walks": "check_cios compute_boundary_ts get_backward_walk_ops get_forward_walk_ops get_ops_ios get_walks_intersection_ops get_walks_union_ops get_within_boundary_ops",
+    },
+    "contrib.graph_editor.subgraph": {
+        "compat.graph_editor.views": "SubGraphView make_view make_view_from_scope",
+    },
+    "contrib.graph_editor.transform": {
+        "compat.graph_editor.transforms": "Transformer TransformerInfo assign_renamed_collections_handler copy copy_op_handler copy_with_input_replacements graph_replace keep_t_if_possible_handler replace_t_with_placeholder_handler transform_op_if_inside_handler",
+    },
+    "contrib.graph_editor.util": {
+        "compat.graph_editor.selection": "ControlOutputs ListView check_graphs concatenate_unique find_corresponding find_corresponding_elem flatten_tree get_consuming_ops get_generating_ops get_predefined_collection_names get_tensors get_unique_graph is_iterable make_list_of_op make_list_of_t make_placeholder_from_dtype_and_shape make_placeholder_from_tensor placeholder_name scope_basename scope_dirname scope_finalize transform_tree",
     },
     "contrib.image": {
         "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
@@ -244,6 +277,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.layers": {
         "estimator.contrib_column_layers": "check_feature_columns create_feature_spec_for_parsing embedding_column infer_real_valued_columns input_from_feature_columns joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features one_hot_column parse_feature_columns_from_examples sequence_input_from_feature_columns shared_embedding_columns transform_features weighted_sum_from_feature_columns",
         "estimator.contrib_columns": "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY bucketized_column crossed_column real_valued_column sparse_column_with_hash_bucket sparse_column_with_integerized_feature sparse_column_with_keys sparse_column_with_vocabulary_file weighted_sparse_column",
+        "layers.contrib.channel_layers": "GDN conv2d_in_plane=convolution2d_in_plane conv3d_transpose=convolution3d_transpose convolution2d_in_plane convolution3d_transpose gdn images_to_sequence legacy_fully_connected legacy_linear legacy_relu sequence_to_images",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax spatial_softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d elu fully_connected group_norm instance_norm layer_norm linear relu=fully_connected relu6 separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.recomputation": "recompute_grad rev_block",
@@ -313,7 +347,8 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.metric_learning": "contrastive_loss lifted_struct_loss npairs_loss npairs_loss_multilabel triplet_semihard_loss",
     },
     "contrib.metrics": {
-        "layers.contrib.metrics": "accuracy aggregate_metric_map aggregate_metrics cohen_kappa count f1_score precision_at_recall streaming_accuracy streaming_auc streaming_concat streaming_covariance streaming_curve_points streaming_false_negative_rate streaming_false_negative_rate_at_thresholds streaming_false_negatives streaming_false_negatives_at_thresholds streaming_false_positive_rate streaming_false_positive_rate_at_thresholds streaming_false_positives streaming_false_positives_at_thresholds streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_pearson_correlation streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_k streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_negatives_at_thresholds streaming_true_positives streaming_true_positives_at_thresholds",
+        "layers.contrib.curves": "auc_using_histogram auc_with_confidence_intervals precision_recall_at_equal_thresholds recall_at_precision streaming_dynamic_auc",
+        "layers.contrib.metrics": "accuracy aggregate_metric_map aggregate_metrics cohen_kappa count f1_score precision_at_recall sparse_recall_at_top_k streaming_accuracy streaming_auc streaming_concat streaming_covariance streaming_curve_points streaming_false_negative_rate streaming_false_negative_rate_at_thresholds streaming_false_negatives streaming_false_negatives_at_thresholds streaming_false_positive_rate streaming_false_positive_rate_at_thresholds streaming_false_positives streaming_false_positives_at_thresholds streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_pearson_correlation streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_k streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_average_precision_at_top_k streaming_sparse_precision_at_k streaming_sparse_precision_at_top_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_negatives_at_thresholds streaming_true_positives streaming_true_positives_at_thresholds",
         "layers.metrics": "confusion_matrix",
         "ops.sparse.sets": "set_difference set_intersection set_size set_union",
     },
@@ -361,6 +396,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.slim": {
         "compat.deprecation": "deprecated deprecated_arg_values",
         "compat.slim_library": "data_decoder data_provider dataset dataset_data_provider nets parallel_reader prefetch_queue queues tfexample_decoder",
+        "layers.contrib.channel_layers": "GDN conv2d_in_plane=convolution2d_in_plane conv3d_transpose=convolution3d_transpose convolution2d_in_plane convolution3d_transpose gdn images_to_sequence legacy_fully_connected legacy_linear legacy_relu sequence_to_images",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax spatial_softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
@@ -411,6 +447,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tensorboard.plugins.projector": {
         "compat.projector": "EmbeddingInfo ProjectorConfig SpriteMetadata visualize_embeddings",
     },
+    "contrib.testing": {
+        "compat.fake_summaries": "FakeSummaryWriter assert_summary latest_event_file latest_events latest_summaries simple_values_from_events to_summary_proto",
+    },
     "contrib.tfprof.model_analyzer": {
         "compat.profiler": "FLOAT_OPS_OPTIONS PRINT_ALL_TIMING_MEMORY Profiler TRAINABLE_VARS_PARAMS_STAT_OPTIONS print_model_analysis",
     },
@@ -430,6 +469,7 @@ NAMES: dict[str, dict[str, str]] = {
         "train.train_ops": "add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op multiply_gradients",
     },
     "contrib.util": {
+        "graph.graph_def": "ops_used_by_graph_def stripped_op_list_for_graph",
         "ops.array.constant": "make_ndarray make_tensor_proto",
         "ops.array.constant_value": "constant_value=get_static_value",
     },

@@ -287,3 +287,30 @@ def shapes_of_vectors_in_batches_of_unknown_size(tf: Any) -> Any:
     fed = {m: np.full([2, 5, 1], 0.5), three: [[[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.5, 2.0]]] * 2}
     with tf.Session() as session:
         return [[str(shape) for shape in row] for row in shapes], session.run(values, fed)
+
+
+@program
+def moving_and_conjugate_statistics(tf: Any) -> Any:
+    d = tf.contrib.distributions
+    value, found = tf.placeholder(tf.float32, [2]), []
+    moving = d.moving_mean_variance(value, 0.9)
+    log = tf.Variable([0.5, -1.0], name="log")
+    kept = d.assign_log_moving_mean_exp(log, value, 0.8)
+    names = [variable.op.name for variable in tf.global_variables()], len(tf.trainable_variables())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for now in ([1.0, 2.0], [3.0, -1.0], [0.5, 0.5]):
+            found.append(session.run([*moving, kept], {value: now}))
+            found.append(session.run(tf.global_variables()))
+    prior = d.Normal(loc=[0.0, 1.0], scale=[1.0, 2.0])
+    sums, count = tf.constant([3.0, 4.0]), 5
+    posterior = d.normal_conjugates_known_scale_posterior(prior, 0.5, sums, count)
+    predictive = d.normal_conjugates_known_scale_predictive(prior, tf.constant([0.5, 2.0]), sums, count)
+    refused = [
+        outcome(lambda: d.normal_conjugates_known_scale_posterior(d.Bernoulli(0.0), 0.5, sums, count)),
+        outcome(lambda: d.normal_conjugates_known_scale_posterior(prior, 0.5, tf.constant([1, 2]), count)),
+        outcome(lambda: d.moving_mean_variance(tf.constant([1, 2]), 0.9)),
+    ]
+    with tf.Session() as session:
+        after = session.run([posterior.loc, posterior.scale, predictive.loc, predictive.scale, predictive.prob(1.0)])
+    return found, names, after, refused

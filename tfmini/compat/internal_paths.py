@@ -8,7 +8,7 @@ from __future__ import annotations
 
 _OPS = {
     ":layers.losses": "weights_broadcast_ops",
-    ":compat.graph_editor": "op_selector",
+    ":compat.graph_editor.walks :compat.graph_editor.selection": "op_selector",
     ":layers.contrib.clustering raw": "clustering_ops",
     ":ops.collectives": "collective_ops",
     "tf": (

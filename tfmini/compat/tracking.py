@@ -37,7 +37,7 @@ def no_automatic_dependency_tracking(method: Callable[..., Any]) -> Callable[...
     return untracked
 
 
-@export("tensorflow.python.training.tracking.util.list_objects")
+@export("tf.contrib.checkpoint.list_objects", "tensorflow.python.training.tracking.util.list_objects")
 def list_objects(root_trackable: Any) -> list[Any]:
     """The objects that a checkpoint of an object has; of a layer or model of Keras, its variables among them."""
     if hasattr(root_trackable, "_inbound_nodes"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes, protos
-from tfmini.export import export_names
+from tfmini.export import export, export_names
 from tfmini.graph.attr_values import as_bytes, shape_proto, tensor_from_proto, tensor_proto
 from tfmini.graph.node import Endpoint, FunctionBody, Node, Nodes
 from tfmini.graph.op_def import ArgDef, AttrDef, OpDef
@@ -314,6 +314,22 @@ def _fill_attr(target: Any, attr: AttrDef) -> None:
     if attr.allowed:
         kind = "list(type)" if isinstance(attr.allowed[0], dtypes.DType) else "list(string)"
         target.allowed_values.CopyFrom(to_proto(kind, list(attr.allowed)))
+
+
+@export("tf.contrib.util.ops_used_by_graph_def")
+def ops_used_by_graph_def(graph_def: Any) -> set[str]:
+    """The types of the ops of a GraphDef and its functions (``tf.contrib.util.ops_used_by_graph_def``)."""
+    return set(_op_types(graph_def))
+
+
+@export("tf.contrib.util.stripped_op_list_for_graph")
+def stripped_op_list_for_graph(graph_def: Any) -> Any:
+    """The OpList of the ops of a GraphDef, without texts (``tf.contrib.util.stripped_op_list_for_graph``).
+
+    Raises:
+      ValueError: tfmini does not have one of the ops.
+    """
+    return stripped_op_list(graph_def)
 
 
 def stripped_op_list(graph_def: Any) -> Any:

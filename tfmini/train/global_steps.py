@@ -113,6 +113,23 @@ def assert_global_step(global_step_tensor: GraphTensor) -> None:
         raise TypeError(f'Existing "global_step" is not scalar: {shape}')
 
 
+@export("tf.contrib.framework.assert_or_get_global_step")
+def assert_or_get_global_step(graph: Graph | None = None, global_step_tensor: GraphTensor | None = None) -> Any:
+    """A step that has been checked, or the graph's, or None (``tf.contrib.framework.assert_or_get_global_step``).
+
+    Args:
+      graph: where to look for one; default: the default graph.
+      global_step_tensor: the step to check instead.
+
+    Raises:
+      TypeError: as `assert_global_step`.
+    """
+    if global_step_tensor is None:
+        return get_global_step(graph)
+    assert_global_step(global_step_tensor)
+    return global_step_tensor
+
+
 def _get_global_step_read(graph: Graph | None = None) -> Any:
     """The tensor from which hooks read the global step, or None.
 

@@ -42,6 +42,13 @@ from tfmini.layers.contrib.mixtures import (
     MixtureSameFamily as MixtureSameFamily,
     QuantizedDistribution as QuantizedDistribution,
 )
+from tfmini.layers.contrib.moving_statistics import (
+    assign_log_moving_mean_exp as assign_log_moving_mean_exp,
+    assign_moving_mean_variance as assign_moving_mean_variance,
+    moving_mean_variance as moving_mean_variance,
+    normal_conjugates_known_scale_posterior as normal_conjugates_known_scale_posterior,
+    normal_conjugates_known_scale_predictive as normal_conjugates_known_scale_predictive,
+)
 from tfmini.layers.contrib.transformed_distributions import (
     Kumaraswamy as Kumaraswamy,
     MultivariateNormalDiag as MultivariateNormalDiag,
@@ -138,11 +145,16 @@ __all__ = [
     "VectorDeterministic",
     "VectorExponentialDiag",
     "VectorLaplaceDiag",
+    "assign_log_moving_mean_exp",
+    "assign_moving_mean_variance",
     "bijectors",
     "fill_triangular",
     "fill_triangular_inverse",
     "kl_divergence",
     "matrix_diag_transform",
+    "moving_mean_variance",
+    "normal_conjugates_known_scale_posterior",
+    "normal_conjugates_known_scale_predictive",
     "percentile",
     "reduce_weighted_logsumexp",
     "softplus_inverse",

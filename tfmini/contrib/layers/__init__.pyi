@@ -33,6 +33,14 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
+from tfmini.layers.contrib.channel_layers import (
+    GDN as GDN,
+    images_to_sequence as images_to_sequence,
+    legacy_fully_connected as legacy_fully_connected,
+    legacy_linear as legacy_linear,
+    legacy_relu as legacy_relu,
+    sequence_to_images as sequence_to_images,
+)
 from tfmini.layers.contrib.convolutions import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
@@ -103,15 +111,21 @@ from typing import (
 )
 
 def conv2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv2d_in_plane(inputs: _Any, kernel_size: _Any, stride: _Any = ..., padding: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def conv2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv3d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def convolution(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ..., conv_dims: int | None = ...) -> _Any: ...
 def convolution2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution2d_in_plane(inputs: _Any, kernel_size: _Any, stride: _Any = ..., padding: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def convolution2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution3d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def fully_connected(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def gdn(inputs: _Any, inverse: bool = ..., beta_min: float = ..., gamma_init: float = ..., reparam_offset: float = ..., data_format: str = ..., activity_regularizer: _Any = ..., trainable: bool = ..., name: str | None = ..., reuse: _Any = ...) -> _Any: ...
 def relu(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def separable_conv2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def separable_convolution2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 __all__ = [
+    "GDN",
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY",
@@ -125,13 +139,17 @@ __all__ = [
     "check_feature_columns",
     "conv1d",
     "conv2d",
+    "conv2d_in_plane",
     "conv2d_transpose",
     "conv3d",
+    "conv3d_transpose",
     "convolution",
     "convolution1d",
     "convolution2d",
+    "convolution2d_in_plane",
     "convolution2d_transpose",
     "convolution3d",
+    "convolution3d_transpose",
     "create_feature_spec_for_parsing",
     "crossed_column",
     "dense_to_sparse",
@@ -142,7 +160,9 @@ __all__ = [
     "embedding_lookup_unique",
     "flatten",
     "fully_connected",
+    "gdn",
     "group_norm",
+    "images_to_sequence",
     "infer_real_valued_columns",
     "input_from_feature_columns",
     "instance_norm",
@@ -151,6 +171,9 @@ __all__ = [
     "l1_regularizer",
     "l2_regularizer",
     "layer_norm",
+    "legacy_fully_connected",
+    "legacy_linear",
+    "legacy_relu",
     "linear",
     "make_place_holder_tensors_for_base_features",
     "max_pool2d",
@@ -172,6 +195,7 @@ __all__ = [
     "separable_conv2d",
     "separable_convolution2d",
     "sequence_input_from_feature_columns",
+    "sequence_to_images",
     "shared_embedding_columns",
     "softmax",
     "sparse_column_with_hash_bucket",

@@ -3,6 +3,12 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
+from tfmini.layers.contrib.curves import (
+    auc_using_histogram as auc_using_histogram,
+    auc_with_confidence_intervals as auc_with_confidence_intervals,
+    precision_recall_at_equal_thresholds as precision_recall_at_equal_thresholds,
+    streaming_dynamic_auc as streaming_dynamic_auc,
+)
 from tfmini.layers.contrib.metrics import (
     accuracy as accuracy,
     aggregate_metric_map as aggregate_metric_map,
@@ -50,6 +56,8 @@ def cohen_kappa(labels: _Any, predictions_idx: _Any, num_classes: int, weights: 
 def count(values: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def f1_score(labels: _Any, predictions: _Any, weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def precision_at_recall(labels: _Any, predictions: _Any, target_recall: float, weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def recall_at_precision(labels: _Any, predictions: _Any, precision: float, weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ..., strict_mode: bool = ...) -> _Any: ...
+def sparse_recall_at_top_k(labels: _Any, top_k_predictions: _Any, class_id: int | None = ..., weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_concat(values: _Any, axis: int = ..., max_size: int | None = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_covariance(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_curve_points(labels: _Any = ..., predictions: _Any = ..., weights: _Any = ..., num_thresholds: int = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., curve: str = ..., name: str | None = ...) -> _Any: ...
@@ -62,24 +70,32 @@ def streaming_mean_tensor(values: _Any, weights: _Any = ..., metrics_collections
 def streaming_pearson_correlation(predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_percentage_less(values: _Any, threshold: float, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 def streaming_recall_at_k(predictions: _Any, labels: _Any, k: int, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_sparse_average_precision_at_top_k(top_k_predictions: _Any, labels: _Any, weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
+def streaming_sparse_precision_at_top_k(top_k_predictions: _Any, labels: _Any, class_id: int | None = ..., weights: _Any = ..., metrics_collections: _Any = ..., updates_collections: _Any = ..., name: str | None = ...) -> _Any: ...
 __all__ = [
     "accuracy",
     "aggregate_metric_map",
     "aggregate_metrics",
+    "auc_using_histogram",
+    "auc_with_confidence_intervals",
     "cohen_kappa",
     "confusion_matrix",
     "count",
     "f1_score",
     "precision_at_recall",
+    "precision_recall_at_equal_thresholds",
+    "recall_at_precision",
     "set_difference",
     "set_intersection",
     "set_size",
     "set_union",
+    "sparse_recall_at_top_k",
     "streaming_accuracy",
     "streaming_auc",
     "streaming_concat",
     "streaming_covariance",
     "streaming_curve_points",
+    "streaming_dynamic_auc",
     "streaming_false_negative_rate",
     "streaming_false_negative_rate_at_thresholds",
     "streaming_false_negatives",
@@ -105,7 +121,9 @@ __all__ = [
     "streaming_root_mean_squared_error",
     "streaming_sensitivity_at_specificity",
     "streaming_sparse_average_precision_at_k",
+    "streaming_sparse_average_precision_at_top_k",
     "streaming_sparse_precision_at_k",
+    "streaming_sparse_precision_at_top_k",
     "streaming_sparse_recall_at_k",
     "streaming_specificity_at_sensitivity",
     "streaming_true_negatives",

@@ -401,6 +401,48 @@ def streaming_recall_at_k(
     return mean(hits, weights, **given.as_dict(f"recall_at_{k}"))
 
 
+@export("tf.contrib.metrics.sparse_recall_at_top_k")
+@sharing(Published)
+def sparse_recall_at_top_k(
+    given: Published, labels: TensorLike, top_k_predictions: TensorLike, class_id: int | None = None,
+    weights: TensorLike | None = None,
+) -> Metric:  # fmt: skip
+    """`tf.metrics.recall_at_top_k` without ``k`` (``tf.contrib.metrics.sparse_recall_at_top_k``)."""
+    return binary_metrics.recall_at_top_k(  # type: ignore[no-any-return]
+        labels, top_k_predictions, class_id=class_id, weights=weights, **vars(given)
+    )
+
+
+@export("tf.contrib.metrics.streaming_sparse_precision_at_top_k")
+@sharing(Published)
+def streaming_sparse_precision_at_top_k(
+    given: Published, top_k_predictions: TensorLike, labels: TensorLike, class_id: int | None = None,
+    weights: TensorLike | None = None,
+) -> Metric:  # fmt: skip
+    """`tf.metrics.precision_at_top_k` with the predictions first.
+
+    ``tf.contrib.metrics.streaming_sparse_precision_at_top_k``.
+    """
+    return binary_metrics.precision_at_top_k(  # type: ignore[no-any-return]
+        labels, top_k_predictions, class_id=class_id, weights=weights, **vars(given)
+    )
+
+
+@export("tf.contrib.metrics.streaming_sparse_average_precision_at_top_k")
+@sharing(Published)
+def streaming_sparse_average_precision_at_top_k(
+    given: Published, top_k_predictions: TensorLike, labels: TensorLike, weights: TensorLike | None = None
+) -> Metric:
+    """The mean average precision of classes, best first, as `tf.metrics.average_precision_at_k`.
+
+    ``tf.contrib.metrics.streaming_sparse_average_precision_at_top_k``.
+
+    Raises:
+      ValueError: when the number of the predictions' classes is not known.
+    """
+    return binary_metrics.average_precision_at_top_k(labels, top_k_predictions, weights, **vars(given))  # type: ignore[no-any-return]
+
+
 @export("tf.contrib.metrics.streaming_concat")
 @sharing(Published)
 def streaming_concat(given: Published, values: TensorLike, axis: int = 0, max_size: int | None = None) -> Metric:

@@ -100,6 +100,56 @@ class LSTMBlockCell(LSTMCell):
         return result
 
 
+@export("tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell")
+class CudnnCompatibleLSTMCell(LSTMBlockCell):
+    """An LSTM with the weights of cuDNN's (``tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell``): no forget bias.
+
+    Args:
+      num_units, reuse: as in `LSTMBlockCell`.
+    """
+
+    def __init__(self, num_units: int, reuse: ReuseLike = None) -> None:
+        super().__init__(num_units, 0.0, None, False, None, reuse, "cudnn_compatible_lstm_cell")
+
+
+@export("tf.contrib.cudnn_rnn.CudnnCompatibleGRUCell")
+class CudnnCompatibleGRUCell(GRUCell):
+    """A GRU with the weights of cuDNN's (``tf.contrib.cudnn_rnn.CudnnCompatibleGRUCell``).
+
+    The reset gate applies after the projection of the state, which has a bias of its own.
+
+    Args:
+      num_units, reuse, kernel_initializer: as in `GRUCell`.
+    """
+
+    def __init__(self, num_units: int, reuse: ReuseLike = None, kernel_initializer: Any = None) -> None:
+        super().__init__(num_units, reuse=reuse, kernel_initializer=kernel_initializer)
+
+    def build(self, input_shape: ShapeLike) -> None:
+        units, start, zeros = self._num_units, self._kernel_initializer, Zeros(self._dtype)
+        width = self._width(input_shape)
+        self._gate_kernel = self.add_weight("gates/kernel", [width + units, 2 * units], initializer=start)
+        self._gate_bias = self.add_weight("gates/bias", [2 * units], initializer=Constant(1.0, self._dtype))
+        projections = (("input", width), ("hidden", units))
+        self._kernels = [
+            self.add_weight(f"candidate/{name}_projection/kernel", [rows, units], initializer=start)
+            for name, rows in projections
+        ]
+        self._biases = [
+            self.add_weight(f"candidate/{name}_projection/bias", [units], initializer=zeros) for name, _ in projections
+        ]
+
+    def call(self, inputs: TensorLike, state: TensorLike) -> Any:
+        gates = sigmoid(bias_add(matmul(concat([inputs, state], 1), self._gate_kernel), self._gate_bias))
+        r, u = split(value=gates, num_or_size_splits=2, axis=1)
+        read, kept = (
+            bias_add(matmul(values, kernel), bias)
+            for values, kernel, bias in zip((inputs, state), self._kernels, self._biases)
+        )
+        new = (1 - u) * self._activation(read + r * kept) + u * state
+        return new, new
+
+
 @export("tf.contrib.rnn.GRUBlockCell")
 class GRUBlockCell(GRUCell):
     """A GRU with the name ``gru_cell``, made of single ops (``tf.contrib.rnn.GRUBlockCell``).

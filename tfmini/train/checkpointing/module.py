@@ -19,6 +19,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Path = tuple[Any, ...]
 
 
+@export("tf.contrib.checkpoint.NoDependency")
 class NoDependency:
     """An attribute's value that checkpoints leave out."""
 

@@ -50,7 +50,7 @@ class _NamedChildren:
     overwriting: set[str] = field(default_factory=set)
 
 
-@export("tf.contrib.checkpoint.Checkpointable")
+@export("tf.contrib.checkpoint.Checkpointable", "tf.contrib.checkpoint.CheckpointableBase")
 class Trackable:
     """Base class of objects whose attributes are saved in checkpoints.
 
