@@ -236,6 +236,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.image": {
         "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
     },
+    "contrib.integrate": {
+        "layers.contrib.differential_equations": "odeint odeint_fixed",
+    },
     "contrib.layers": {
         "estimator.contrib_column_layers": "check_feature_columns create_feature_spec_for_parsing embedding_column infer_real_valued_columns input_from_feature_columns joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features one_hot_column parse_feature_columns_from_examples sequence_input_from_feature_columns shared_embedding_columns transform_features weighted_sum_from_feature_columns",
         "estimator.contrib_columns": "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY bucketized_column crossed_column real_valued_column sparse_column_with_hash_bucket sparse_column_with_integerized_feature sparse_column_with_keys sparse_column_with_vocabulary_file weighted_sparse_column",

@@ -197,6 +197,7 @@ _CONTRIB = {
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
+    "tf.contrib.integrate": "integrate.python.ops.odes",
     "tf.contrib.factorization": "factorization.python.ops.kmeans",
     ":layers.contrib.clustering raw": "factorization.python.ops.clustering_ops",
     "tf.contrib.framework": (
