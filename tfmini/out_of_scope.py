@@ -29,7 +29,7 @@ _NAMES = {
     "contrib.learn.run_config": "tf.estimator.RunConfig",
     "contrib.bayesflow": "formulas in ops",
     "contrib.graph_editor": "copy_with_input_replacements, reroute_ts, graph_replace and the walks that it has",
-    "contrib.image": "tf.image, or transform, rotate and translate of tf.contrib.image",
+    "contrib.image": "tf.image, or the transforms and warps of tf.contrib.image",
     "contrib.opt": "the optimizers of tf.train, and those that tf.contrib.opt has",
     "contrib.nccl": "tf.collective_ops.all_reduce, or tf.train.AllReduceOptimizer",
     "contrib.saved_model": "tf.saved_model",

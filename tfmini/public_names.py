@@ -235,6 +235,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.image": {
         "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
+        "layers.contrib.image_warping": "dense_image_warp interpolate_spline sparse_image_warp",
+        "ops.image.regions": "bipartite_match connected_components",
     },
     "contrib.integrate": {
         "layers.contrib.differential_equations": "odeint odeint_fixed",
@@ -314,6 +316,10 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.metrics": "accuracy aggregate_metric_map aggregate_metrics cohen_kappa count f1_score precision_at_recall streaming_accuracy streaming_auc streaming_concat streaming_covariance streaming_curve_points streaming_false_negative_rate streaming_false_negative_rate_at_thresholds streaming_false_negatives streaming_false_negatives_at_thresholds streaming_false_positive_rate streaming_false_positive_rate_at_thresholds streaming_false_positives streaming_false_positives_at_thresholds streaming_mean streaming_mean_absolute_error streaming_mean_cosine_distance streaming_mean_iou streaming_mean_relative_error streaming_mean_squared_error streaming_mean_tensor streaming_pearson_correlation streaming_percentage_less streaming_precision streaming_precision_at_thresholds streaming_recall streaming_recall_at_k streaming_recall_at_thresholds streaming_root_mean_squared_error streaming_sensitivity_at_specificity streaming_sparse_average_precision_at_k streaming_sparse_precision_at_k streaming_sparse_recall_at_k streaming_specificity_at_sensitivity streaming_true_negatives streaming_true_negatives_at_thresholds streaming_true_positives streaming_true_positives_at_thresholds",
         "layers.metrics": "confusion_matrix",
         "ops.sparse.sets": "set_difference set_intersection set_size set_union",
+    },
+    "contrib.model_pruning": {
+        "compat.model_pruning": "Pruning get_pruning_hparams graph_def_from_checkpoint strip_pruning_vars_fn train",
+        "layers.contrib.pruning": "MaskedBasicLSTMCell MaskedLSTMCell apply_mask get_masked_weights get_masks get_thresholds get_weight_sparsity get_weights masked_conv2d=masked_convolution masked_convolution masked_fully_connected",
     },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
