@@ -208,11 +208,11 @@ LIMITS: dict[str, float] = {
     # tridiagonal systems and glimpses, columns of embeddings, strategies of one replica, the experiments of
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count, its check of layers,
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences,
-    # lists of tensors, sounds, layers that are computed again, differential equations, warped images, regions of pixels,
-    # pruned weights.
-    "files": 654,
+    # lists of tensors, sounds, layers that are computed again, differential equations, warped images,
+    # regions of pixels, pruned weights, quantized graphs.
+    "files": 656,
     "files under 100 lines": 101,
-    "lines without generated files": 206_900,  # (128,000); the last 3,000: what libraries' tests ask for
+    "lines without generated files": 207_400,  # (128,000); the last 3,000: what libraries' tests ask for
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,

@@ -80,7 +80,6 @@ _NAMES = {
     ),
     "contrib.tensor_forest": "the models of scikit-learn",
     "contrib.distributions": "one of tf.distributions, or a subclass of tf.distributions.Distribution",
-    "contrib.quantize": _FLOAT_WAY,
     "contrib.session_bundle": "tf.saved_model.builder.SavedModelBuilder",
     "contrib.predictor.from_contrib_estimator": "tf.contrib.predictor.from_estimator",
     "contrib.memory_stats": "RunOptions.FULL_TRACE with tfmini trace",

@@ -338,6 +338,9 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.proto": {
         "ops.io.proto_ops": "decode_proto encode_proto",
     },
+    "contrib.quantize": {
+        "compat.quantize_graph": "create_eval_graph create_training_graph experimental_create_eval_graph experimental_create_training_graph",
+    },
     "contrib.resampler": {
         "ops.image.resize": "resampler",
     },

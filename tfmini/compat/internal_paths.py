@@ -205,6 +205,7 @@ _CONTRIB = {
         "model_pruning.python.learning model_pruning.python.pruning model_pruning.python.strip_pruning_vars_lib "
         "model_pruning.python.layers.layers model_pruning.python.layers.rnn_cells"
     ),
+    "tf.contrib.quantize": "quantize quantize.python quantize.python.quantize_graph",
     "tf.contrib.integrate": "integrate.python.ops.odes",
     "tf.contrib.factorization": "factorization.python.ops.kmeans",
     ":layers.contrib.clustering raw": "factorization.python.ops.clustering_ops",
