@@ -208,16 +208,13 @@ LIMITS: dict[str, float] = {
     # tridiagonal systems and glimpses, columns of embeddings, strategies of one replica, the experiments of
     # contrib.learn, deprecations, summaries of version 2, what the seeds of tf.keras count, its check of layers,
     # complex numbers by zero, baselines, simulated quantisation, columns of sequences,
-    # lists of tensors, sounds, layers that are computed again, functions and objects in SavedModels.
-    "files": 653,
-    "files under 100 lines": 101,
-    "lines without generated files": 207_000,  # (128,000); the last 4,500: what libraries' tests ask for
-    # lists of tensors, sounds, layers that are computed again, the rest of the graph editor,
-    # copies in other graphs, what tests read of summaries, contrib.framework, areas under curves,
-    # layers of channels, objects of checkpoints, moving statistics.
-    "files": 660,
+    # lists of tensors, sounds, layers that are computed again, functions and objects in SavedModels, the rest of the
+    # graph editor, copies in other graphs, contrib.framework, areas under curves, layers of channels, objects of
+    # checkpoints, moving statistics, differential equations, warped images, regions of pixels, pruned weights,
+    # quantized graphs.
+    "files": 671,
     "files under 100 lines": 102,
-    "lines without generated files": 209_000,  # (128,000); the last 3,000: what libraries' tests ask for, contrib
+    "lines without generated files": 212_500,  # (128,000); the last 7,000: what libraries' tests ask for, contrib
     "packages": 18,
     "imports, % of the code": 7.5,
     "circles of imports between packages": 0,
@@ -226,7 +223,8 @@ LIMITS: dict[str, float] = {
     "circles of imports inside packages": 3,
     "parameters annotated as Any, %": 11.0,  # (12); no annotation can name what programs' functions take and return
     "lock blocks in runtime and rpc": 106,  # (110); the last: a Cancel while the messages that waited are being sent
-    "private members reached from tests": 100,
+    # The last 5 are attributes of TensorFlow's decoders and modules that libraries read.
+    "private members reached from tests": 105,
 }
 
 

@@ -273,6 +273,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.image": {
         "layers.contrib.image_transforms": "angles_to_projective_transforms compose_transforms flat_transforms_to_matrices matrices_to_flat_transforms rotate transform translate translations_to_projective_transforms",
+        "layers.contrib.image_warping": "dense_image_warp interpolate_spline sparse_image_warp",
+        "ops.image.regions": "bipartite_match connected_components",
+    },
+    "contrib.integrate": {
+        "layers.contrib.differential_equations": "odeint odeint_fixed",
     },
     "contrib.layers": {
         "estimator.contrib_column_layers": "check_feature_columns create_feature_spec_for_parsing embedding_column infer_real_valued_columns input_from_feature_columns joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features one_hot_column parse_feature_columns_from_examples sequence_input_from_feature_columns shared_embedding_columns transform_features weighted_sum_from_feature_columns",
@@ -352,6 +357,10 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.metrics": "confusion_matrix",
         "ops.sparse.sets": "set_difference set_intersection set_size set_union",
     },
+    "contrib.model_pruning": {
+        "compat.model_pruning": "Pruning get_pruning_hparams graph_def_from_checkpoint strip_pruning_vars_fn train",
+        "layers.contrib.pruning": "MaskedBasicLSTMCell MaskedLSTMCell apply_mask get_masked_weights get_masks get_thresholds get_weight_sparsity get_weights masked_conv2d=masked_convolution masked_convolution masked_fully_connected",
+    },
     "contrib.nn": {
         "layers.contrib.losses": "alpha_dropout deprecated_flipped_sigmoid_cross_entropy_with_logits deprecated_flipped_softmax_cross_entropy_with_logits deprecated_flipped_sparse_softmax_cross_entropy_with_logits scaled_softplus",
         "ops.math.search": "nth_element",
@@ -368,6 +377,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.proto": {
         "ops.io.proto_ops": "decode_proto encode_proto",
+    },
+    "contrib.quantize": {
+        "compat.quantize_graph": "create_eval_graph create_training_graph experimental_create_eval_graph experimental_create_training_graph",
     },
     "contrib.resampler": {
         "ops.image.resize": "resampler",

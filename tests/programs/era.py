@@ -24,7 +24,8 @@ CHECKED = (
 )  # of each program: what it and its answer were, by TensorFlow 1.15.5
 # Modules with more programs.
 NAMES = ["distributions", "operators", "seq2seq", "slim", "training", "cells", "optimizers", "profiles", "learning",
-         "columns", "data", "estimators", "heads", "streams", "ops", "clustering", "graphs", "contrib"]  # fmt: skip
+         "columns", "data", "estimators", "heads", "streams", "ops", "clustering", "graphs", "contrib", "numeric",
+         "quantize"]  # fmt: skip
 PARTS = [f"era_{name}" for name in NAMES]
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 _programs: dict[str, Any] = {}

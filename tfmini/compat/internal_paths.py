@@ -197,6 +197,16 @@ _CONTRIB = {
     ":compat.mnist": "learn.python.learn.datasets.base",
     ":compat.test_functions": "eager.python.tfe",
     "tf.contrib.crf": "crf.python.ops.crf",
+    "tf.contrib.image": (
+        "image.python.ops.dense_image_warp image.python.ops.image_ops image.python.ops.interpolate_spline "
+        "image.python.ops.sparse_image_warp"
+    ),
+    "tf.contrib.model_pruning": (
+        "model_pruning.python.learning model_pruning.python.pruning model_pruning.python.strip_pruning_vars_lib "
+        "model_pruning.python.layers.layers model_pruning.python.layers.rnn_cells"
+    ),
+    "tf.contrib.quantize": "quantize quantize.python quantize.python.quantize_graph",
+    "tf.contrib.integrate": "integrate.python.ops.odes",
     "tf.contrib.factorization": "factorization.python.ops.kmeans",
     ":layers.contrib.clustering raw": "factorization.python.ops.clustering_ops",
     "tf.contrib.framework": (

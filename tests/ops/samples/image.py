@@ -113,4 +113,8 @@ OURS = (
     + each("Resampler", "data=f32(2, 4, 5, 3), warp=f32(2, 7, 2, low=-1.5, high=5.5)",
          "data=f64(1, 3, 3, 1), warp=[[[[-0.5, 2.5], [2.25, 0.75]]]]")
     + each("ResamplerGrad", "data=f32(1, 3, 4, 2), warp=f32(1, 5, 2, low=-1.5, high=4.5), grad_output=f32(1, 5, 2)")
+    # The regions and pairs of 1.15 are in era_contrib.
+    + each("ImageConnectedComponents", "image=[[[1, 1, 0], [0, 2, 2]]]", "image=[[[0.5, 0.0], [0.5, 0.5]]]")
+    + each("BipartiteMatch", "distance_mat=f32(4, 3), num_valid_rows=-1.0",
+           "distance_mat=f32(4, 3), num_valid_rows=[2.0], top_k=1")
 )  # fmt: skip

@@ -9,13 +9,27 @@ from tfmini.layers.contrib.image_transforms import (
     translate as translate,
     translations_to_projective_transforms as translations_to_projective_transforms,
 )
+from tfmini.layers.contrib.image_warping import (
+    dense_image_warp as dense_image_warp,
+    interpolate_spline as interpolate_spline,
+    sparse_image_warp as sparse_image_warp,
+)
+from tfmini.ops.image.regions import (
+    bipartite_match as bipartite_match,
+    connected_components as connected_components,
+)
 
 __all__ = [
     "angles_to_projective_transforms",
+    "bipartite_match",
     "compose_transforms",
+    "connected_components",
+    "dense_image_warp",
     "flat_transforms_to_matrices",
+    "interpolate_spline",
     "matrices_to_flat_transforms",
     "rotate",
+    "sparse_image_warp",
     "transform",
     "translate",
     "translations_to_projective_transforms",

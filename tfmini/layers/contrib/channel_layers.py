@@ -54,7 +54,7 @@ def convolution2d_in_plane(
     """
     with given.opened("ConvInPlane", inputs) as opened:
         inputs = convert_to_tensor(inputs)
-        channels = int(inputs.shape.as_list()[-1])
+        channels: Any = inputs.shape.as_list()[-1]
         window, steps = normalized_tuple(kernel_size, 2, "kernel_size"), normalized_tuple(stride, 2, "stride")
         weights = given.weights(inputs, [*window, 1, 1])
         outputs = depthwise_conv2d(inputs, raw_ops.Tile(weights, [1, 1, channels, 1]), [1, *steps, 1], padding.upper())
@@ -137,7 +137,7 @@ def images_to_sequence(
         depth, sizes = images.shape.as_list()[-1], shape_of(images)
         columns_first = transpose(images, [2, 0, 1, 3])
         outputs = reshape(columns_first, [-1, sizes[0] * sizes[1], sizes[3] if depth is None else depth])
-        known = images.shape.as_list()
+        known: list[Any] = images.shape.as_list()
         rows = None if None in known[:2] else known[0] * known[1]
         outputs.set_shape([known[2], rows, depth])
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
@@ -307,7 +307,7 @@ class GDN(Layer):
         gamma = self.add_weight("reparam_gamma", [channels, channels], initializer=diagonal)
         self.beta = self._squared(beta, self._beta_min)
         self.gamma = self._squared(gamma, 0.0)
-        super().build(input_shape)
+        super().build(TensorShape(input_shape))
 
     def _squared(self, variable: Any, least: float) -> Any:
         pedestal = self._offset**2

@@ -143,7 +143,7 @@ def precision_recall_at_equal_thresholds(
 
 
 def _in_buckets(values: Tensor, places: Tensor, count: int) -> Tensor:
-    return raw_ops.UnsortedSegmentSum(cast(reshape(values, [-1]), dtypes.float64), places, count)  # type: ignore[no-any-return]
+    return raw_ops.UnsortedSegmentSum(cast(reshape(values, [-1]), dtypes.float64), places, count)
 
 
 def _at_thresholds(buckets: Sequence[Tensor], count: int, kind: Any) -> PrecisionRecallData:
@@ -270,7 +270,7 @@ def _area(curve: str, labels: Tensor, ordered: Tensor, weights: Tensor) -> Tenso
     x, y = (fp / fp[-1], recall) if curve == "ROC" else (recall, tp / (tp + fp))
     start = convert_to_tensor([0.0], dtypes.float64)
     x, y = concat([start, x], 0), concat([start if curve == "ROC" else start + 1.0, y], 0)
-    return reduce_sum((x[1:] - x[:-1]) * (y[1:] + y[:-1])) / 2.0  # type: ignore[no-any-return]
+    return reduce_sum((x[1:] - x[:-1]) * (y[1:] + y[:-1])) / 2.0
 
 
 class AucData(NamedTuple):

@@ -125,7 +125,7 @@ def with_same_shape(expected_tensor: Tensor, tensor: Tensor) -> Tensor:
     if expected_tensor.graph is not tensor.graph:
         raise ValueError(f"{tensor} must be from the same graph as {expected_tensor}.")
     known = expected_tensor.get_shape()
-    wanted = known.as_list() if known.is_fully_defined() else shape(expected_tensor, name="expected_shape")
+    wanted: Any = known.as_list() if known.is_fully_defined() else shape(expected_tensor, name="expected_shape")
     return with_shape(wanted, tensor)
 
 
@@ -421,7 +421,7 @@ class _RemappedMatrix:
         row_ids, row_count = _places(self.row_files, first, rows, self.old_rows)
         column_ids, column_count = _places(self.column_files, 0, self.columns, -1)
         missing = stack([rows * self.columns - row_count * column_count, 1])
-        return load_and_remap_matrix(  # type: ignore[no-any-return]
+        return load_and_remap_matrix(
             self.path, self.name, row_ids, [] if self.column_files[1] is None else column_ids,
             reshape(convert_to_tensor(self.make(missing)), [-1]), num_rows=rows, num_cols=self.columns,
             max_rows_in_memory=self.rows_at_once,

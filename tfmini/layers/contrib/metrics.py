@@ -408,9 +408,7 @@ def sparse_recall_at_top_k(
     weights: TensorLike | None = None,
 ) -> Metric:  # fmt: skip
     """`tf.metrics.recall_at_top_k` without ``k`` (``tf.contrib.metrics.sparse_recall_at_top_k``)."""
-    return binary_metrics.recall_at_top_k(  # type: ignore[no-any-return]
-        labels, top_k_predictions, class_id=class_id, weights=weights, **vars(given)
-    )
+    return binary_metrics.recall_at_top_k(labels, top_k_predictions, class_id=class_id, weights=weights, **vars(given))
 
 
 @export("tf.contrib.metrics.streaming_sparse_precision_at_top_k")
@@ -423,7 +421,7 @@ def streaming_sparse_precision_at_top_k(
 
     ``tf.contrib.metrics.streaming_sparse_precision_at_top_k``.
     """
-    return binary_metrics.precision_at_top_k(  # type: ignore[no-any-return]
+    return binary_metrics.precision_at_top_k(
         labels, top_k_predictions, class_id=class_id, weights=weights, **vars(given)
     )
 
@@ -440,7 +438,7 @@ def streaming_sparse_average_precision_at_top_k(
     Raises:
       ValueError: when the number of the predictions' classes is not known.
     """
-    return binary_metrics.average_precision_at_top_k(labels, top_k_predictions, weights, **vars(given))  # type: ignore[no-any-return]
+    return binary_metrics.average_precision_at_top_k(labels, top_k_predictions, weights, **vars(given))
 
 
 @export("tf.contrib.metrics.streaming_concat")

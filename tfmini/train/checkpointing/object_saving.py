@@ -269,12 +269,12 @@ def argument_spec(function: PolymorphicFunction) -> tuple[inspect.FullArgSpec, b
     names = [*(["self"] if inspect.ismethod(python) else []), *(p.name for p in positional)]
     defaults = tuple(p.default for p in positional if p.default is not p.empty)
     named = of(inspect.Parameter.KEYWORD_ONLY)
-    rest = [
+    varargs, varkw = (
         next((p.name for p in of(kind)), None)
         for kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    ]
+    )
     preset = {p.name: p.default for p in named if p.default is not p.empty}
-    spec = inspect.FullArgSpec(names, *rest, defaults or None, [p.name for p in named], preset or None, {})
+    spec = inspect.FullArgSpec(names, varargs, varkw, defaults or None, [p.name for p in named], preset or None, {})
     return spec, is_method
 
 

@@ -1,0 +1,275 @@
+"""Programs with equations, warped images and pruned weights of ``tf.contrib``: a part of `tests.programs.era`."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from tests.programs.era import outcome, program, run
+
+
+@program
+def differential_equations(tf: Any) -> Any:
+    solve, y0, found = tf.contrib.integrate.odeint, np.array([1.0, 2.0]), []
+    own = {"first_step": 0.3, "safety": 0.5, "ifactor": 2.0, "dfactor": 0.5, "max_num_steps": 99}
+    cases = [
+        (lambda y, t: -y, y0, [0.0, 1.0, 2.5]), (lambda y, t: tf.sin(t * 3) * y * 5, np.float64(1.0), [0.0, 3.0]),
+        (lambda y, t: tf.stack([y[1] * 4, -y[0] * 4]), tf.constant([1.0, 0.0]), np.array([0.0, 0.3, 0.5])),
+        (lambda y, t: y * 1j, np.array([1.0, 1j]), [0, 1]), (lambda y, t: y * 0, 1.0, [0.0, 1.0, 2.0]),
+        (lambda y, t: tf.matmul(y, y) * tf.cast(t, tf.float32), tf.fill([2, 2], 0.2), [1.0, 1.2]),
+    ]  # fmt: skip
+    ways: list[dict[str, Any]] = [
+        {"rtol": 1e-3, "atol": 1e-3}, {"method": "dopri5", "options": own, "rtol": 1e-3}, {},
+    ]  # fmt: skip
+    for i, case in enumerate(cases):
+        for kwargs in ways[: 3 if i < 2 else 1]:
+            y, info = solve(*case, full_output=True, **kwargs)
+            found.append([tf.real(y), tf.imag(y), [info[key] for key in sorted(info)]])
+    single = solve(lambda y, t: -y, 1.0, tf.constant([0.0, 1.0]), rtol=1e-4, full_output=True)
+    found.append([single[0], single[1]["num_func_evals"], single[1]["integrate_points"]])
+
+    def failed(*args: Any, **kwargs: Any) -> Any:
+        return outcome(lambda: run(tf, solve(lambda y, t: -y, *args, **kwargs)))
+
+    wrong = [(1, [1.0, 2]), (1.0, tf.constant([1, 2])), (1.0, [2.0, 1.0]), (1.0, [1.0, 1.0]), (1.0, 1.0)]
+    bad: list[dict[str, Any]] = [
+        {"method": "rk4"}, {"options": {}}, {"method": "dopri5", "options": {"a": 1}}, {"rtol": 0.0, "atol": 0.0},
+        {"method": "dopri5", "options": {"max_num_steps": 1}},
+    ]  # fmt: skip
+    errors = [failed(*args) for args in wrong] + [failed(1.0, [0.0, 1.0], **kwargs) for kwargs in bad]
+    errors += [outcome(lambda: run(tf, solve(lambda y, t: y * y, 1.0, [0.0, 2.0])))]
+    shapes = [solve(lambda y, t: -y, tf.placeholder(tf.float64, shape), tf.placeholder(tf.float64, times))
+              for shape, times in ((None, [2]), ([None, 3], None), ([2, 3], [None]), ([2], [4]))]  # fmt: skip
+    return run(tf, found), errors, [str(y.shape) for y in shapes], [single[0].dtype, found[2][2][1].shape]
+
+
+@program
+def differential_equations_on_a_grid(tf: Any) -> Any:
+    solve, y0, t = tf.contrib.integrate.odeint_fixed, np.array([1.0, 2.0]), [0.0, 1.0, 2.5]
+
+    def slope(y: Any, t: Any) -> Any:
+        return tf.sin(tf.cast(t, y.dtype) * 3) * tf.stack([y[1], -y[0]])
+
+    ways: list[dict[str, Any]] = [{"dt": dt, "method": method} for method in ("rk4", "midpoint")
+                                  for dt in (None, 0.3, [0.3, 0.1], [0.1], 10.0)]  # fmt: skip
+    found = [solve(slope, y0, t, **way) for way in ways]
+    found += [tf.real(solve(slope, np.array([1.0, 1j], np.complex64), t, 0.5)), solve(slope, y0, tf.constant([0.0, 1]))]
+    wrong: list[dict[str, Any]] = [
+             {"dt": [0.1, 0.2, 0.3]}, {"dt": [[0.1, 0.2]]}, {"method": "euler"}, {"t": [2.0, 1.0]}, {"t": [[1.0, 2.0]]},
+             {"t": tf.constant([1, 2, 3])}, {"y0": np.array([1, 2])}, {"t": tf.constant([0.0, 1.0, 2.0]), "dt": 0.2},
+             {"t": 1.0}, {"t": [1.0]}]  # fmt: skip
+
+    def failed(way: dict[str, Any]) -> Any:
+        return outcome(lambda: run(tf, solve(slope, **{"y0": y0, "t": t, **way})))
+
+    shapes = [solve(slope, tf.placeholder(tf.float64, shape), tf.placeholder(tf.float64, times))
+              for shape, times in (([None, 3], [None]), ([2, 3], [4]))]  # fmt: skip
+    return run(tf, found), [failed(way) for way in wrong], [str(y.shape) for y in shapes], [y.dtype for y in found[-2:]]
+
+
+@program
+def gradients_of_differential_equations(tf: Any) -> Any:
+    rate, y0 = tf.constant([0.5, 2.0], tf.float64), tf.constant([1.0, 2.0], tf.float64)
+    t, found = tf.constant([0.0, 0.7, 1.3], tf.float64), []
+    for make in (lambda f: tf.contrib.integrate.odeint(f, y0, t, 1e-4, 1e-5),
+                 lambda f: tf.contrib.integrate.odeint_fixed(f, y0, t, 0.2),
+                 lambda f: tf.contrib.integrate.odeint_fixed(f, y0, t, method="midpoint")):  # fmt: skip
+        y = make(lambda y, t: -rate * y * y + tf.sin(t))
+        found.append([y, *tf.gradients(y * y, [rate, y0, t])])
+    return run(tf, found)
+
+
+def _waves(*shape: int) -> Any:
+    places = np.arange(np.prod(shape))
+    return np.sin(places * 1.7 + 0.3 * places**2).reshape(shape).astype(np.float32)
+
+
+@program
+def warped_images(tf: Any) -> Any:
+    image, dense, sparse = tf.contrib.image, tf.contrib.image.dense_image_warp, tf.contrib.image.sparse_image_warp
+    pixels, flow = tf.constant(_waves(2, 4, 5, 3)), tf.constant(_waves(2, 4, 5, 2)[:, :, ::-1] * 3)
+    a, b = tf.constant(_waves(2, 3, 2) * 1.5 + 2), tf.constant(_waves(2, 3, 2)[:, ::-1] * 1.2 + 2)
+    some = tf.placeholder_with_default(pixels, [None, None, 5, None])
+    warped = [dense(pixels, flow), dense(some, flow), dense(tf.cast(pixels, tf.float64), flow),
+              dense(pixels, tf.cast(flow, tf.float64))]  # fmt: skip
+    ways: list[dict[str, Any]] = [
+        {"num_boundary_points": 1}, {"num_boundary_points": 2, "interpolation_order": 1}, {"interpolation_order": 3},
+        {"num_boundary_points": 3, "regularization_weight": 0.1},
+    ]  # fmt: skip
+    found = [sparse(pixels, a, b, **way) for way in ways]
+    slopes = tf.gradients(tf.square(warped[0]), [pixels, flow]) + tf.gradients(tf.square(found[3][0]), [pixels, a])
+    points, values, queries = (tf.constant(_waves(2, 5, size) + np.arange(5)[:, None]) for size in (2, 3, 2))
+    splines = [image.interpolate_spline(points, values, queries[:, :3], order, weight)
+               for order in (1, 2, 3, 4, 2.5) for weight in (0.0, 0.1)]  # fmt: skip
+    slopes += tf.gradients(tf.square(splines[2]), [points, values, queries])
+    x = tf.placeholder(tf.float32, [None, None, 2])
+    shapes = [dense(pixels, flow), *found[0], image.interpolate_spline(x, x, x, 2)]
+    holder = lambda *shape: tf.placeholder(tf.float32, shape)  # noqa: E731
+    wrong = [
+        lambda: dense(holder(4, 5, 3), holder(4, 5, 2)), lambda: dense(tf.placeholder(tf.float32), flow),
+        lambda: dense(pixels, holder(2, 4, 4, 2)), lambda: run(tf, dense(pixels[:, :1], flow[:, :1])),
+        lambda: image.interpolate_spline(holder(1, 5, None), x, x, 2), lambda: image.interpolate_spline(x, x, x[0], 2),
+        lambda: image.interpolate_spline(x, holder(1, 5, None), x, 2), lambda: sparse(tf.to_double(pixels), a, b),
+        lambda: sparse(holder(None, 4, 5, 3), a, b), lambda: sparse(pixels, a, holder(2, 4, 2)),
+        lambda: run(tf, image.interpolate_spline(points * 0, values, queries, 2)),
+    ]  # fmt: skip
+    return run(tf, [warped, found, splines, slopes]), [str(t.shape) for t in shapes], [outcome(way) for way in wrong]
+
+
+@program
+def regions_and_pairs(tf: Any) -> Any:
+    image, random = tf.contrib.image, np.random.RandomState(0)
+    table = np.array([[1, 1, 0, 2], [0, 1, 2, 2], [3, 3, 0, 2], [3, 0, 1, 1]])
+    kinds = [np.uint8, np.float32, np.bool_, np.float16, np.int64, np.float64]
+    found = [image.connected_components(tf.constant(table.astype(kind))) for kind in kinds]
+    found += [image.connected_components(part) for part in (
+        np.stack([table, table.T]), np.ones((2, 3), bool), [["a", "a"], ["", "b"]], np.zeros((0, 3)), np.zeros((2, 2)),
+        random.rand(3, 20, 30) > 0.4, random.randint(0, 3, (20, 30)), [[float("nan"), float("nan"), -0.0]],
+    )]  # fmt: skip
+    shapes = [image.connected_components(tf.placeholder(tf.int32, shape)) for shape in ([None, 3], [2, None, None])]
+    holder = tf.placeholder_with_default(np.ones(3, np.float32), None)
+    match, distances, far = image.bipartite_match, tf.constant(_waves(5, 4)), float("inf")
+    pairs = [match(distances, rows, k) for rows in (-1, 2, [3], 1.5, 0, -0.5) for k in (-1, 0, 1, 2, 9)]
+    pairs += [match(tf.constant(random.randint(0, most, shape), tf.float32), -1, k)
+              for most in (1, 2, 5) for shape in ((4, 4), (7, 3), (2, 9)) for k in (-1, 2)]  # fmt: skip
+    pairs += [match([[far, far], [far, 1.0]], -1), match(tf.zeros([0, 3]), -1), match(tf.zeros([2, 0]), -1)]
+    shapes += [*match(tf.placeholder(tf.float32, [None, 3]), -1), *match(tf.placeholder(tf.float32), -1)]
+    wrong = [
+        lambda: image.connected_components([1, 2]), lambda: image.connected_components(np.zeros((2, 2, 2, 2))),
+        lambda: image.connected_components(tf.placeholder(tf.int32)), lambda: match([1.0], -1),
+        lambda: image.connected_components(tf.zeros([2, 2], tf.complex64)), lambda: match([[1.0]], tf.constant(1)),
+        lambda: run(tf, match(distances, 7.0)), lambda: run(tf, match(distances, [1.0, 2.0])),
+        lambda: run(tf, match(holder, -1)),
+    ]  # fmt: skip
+    names = [found[0].dtype, found[0].op.type, pairs[0].row_to_col_match_indices.name, type(pairs[0]).__name__]
+    return (
+        run(tf, [found, [list(pair) for pair in pairs]]),
+        [str(t.shape) for t in shapes],
+        names,
+        [outcome(way) for way in wrong],
+    )
+
+
+@program
+def weights_under_masks(tf: Any) -> Any:
+    pruning, found = tf.contrib.model_pruning, []
+
+    def facts(graph: Any) -> Any:
+        names = ("masks", "thresholds", "kernel", "masked_weights", "model_variables", "trainable_variables")
+        lists = [[getattr(v, "name", None) for v in graph.get_collection(name)] for name in names]
+        return lists, [(v.name, v.shape.as_list(), v.dtype.base_dtype.name) for v in tf.global_variables()]
+
+    with tf.Graph().as_default() as graph:
+        tf.set_random_seed(3)
+        images = tf.constant(_waves(2, 6, 6, 3))
+        net = pruning.masked_conv2d(images, 4, 3, scope="c")
+        net = pruning.masked_conv2d(
+            net, 4, [3, 3], 2, normalizer_fn=tf.contrib.layers.batch_norm, outputs_collections="o"
+        )
+        made = tf.train.get_or_create_global_step()
+        net = pruning.masked_fully_connected(tf.layers.flatten(net), 5, weights_regularizer=tf.nn.l2_loss)
+        slopes = tf.gradients(net, pruning.get_weights())
+        values = run(tf, [tf.reduce_sum(net), [tf.reduce_sum(slope) for slope in slopes], made])
+        kinds = sorted([op.name, op.type] for op in graph.get_operations() if op.name[:2] == "c/")
+        kinds = [kind for kind in kinds if "Initializer" not in kind[0]]
+        losses = [loss.name for loss in tf.losses.get_regularization_losses()]
+        found.append([facts(graph), values, kinds, losses, [len(graph.get_collection("o"))]])
+    for make in (lambda: pruning.MaskedBasicLSTMCell(4), lambda: pruning.MaskedLSTMCell(4),
+                 lambda: pruning.MaskedLSTMCell(4, True, 0.5)):  # fmt: skip
+        with tf.Graph().as_default() as graph:
+            tf.set_random_seed(3)
+            outputs, state = tf.nn.dynamic_rnn(make(), tf.constant(_waves(2, 3, 5)), dtype=tf.float32)
+            found.append([facts(graph)[1], run(tf, [outputs, list(state)])])
+    with tf.Graph().as_default() as graph:
+        with tf.variable_scope("a"):
+            w = tf.get_variable("w", [3, 2])
+            masked = [pruning.apply_mask(w, "b"), pruning.apply_mask(w), pruning.apply_mask(w, tf.get_variable_scope())]
+            again = outcome(lambda: pruning.apply_mask(w, "b"))
+        with tf.variable_scope("a", reuse=True):
+            masked.append(pruning.apply_mask(w, "b"))
+        masked.append(pruning.apply_mask(tf.zeros([2], tf.float64), "d"))
+        sparse = [part.name for part in pruning.get_weight_sparsity()]
+        found.append([facts(graph), [part.name for part in masked], again, sparse])
+    return found
+
+
+def _pruned(tf: Any, text: str, steps: Any) -> Any:
+    """The masks, thresholds and sparsity of two layers, in some steps of a schedule."""
+    with tf.Graph().as_default() as graph:
+        for name, start in (("one", np.linspace(-1, 0.9, 24).reshape(6, 4)), ("two", np.sin(np.arange(72) * 1.0))):
+            with tf.variable_scope(name):
+                shape = [6, 4] if name == "one" else [3, 3, 2, 4]
+                weights = tf.get_variable("w", initializer=start.reshape(shape).astype(np.float32))
+                tf.contrib.model_pruning.apply_mask(weights, tf.get_variable_scope())
+        step, at = tf.train.get_or_create_global_step(), tf.placeholder(tf.int64, [])
+        pruning = tf.contrib.model_pruning.Pruning(tf.contrib.model_pruning.get_pruning_hparams().parse(text))
+        change, move, found = pruning.conditional_mask_update_op(), step.assign(at), []
+        pruning.add_pruning_summaries()
+        state = [tf.contrib.model_pruning.get_thresholds(), tf.contrib.model_pruning.get_weight_sparsity()]
+        merged, masks = tf.summary.merge_all(), tf.contrib.model_pruning.get_masks()
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for i in steps:
+                session.run(move, {at: i})
+                found.append([session.run(change), session.run(state)])
+            shown = [(v.tag, v.simple_value) for v in tf.Summary.FromString(session.run(merged)).value]
+            variables = [v.name for v in tf.global_variables()] + [change.name, change.dtype.name]
+            ends = [
+                op.name for op in graph.get_operations() if op.name.endswith(("_assign", "sparsity", "mask_update"))
+            ]
+            return found, [session.run(mask).ravel().astype(int).tolist() for mask in masks], shown, variables, ends
+
+
+@program
+def schedules_of_pruning(tf: Any) -> Any:
+    begin = "sparsity_function_begin_step=10,sparsity_function_end_step=60"
+    texts = ["", "begin_pruning_step=20,end_pruning_step=100,target_sparsity=0.8," + begin, "threshold_decay=0.5",
+             "initial_sparsity=.3,sparsity_function_exponent=1,pruning_frequency=25", "initial_sparsity=.7",
+             "weight_sparsity_map=[one:0.9,two/w:0.25]", "weight_sparsity_map=[w:0.9]", "block_height=2,block_width=2",
+             "block_height=2,block_width=4,block_pooling_function=MAX", "block_dims_map=[one:3x2]", "block_height=-1",
+             "block_height=4,block_width=3", "pruning_frequency=0", "name=own,nbins=3"]  # fmt: skip
+    found = [_pruned(tf, text, (0, 10, 20, 55, 60, 120)) for text in texts]
+    wrong = ["target_sparsity=1.0", "sparsity_function_begin_step=100", "begin_pruning_step=-1", "threshold_decay=1.5",
+             "begin_pruning_step=50,end_pruning_step=40", "weight_sparsity_map=[one]", "block_dims_map=[one:3]",
+             "weight_sparsity_map=[one:2.0]", "initial_sparsity=-1", "end_pruning_step=-2",
+             "weight_sparsity_map=[o.*:0.9,on.*:0.2]"]  # fmt: skip
+    spec = tf.contrib.model_pruning.get_pruning_hparams()
+    return found, [outcome(lambda text=text: _pruned(tf, text, (0,))) for text in wrong], sorted(spec.values().items())
+
+
+@program
+def training_with_pruning(tf: Any) -> Any:
+    pruning, folder = tf.contrib.model_pruning, tempfile.mkdtemp()
+
+    def model() -> Any:
+        images, labels = tf.constant(_waves(8, 4, 4, 3)), tf.constant(np.arange(8) % 3)
+        net = pruning.masked_conv2d(
+            images, 6, 3, scope="c", weights_initializer=tf.constant_initializer(_waves(3, 3, 3, 6))
+        )
+        net = pruning.masked_fully_connected(tf.reshape(net, [8, -1]), 3, None, scope="f",
+                                             weights_initializer=tf.constant_initializer(_waves(96, 3)))  # fmt: skip
+        return net, tf.losses.sparse_softmax_cross_entropy(labels, net)
+
+    logits, loss = model()
+    step = tf.train.get_or_create_global_step()
+    train = tf.train.GradientDescentOptimizer(0.05).minimize(loss, step)
+    own = "pruning_frequency=3,sparsity_function_end_step=20,target_sparsity=0.7"
+    change = pruning.Pruning(pruning.get_pruning_hparams().parse(own)).conditional_mask_update_op()
+    losses, output = [], tf.identity(logits, "out")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for _ in range(25):
+            losses.append(session.run([loss, train])[0])
+            session.run(change)
+        masks = [mask.ravel().astype(int).tolist() for mask in session.run(pruning.get_masks())]
+        tf.train.Saver().save(session, folder + "/model", 25)
+        before = session.run(output)
+        frozen = tf.graph_util.convert_variables_to_constants(session, session.graph.as_graph_def(), ["out"])
+    made = [pruning.strip_pruning_vars_fn(frozen, ["out"]), pruning.graph_def_from_checkpoint(folder, ["out"])]
+    nodes = [sorted([node.name, node.op, list(node.input)] for node in graph.node) for graph in made]
+    with tf.Graph().as_default(), tf.Session() as session:
+        after = session.run(tf.import_graph_def(made[0], return_elements=["out:0"])[0])
+    wrong = outcome(lambda: pruning.graph_def_from_checkpoint("/tmp/nothing", ["out"]))
+    return losses, masks, nodes, bool(np.allclose(before, after)), wrong
