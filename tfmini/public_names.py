@@ -413,7 +413,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d fully_connected group_norm instance_norm layer_norm linear separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.model_variables": "add_arg_scope add_model_variable arg_scope arg_scope_func_key arg_scoped_arguments current_arg_scope filter_variables get_local_variables get_model_variables get_trainable_variables get_unique_variable get_variable_full_name get_variables get_variables_by_name get_variables_by_suffix get_variables_to_restore global_variable has_arg_scope local_variable model_variable variable",
         "layers.contrib.recomputation": "recompute_grad rev_block",
-        "layers.contrib.regularizers": "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer maxout scale_gradient variance_scaling_initializer xavier_initializer",
+        "layers.contrib.regularizers": "apply_regularization l1_l2_regularizer l1_regularizer l2_regularizer maxout scale_gradient variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
         "train.checkpointing.assign": "assign_from_checkpoint assign_from_checkpoint_fn assign_from_values assign_from_values_fn",
         "train.global_steps": "assert_global_step create_global_step get_global_step get_or_create_global_step",
         "train.train_ops": "optimize_loss",
@@ -426,6 +426,7 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.regularizers": "variance_scaling_initializer xavier_initializer xavier_initializer_conv2d",
     },
     "contrib.slim.layers": {
+        "layers.contrib.channel_layers": "GDN conv2d_in_plane=convolution2d_in_plane conv3d_transpose=convolution3d_transpose convolution2d_in_plane convolution3d_transpose images_to_sequence legacy_fully_connected sequence_to_images",
         "layers.contrib.convolutions": "avg_pool2d avg_pool3d dropout flatten max_pool2d max_pool3d one_hot_encoding pool repeat softmax stack unit_norm",
         "layers.contrib.layers": "batch_norm bias_add conv1d conv2d conv2d_transpose conv3d convolution convolution1d convolution2d convolution2d_transpose convolution3d elu fully_connected group_norm instance_norm layer_norm linear relu6 separable_conv2d=separable_convolution2d separable_convolution2d",
         "layers.contrib.regularizers": "bow_encoder dense_to_sparse embed_sequence embedding_lookup_unique maxout scale_gradient",

@@ -64,6 +64,8 @@ _LISTS_BY_INTENT = {
     "estimator/evaluation.py": "an input that comes from an iterator ends",
     "layers/contrib/bijectors.py": "bijectors, some of which are called as ops are",
     "data/pipeline.py": "the ops with state that TensorFlow lets a saved iterator have",
+    "compat/batch_norm_folding.py": "the graphs that TensorFlow's rewriter knows",
+    "compat/quantize_graph.py": "as above",
     "compat/profiler.py": "the ops whose operations TensorFlow's profiler counts",
     "compat/tf_keras/initializers.py": "classes of Keras, some of which are called as ops are",
     "compat/tf_keras/library.py": "None in a text of Keras",

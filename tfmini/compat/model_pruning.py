@@ -78,7 +78,8 @@ class Pruning:
     """
 
     def __init__(self, spec: HParams | None = None, global_step: Any = None, sparsity: Any = None) -> None:
-        self._spec = spec or get_pruning_hparams()
+        given: Any = spec or get_pruning_hparams()
+        self._spec = given
         self._check()
         self._targets = dict(_pairs(self._spec.weight_sparsity_map))
         if any(float(target) > 1.0 for target in self._targets.values()):
@@ -133,7 +134,7 @@ class Pruning:
             with control_dependencies([self.mask_update_op()]):
                 return no_op()
 
-        return cond(due, updated, no_op)
+        return cond(due, updated, no_op)  # type: ignore[no-any-return]
 
     def mask_update_op(self) -> Operation:
         """Changes the masks for the present step."""
@@ -176,7 +177,7 @@ class Pruning:
         pool = max_pool if self._spec.block_pooling_function == "MAX" else avg_pool
         pooled = squeeze(pool(sizes, [1, *window, 1], [1, *window, 1], "SAME", name="pool"), [0, 3])
         limit, kept = self._kept(weights, pooled, threshold)
-        rows, columns = kept.shape.as_list()
+        rows, columns = map(int, kept.shape)
         wide = tile(reshape(kept, [rows, 1, columns, 1]), [1, window[0], 1, window[1]])
         spread = reshape(wide, [rows * window[0], columns * window[1]])
         return limit, reshape(spread[: sides[0], : sides[1]], weights.shape)
@@ -209,9 +210,10 @@ class Pruning:
         tf_logging.info(self._spec.to_json())
 
 
-def _pairs(texts: list[str]) -> list[list[str]]:
+def _pairs(texts: list[str]) -> list[tuple[str, str]]:
     """The names and values of a list of "name:value"."""
-    return [text.split(":") for text in texts if text]
+    pairs = [text.split(":") for text in texts if text]
+    return [(name, value) for name, value in pairs]
 
 
 def _block(name: str, text: str) -> tuple[int, ...]:
@@ -233,7 +235,7 @@ def strip_pruning_vars_fn(input_graph_def: GraphDef, output_node_names: list[str
       output_node_names: what the graph computes; nothing else is left.
     """
     nodes = {node.name: node for node in input_graph_def.node}
-    made = type(input_graph_def)()
+    made: Any = type(input_graph_def)()
     made.CopyFrom(input_graph_def)
     for node in made.node:
         if MASKED_NAME in node.name and node.op == "Mul":
@@ -267,7 +269,8 @@ def graph_def_from_checkpoint(checkpoint_dir: str, output_node_names: list[str])
     if path is None:
         raise ValueError(f"Could not find a checkpoint at: {checkpoint_dir}.")
     with Graph().as_default() as graph, Session() as sess:
-        import_meta_graph(path + ".meta", clear_devices=True).restore(sess, path)
+        saver: Any = import_meta_graph(path + ".meta", clear_devices=True)
+        saver.restore(sess, path)
         return convert_variables_to_constants(sess, graph.as_graph_def(), output_node_names)
 
 

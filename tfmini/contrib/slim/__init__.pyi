@@ -101,6 +101,7 @@ from tfmini.layers.contrib.regularizers import (
     scale_gradient as scale_gradient,
     variance_scaling_initializer as variance_scaling_initializer,
     xavier_initializer as xavier_initializer,
+    xavier_initializer_conv2d as xavier_initializer_conv2d,
 )
 from tfmini.train.checkpointing.assign import (
     assign_from_checkpoint as assign_from_checkpoint,
@@ -238,4 +239,5 @@ __all__ = [
     "variable",
     "variance_scaling_initializer",
     "xavier_initializer",
+    "xavier_initializer_conv2d",
 ]

@@ -36,7 +36,8 @@ Ints = int | Sequence[int]
 
 @export(
     "tf.contrib.layers.convolution2d_in_plane", "tf.contrib.layers.conv2d_in_plane",
-    "tf.contrib.slim.convolution2d_in_plane", "tf.contrib.slim.conv2d_in_plane",
+    "tf.contrib.slim.convolution2d_in_plane", "tf.contrib.slim.layers.convolution2d_in_plane",
+    "tf.contrib.slim.conv2d_in_plane", "tf.contrib.slim.layers.conv2d_in_plane",
 )  # fmt: skip
 @add_arg_scope
 @sharing(Weighted)
@@ -66,7 +67,8 @@ conv2d_in_plane = convolution2d_in_plane
 
 @export(
     "tf.contrib.layers.convolution3d_transpose", "tf.contrib.layers.conv3d_transpose",
-    "tf.contrib.slim.convolution3d_transpose", "tf.contrib.slim.conv3d_transpose",
+    "tf.contrib.slim.convolution3d_transpose", "tf.contrib.slim.layers.convolution3d_transpose",
+    "tf.contrib.slim.conv3d_transpose", "tf.contrib.slim.layers.conv3d_transpose",
 )  # fmt: skip
 @add_arg_scope
 @sharing(Weighted, before={"data_format": "activation_fn"})
@@ -112,7 +114,11 @@ conv3d_transpose = convolution3d_transpose
 # ---- images as sequences -------------------------------------------------------------------------------------------
 
 
-@export("tf.contrib.layers.images_to_sequence", "tf.contrib.slim.images_to_sequence")
+@export(
+    "tf.contrib.layers.images_to_sequence",
+    "tf.contrib.slim.images_to_sequence",
+    "tf.contrib.slim.layers.images_to_sequence",
+)
 @add_arg_scope
 def images_to_sequence(
     inputs: TensorLike, data_format: str = "NHWC", outputs_collections: str | Sequence[str] | None = None,
@@ -143,7 +149,11 @@ def images_to_sequence(
         return collect_named_outputs(outputs_collections, opened.original_name_scope[:-1], outputs)
 
 
-@export("tf.contrib.layers.sequence_to_images", "tf.contrib.slim.sequence_to_images")
+@export(
+    "tf.contrib.layers.sequence_to_images",
+    "tf.contrib.slim.sequence_to_images",
+    "tf.contrib.slim.layers.sequence_to_images",
+)
 @add_arg_scope
 def sequence_to_images(
     inputs: TensorLike, height: int, output_data_format: str = "channels_last",
@@ -169,7 +179,11 @@ def sequence_to_images(
 # ---- the first fully connected layers ------------------------------------------------------------------------------
 
 
-@export("tf.contrib.layers.legacy_fully_connected", "tf.contrib.slim.legacy_fully_connected")
+@export(
+    "tf.contrib.layers.legacy_fully_connected",
+    "tf.contrib.slim.legacy_fully_connected",
+    "tf.contrib.slim.layers.legacy_fully_connected",
+)
 def legacy_fully_connected(
     x: TensorLike, num_output_units: int, activation_fn: Callable[..., Any] | None = None,
     weight_init: Any = xavier_initializer(),  # noqa: B008 - initializers are stateless
@@ -250,7 +264,7 @@ def _at_least(inputs: Tensor, bound: Tensor) -> Any:
     return raw_ops.Maximum(inputs, bound), gradient
 
 
-@export("tf.contrib.layers.GDN", "tf.contrib.slim.GDN")
+@export("tf.contrib.layers.GDN", "tf.contrib.slim.GDN", "tf.contrib.slim.layers.GDN")
 class GDN(Layer):
     """Divides each channel by a norm of all channels, with learned weights (``tf.contrib.layers.GDN``).
 

@@ -209,7 +209,7 @@ def _fan(shape: Sequence[int], mode: str) -> float:
     return {"FAN_IN": fan_in, "FAN_OUT": fan_out, "FAN_AVG": (fan_in + fan_out) / 2.0}[mode]
 
 
-export_names("tf.contrib.layers tf.contrib.slim.initializers", "xavier_initializer_conv2d")
+export_names("tf.contrib.layers tf.contrib.slim tf.contrib.slim.initializers", "xavier_initializer_conv2d")
 
 
 # ---- Embeddings of sequences, maxout and gradient scaling (``tf.contrib.layers``) ----------------------------------

@@ -90,7 +90,7 @@ def object_metadata(save_path: PathLike) -> Any:
       NotFoundError: when there is no such checkpoint.
       ValueError: when it has no object graph, since a `tf.train.Saver` wrote it.
     """
-    found = object_graph_of(CheckpointReader(os.fspath(save_path)))
+    found = object_graph_of(CheckpointReader(os.fsdecode(save_path)))
     if found is None:
         raise ValueError(
             f'The specified checkpoint "{save_path!r}" does not appear to be object-based (it was not written by '
@@ -109,7 +109,7 @@ def dot_graph_from_checkpoint(save_path: PathLike) -> str:
     Raises:
       NotFoundError, ValueError: as `object_metadata`.
     """
-    graph, reader = object_metadata(save_path), CheckpointReader(os.fspath(save_path))
+    graph, reader = object_metadata(save_path), CheckpointReader(os.fsdecode(save_path))
     slots = {slot.slot_variable_node_id for node in graph.nodes for slot in node.slot_variables}
     lines = []
     for number, node in enumerate(graph.nodes):

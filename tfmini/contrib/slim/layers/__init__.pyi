@@ -3,6 +3,12 @@ from tfmini.graph.operation import (
     Operation as _Operation,
     Tensor as _Tensor,
 )
+from tfmini.layers.contrib.channel_layers import (
+    GDN as GDN,
+    images_to_sequence as images_to_sequence,
+    legacy_fully_connected as legacy_fully_connected,
+    sequence_to_images as sequence_to_images,
+)
 from tfmini.layers.contrib.convolutions import (
     avg_pool2d as avg_pool2d,
     avg_pool3d as avg_pool3d,
@@ -49,14 +55,19 @@ from typing import (
 )
 
 def conv2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv2d_in_plane(inputs: _Any, kernel_size: _Any, stride: _Any = ..., padding: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def conv2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def conv3d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def convolution(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ..., conv_dims: int | None = ...) -> _Any: ...
 def convolution2d(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution2d_in_plane(inputs: _Any, kernel_size: _Any, stride: _Any = ..., padding: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def convolution2d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str | None = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
+def convolution3d_transpose(inputs: _Any, num_outputs: int, kernel_size: _Any, stride: _Any = ..., padding: str = ..., data_format: str = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def fully_connected(inputs: _Any, num_outputs: int, activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def separable_conv2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 def separable_convolution2d(inputs: _Any, num_outputs: int | None, kernel_size: _Any, depth_multiplier: int = ..., stride: _Any = ..., padding: str = ..., data_format: str | None = ..., rate: _Any = ..., activation_fn: _Any = ..., normalizer_fn: _Any = ..., normalizer_params: _Any = ..., weights_initializer: _Any = ..., pointwise_initializer: _Any = ..., weights_regularizer: _Any = ..., biases_initializer: _Any = ..., biases_regularizer: _Any = ..., reuse: _Any = ..., variables_collections: _Any = ..., outputs_collections: _Any = ..., trainable: bool = ..., scope: _Any = ...) -> _Any: ...
 __all__ = [
+    "GDN",
     "OPTIMIZER_CLS_NAMES",
     "OPTIMIZER_SUMMARIES",
     "avg_pool2d",
@@ -66,13 +77,17 @@ __all__ = [
     "bow_encoder",
     "conv1d",
     "conv2d",
+    "conv2d_in_plane",
     "conv2d_transpose",
     "conv3d",
+    "conv3d_transpose",
     "convolution",
     "convolution1d",
     "convolution2d",
+    "convolution2d_in_plane",
     "convolution2d_transpose",
     "convolution3d",
+    "convolution3d_transpose",
     "dense_to_sparse",
     "dropout",
     "elu",
@@ -81,8 +96,10 @@ __all__ = [
     "flatten",
     "fully_connected",
     "group_norm",
+    "images_to_sequence",
     "instance_norm",
     "layer_norm",
+    "legacy_fully_connected",
     "linear",
     "max_pool2d",
     "max_pool3d",
@@ -95,6 +112,7 @@ __all__ = [
     "scale_gradient",
     "separable_conv2d",
     "separable_convolution2d",
+    "sequence_to_images",
     "softmax",
     "stack",
     "unit_norm",
