@@ -236,3 +236,13 @@ def test_an_empty_gradient_of_another_shape_is_told() -> None:
         y = tf.identity(x)
     with tf.Session(), pytest.raises(ValueError, match=r"wrong shape: expected \(0, 3\), got \(3, 0\)"):
         tf.test.compute_gradient(x, (0, 3), y, (0, 3))
+
+
+def test_lists_of_unequal_lengths_are_compared_as_objects() -> None:
+    case = tf.test.TestCase()
+    shapes = tf.TensorShape([3]), tf.TensorShape([3, 10])
+    case.assertAllEqual(shapes, (tf.TensorShape([3]), tf.TensorShape([3, 10])))
+    case.assertAllEqual([[], [20]], [[], [20]])
+    for given, wanted in [([[], [2]], [[], [3]]), (shapes, (tf.TensorShape([3]), tf.TensorShape([3, 11])))]:
+        with pytest.raises(AssertionError):
+            case.assertAllEqual(given, wanted)

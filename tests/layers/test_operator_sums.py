@@ -107,3 +107,8 @@ def test_an_update_whose_rank_is_unknown_is_solved() -> None:
     expected = np.linalg.solve(np.diag([1.0, 2.0, 3.0]) + _LOW_RANK @ _LOW_RANK.T, [[1.0], [2.0], [3.0]])
     with tf.Session() as sess:
         assert np.allclose(sess.run(answer), expected)
+
+
+def test_a_diagonal_has_at_least_one_dimension() -> None:
+    with pytest.raises(ValueError, match="Argument diag must have at least 1 dimension"):
+        tf.linalg.LinearOperatorDiag(3.0)

@@ -158,6 +158,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.ops.array_ops": {
         "compat.ops_names": "rank_internal shape_internal",
+        "ops.array.identity": "prevent_gradient",
     },
     "python.ops.clustering_ops": {
         "layers.contrib.clustering": "KMeans=SeededKMeans",

@@ -46,7 +46,10 @@ class Assertions(absltest.TestCase):
             a = self.evaluate(a)
         if isinstance(a, (list, tuple)) and _holds_symbols(a):
             a = [self._GetNdArray(item) for item in a]
-        return a if isinstance(a, np.ndarray) else np.array(a)
+        try:
+            return a if isinstance(a, np.ndarray) else np.array(a)
+        except ValueError:  # lists of unequal lengths, such as shapes: NumPy of the time made objects of them
+            return np.array(a, object)
 
     def _fail_at(self, claim: str, msg: str | None, a: np.ndarray, b: np.ndarray, wrong: np.ndarray) -> NoReturn:
         where = np.argwhere(wrong)

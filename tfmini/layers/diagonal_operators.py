@@ -38,6 +38,8 @@ class LinearOperatorDiag(LibraryOperator):
         is_positive_definite: bool | None = None, is_square: bool | None = None, name: str = "LinearOperatorDiag",
     ) -> None:  # fmt: skip
         self._diag = given(diag, "diag")
+        if self._diag.shape.ndims == 0:
+            raise ValueError(f"Argument diag must have at least 1 dimension. Found: {self._diag}")
         if not self._diag.dtype.is_complex:
             if is_self_adjoint is False:
                 raise ValueError("A real diagonal operator is always self adjoint.")

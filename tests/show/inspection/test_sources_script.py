@@ -19,7 +19,7 @@ SERVER = 'tf.train.Server({"ps": ["a:1"], "worker": ["b:1"]}, '
     (["import json", 'json.loads("{")'], 'line 3 (json.loads("{")): JSONDecodeError'),
     (["import numpy", "numpy.linalg.inv(numpy.zeros([2, 3]))"], "line 3 (numpy.linalg.inv(numpy.zeros([2, 3])))"),
     (["import helper", "helper.build()"], "helper.py, line 2 (raise KeyError"),
-    (["import sys", "job = sys.argv[1]"], "list index out of range\nDoes it need arguments (after --), or a cluster"),
+    (["import sys", "job = sys.argv[1]"], "list index out of range\nDoes it need arguments (as in: -- w"),
     ([SERVER + '"wroker", 0)'], 'Job "wroker" was not defined in cluster. The jobs of this cluster: '),
     ([SERVER + '"worker", 3)'], 'Task 3 was not defined in job "worker". The tasks of this job: 0'),
     ([SERVER + '"worker", task_index=0, protocol="http")'], 'protocol "http"'),

@@ -168,6 +168,7 @@ def stop_gradient(input: TensorLike, name: str | None = None) -> Tensor:
     return _stop_gradient(input, name=name)
 
 
+@export("tensorflow.python.ops.array_ops.prevent_gradient")
 def prevent_gradient(input: TensorLike, message: str = "", name: str | None = None) -> Tensor:
     """The same value; ``tf.gradients`` through it raises LookupError with ``message``."""
     return _prevent_gradient(input, message=message, name=name)

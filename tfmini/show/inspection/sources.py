@@ -266,7 +266,7 @@ def _plain(node: Node, moved: dict[Endpoint, Endpoint]) -> Node:
 
 _NEVER_TO_BLAME = (str(Path(__file__).parents[2]), str(Path(importlib.__file__).parent), "<frozen")
 _LIBRARIES = (str(Path(os.__file__).parent), *site.getsitepackages(), site.getusersitepackages())
-_HINT = "Does it need arguments (after --), or a cluster (--ps, --workers)?"
+_HINT = "Does it need arguments (as in: -- worker 0), or a cluster (--ps, --workers)?"
 
 
 class ScriptError(ValueError):
