@@ -6,6 +6,7 @@ import numpy as np
 
 import tfmini as tf
 from tests.ops.session_run import run
+from tfmini.ops.random_functions import parameterized_truncated_normal
 
 
 def test_values_are_within_their_bounds() -> None:
@@ -17,3 +18,16 @@ def test_values_are_within_their_bounds() -> None:
             )
         )  # fmt: skip
         assert low <= values.min() and values.max() <= high
+
+
+def test_the_function_of_the_private_module_makes_tensorflows_ops() -> None:
+    with tf.Graph().as_default() as graph:
+        values = parameterized_truncated_normal([2, 3000], means=[0.0, 5.0], minvals=[1.0, 4.0], maxvals=9.0)
+        base = "parameterized_truncated_normal"
+        inputs = ("shape", "means", "stddevs", "minvals", "maxvals", "ParameterizedTruncatedNormal")
+        assert [op.name for op in graph.get_operations()] == [f"{base}/{name}" for name in inputs]
+        with tf.Session() as session:
+            found = session.run(values)
+    assert (found.min(1) >= [1, 4]).all()
+    # the means of these distributions: density at the lower bound over the mass above it
+    assert np.allclose(found.mean(1), [1.5251, 5.2876], atol=0.06)

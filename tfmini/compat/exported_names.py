@@ -213,6 +213,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.ops.parallel_for.gradients": {
         "ops.flow.functional": "batch_jacobian jacobian",
     },
+    "python.ops.random_ops": {
+        "ops.random_functions": "parameterized_truncated_normal",
+    },
     "python.ops.resource_variable_ops": {
         "compat.internal_names": "is_ref_variable is_resource_variable",
     },

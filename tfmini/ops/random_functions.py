@@ -139,6 +139,28 @@ def truncated_normal(
     return _scaled(random_ops.truncated_normal_op, "truncated_normal", shape, mean, stddev, dtype, seed, name)
 
 
+@export("tensorflow.python.ops.random_ops.parameterized_truncated_normal")
+def parameterized_truncated_normal(
+    shape: ShapeLike | TensorLike, means: TensorLike = 0.0, stddevs: TensorLike = 1.0, minvals: TensorLike = -2.0,
+    maxvals: TensorLike = 2.0, dtype: DTypeLike = dtypes.float32, seed: int | None = None, name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Normal values between bounds; other numbers by seed than TensorFlow's.
+
+    Args:
+      shape: of the result; its first dimension is that of the batches where a parameter is a vector.
+      means, stddevs: scalars or [batches].
+      minvals, maxvals: the bounds, likewise.
+      dtype: float16, bfloat16, float32 or float64.
+      seed: an int, for the same numbers in each run.
+      name: of the op.
+    """
+    with name_scope(name, "parameterized_truncated_normal", [shape, means, stddevs, minvals, maxvals]):
+        sizes = _shape_tensor(shape)
+        given = [convert_to_tensor(x, dtype=dtype, name=key) for key, x in
+                 (("means", means), ("stddevs", stddevs), ("minvals", minvals), ("maxvals", maxvals))]  # fmt: skip
+        return random_ops.truncated_op(sizes, *given, **seed_attrs(seed))
+
+
 @export("tf.random_shuffle", "tf.random.shuffle")
 def random_shuffle(value: TensorLike, seed: int | None = None, name: str | None = None) -> Tensor:
     """``value`` with its rows in random order (``tf.random_shuffle``)."""
