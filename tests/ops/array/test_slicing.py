@@ -39,6 +39,16 @@ def test_a_slice_that_begins_behind_the_end_is_refused_when_it_is_built() -> Non
     assert tf.slice(tf.ones([3]), [3], [-1]).shape.as_list() == [0]
 
 
+def test_a_slice_beyond_the_end_is_refused_when_it_runs() -> None:
+    padded = tf.placeholder(tf.bool)
+    x = tf.zeros([2, 2])
+    made = tf.cond(padded, lambda: tf.pad(x, [[0, 1], [0, 0]]), lambda: tf.slice(x, [0, 0], [3, 2]))
+    with tf.Session() as session:
+        assert session.run(made, {padded: True}).shape == (3, 2)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Expected size\[0\] in \[0, 2\], but got 3"):
+            session.run(made, {padded: False})
+
+
 def test_the_shape_of_a_slice_from_a_partly_known_begin_is_that_of_tensorflow() -> None:
     step, x = tf.placeholder(tf.int32, []), tf.placeholder(tf.float32, [4, 5, 6])
     cases = (
