@@ -117,3 +117,5 @@ def test_the_result_of_a_loop_is_carried_to_later_calls_and_its_inside_is_not() 
         handle = session.partial_run_setup([y, gradient], [p, q])
         with pytest.raises(tf.errors.UnimplementedError, match="cannot carry"):
             session.partial_run(handle, y, {p: 2})
+        # As the error says: both in one call, which may feed the same once more.
+        assert session.partial_run(handle, [y, gradient], {p: 2, q: 5}) == [8, 60]

@@ -218,7 +218,12 @@ class PartialRun:
         self._check_fetches([*wanted.tensors, *wanted.targets])
         # Copies: the client may write into its arrays between two calls.
         self._values.update((tensor, own_copy(converter(tensor)(value))) for tensor, value in fed)
-        self._advance(wanted)
+        try:
+            self._advance(wanted)
+        except errors.UnimplementedError:  # nothing has run: another call may feed the same and fetch more
+            for tensor, _ in fed:
+                del self._values[tensor]
+            raise
         self._unfetched -= {*wanted.tensors, *wanted.targets}
         return wanted.build([own_copy(self._values[tensor]) for tensor in wanted.tensors])
 
