@@ -11,11 +11,13 @@ import pytest
 import tfmini as tf
 from tests.show.inspection.spy import rows
 from tfmini.devices import device_name, task_of_device
+from tfmini.graph.op_types import OPS
 from tfmini.launch.local import reserve_cluster
 from tfmini.launch.supervision import TaskId
 from tfmini.placement.task_graph import Route
 from tfmini.runtime.worker.worker import Worker
 from tfmini.show.inspection.api import inspect
+from tfmini.show.inspection.study import signatures
 
 TASKS = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"]
 
@@ -133,3 +135,7 @@ def test_a_constant_is_no_transfer_and_feeds_travel_in_the_request() -> None:
     texts = [m.text for m in found.messages()]
     assert texts[1:3] == ["RunGraph with x:0", "done with y:0"]
     assert task_of_device(found.master) == "/job:worker/replica:0/task:0"
+
+
+def test_the_table_of_ops_that_tfmini_lacks_has_none_that_it_has() -> None:
+    assert not signatures().keys() & OPS.keys()
