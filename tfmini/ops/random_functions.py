@@ -155,7 +155,8 @@ def parameterized_truncated_normal(
       name: of the op.
     """
     with name_scope(name, "parameterized_truncated_normal", [shape, means, stddevs, minvals, maxvals]):
-        sizes = _shape_tensor(shape)
+        own_shape: Any = shape
+        sizes = _shape_tensor(own_shape)
         given = [convert_to_tensor(x, dtype=dtype, name=key) for key, x in
                  (("means", means), ("stddevs", stddevs), ("minvals", minvals), ("maxvals", maxvals))]  # fmt: skip
         return random_ops.truncated_op(sizes, *given, **seed_attrs(seed))
