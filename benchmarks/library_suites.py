@@ -7,11 +7,12 @@
     python benchmarks/library_suites.py --compare ours.json theirs.json --both
 
 SOURCE is a checkout of the library; nothing of it is part of this repository. Each test file runs with pytest in a fork
-of a process in which ``import tensorflow`` means the target. ORACLE may be the Python of TensorFlow 1.15.5, without a
-SHIM; for TensorFlow 2, SHIM is a folder whose package ``tensorflow`` is `tensorflow.compat.v1` without the behaviour of
-version 2 (`../shared/corpus/shim`). ``--path`` also takes folders with the packages that the library needs. A test that
-TensorFlow passes counts; the comparison lists those that fail here. With ``--both`` only the files count that ran on
-both sides, as in the table of the lab book.
+of a process in which ``import tensorflow`` means the target; ``--cpu`` cuts a file that takes too long. ORACLE is a
+Python with the target and with pytest 7: TensorFlow 1.15.5 (a copy of `.oracle1x`, whose packages the tests of tfmini
+need as they are, after ``pip install 'pytest<8'``), without a SHIM; for TensorFlow 2, SHIM is a folder whose package
+``tensorflow`` is `tensorflow.compat.v1` without the behaviour of version 2 (`../shared/corpus/shim`). ``--path`` also
+takes folders with the packages that the library needs. A test that TensorFlow passes counts; the comparison lists those
+that fail here. With ``--both`` only the files count that ran on both sides, as in the table of the lab book.
 """
 
 from __future__ import annotations
