@@ -243,8 +243,8 @@ NAMES: dict[str, dict[str, str]] = {
         "train.global_steps": "assert_global_step assert_or_get_global_step create_global_step get_global_step get_or_create_global_step",
     },
     "contrib.framework.nest": {
-        "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths flatten_with_tuple_paths_up_to get_traverse_shallow_structure map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths map_structure_with_tuple_paths_up_to yield_flattened_paths",
-        "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as",
+        "compat.nest_names": "assert_shallow_structure flatten_dict_items flatten_up_to flatten_with_joined_string_paths flatten_with_tuple_paths flatten_with_tuple_paths_up_to get_traverse_shallow_structure map_structure_up_to map_structure_with_paths map_structure_with_tuple_paths map_structure_with_tuple_paths_up_to",
+        "graph.nest": "assert_same_structure flatten is_sequence=is_nested map_structure pack_sequence_as yield_flattened_paths",
     },
     "contrib.graph_editor": {
         "compat.graph_editor.selection": "ControlOutputs can_be_regex filter_ops filter_ops_from_regex filter_ts filter_ts_from_regex get_consuming_ops get_generating_ops get_name_scope_ops get_tensors make_list_of_op make_list_of_t make_placeholder_from_dtype_and_shape make_placeholder_from_tensor make_regex ph=make_placeholder_from_dtype_and_shape placeholder_name select_ops select_ops_and_ts select_ts",

@@ -289,13 +289,47 @@ def _graphs(folder: Path) -> Iterator[Format]:
         (ValueError, OSError),
         4,
     )
-    model = protos.SavedModel.FromString((saved / "saved_model.pb").read_bytes())
+    allowed: tuple[type[Exception], ...] = (ValueError, OSError, RuntimeError)
+    yield Format("SavedModel", [_files_in(saved)], [_flipped, *[_in_saved_model(saved)] * 3], _load, allowed, 2)
+    objects = _saved_objects(folder / "objects")
+    changes = [_flipped, *[_in_saved_model(objects)] * 5]
+    allowed = (ValueError, OSError, NotImplementedError)
+    yield Format("SavedModel of objects", [_files_in(objects)], changes, _load_objects, allowed, 2)
+
+
+def _in_saved_model(folder: Path) -> Callable[[random.Random, Files], Files]:
+    model = (folder / "saved_model.pb").read_bytes()
 
     def changed(pick: random.Random, files: Files) -> Files:
-        return {**files, "saved_model.pb": damage.changed(pick, protos.SavedModel, model.SerializeToString())}
+        return {**files, "saved_model.pb": damage.changed(pick, protos.SavedModel, model)}
 
-    allowed = (ValueError, OSError, RuntimeError)
-    yield Format("SavedModel", [_files_in(saved)], [_flipped, changed, changed, changed], _load, allowed, 2)
+    return changed
+
+
+class Scaled(tf.Module):
+    """A variable, a list, and functions with a branch and a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = tf.Variable([1.0, 2.0], use_resource=True)
+        self.parts = [self.factor]
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+    def scaled(self, x: Any) -> Any:
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: x * self.factor, lambda: x)
+
+    @tf.function
+    def doubled(self, x: Any, times: int = 3) -> Any:
+        return tf.while_loop(lambda i, _: i < times, lambda i, y: (i + 1, y * 2), [0, x])[1]
+
+
+def _saved_objects(folder: Path) -> Path:
+    with tf.Graph().as_default(), tf.Session() as session:
+        module = Scaled()
+        module.doubled(tf.zeros([2]))
+        session.run(module.factor.initializer)
+        tf.saved_model.save(module, str(folder))
+    return folder
 
 
 class _SampledGraphs(Sequence[Files]):
@@ -337,6 +371,19 @@ def _import_meta(place: Path) -> None:
 def _load(place: Path) -> None:
     with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(operation_timeout_in_ms=2000)) as session:
         tf.saved_model.loader.load(session, ["serve"], str(place))
+
+
+def _load_objects(place: Path) -> None:
+    with tf.Graph().as_default():
+        loaded = tf.saved_model.load_v2(str(place))
+        for name in ("scaled", "doubled"):
+            function = getattr(loaded, name, None)
+            if callable(function):
+                try:
+                    function(tf.zeros([2]))
+                except TypeError as error:  # the damaged function has other parameters
+                    if "argument" not in str(error):
+                        raise
 
 
 # ---- records ------------------------------------------------------------------------------------

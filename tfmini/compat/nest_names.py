@@ -118,7 +118,7 @@ def flatten_with_tuple_paths_up_to(
       TypeError, ValueError: as `assert_shallow_structure` does.
     """
     parts = flatten_up_to(shallow_tree, input_tree, check_types, expand_composites, check_subtrees_length)
-    paths = yield_flattened_paths(shallow_tree, expand=expand_composites)
+    paths = nest.yield_flattened_paths(shallow_tree, expand=expand_composites)
     return [(path, part) for (path, _), part in zip(paths, parts)]
 
 
@@ -127,7 +127,7 @@ def map_structure_with_tuple_paths_up_to(
     shallow_tree: object, func: Callable[..., Any], *inputs: object, **kwargs: Any
 ) -> Any:
     """`map_structure_up_to` of a function whose first argument is the path of the parts, a tuple."""
-    leaves = yield_flattened_paths(shallow_tree, expand=kwargs.get("expand_composites", False))
+    leaves = nest.yield_flattened_paths(shallow_tree, expand=kwargs.get("expand_composites", False))
     return map_structure_up_to(
         shallow_tree, lambda *row, **words: func(next(leaves)[0], *row, **words), *inputs, **kwargs
     )
@@ -203,31 +203,10 @@ def flatten_dict_items(dictionary: object) -> dict[Any, Any]:
     return found
 
 
-@export("tf.contrib.framework.nest.yield_flattened_paths")
-def yield_flattened_paths(
-    structure: Any, path: tuple[Any, ...] = (), expand: bool = False
-) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """(path, leaf) of each leaf: the keys, field names and positions that lead to it, and the class of a composite."""
-    if expand and nest.is_composite(structure):
-        for i, part in enumerate(nest._items(structure)):
-            yield (*path, type(structure).__name__, i), part
-        return
-    if not nest.is_nested(structure):
-        yield path, structure
-        return
-    steps: Any = range(len(structure))
-    if isinstance(structure, Mapping):
-        steps = sorted(structure)
-    elif hasattr(structure, "_fields"):
-        steps = structure._fields
-    for step, item in zip(steps, nest._items(structure)):
-        yield from yield_flattened_paths(item, (*path, step), expand)
-
-
 @export("tf.contrib.framework.nest.flatten_with_tuple_paths")
 def flatten_with_tuple_paths(structure: object, expand_composites: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
     """(path, leaf) of each leaf; a path is a tuple."""
-    return list(yield_flattened_paths(structure))
+    return list(nest.yield_flattened_paths(structure))
 
 
 @export("tf.contrib.framework.nest.flatten_with_joined_string_paths")
@@ -235,7 +214,7 @@ def flatten_with_joined_string_paths(
     structure: object, separator: str = "/", expand_composites: bool = False
 ) -> list[tuple[str, Any]]:
     """(path, leaf) of each leaf; a path is text."""
-    return [(separator.join(map(str, path)), leaf) for path, leaf in yield_flattened_paths(structure)]
+    return [(separator.join(map(str, path)), leaf) for path, leaf in nest.yield_flattened_paths(structure)]
 
 
 @export("tf.contrib.framework.nest.map_structure_with_tuple_paths")
@@ -255,7 +234,7 @@ def _with_paths(form: Callable[[Any], Any], func: Callable[..., Any], structure:
     kwargs.pop("expand_composites", None)
     for other in structure[1:]:
         nest.assert_same_structure(structure[0], other, check_types)
-    paths = [form(path) for path, _ in yield_flattened_paths(structure[0])]
+    paths = [form(path) for path, _ in nest.yield_flattened_paths(structure[0])]
     rows = zip(paths, *map(nest.flatten, structure))
     return nest.pack_sequence_as(structure[0], [func(*row, **kwargs) for row in rows])
 

@@ -185,8 +185,7 @@ def _insert(
         limits: list[Any] = ends
         if ways.trains:
             limits = _moved(ends, _range(tensor, bits, weights, ways.symmetric), weights)
-        least_and_most = dict(zip(("min", "max"), limits))
-        rounded: Tensor = fake_quant_with_min_max_vars(tensor, **least_and_most, num_bits=bits, narrow_range=weights)
+        rounded: Tensor = fake_quant_with_min_max_vars(tensor, limits[0], limits[1], bits, weights)
         if ways.quant_delay and ways.quant_delay > 0:
             begun = greater_equal(quantization_step(), ways.quant_delay, name="activate_quant")
             rounded = cond(begun, lambda: rounded, lambda: tensor, name="delayed_quant")

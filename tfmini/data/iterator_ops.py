@@ -185,7 +185,8 @@ class IteratorState:
                 " reading of those files draws other seeds. Put the shuffling behind the cache, or cache without a"
                 " filename."
             )
-        rows = [(at, pair) for at, pairs in place.reading.seeds.items() for pair in list(pairs)]
+        # Copies: the threads that read ahead draw meanwhile.
+        rows = [(at, pair) for at, pairs in list(place.reading.seeds.items()) for pair in list(pairs)]
         seeds = [number % 2**64 for at, pair in rows for number in (at, *pair)]
         return np.array([place.turns + place.reader.turns, *seeds], np.uint64).view(np.int64)
 

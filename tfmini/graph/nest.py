@@ -138,6 +138,27 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     return pack_sequence_as(structure[0], [func(*row) for row in rows], expand)
 
 
+@export("tf.contrib.framework.nest.yield_flattened_paths")
+def yield_flattened_paths(
+    structure: Any, path: tuple[Any, ...] = (), expand: bool = False
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(path, leaf) of each leaf: the keys, field names and positions that lead to it, and the class of a composite."""
+    if expand and is_composite(structure):
+        for i, part in enumerate(_items(structure)):
+            yield (*path, type(structure).__name__, i), part
+        return
+    if not is_nested(structure):
+        yield path, structure
+        return
+    steps: Any = range(len(structure))
+    if isinstance(structure, Mapping):
+        steps = sorted(structure)
+    elif hasattr(structure, "_fields"):
+        steps = structure._fields
+    for step, item in zip(steps, _items(structure)):
+        yield from yield_flattened_paths(item, (*path, step), expand)
+
+
 # ---- comparing --------------------------------------------------------------------------------
 
 

@@ -270,23 +270,35 @@ def remove_squeezable_dimensions(
     """Removes a last axis of length 1 from the tensor that has one axis too many.
 
     Args:
-      expected_rank_diff: the rank of the predictions less that of the labels. If a rank is not known,
-        both tensors stay as they are.
+      expected_rank_diff: the rank of the predictions less that of the labels. Ranks that are not known are compared in
+        each step.
+
+    Raises:
+      ValueError: the last axis has another length.
     """
     with name_scope(name, "remove_squeezable_dimensions", [labels, predictions]):
         labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
-        if labels.shape.ndims is None or predictions.shape.ndims is None:
-            return labels, predictions
-        difference = predictions.shape.ndims - labels.shape.ndims
-        if difference == expected_rank_diff + 1 and _may_be_one(predictions):
-            predictions = squeeze(predictions, [-1])
-        elif difference == expected_rank_diff - 1 and _may_be_one(labels):
-            labels = squeeze(labels, [-1])
-        return labels, predictions
+        if labels.shape.ndims is not None and predictions.shape.ndims is not None:
+            more = predictions.shape.ndims - labels.shape.ndims - expected_rank_diff
+            return _squeezed(labels, more == -1), _squeezed(predictions, more == 1)
+        excess = subtract(subtract(rank_of(predictions), rank_of(labels)), expected_rank_diff)
+        return _squeezed_in_the_step(labels, excess, -1), _squeezed_in_the_step(predictions, excess, 1)
 
 
-def _may_be_one(tensor: Tensor) -> bool:
-    return tensor.shape.as_list()[-1] in (1, None)
+def _squeezed(tensor: Tensor, has_one_more: bool) -> Tensor:
+    return squeeze(tensor, [-1]) if has_one_more else tensor
+
+
+def _squeezed_in_the_step(tensor: Tensor, excess: Tensor, wanted: int) -> Tensor:
+    if not _may_end_in_one(tensor):
+        return tensor
+    return cond(equal(excess, wanted), lambda: squeeze(tensor, [-1]), lambda: tensor)  # type: ignore[no-any-return]
+
+
+def _may_end_in_one(tensor: Tensor) -> bool:
+    """Whether the last axis may have length 1."""
+    sizes = tensor.shape.as_list() if tensor.shape.ndims is not None else [None]
+    return bool(sizes) and sizes[-1] in (1, None)
 
 
 def matched(
@@ -328,7 +340,7 @@ def _of_rank_in_the_step(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _last_axis_off(tensor: Tensor) -> Tensor:
-    return squeeze(tensor, [-1]) if tensor.shape.ndims is None or _may_be_one(tensor) else tensor
+    return squeeze(tensor, [-1]) if _may_end_in_one(tensor) else tensor
 
 
 # ---- The losses of ``tf.losses`` -----------------------------------------------------------------------------------

@@ -401,6 +401,23 @@ def _where(graph: Graph | None) -> Graph:
     return graph
 
 
+def _selected(
+    args: Iterable[object], kwargs: Mapping[str, Any], own: str, other: str,
+    matching: Callable[[Graph, Any], list[Any]], listed: Callable[[object], list[Any]],
+) -> list[Any]:  # fmt: skip
+    """What arguments select: those by patterns, unless these are for the ``other`` kind, and those by themselves."""
+    graph, positive, restricted = _settings(kwargs, f"restrict_{own}_regex")
+    found: list[Any] = []
+    for arg in args:
+        if not can_be_regex(arg):
+            concatenate_unique(found, listed(arg))
+            continue
+        pattern, where = make_regex(arg), _where(graph)
+        if pattern.pattern.startswith(f"(?#{own})") or not (restricted or pattern.pattern.startswith(f"(?#{other})")):
+            concatenate_unique(found, matching(where, pattern))
+    return found if positive is None else [item for item in found if positive(item)]
+
+
 @export("tf.contrib.graph_editor.select_ops")
 def select_ops(*args: object, **kwargs: object) -> list[Any]:
     """Ops by themselves and by patterns of their names (``tf.contrib.graph_editor.select_ops``).
@@ -414,18 +431,7 @@ def select_ops(*args: object, **kwargs: object) -> list[Any]:
       TypeError: for an argument or graph of another type.
       ValueError: for another keyword, or a pattern without a graph.
     """
-    graph, positive, restricted = _settings(kwargs, "restrict_ops_regex")
-    found: list[Any] = []
-    for arg in args:
-        if can_be_regex(arg):
-            pattern = make_regex(arg)
-            where = _where(graph)
-            if pattern.pattern.startswith("(?#ts)") or restricted and not pattern.pattern.startswith("(?#ops)"):
-                continue
-            concatenate_unique(found, filter_ops_from_regex(where, pattern))
-        else:
-            concatenate_unique(found, make_list_of_op(arg, ignore_ts=True))
-    return found if positive is None else [op for op in found if positive(op)]
+    return _selected(args, kwargs, "ops", "ts", filter_ops_from_regex, lambda arg: make_list_of_op(arg, ignore_ts=True))
 
 
 @export("tf.contrib.graph_editor.select_ts")
@@ -436,18 +442,11 @@ def select_ts(*args: object, **kwargs: object) -> list[Any]:
       *args: tensors, lists of them, patterns. Ops, and patterns that begin with ``(?#ops)``, count for nothing.
       **kwargs: as of `select_ops`, but ``restrict_ts_regex``: True if only patterns that begin with ``(?#ts)`` count.
     """
-    graph, positive, restricted = _settings(kwargs, "restrict_ts_regex")
-    found: list[Any] = []
-    for arg in args:
-        if can_be_regex(arg):
-            pattern = make_regex(arg)
-            where = _where(graph)
-            if pattern.pattern.startswith("(?#ops)") or restricted and not pattern.pattern.startswith("(?#ts)"):
-                continue
-            concatenate_unique(found, [t for t in get_tensors(where) if pattern.search(t.name)])
-        else:
-            concatenate_unique(found, make_list_of_t(arg, ignore_ops=True))
-    return found if positive is None else [t for t in found if positive(t)]
+    return _selected(
+        args, kwargs, "ts", "ops",
+        lambda graph, pattern: [t for t in get_tensors(graph) if pattern.search(t.name)],
+        lambda arg: make_list_of_t(arg, ignore_ops=True),
+    )  # fmt: skip
 
 
 @export("tf.contrib.graph_editor.select_ops_and_ts")

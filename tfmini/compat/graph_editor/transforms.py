@@ -173,9 +173,11 @@ class TransformerInfo:
 
     def original(self, transformed: Any, missing_fn: Callable[[Any], Any] | None = None) -> Any:
         """What ops and tensors are the copies of; see `transformed`."""
+        sources = {copied: source for known in (self._ops, self._ts) for source, copied in known.items()}
 
         def before(one: Any) -> Any:
-            return _found({copied: source for source, copied in self._map(one).items()}, one, missing_fn)
+            self._map(one)  # refuses anything else
+            return _found(sources, one, missing_fn)
 
         return transform_tree(transformed, before)
 
@@ -302,9 +304,11 @@ class Transformer:
 
 def _view_of_copies(info: _Transformation) -> SubGraphView:
     view = SubGraphView(list(info.transformed_ops.values()))
-    inputs = [info.transformed_ts[t] for t in info.sgv.inputs if t in info.transformed_ts]
-    outputs = [info.transformed_ts[t] for t in info.sgv.outputs if t in info.transformed_ts]
-    return view.remap([t for t in inputs if t in list(view.inputs)], [t for t in outputs if t in list(view.outputs)])
+    inputs, outputs = (
+        [copied for t in wanted if (copied := info.transformed_ts.get(t)) in known]
+        for wanted, known in ((info.sgv.inputs, {*view.inputs}), (info.sgv.outputs, {*view.outputs}))
+    )
+    return view.remap(inputs, outputs)
 
 
 @export("tf.contrib.graph_editor.copy")

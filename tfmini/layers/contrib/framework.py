@@ -18,14 +18,15 @@ from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.graph import Graph
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope
+from tfmini.layers import losses
 from tfmini.ops.array.filling import range as range_of
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import concat, stack
-from tfmini.ops.array.shape import rank, reshape, shape, size, squeeze
+from tfmini.ops.array.shape import rank, reshape, shape, size
 from tfmini.ops.composites import SparseTensor
 from tfmini.ops.debugging import Assert
-from tfmini.ops.flow.cond import cond, smart_cond
+from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.functional import _case_helper
 from tfmini.ops.math.sums import add_n, reduce_sum
 from tfmini.ops.py_func import py_func as array_function
@@ -141,22 +142,8 @@ def remove_squeezable_dimensions(
       predictions, labels: the tensors.
       name: of the name scope.
     """
-    with name_scope(name, "remove_squeezable_dimensions", [predictions, labels]):
-        predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
-        more = rank(predictions) - rank(labels)
-        known = None
-        if predictions.shape.ndims is not None and labels.shape.ndims is not None:
-            known = predictions.shape.ndims - labels.shape.ndims
-        return _squeezed(predictions, known, more, 1), _squeezed(labels, known, more, -1)
-
-
-def _squeezed(tensor: Tensor, known: int | None, more: Tensor, wanted: int) -> Tensor:
-    rank_of_tensor = tensor.shape.ndims
-    if rank_of_tensor == 0 or rank_of_tensor and tensor.shape.as_list()[-1] not in (1, None):
-        return tensor
-    if known is not None:
-        return squeeze(tensor, [-1]) if known == wanted else tensor
-    return cond(raw_ops.Equal(wanted, more), lambda: squeeze(tensor, [-1]), lambda: tensor)  # type: ignore[no-any-return]
+    labels, predictions = losses.remove_squeezable_dimensions(labels, predictions, name=name)
+    return predictions, labels
 
 
 @export("tf.contrib.framework.reduce_sum_n")

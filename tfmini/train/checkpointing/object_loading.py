@@ -85,7 +85,7 @@ def load(export_dir: PathLike, tags: Any = None) -> Any:
             f" incompatible argument tags={tags} to tf.saved_model.load. You may omit it, pass 'None', or pass matching"
             " tags."
         )
-    with errors.reading(f"The SavedModel in {directory} is not valid", ValueError):
+    with errors.reading(f"The SavedModel in {directory} is not valid", ValueError, also_own=True):
         loaded = _Loader(graph, directory).objects[0]
     loaded.tensorflow_version = graph.meta_info_def.tensorflow_version
     loaded.tensorflow_git_version = graph.meta_info_def.tensorflow_git_version
@@ -125,7 +125,7 @@ class _Loader:
         self.objects = [self._made(number, node) for number, node in enumerate(self._saved.nodes)]
         for node, made in zip(self._saved.nodes, self.objects):
             for child in node.children:
-                _set(made, child.local_name, self.objects[child.node_id])
+                _set(made, child.local_name, _at(self.objects, child.node_id))
         for made in self.objects:
             if isinstance(made, LoadedTable):
                 self._fill(made)
@@ -138,10 +138,11 @@ class _Loader:
         keys, waiting, seen = {}, [(0, 0)], {0}
         while waiting:  # the checkpoint has the same objects, with numbers of its own
             here, there = waiting.pop()
-            for attribute in known.nodes[there].attributes:
+            node = _at(known.nodes, there)
+            for attribute in node.attributes:
                 keys[here] = attribute.checkpoint_key
-            below = {child.local_name: child.node_id for child in known.nodes[there].children}
-            for child in self._saved.nodes[here].children:
+            below = {child.local_name: child.node_id for child in node.children}
+            for child in _at(self._saved.nodes, here).children:
                 if child.local_name in below and child.node_id not in seen:
                     seen.add(child.node_id)
                     waiting.append((child.node_id, below[child.local_name]))
@@ -155,7 +156,7 @@ class _Loader:
             return self._variable(number, node.variable)
         if kind == "asset":
             path = os.path.join(self._directory, files.ASSETS_DIRECTORY)
-            name = self._graph.asset_file_def[node.asset.asset_file_def_index].filename
+            name = _at(self._graph.asset_file_def, node.asset.asset_file_def_index).filename
             return TrackableAsset(os.path.join(path, name))
         if kind == "constant":
             return constant(tensor_from_proto(self._nodes[node.constant.operation].attr["value"].tensor))
@@ -194,7 +195,8 @@ class _Loader:
     def body(self, name: str) -> Any:
         """What `body_of` gives for a function of the library; each is made once."""
         if name not in self._bodies:
-            self._bodies[name] = body_of(self._graph.graph_def.library, name)
+            with errors.reading(f"Function {name} of the SavedModel in {self._directory} is not valid", ValueError):
+                self._bodies[name] = body_of(self._graph.graph_def.library, name)
         return self._bodies[name]
 
     def told(self, name: str) -> tuple[list[int], Any, Any]:
@@ -202,17 +204,30 @@ class _Loader:
         if name not in self._saved.concrete_functions:
             raise ValueError(f"The SavedModel has no function {name}.")
         told = self._saved.concrete_functions[name]
-        arguments, result = told.canonicalized_input_signature, told.output_signature
-        return list(told.bound_inputs), self._coder.decode_proto(arguments), self._coder.decode_proto(result)
+        arguments, result = map(self._coder.decode_proto, (told.canonicalized_input_signature, told.output_signature))
+        if not (isinstance(arguments, tuple) and [*map(type, arguments)] == [tuple, dict]):
+            raise ValueError(f"The arguments of function {name} are no tuple and dictionary: {arguments!r:.80}")
+        return list(told.bound_inputs), arguments, result
 
     def captured(self, numbers: Iterable[int]) -> list[Tensor]:
         """The tensors that stand for objects in functions."""
-        return [_tensor_of(self.objects[number]) for number in numbers]
+        return [_tensor_of(_at(self.objects, number)) for number in numbers]
 
     def _fill(self, table: Any) -> None:
         table.resource_handle = table._create_resource()
         table.initializer = table._initialize().op
         get_default_graph().add_to_collection(GraphKeys.TABLE_INITIALIZERS, table.initializer)
+
+
+def _at(items: Sequence[Any], number: int) -> Any:
+    """An item by its number, which comes from a file.
+
+    Raises:
+      ValueError: there is no such item.
+    """
+    if not 0 <= number < len(items):
+        raise ValueError(f"The SavedModel names item {number} of {len(items)}.")
+    return items[number]
 
 
 def _empty(node: Any) -> Any:
@@ -247,7 +262,10 @@ def _tensor_of(thing: Any) -> Tensor:
         return thing.handle
     if isinstance(thing, TrackableAsset):
         return thing.asset_path
-    return thing.resource_handle if isinstance(thing, LoadedTable) else thing
+    found = thing.resource_handle if isinstance(thing, LoadedTable) else thing
+    if not isinstance(found, Tensor):
+        raise ValueError(f"A function of the SavedModel uses an object of which it can use nothing: {thing}.")
+    return found
 
 
 # ---- Functions -----------------------------------------------------------------------------------------------------
@@ -304,7 +322,7 @@ class LoadedFunction(ConcreteFunction):
     @property
     def variables(self) -> tuple[Any, ...]:
         """The variables that it uses."""
-        return tuple(v for v in (self._loader.objects[n] for n in self._bound) if isinstance(v, LoadedVariable))
+        return tuple(v for v in (_at(self._loader.objects, n) for n in self._bound) if isinstance(v, LoadedVariable))
 
     def _added(self, given: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
         """Adds the body to the default graph; returns its results and the ops that run in any case."""

@@ -8,7 +8,6 @@ another one contains it, here as in every graph of tfmini. Variables are in a ch
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -527,18 +526,5 @@ def _specs(outputs: Any) -> Any:
             return TensorSpec(value.shape, value.dtype.base_dtype, "/".join(map(str, path)) or None)
         return value if value is None or isinstance(value, TensorSpec) else value._type_spec
 
-    flat = [spec(path, value) for path, value in _with_paths(outputs)]
+    flat = [spec(path, value) for path, value in nest.yield_flattened_paths(outputs)]
     return nest.pack_sequence_as(outputs, flat)
-
-
-def _with_paths(structure: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The leaves of a structure with the keys and numbers that lead to them, in the order of `nest.flatten`."""
-    if not nest.is_nested(structure):
-        yield (), structure
-        return
-    if isinstance(structure, Mapping):
-        items: Iterable[tuple[Any, Any]] = sorted(structure.items())
-    else:
-        items = zip(getattr(structure, "_fields", itertools.count()), structure)
-    for key, part in items:
-        yield from (((key, *path), leaf) for path, leaf in _with_paths(part))

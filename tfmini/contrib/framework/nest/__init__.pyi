@@ -11,7 +11,6 @@ from tfmini.compat.nest_names import (
     map_structure_with_paths as map_structure_with_paths,
     map_structure_with_tuple_paths as map_structure_with_tuple_paths,
     map_structure_with_tuple_paths_up_to as map_structure_with_tuple_paths_up_to,
-    yield_flattened_paths as yield_flattened_paths,
 )
 from tfmini.graph.nest import (
     assert_same_structure as assert_same_structure,
@@ -19,6 +18,7 @@ from tfmini.graph.nest import (
     is_nested as is_sequence,
     map_structure as map_structure,
     pack_sequence_as as pack_sequence_as,
+    yield_flattened_paths as yield_flattened_paths,
 )
 
 __all__ = [
