@@ -24,3 +24,10 @@ def test_masks_of_variables_cannot_be_stripped() -> None:
         tf.contrib.model_pruning.masked_fully_connected(tf.ones([2, 3]), 4, scope="f")
         with pytest.raises(ValueError, match="f/mask is a VariableV2, not a constant"):
             tf.contrib.model_pruning.strip_pruning_vars_fn(graph.as_graph_def(), ["f/Relu"])
+
+
+@pytest.mark.parametrize("text", ["conv", "conv:0.9:1"])
+def test_a_target_without_one_name_and_value_is_refused(text: str) -> None:
+    hparams = tf.contrib.model_pruning.get_pruning_hparams().override_from_dict({"weight_sparsity_map": [text]})
+    with pytest.raises(ValueError, match=f"Expected name:value, got '{text}'"):
+        tf.contrib.model_pruning.Pruning(hparams)

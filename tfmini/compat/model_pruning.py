@@ -212,8 +212,13 @@ class Pruning:
 
 def _pairs(texts: list[str]) -> list[tuple[str, str]]:
     """The names and values of a list of "name:value"."""
-    pairs = [text.split(":") for text in texts if text]
-    return [(name, value) for name, value in pairs]
+    pairs = []
+    for text in filter(None, texts):
+        name, colon, value = text.partition(":")
+        if not colon or ":" in value:
+            raise ValueError(f"Expected name:value, got {text!r}.")
+        pairs.append((name, value))
+    return pairs
 
 
 def _block(name: str, text: str) -> tuple[int, ...]:

@@ -6,9 +6,8 @@ The arguments ``metrics_collections``, ``updates_collections`` and ``name`` are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import TensorLike
@@ -332,7 +331,7 @@ def _interval(labels: Tensor, ordered: Tensor, weights: Tensor, alpha: float, lo
     others_placed = reduce_sum(wins * expand_dims(of_one, 1), axis=0) / one_total
     area = reduce_sum(placed * of_one) / one_total
     variance = _spread(placed, area, of_one, one_total) + _spread(others_placed, area, of_other, other_total)
-    half = raw_ops.Sqrt(variance) * float(_normal_quantile(0.5 + alpha / 2))
+    half = raw_ops.Sqrt(variance) * NormalDist().inv_cdf(0.5 + alpha / 2)
     if not logit:
         return [area, area - half, area + half]
     odds = raw_ops.Log(area / (1.0 - area))
@@ -342,14 +341,3 @@ def _interval(labels: Tensor, ordered: Tensor, weights: Tensor, alpha: float, lo
 
 def _spread(placed: Tensor, area: Tensor, weights: Tensor, total: Tensor) -> Any:
     return reduce_sum(weights * raw_ops.SquaredDifference(placed, area)) / total / (total - 1.0)
-
-
-def _normal_quantile(probability: float) -> Any:
-    """The quantile of the standard normal distribution, by Newton's method on its distribution function."""
-    from math import erf, exp, pi, sqrt
-
-    found = 0.0
-    for _ in range(60):
-        excess = 0.5 * (1 + erf(found / sqrt(2))) - probability
-        found -= float(np.clip(excess / (exp(-(found**2) / 2) / sqrt(2 * pi)), -0.5, 0.5))
-    return found
