@@ -46,6 +46,25 @@ def test_a_call_that_is_sent_while_its_link_ends_waits_or_fails(parts: Any) -> N
     assert (failed, waiting) == (([], [(parts, call)]) if parts else ([call], []))
 
 
+def test_a_call_that_is_made_while_a_connection_ends_waits_for_the_next_one() -> None:
+    """It enters the table after the calls have been counted, and queues when it finds the connection lost."""
+    host = SimulatedNetwork().host("w")
+    peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
+    made = CallHandle(peer, m.GetStatus, 2, lambda answer: None, None, [b"later"])
+
+    class Making(Losing):
+        @property
+        def parts(self) -> Any:
+            peer.calls[2] = made
+            return None
+
+        @parts.setter
+        def parts(self, parts: Any) -> None: ...
+
+    first = peer.calls[1] = Making(peer, m.GetStatus, 1, lambda answer: None, None, None)
+    assert peer._split_calls(permanent=False) == [first]
+
+
 def _hasty(monkeypatch: pytest.MonkeyPatch, reactor: Any, hasty_s: float) -> None:
     """Timers of that delay are due before `call_later` returns, as in a thread that stops there for longer."""
     call_as_usual = reactor.call_later

@@ -401,16 +401,16 @@ class Peer:
             if not isinstance(handle, CallHandle):
                 self._drop(handle, self.unavailable())
         keep = not permanent and self.state is not State.CLOSED and bool(self.address)
-        # Read once: a call that is being sent may lose its parts meanwhile.
-        found = [(handle, handle.parts) for handle in list(self.calls.values()) if keep]
+        # Calls and parts are read once. A call that enters the table meanwhile finds the connection lost and queues by
+        # itself; one that is being sent may lose its parts.
+        found = [(handle, handle.parts if keep else None) for handle in list(self.calls.values())]
         staying = [(handle, parts) for handle, parts in found if parts is not None]
         for handle, parts in staying:
             handle.is_queued = True
             self._waiting.append(parts, handle, must=True)
-        waiting = {handle.request_id for handle, _ in staying}
         if staying and self._retry is None:
             self._retry = self.endpoint.reactor.call_later(self._backoff.failed(), self._attempt)
-        return [handle for request_id, handle in list(self.calls.items()) if request_id not in waiting]
+        return [handle for handle, parts in found if parts is None]
 
     def close(self, reason: str) -> None:
         """Closes the connection with a Goodbye and fails all calls; the peer cannot be used afterwards."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import tfmini as tf
 from tests.polling import poll
 from tfmini.ops.queues.barrier import Barrier
 from tfmini.ops.queues.staging import MapStagingArea, StagingArea
+from tfmini.runtime.executor.dataflow_run import DataflowRun
 from tfmini.runtime.executor.waiting_run import NodeWait, WaitingRun
 
 
@@ -80,13 +82,25 @@ def test_what_comes_when_the_time_is_up_goes_to_the_next_step(make: Any) -> None
         assert session.run(get) == 7.0
 
 
-def test_what_comes_while_the_step_ends_goes_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step ends after the answer has looked whether it has, and before it takes the lock."""
+def end(run: WaitingRun, error: tf.errors.OpError) -> None:
+    run.abort(error)
+
+
+def refuse(run: WaitingRun, error: tf.errors.OpError) -> None:
+    assert run.refuse_answers(error)
+
+
+@pytest.mark.parametrize(("method", "stop"), [("forget", end), ("forget", refuse), ("complete", end)])
+def test_what_comes_while_the_step_ends_goes_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, method: str, stop: Callable[[WaitingRun, tf.errors.OpError], None]
+) -> None:
+    """The step ends after the answer has looked whether it has, before it takes the lock or gives the values."""
     put, get = queue()
     with tf.Session() as session:
         session.run(tf.no_op())
         ended: list[Any] = []
-        forget = NodeWait.forget
+        owner: Any = NodeWait if method == "forget" else DataflowRun
+        usual = getattr(owner, method)
         runs = session.master.session.cluster.worker.runs
 
         def run() -> None:
@@ -94,17 +108,18 @@ def test_what_comes_while_the_step_ends_goes_to_the_next_one(monkeypatch: pytest
                 session.run(get)
             ended.append(raised.value)
 
-        def late(wait: NodeWait) -> bool:
-            if "Dequeue" in wait.node.op and not wait.step.run.stopped:
-                monkeypatch.setattr(NodeWait, "forget", forget)
+        def late(wait: Any, *values: Any) -> Any:
+            step = getattr(wait, "step", wait)
+            if any("Dequeue" in node.op for node in step.run.program.waits.values()) and not step.run.stopped:
+                monkeypatch.setattr(owner, method, usual)
                 monkeypatch.setattr(WaitingRun, "release", lambda run: None)
-                wait.step.run.abort(tf.errors.CancelledError(None, None, "now"))
-            return forget(wait)
+                stop(step.run, tf.errors.CancelledError(None, None, "now"))
+            return usual(wait, *values)
 
         thread = threading.Thread(target=run)
         thread.start()
         poll(lambda: [run for run in list(runs.values()) if run.awaited()], "the wait")
-        monkeypatch.setattr(NodeWait, "forget", late)
+        monkeypatch.setattr(owner, method, late)
         session.run(put)
         thread.join(60)
         assert [error.message for error in ended] == ["now"]

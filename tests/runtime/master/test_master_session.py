@@ -63,6 +63,27 @@ def test_a_bug_while_a_graph_is_placed_after_a_question_to_tasks_is_an_answer(mo
     assert [(type(error), error.message) for error in outcomes] == [(InternalError, "RecursionError: too deep")]
 
 
+def test_another_session_asks_whether_a_graph_trains_while_it_grows() -> None:
+    """Its thread goes through the op types of this one, which may be extended meanwhile."""
+    session = local_master(SessionOptions()).create_session((), SessionOptions())
+
+    class Growing(str):
+        """An op type that, when it is looked at, makes the graph grow once."""
+
+        grows = False
+
+        def __hash__(self) -> int:
+            if Growing.grows:
+                Growing.grows = False
+                session.extend([Node("v", "VariableV2")])
+            return str.__hash__(self)
+
+    session.extend([Node("c", Growing("NoOp"))])
+    Growing.grows = True
+    assert not session.has_training
+    assert not Growing.grows and len(session.nodes) == 2
+
+
 def test_a_graph_that_grows_is_placed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that adds an op per run takes linear time; an op that cannot be placed leaves nothing behind."""
     session = local_master(SessionOptions()).create_session((), SessionOptions())

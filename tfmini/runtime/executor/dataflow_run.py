@@ -78,11 +78,15 @@ class Activation(RunContext):
 
     # ---- events -----------------------------------------------------------------------------
 
-    def complete(self, key: int, values: Sequence[Any] | None) -> None:
-        with self.run.lock:
+    def complete(self, key: int, values: Sequence[Any] | None) -> bool:
+        run = self.run
+        with run.lock:  # for both: an abort in between would lose the values, which nobody would give back
+            if not run.is_running or isinstance(run.stopped, Aborted):
+                return False
             ready = self.arrived(key, values)
         if ready:
             dispatch(self, ready)
+        return True
 
     def arrived(self, key: int, values: Sequence[Any] | None) -> list[int]:
         """Stores what has come; returns the segment that has waited for it if that is ready. The caller holds the lock.
@@ -283,8 +287,9 @@ class DataflowRun(WaitingRun, Activation):
             # Nothing stops kernels that run, and what the run has taken from a queue would be lost with its result.
             is_last = all(self.pending[index] <= 0 for index in self.unfinished) and not self.program.loops
             may_end = is_last and self.is_running and bool(self.answered) and not (self.waits or self.missing)
-            if may_end and not isinstance(self.stopped, Aborted):
-                self.stopped = Aborted(error)  # a loop ends, and so does the run if it has to wait again
+            if self.is_running and not isinstance(self.stopped, Aborted):
+                # No answer is taken any more. A run that may end does so if it has to wait again, and so does a loop.
+                self.stopped = Aborted(error)
         if not may_end:
             self.abort(error)
 

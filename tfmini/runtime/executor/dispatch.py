@@ -28,7 +28,7 @@ from tfmini.locks import lock
 from tfmini.rpc.waiter import Waiter, unlock
 from tfmini.runtime.compiler.kernels import kernel_error
 from tfmini.runtime.compiler.levels import Program
-from tfmini.runtime.executor.registered_graph import Deadline, RunOwner
+from tfmini.runtime.executor.registered_graph import Aborted, Deadline, RunOwner
 from tfmini.runtime.executor.waiting_run import RunContext, WaitingRun
 from tfmini.runtime.process import Process, submitted
 
@@ -354,11 +354,14 @@ class BlockingRun(WaitingRun, RunContext):
 
     # ---- from any thread --------------------------------------------------------------------
 
-    def complete(self, key: int, values: Sequence[Any] | None) -> None:
+    def complete(self, key: int, values: Sequence[Any] | None) -> bool:
+        if isinstance(self.stopped, Aborted):
+            return False
         if self.trace is not None:
             self.trace.completed(key, self.path, values)
         self._events.append((key, values))
         self.wake()
+        return True
 
     def run_later(self, segment: int) -> None:
         """Runs a segment in the worker's pool."""

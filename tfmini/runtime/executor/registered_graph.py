@@ -230,9 +230,12 @@ class PartitionRun:
         """The events that the run waits for, for people; "" while it computes."""
         return ""
 
-    @property
-    def waits_here(self) -> bool:
-        """Whether a node of its own waits for its answer."""
+    def refuse_answers(self, error: errors.OpError) -> bool:
+        """If a node of its own waits for its answer: takes none from now on, since the run is about to be aborted.
+
+        Returns:
+          False if none waits: then nothing has changed.
+        """
         return False
 
     def is_stuck_in(self, ops: Set[str]) -> bool:

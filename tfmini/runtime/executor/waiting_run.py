@@ -59,9 +59,12 @@ class WaitingRun(PartitionRun):
         groups = sorted(self.missing_groups())
         return " and ".join([*map(self.graph.describe_group, groups), *(wait.cause for wait in list(self.waits))])
 
-    @property
-    def waits_here(self) -> bool:
-        return bool(self.waits)
+    def refuse_answers(self, error: errors.OpError) -> bool:
+        with self.lock:  # an answer between the look and the abort would take elements along
+            waits = bool(self.waits)
+            if waits and not isinstance(self.stopped, Aborted):
+                self.stopped = Aborted(error)
+        return waits
 
     def is_computing(self) -> bool:
         """Whether a segment runs or is about to. The caller holds the lock."""
@@ -133,8 +136,12 @@ class RunContext:
         """Completes an event without values, because the node that would answer is dead."""
         self.complete(key, None)
 
-    def complete(self, key: int, values: Sequence[Any] | None) -> None:
-        """An event is complete: a group (0 and up) has arrived or a node (below 0) has answered."""
+    def complete(self, key: int, values: Sequence[Any] | None) -> bool:
+        """An event is complete: a group (0 and up) has arrived or a node (below 0) has answered.
+
+        Returns:
+          False if the run is over, or is about to end, and does not take the values.
+        """
         raise NotImplementedError
 
 
@@ -179,15 +186,16 @@ class NodeWait:
             run.end_stopped()
         if not self.forget() or is_over:
             return False
-        if isinstance(run.stopped, Aborted):  # while this thread waited for the lock
-            run.end_stopped()
-            return False
         slots = self.step.level.arrivals[self._key][0]
+        values = () if not slots else result if type(result) in (tuple, list) else (result,)
         try:
-            self.step.complete(self._key, () if not slots else result if type(result) in (tuple, list) else (result,))
+            is_taken = self.step.complete(self._key, values)
         except Exception as error:  # noqa: BLE001 - it belongs to this step, not to the step of the caller
             run.abort(kernel_error(error, run.owner.task, run.program.waits[self._key]))
-        return True
+            return True
+        if not is_taken:
+            run.end_stopped()
+        return is_taken
 
     def fail(self, error: errors.OpError) -> bool:
         if not self.forget():

@@ -221,7 +221,8 @@ class MasterSession:
         self.options = options
         self.in_process = in_process
         self.nodes: Nodes = {}
-        self._types: set[str] = set()  # of the ops of the nodes
+        # Of the ops of the nodes. It is replaced, never changed: other sessions' threads ask `has_training` meanwhile.
+        self._types: frozenset[str] = frozenset()
         self.placement: dict[str, str] = {}
         self.decisions: dict[str, Decision] = {}
         self._leaders = ColocationLeaders()

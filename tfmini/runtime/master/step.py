@@ -290,7 +290,7 @@ class Step:
         parts = self.waiting_parts()
         waits = self._held or pending_parts(self.step_id, parts, self.session.cluster.worker.runs)
         error = deadline_exceeded(self.step_id, self._timeout_s, waits)
-        if self._late is not None or self._held or not self._may_end(parts):
+        if self._late is not None or self._held or not self._may_end(error):
             self.cancel(self._late or error)
             return
         self._late = error
@@ -311,14 +311,14 @@ class Step:
         own = [self._own_waits] if self._own_waits else []
         return deadline_exceeded(self.step_id, self._timeout_s, " ".join(waits + own))
 
-    def _may_end(self, parts: Sequence[Part]) -> bool:
-        """Whether a step whose time is up may have taken elements and wait for no others."""
+    def _may_end(self, error: errors.OpError) -> bool:
+        """Whether a step whose time is up may have taken elements and wait for no others. If not, it takes none now."""
         ops = {node.op for part in self.plan.parts for node in part.task_graph.nodes.values()}
         if ops.isdisjoint(_WAITS - _COLLECTIVES):
             return False
         # Groups of tensors that the part of this task lacks are on their way, or another task says why they are not.
         run = self.session.cluster.worker.runs.get(self.step_id)
-        return run is None or not run.waits_here
+        return run is None or not run.refuse_answers(error)
 
     def waiting_parts(self) -> list[Part]:
         """The parts that have not answered."""
