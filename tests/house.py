@@ -222,7 +222,7 @@ LIMITS: dict[str, float] = {
     # the inspector shows itself in a notebook, as a page.
     "circles of imports inside packages": 3,
     "parameters annotated as Any, %": 11.0,  # (12); no annotation can name what programs' functions take and return
-    "lock blocks in runtime and rpc": 106,  # (110); the last: a Cancel while the messages that waited are being sent
+    "lock blocks in runtime and rpc": 107,  # (110); the last: a step's deadline that comes beside an answer
     # The last 5 are attributes of TensorFlow's decoders and modules that libraries read.
     "private members reached from tests": 105,
 }

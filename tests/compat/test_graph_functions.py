@@ -36,7 +36,7 @@ def test_a_function_of_any_types_with_several_results_or_none() -> None:
     results = both(tf.constant(2))
     assert [r.dtype for r in results] == [tf.int32, tf.int32] and isinstance(nothing(1), tf.Operation)
     with tf.Session() as session:
-        assert session.run(results) == [2, 4]
+        assert session.run(results) == (2, 4)
 
 
 def test_the_gradient_may_be_a_python_function_or_another_defined_one() -> None:

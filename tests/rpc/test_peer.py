@@ -14,7 +14,7 @@ from tfmini import errors
 from tfmini.rpc import messages as m
 from tfmini.rpc.endpoint import Endpoint
 from tfmini.rpc.link import HELLO_TIMEOUT_S
-from tfmini.rpc.peer import CallHandle, State
+from tfmini.rpc.peer import CallHandle, Peer, State
 from tfmini.rpc.reactor import get_reactor
 from tfmini.rpc.waiter import Waiter
 from tfmini.rpc.zmq_transport import ZmqTransport
@@ -34,6 +34,11 @@ class Losing(CallHandle):
         self._parts = parts
 
 
+def calls_that_fail(peer: Peer) -> list[CallHandle]:
+    """Those that end with the connection."""
+    return peer._split_calls(permanent=False)
+
+
 @pytest.mark.parametrize("parts", [[b"message"], None])
 def test_a_call_that_is_sent_while_its_link_ends_waits_or_fails(parts: Any) -> None:
     """It is in one of both lists, and waits only with its message."""
@@ -41,7 +46,7 @@ def test_a_call_that_is_sent_while_its_link_ends_waits_or_fails(parts: Any) -> N
     peer = Endpoint(host, "/job:w", 7, transports={"sim": host.transport}).peer("sim://ps", "/job:ps")
     call = Losing(peer, m.GetStatus, 1, lambda answer: None, None, parts)
     peer.calls[1] = call
-    failed = peer._split_calls(permanent=False)
+    failed = calls_that_fail(peer)
     waiting = list(peer._waiting.drain())
     assert (failed, waiting) == (([], [(parts, call)]) if parts else ([call], []))
 
@@ -62,7 +67,7 @@ def test_a_call_that_is_made_while_a_connection_ends_waits_for_the_next_one() ->
         def parts(self, parts: Any) -> None: ...
 
     first = peer.calls[1] = Making(peer, m.GetStatus, 1, lambda answer: None, None, None)
-    assert peer._split_calls(permanent=False) == [first]
+    assert calls_that_fail(peer) == [first]
 
 
 def _hasty(monkeypatch: pytest.MonkeyPatch, reactor: Any, hasty_s: float) -> None:

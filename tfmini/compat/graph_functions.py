@@ -108,7 +108,7 @@ class DefinedFunction:
           name: of the name scope; default: the function's name.
 
         Returns:
-          The result, a list of results, or an operation for a function without results.
+          The result, a tuple of results, or an operation for a function without results.
 
         Raises:
           ValueError: for a wrong number of arguments.
@@ -134,7 +134,7 @@ class DefinedFunction:
         several = isinstance(found, (list, tuple))
         results = [convert_to_tensor(one) for one in (found if several else [found])]
         self._give_shapes(inputs, results)
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _give_shapes(self, inputs: Sequence[Tensor], results: Sequence[Tensor]) -> None:
         if self._shape_func is None:
@@ -145,7 +145,7 @@ class DefinedFunction:
 
     def _with_gradient(self, scope: str, *inputs: Tensor) -> tuple[Any, Callable[..., Any]]:
         results = self._results(inputs)
-        outputs = results if isinstance(results, list) else [results]
+        outputs = results if isinstance(results, tuple) else [results]
 
         def gradient(*grads: Tensor) -> Any:
             if self._grad_func is not None:

@@ -15,6 +15,7 @@ from tfmini.graph.conversion import register_tensor_conversion_function
 from tfmini.graph.families import Tensor, get_default_graph, op
 from tfmini.graph.graph import Graph
 from tfmini.graph.node import Node
+from tfmini.graph.operation import Operation
 from tfmini.ops.array.kernel_arguments import filled
 from tfmini.shapes import Dimension, RawShape, TensorShape, as_raw
 
@@ -109,6 +110,8 @@ def _as_bytes(array: np.ndarray[Any, Any], original: object) -> np.ndarray[Any, 
     for i, item in enumerate(array.astype(object).ravel()):
         if isinstance(item, str):
             item = item.encode()
+        if isinstance(item, Operation):
+            _operation_conversion(item)
         if not isinstance(item, bytes):
             raise TypeError(
                 f"Failed to convert object of type {type(original)} to Tensor. Contents: {original}."
@@ -260,6 +263,20 @@ def _dimension_conversion(
     return constant(value.value, dtype=wanted, name=name or "shape_as_tensor")
 
 
+def _operation_conversion(
+    value: Operation, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
+) -> Tensor:
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    remedy = (
+        f"use its output, {value.outputs[0].name!r}" if value.outputs else "an operation without outputs is no value"
+    )
+    raise TypeError(
+        f"Can't convert Operation '{value.name}' to Tensor (target dtype={wanted!r}, name={name!r}, as_ref={as_ref}):"
+        f" {remedy}."
+    )
+
+
+register_tensor_conversion_function(Operation, _operation_conversion, 100)
 register_tensor_conversion_function((list, tuple), _sequence_conversion, 100)
 register_tensor_conversion_function((np.ndarray, np.generic, str, bytes), _constant_conversion, 100)
 register_tensor_conversion_function(TensorShape, _shape_conversion, 99)
