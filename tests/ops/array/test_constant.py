@@ -49,9 +49,7 @@ def test_a_constant_keeps_the_value_of_an_array_that_changes() -> None:
 
 @pytest.mark.parametrize("wrap", [tf.convert_to_tensor, tf.constant, lambda op: tf.stack([op, op])])
 def test_an_operation_is_no_value(wrap: Any) -> None:
-    with pytest.raises(
-        TypeError, match=r"^Can't convert Operation 'all' to Tensor .*: an operation without outputs is"
-    ):
+    with pytest.raises(TypeError, match=r"^Can't convert Operation 'all' to Tensor .*: it has no outputs"):
         wrap(tf.no_op(name="all"))
     with pytest.raises(TypeError, match=r"^Can't convert Operation 'one' to Tensor .*: use its output, 'one:0'\.$"):
         wrap(tf.constant(1.0, name="one").op)

@@ -267,9 +267,7 @@ def _operation_conversion(
     value: Operation, dtype: DTypeLike | None = None, name: str | None = None, as_ref: bool = False
 ) -> Tensor:
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    remedy = (
-        f"use its output, {value.outputs[0].name!r}" if value.outputs else "an operation without outputs is no value"
-    )
+    remedy = f"use its output, {value.outputs[0].name!r}" if value.outputs else "it has no outputs, so no value"
     raise TypeError(
         f"Can't convert Operation '{value.name}' to Tensor (target dtype={wanted!r}, name={name!r}, as_ref={as_ref}):"
         f" {remedy}."
