@@ -110,3 +110,19 @@ def test_branches_that_read_ahead_in_threads_go_on_with_their_own_seeds(tmp_path
                 session.run(iterator.initializer)
                 saver.restore(session, path)
                 assert [session.run(element) for _ in range(60)] == wanted
+
+
+def test_an_iterator_says_that_its_restore_was_cut_off() -> None:
+    iterator = Dataset.range(10**12).map(lambda x: x + 1).make_initializable_iterator()
+    position = tf.placeholder(tf.int64, [None])
+    restore = tf.raw_ops._RestoreIterator(iterator=iterator._iterator_resource, state=position, name="restore")
+    element = iterator.get_next()
+    with tf.Session() as session:
+        session.run(iterator.initializer)
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            session.run(restore, {position: [10**12]}, options=tf.RunOptions(timeout_in_ms=200))
+        for _ in range(2):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="restoring it did not end. Restore it again"):
+                session.run(element)
+        session.run(restore, {position: [5]})
+        assert _read(session, element, 2) == [6, 7]
