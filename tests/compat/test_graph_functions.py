@@ -1,13 +1,15 @@
-"""`Defun` and `symbolic_gradient`: calls, gradients of three kinds, errors."""
+"""`Defun`, `symbolic_gradient` and `remote_call`: calls, gradients of three kinds, errors."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tfmini as tf
 from tfmini.compat import internals
-from tfmini.compat.graph_functions import CalledFunction, Defun, symbolic_gradient
+from tfmini.compat.graph_functions import CalledFunction, Defun, remote_call, symbolic_gradient
 
 
 def test_a_call_adds_the_body_under_the_functions_name() -> None:
@@ -84,3 +86,23 @@ def test_wrong_functions_and_arguments() -> None:
         Defun(tf.float32, grad_func=Defun()(lambda x: x), python_grad_func=lambda op, g: g)
     with pytest.raises(ValueError, match="number of arguments: 1"):
         Defun(tf.float32)(tf.identity)(1.0, 2.0)
+
+
+def test_a_remote_call_reads_an_iterator_of_another_device() -> None:
+    @Defun(tf.string)
+    def next_of(handle: Any) -> Any:
+        return tf.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+
+    there = "/job:localhost/replica:0/task:0/device:CPU:1"
+    with tf.device("/cpu:1"):
+        text = tf.data.Dataset.range(3).make_one_shot_iterator().string_handle()
+    handle = tf.placeholder(tf.string, [])
+    with tf.device("/cpu:0"):
+        (element,) = remote_call(args=[handle], Tout=[tf.int64], f=next_of, target=tf.constant(there))
+        after = element + 10
+    assert element.device == there and after.device == "/device:CPU:0"
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        named = session.run(text)
+        assert [session.run(after, {handle: named}) for _ in range(3)] == [10, 11, 12]
+    with pytest.raises(NotImplementedError, match="`target` must be a constant"):
+        remote_call(tf.placeholder(tf.string, []), [handle], [tf.int64], next_of)

@@ -60,8 +60,14 @@ def test_a_fed_handle_chooses_the_iterator_of_the_step() -> None:
         wrong = tf.data.Iterator.from_string_handle(handle, tf.float32, []).get_next()
         with pytest.raises(tf.errors.InvalidArgumentError, match="Number of components"):
             session.run(wrong, {handle: a})
-        with pytest.raises(tf.errors.NotFoundError):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse string_handle"):
             session.run(element, {handle: "nobody"})
+        with tf.device("/cpu:1"):
+            other = tf.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as session:
+        text = session.run(training.string_handle())
+        with pytest.raises(tf.errors.InvalidArgumentError, match='device:CPU:1" from handle defined on device .*CPU:0'):
+            session.run(other, {handle: text})
 
 
 def test_sessions_of_one_graph_have_iterators_of_their_own() -> None:
@@ -392,7 +398,7 @@ def test_a_string_handle_names_one_iterator_of_one_session() -> None:
             handles.append(session.run(text))
             assert session.run(named, {handle: handles[-1]}) == 0 and session.run(text) == handles[-1]
     assert handles[0] != handles[1]
-    with tf.Session() as session, pytest.raises(tf.errors.NotFoundError, match="one session on one task: run string_"):
+    with tf.Session() as session, pytest.raises(tf.errors.NotFoundError, match="one session: run string_handle"):
         session.run(named, {handle: handles[0]})
 
 

@@ -110,3 +110,23 @@ def test_branches_that_read_ahead_in_threads_go_on_with_their_own_seeds(tmp_path
                 session.run(iterator.initializer)
                 saver.restore(session, path)
                 assert [session.run(element) for _ in range(60)] == wanted
+
+
+def test_an_iterator_says_that_its_restore_was_cut_off(tmp_path: Path) -> None:
+    iterator = Dataset.range(10**12).map(lambda x: x + 1).make_initializable_iterator()
+    element, saver = iterator.get_next(), tf.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+    limit, far = tf.RunOptions(timeout_in_ms=200), str(tmp_path / "far")
+    with tf.Session() as session:
+        session.run(iterator.initializer)
+        _read(session, element, 5)
+        near = saver.save(session, str(tmp_path / "near"))
+        names = [name for name, _ in tf.train.list_variables(near)]
+        position = tf.constant([10**12], tf.int64)
+        session.run(tf.raw_ops.SaveV2(prefix=far, tensor_names=names, shape_and_slices=[""], tensors=[position]))
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            session.run(saver.saver_def.restore_op_name, {saver.saver_def.filename_tensor_name: far}, limit)
+        for _ in range(2):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="restoring it did not end. Restore it again"):
+                session.run(element)
+        saver.restore(session, near)
+        assert _read(session, element, 2) == [6, 7]

@@ -103,3 +103,30 @@ def test_strategies_of_contrib_take_one_gpu_at_most() -> None:
             refused(num_gpus_per_worker=2)
     with pytest.raises(ValueError, match="only specify one"):
         contrib.MirroredStrategy(["/cpu:0"], num_gpus=1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.distribute.MirroredStrategy(),
+        lambda: tf.distribute.OneDeviceStrategy("/cpu:0"),
+        lambda: tf.contrib.distribute.ParameterServerStrategy(),
+        lambda: tf.contrib.distribute.CollectiveAllReduceStrategy(),
+    ],
+)
+def test_the_variables_of_a_scope_are_resource_variables(make: Any) -> None:
+    """With the answers of TensorFlow 1.15.5: the kind of a variable also decides the seeds of the ops after it."""
+    tf.set_random_seed(3)
+    with make().scope():
+        made = [tf.get_variable("v", [3]), tf.Variable(1.0), tf.get_variable("u", [2], use_resource=False)]
+    assert [v.op.type for v in made] == ["VarHandleOp"] * 3
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        first, _, last = session.run(made)
+    assert first.tolist() == pytest.approx([-0.55362725, 0.33607864, 0.41944432])
+    assert last.tolist() == pytest.approx([0.6519396, -0.14192057])
+
+
+def test_outside_of_a_scope_variables_are_as_before() -> None:
+    with tf.distribute.get_strategy().scope():
+        assert tf.get_variable("v", [3]).op.type == "VariableV2"

@@ -1,4 +1,4 @@
-"""Names of TensorFlow's private module ``function``: `Defun`, and `symbolic_gradient` of ``functional_ops``.
+"""Names of TensorFlow's private module ``function``: `Defun`; of ``functional_ops``, what calls a function.
 
 A defined function has no body of its own in the graph: each call adds the ops of the body under a name scope with the
 function's name. So a GraphDef needs no library of functions, and the placer sees every op.
@@ -21,8 +21,9 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.graph import Graph
 from tfmini.graph.graph_util import extract_sub_graph
 from tfmini.graph.op_types import ENTER_OPS, MERGE_OPS, SWITCH_OPS, VARIABLE_OPS
-from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import name_scope
+from tfmini.graph.operation import Operation, Tensor
+from tfmini.graph.scoping import device, name_scope
+from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros_like
 from tfmini.ops.control import group
 from tfmini.ops.custom_gradient import custom_gradient
@@ -206,6 +207,28 @@ def symbolic_gradient(input: Sequence[Any], Tout: Sequence[Any], f: Any, name: s
         results = f(*inputs)
         found = gradients(results, inputs, tensors[len(Tout) :])
         return [zeros_like(one) if grad is None else convert_to_tensor(grad) for one, grad in zip(inputs, found)]
+
+
+def remote_call(target: Any, args: Sequence[Any], Tout: Sequence[Any], f: Any, name: str | None = None) -> list[Tensor]:
+    """Calls a function on a device, of another task too (``functional_ops.remote_call``).
+
+    Args:
+      target: a full device name: a string, or a tensor whose value the graph tells.
+      args: the inputs of ``f``.
+      Tout: the types of its results.
+      f: a `DefinedFunction`.
+      name: of the name scope.
+
+    Raises:
+      NotImplementedError: only a step can tell the value of ``target``; here each op has one device.
+    """
+    place = constant_value(convert_to_tensor(target, dtype=dtypes.string))
+    if place is None:
+        raise NotImplementedError("remote_call: `target` must be a constant, since each op of the call has one device.")
+    with name_scope(name or "RemoteCall"), device(place.item().decode()):
+        results = f(*(convert_to_tensor(one) for one in args))
+        listed = results if isinstance(results, (list, tuple)) else () if isinstance(results, Operation) else (results,)
+        return [convert_to_tensor(one, dtype=kind) for one, kind in zip(listed, Tout, strict=True)]
 
 
 # ---- ``tf.graph_util``: reduces GraphDefs to the needed nodes and converts variables to constants ------------------

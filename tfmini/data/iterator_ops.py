@@ -85,6 +85,7 @@ class _Place:
         self, source: Source, owner: RunOwner, name: str, seeds: Drawn | None = None, before: Reading | None = None
     ) -> None:
         self.source = source
+        self.lost = False  # a restore has ended this reading; another one has not taken its place
         self.turns = 0  # elements that others than the reader have taken, and errors in their place
         self.reading = Reading(owner, None, seeds, before)
         self.stage = source.open(self.reading)
@@ -120,12 +121,16 @@ class IteratorState:
       name: the iterator's name, for messages and string handles.
       types, shapes: the types and shapes of an element's components.
       session: the session whose own it is, and with which its string handle ends; empty if it is shared.
+      device: the iterator's, which its string handle names.
     """
 
-    def __init__(self, name: str, types: list[DType], shapes: list[RawShape], session: str = "") -> None:
+    def __init__(
+        self, name: str, types: list[DType], shapes: list[RawShape], session: str = "", device: str = ""
+    ) -> None:
         self.name = name
         # Names repeat in other tasks and sessions, where a handle must not find another iterator.
-        self.string_handle = f"{session and session + '/'}{name}/{uuid.uuid4().hex}"
+        self.key = f"{session and session + '/'}{name}/{uuid.uuid4().hex}"
+        self.string_handle = f"{device} {self.key}"
         self.types = types
         self.shapes = shapes
         self._lock = threading.Lock()
@@ -143,10 +148,10 @@ class IteratorState:
 
         Raises:
           OutOfRangeError: at the end.
-          FailedPreconditionError: before `begin`.
+          FailedPreconditionError: before `begin`, and once a `restore` has not ended.
         """
         with self._lock:
-            place = self._place or self._first(step.owner)
+            place = self._current(step.owner)
             place.reading.step = step
             try:
                 element = next(place.stage)
@@ -164,7 +169,7 @@ class IteratorState:
     def ask(self, wait: Wait) -> None:
         """Answers ``wait`` with the next element when it has been read; the errors are those of `get_next`."""
         with self._lock:
-            place = self._place or self._first(wait.step.owner)
+            place = self._current(wait.step.owner)
         place.reader.ask(wait)
 
     def saved(self, owner: RunOwner) -> Array:
@@ -173,7 +178,7 @@ class IteratorState:
         Raises:
           FailedPreconditionError: before `begin`, or when another reading of the dataset would have other elements.
         """
-        place = self._place or self._first(owner, "Save", "saving it")
+        place = self._current(owner, "Save", "saving it")
         if place.reading.stateful:
             raise errors.FailedPreconditionError.of(
                 f"The position of the iterator {self.name!r} cannot be saved: a function of its dataset is stateful,"
@@ -202,9 +207,24 @@ class IteratorState:
         for at, *pair in zip(*(seeds[i::3] for i in range(3))):
             given.setdefault(at, []).append((pair[0], pair[1]))
         place = _Place(before.source, step.owner, self.name, given, before.reading)
+        before.lost = True
         before.close(self.name, "it was restored")  # first: it may hold the lock of a cache's files
-        place.skip(turns, step)
+        try:
+            place.skip(turns, step)
+        except errors.OpError:  # a deadline, or a session that is closed
+            place.close(self.name, "it was restored")
+            raise
         self._place = place
+
+    def _current(self, owner: RunOwner, *doing: str) -> _Place:
+        """Where the next element comes from."""
+        place = self._place or self._first(owner, *doing)
+        if place.lost:
+            raise errors.FailedPreconditionError.of(
+                f"The iterator {self.name!r} has no position, since restoring it did not end. Restore it again, or run"
+                " its initializer."
+            )
+        return place
 
     def _first(self, owner: RunOwner, call: str = "GetNext", doing: str = "getting the next element") -> _Place:
         raise errors.FailedPreconditionError.of(
@@ -226,10 +246,10 @@ class OneShotState(IteratorState):
     """An iterator that makes its dataset once, at the first use."""
 
     def __init__(
-        self, name: str, types: list[DType], shapes: list[RawShape], session: str, body: FunctionBody,
+        self, name: str, types: list[DType], shapes: list[RawShape], session: str, device: str, body: FunctionBody,
         resources: Resources,
     ) -> None:  # fmt: skip
-        super().__init__(name, types, shapes, session)
+        super().__init__(name, types, shapes, session, device)
         self._body = body
         self._resources = resources
 
@@ -245,7 +265,8 @@ def _iterator(
     output_shapes: list[RawShape],
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
-        return IteratorState(name, output_types, output_shapes, "" if shared_name else resources.session)
+        session = "" if shared_name else resources.session
+        return IteratorState(name, output_types, output_shapes, session, node.device)
 
     return find_or_create(resources, container, shared_name, node, _KIND, create)
 
@@ -257,7 +278,7 @@ def _one_shot(
 ) -> IteratorState:  # fmt: skip
     def create(name: str) -> IteratorState:
         session = "" if shared_name else resources.session
-        return OneShotState(name, output_types, output_shapes, session, dataset_factory, resources)
+        return OneShotState(name, output_types, output_shapes, session, node.device, dataset_factory, resources)
 
     return find_or_create(resources, container, shared_name, node, _KIND, create)
 
@@ -297,26 +318,30 @@ def _restore(step: RunningStep, iterator: IteratorState, state: Array) -> tuple[
 
 @to_string_op.kernel("CPU")
 def _to_string(iterator: IteratorState, *, resources: Resources) -> bytes:
-    resources.lookup_or_create("", _BY_HANDLE, iterator.string_handle, lambda: iterator)
+    resources.lookup_or_create("", _BY_HANDLE, iterator.key, lambda: iterator)
     return iterator.string_handle.encode()
 
 
-def _named_by(handle: str, resources: Resources) -> IteratorState:
+def _named_by(handle: str, resources: Resources, here: str) -> IteratorState:
+    device, _, key = handle.partition(" ")
+    if not key:
+        refuse(f"Could not parse string_handle as a valid ResourceHandle: {handle!r:.80}")
+    if device != here:
+        refuse(f'Attempted create an iterator on device "{here}" from handle defined on device "{device}"')
     try:
-        return resources.lookup("", _BY_HANDLE, handle)  # type: ignore[no-any-return]
+        return resources.lookup("", _BY_HANDLE, key)  # type: ignore[no-any-return]
     except errors.NotFoundError:
         raise errors.NotFoundError.of(
             f"No iterator on this task has the string handle '{handle}'. A handle belongs to one iterator of one"
-            " session on one task: run string_handle() in this session before the step that is fed with it, and put"
-            " from_string_handle() on the iterator's task."
+            " session: run string_handle() in this session before the step that is fed with it."
         ) from None
 
 
 @from_string_op.kernel("CPU")
 def _from_string(
-    handle: Array, *, resources: Resources, output_types: list[DType], output_shapes: list[RawShape]
+    handle: Array, *, resources: Resources, node: Node, output_types: list[DType], output_shapes: list[RawShape]
 ) -> IteratorState:
-    iterator = _named_by(np.asarray(handle, object).item().decode(errors="replace"), resources)
+    iterator = _named_by(np.asarray(handle, object).item().decode(errors="replace"), resources, node.device)
     if output_types and output_types != iterator.types:
         raise errors.InvalidArgumentError.of(
             f"Number of components does not match: expected {[t.name for t in output_types]} but the iterator"

@@ -32,6 +32,7 @@ from tfmini.layers.losses import LAST_REDUCTION, Reduction
 from tfmini.ops import control
 from tfmini.ops.array.identity import identity
 from tfmini.ops.math import reductions
+from tfmini.ops.variables.base import variable_creator_scope
 from tfmini.placement.device_setter import replica_device_setter
 from tfmini.protos import ConfigProto
 
@@ -66,6 +67,11 @@ class InputContext:
                 f" {self.num_replicas_in_sync}"
             )
         return global_batch_size // self.num_replicas_in_sync
+
+
+def _resource_variable(next_creator: Callable[..., Any], **arguments: Any) -> Any:
+    """Makes a resource variable, as the strategies of TensorFlow do whatever the caller asks for."""
+    return next_creator(**{**arguments, "use_resource": True})
 
 
 @export("tf.distribute.ReplicaContext", "tf.contrib.distribute.ReplicaContext")
@@ -147,7 +153,7 @@ class Strategy:
         if self is _DEFAULT:
             yield self
             return
-        with _entered(self, None), _on(self._device):
+        with _entered(self, None), _on(self._device), variable_creator_scope(_resource_variable):
             yield self
 
     def experimental_run(self, fn: Callable[..., Any], input_iterator: Any = None) -> Any:

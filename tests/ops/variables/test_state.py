@@ -258,3 +258,26 @@ def test_an_interrupt_while_one_of_several_locks_is_waited_for_lets_the_others_g
     assert not first.lock.locked() and not last.lock.locked()
     first.update(_add, 1.0)
     assert first.read().tolist() == [1, 1] and last.read().tolist() == [0, 0]
+
+
+def test_a_reference_and_a_resource_variable_of_one_name_are_two_variables() -> None:
+    """Graphs of two clients, with the answers of TensorFlow 1.15.5."""
+
+    def client(use_resource: bool) -> Any:
+        with tf.Graph().as_default() as graph:
+            v = tf.get_variable("v", [2], initializer=tf.zeros_initializer(), use_resource=use_resource)
+            return tf.Session(server.target, graph), v, v.assign_add([1.0, 2.0]), v.initializer
+
+    with tf.train.Server.create_local_server() as server:
+        (one, a, add_a, start_a), (other, b, add_b, start_b) = client(False), client(True)
+        with one, other:
+            one.run([start_a])
+            with pytest.raises(tf.errors.FailedPreconditionError, match="reading resource variable v from Container"):
+                other.run(b)
+            other.run(start_b)
+            one.run(add_a.op)
+            for _ in range(2):
+                other.run(add_b.op)
+            assert one.run(a).tolist() == [1, 2] and other.run(b).tolist() == [2, 4]
+        with client(False)[0] as again, again.graph.as_default():
+            assert again.run("v:0").tolist() == [1, 2]

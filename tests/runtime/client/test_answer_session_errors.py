@@ -46,6 +46,18 @@ def test_an_error_of_a_fetched_variable_names_the_variable() -> None:
     assert f"[[node v (defined at {__file__}:" in error.message
 
 
+def test_the_op_that_reads_an_uninitialized_variable_is_named_as_in_tensorflow() -> None:
+    """The names are those of TensorFlow 1.15.5; compiled steps leave ``v/read`` out, and a loop is one unit."""
+    v = tf.get_variable("v", [2, 2])
+    loop = tf.while_loop(lambda i: i < 2, lambda i: i + tf.cast(v[0, 0], tf.int32), [tf.constant(0)])
+    users = [v * 2.0, tf.matmul(v, v), tf.gather(v, [0]), tf.cond(tf.constant(True), lambda: v * 2.0, lambda: v), loop]
+    for use in users:
+        error = failure(use)
+        assert error.op is v.value().op and "[[node v/read (defined at" in error.message
+    for update in (v.assign_add(v), tf.scatter_add(v, [0], [[1.0, 1.0]])):
+        assert failure(update).op.type in ("Identity", "ScatterAdd")
+
+
 def test_an_assignment_of_another_shape_names_the_variable_and_the_job_that_left_it() -> None:
     workers, servers = tf.test.create_local_cluster(num_workers=1, num_ps=1)
     with workers[0], servers[0]:

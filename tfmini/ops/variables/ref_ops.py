@@ -19,7 +19,7 @@ from tfmini.graph.families import Operation, all_of, declared_shape, op, same_sh
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.variables.state import VariableState, name_on, new_state
+from tfmini.ops.variables.state import VariableState, find_or_make, new_state
 from tfmini.shapes import RawShape, format_raw, merge_raw, with_rank
 
 variable_v2 = op(
@@ -137,14 +137,14 @@ def _variable_state(
     declared = None if node.op == "Variable" and not shape else shape
     message = f"Attempting to use uninitialized value {node.name}"
     make = partial(new_state, node.device, name, dtype, declared, container=container.decode(), message=message)
-    state = resources.lookup_or_create(container, "variable", name_on(node.device, name), make)
+    state = find_or_make(resources, container, node.device, name, make, is_resource=False)
     if state.dtype is not dtype:
         raise InternalError.of(
             f"Output 0 of type {cpp_name(state.dtype)}_ref does not match declared output type {cpp_name(dtype)}_ref"
             f" for node {node.name}: a variable of that name and another type exists on this task."
             " Rename it or reset the container."
         )
-    return state  # type: ignore[no-any-return]
+    return state
 
 
 @temporary_variable.kernel("CPU")

@@ -25,7 +25,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.variables import ref_ops
 from tfmini.ops.variables.ref_ops import merged_shape
-from tfmini.ops.variables.state import VariableState, name_on, new_state
+from tfmini.ops.variables.state import VariableState, find_or_make, new_state
 from tfmini.shapes import RawShape, at_least_rank, format_raw, with_rank
 
 var_handle = op(
@@ -181,9 +181,7 @@ def _handle_state(
         f" uninitialized. Not found: {_missing(place, name)}"
     )
     make = partial(new_state, node.device, name, dtype, shape, container=place, message=message)
-    return resources.lookup_or_create(  # type: ignore[no-any-return]
-        container, "variable", name_on(node.device, name), make
-    )
+    return find_or_make(resources, container, node.device, name, make, is_resource=True)
 
 
 def _missing(container: str, name: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,20 +60,24 @@ class VariableState:
       name: the node or shared name, for messages.
       dtype: the element type.
       shape: the declared static shape, possibly partial.
+      is_resource: whether it is a resource variable; None if it came from another task.
       moved_text: once the variable has moved to another task, the text of the error for who still looks for it here.
     """
 
     __slots__ = (
-        "name", "container", "dtype", "shape", "lock", "_value", "uninitialized_message", "moved_text", "__weakref__"
+        "name", "container", "dtype", "shape", "is_resource", "lock", "_value", "uninitialized_message", "moved_text",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, dtype: dtypes.DType, shape: RawShape, *, container: str = "", message: str | None = None
-    ) -> None:
+        self, name: str, dtype: dtypes.DType, shape: RawShape, *, container: str = "", message: str | None = None,
+        is_resource: bool | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.container = container
         self.dtype = dtype
         self.shape = shape
+        self.is_resource = is_resource
         self.lock = threading.Lock()
         self._value: Any = None
         self.uninitialized_message = message or f"Attempting to use uninitialized value {name}"
@@ -230,6 +235,21 @@ def new_state(device: str, *args: Any, **kwargs: Any) -> VariableState:
     """The state of a variable, where the device of that name keeps values; the rest are `VariableState`'s arguments."""
     state: VariableState = type_of(device).new_variable(VariableState, device, *args, **kwargs)
     return state
+
+
+def find_or_make(
+    resources: Any, container: bytes, device: str, name: str, make: Callable[..., VariableState], *, is_resource: bool
+) -> VariableState:
+    """The state of a variable of a task, made by ``make(is_resource=...)`` when it is absent.
+
+    Graphs of several clients may use one name for variables of both kinds. They are two variables, as in TensorFlow.
+    """
+    make = partial(make, is_resource=is_resource)
+    state: VariableState = resources.lookup_or_create(container, "variable", name_on(device, name), make)
+    if state.is_resource in (None, is_resource):
+        return state
+    other = f"{name} ({'resource' if is_resource else 'reference'} variable)"
+    return resources.lookup_or_create(container, "variable", name_on(device, other), make)  # type: ignore[no-any-return]
 
 
 def name_on(device: str, name: str) -> str:

@@ -13,7 +13,7 @@ from tfmini import errors
 from tfmini.devices import parse
 from tfmini.graph.graph import Graph
 from tfmini.graph.names import GraphKeys
-from tfmini.graph.op_types import VARIABLE_OPS
+from tfmini.graph.op_types import ENTER_OPS, SWITCH_OPS, VARIABLE_OPS
 from tfmini.graph.operation import Operation
 from tfmini.locks import lock
 from tfmini.rpc.waiter import Clock, Waiter, unlock
@@ -227,6 +227,7 @@ _NODE = re.compile(r"\[\[\{\{node ([^}]+)\}\}\]\]")
 _UNINITIALIZED = re.compile(
     r"Attempting to use uninitialized value (\S+)|Error while reading resource variable (\S+) from Container"
 )
+_HANDS_ON = frozenset(("Identity", *SWITCH_OPS, *ENTER_OPS))
 _ASSIGNED = re.compile(r"Assign requires shapes of both tensors to match\. lhs shape= (\[.*?\]) rhs")
 _ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
 
@@ -234,9 +235,12 @@ _ANY_NODE = re.compile(r"\{\{(?:colocation_)?node ([^}]+)\}\}( ?)")
 def located(error: errors.OpError, graph: Graph) -> errors.OpError:
     """The same error with the client's operation attached and node tags replaced by source lines."""
     match = _NODE.search(error.message)
-    name = error.node_name or (match.group(1) if match else "")
+    name = failed = error.node_name or (match.group(1) if match else "")
+    if error.error_code == errors.FAILED_PRECONDITION:
+        name = _reader(failed, error.message, graph)
     op = graph._ops.get(name)
-    message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), error.message)
+    tagged = error.message.replace(f"{{{{node {failed}}}}}", f"{{{{node {name}}}}}")
+    message = _ANY_NODE.sub(lambda found: _describe(found[1], found[2], graph), tagged)
     if error.error_code == errors.FAILED_PRECONDITION:
         message += _remedy(error, graph)
     elif op is not None and (shapes := _ASSIGNED.search(error.message)):
@@ -263,6 +267,28 @@ def _describe(name: str, space: str, graph: Graph) -> str:
         return f"node {name}{space}"
     file, line = op.creation_site()
     return f"node {name} (defined at {file}:{line}) "
+
+
+def _reader(failed: str, message: str, graph: Graph) -> str:
+    """The node that reads the variable without a value, as TensorFlow names it.
+
+    Compiled steps leave out copies such as ``v/read``, so that an op behind them fails; a loop does so as a whole.
+    """
+    match = _UNINITIALIZED.search(message)
+    variable = graph._ops.get(match.group(1) or "") if match else None
+    if variable is None:
+        return failed
+    copies = {one.name for one in variable.outputs[0].consumers() if one.type == "Identity"}
+    op = graph._ops.get(failed)
+    seen, behind = set(), list(copies) if op is None else [one.op.name for one in op.inputs]
+    while behind:
+        name = behind.pop(0)
+        if name in copies:
+            return name
+        if name not in seen and graph._ops[name].type in _HANDS_ON:
+            behind += [one.op.name for one in graph._ops[name].inputs]
+        seen.add(name)
+    return failed
 
 
 def _remedy(error: errors.OpError, graph: Graph) -> str:
