@@ -53,6 +53,10 @@ def _lines(*targets: tuple[str, str], done: Sequence[str]) -> list[tuple[str, st
 CHANGES: dict[str, list[tuple[str, str]]] = {
     "engine.training": [
         ("updates = self.updates + training_updates", "updates = _for_inputs(self, 'updates') + training_updates"),
+        (  # a model's step takes two names in TensorFlow, so that those of the slots of the next model are equal
+            "                # Gets loss and metrics. Updates weights at each call.\n",
+            "            with K.name_scope('training'):\n",
+        ),
         ("for loss_tensor in self.losses:", "for loss_tensor in _for_inputs(self, 'losses'):"),
         (
             "feed_sample_weight_modes = [None for _ in self.outputs]",
