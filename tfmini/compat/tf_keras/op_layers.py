@@ -142,6 +142,14 @@ def called_again(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> list[Any]:
     return list(flatten(layer(as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)))
 
 
+def mask_behind(layer: Any, inputs: Any, mask: Any) -> Any:
+    """The mask of a layer's outputs; one that takes no masks drops those of its inputs, which its method refuses."""
+    method = state.library_root().engine.base_layer.Layer.compute_mask
+    if not layer.supports_masking and type(layer).compute_mask is method:
+        return None
+    return layer.compute_mask(inputs, mask)
+
+
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -508,3 +516,7 @@ def _run(node_def: Any, inputs: Iterable[Any]) -> list[Any]:
     graph.node.add().CopyFrom(node)
     made: Any = import_graph_def(graph, replaced, return_elements=[node.name], name="")
     return list(made[0].outputs)
+
+
+# What the text of the library calls.
+HELPERS = {"_call": call, "_called_again": called_again, "_in_structure": in_structure, "_mask_behind": mask_behind}

@@ -157,6 +157,11 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "        _set_dtype(self, dtype or K.floatx(), {} if autocast is None else {'autocast': autocast})\n"
             "        self._has_default_dtype = dtype is None\n",
         ),
+        ("layer.compute_mask(", "_mask_behind(layer, "),
+        (
+            "output_masks=[None for _ in self.outputs]",
+            "output_masks=[getattr(x, '_keras_mask', None) for x in self.outputs]",
+        ),
         # A model does not know which of its ops ask for the phase, so each step gets it.
         ("        return any([x._uses_learning_phase for x in self.outputs])\n", "        return True\n"),
         ("[x._uses_learning_phase for x in computed_tensors]", "[True]"),
