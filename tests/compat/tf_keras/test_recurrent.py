@@ -196,3 +196,25 @@ def test_a_cell_of_two_states_has_a_list_of_them() -> None:
         lambda time, *_: time < 2, lambda time, state: (time + 1, cells[0](tf.ones([2, 4]), state)[1]), (0, state)
     )
     assert type(steps[1]) is list
+
+
+_L = keras.layers
+_SEEDS: list[tuple[Any, list[int]]] = [
+    (lambda: _L.Bidirectional(_L.LSTM(3)), [0, 11, 40, 51, 564]),
+    (lambda: _L.Bidirectional(_L.GRU(3, return_sequences=True)), [0, 11, 36, 47, 554]),
+    (lambda: _L.RNN([_L.LSTMCell(3), _L.GRUCell(2)]), [0, 11, 40, 51, 493]),
+    (lambda: _L.LSTM(3, use_bias=False), [0, 11, 254]),
+    (lambda: _L.LSTM(3, time_major=True), [0, 11, 276]),
+    (lambda: _L.GRU(3, reset_after=True), [0, 11, 302]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(_SEEDS)))
+def test_seeds_of_weights_behind_and_inside_of_recurrent_layers_are_those_of_tensorflow(case: int) -> None:
+    make, expected = _SEEDS[case]
+    tf.set_random_seed(5)
+    make()(keras.Input((5, 4)))
+    tf.random_uniform([1])
+    kinds = ("RandomUniform", "RandomStandardNormal")
+    seeds = [op.get_attr("seed2") for op in tf.get_default_graph().get_operations() if op.type in kinds]
+    assert [seed - seeds[0] for seed in seeds] == expected

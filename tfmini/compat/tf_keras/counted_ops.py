@@ -17,8 +17,11 @@ _ALWAYS = {
     "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51,
 }  # fmt: skip
 _CONVOLUTION = re.compile(r"(Separable)?Conv\dD")
-# Recurrent layer -> in its first call, then in each: without dropout, with it, and what a mask and one product add.
-_RECURRENT = {"LSTM": (-60, 44, 49, -11, -68), "GRU": (-45, 34, 82, -5, -36), "SimpleRNN": (0, -2, -2, -5, 0)}
+# Cell -> in each call: without dropout, with it, and what a mask, one product, no bias and a stateful layer add.
+_RECURRENT = {
+    "LSTM": (44, 49, -11, -68, -12, -15), "GRU": (34, 82, -5, -36, -32, -8), "SimpleRNN": (-2, -2, -5, 0, 0, -11),
+}  # fmt: skip
+_GATES = {"LSTMCell": 4, "GRUCell": 3}
 # (center, scale) of a layer normalisation, training of a batch normalisation that is not fused
 _NORMS = {(True, True): -2, (True, False): 0, (False, True): 1, (False, False): 3, None: 2, True: -2, False: 0}
 
@@ -26,8 +29,8 @@ _NORMS = {(True, True): -2, (True, False): 0, (False, True): 1, (False, False): 
 def count_call(layer: Any, inputs: object, training: object = None) -> None:
     """Counts what TensorFlow's layer would make in a call beyond the ops of this one."""
     kind = next(base.__name__ for base in type(layer).__mro__ if base.__module__.startswith("tfmini."))
-    if kind in _RECURRENT:
-        number = _of_recurrent(layer, kind, inputs)
+    if kind in _RECURRENT or kind == "RNN":
+        number = _of_recurrent(layer, inputs)
     elif _CONVOLUTION.fullmatch(kind):
         number = (0 if "2" in kind or not layer.use_bias else -2) + (10 if max(layer.dilation_rate) > 1 else 0)
     elif kind == "BatchNormalization":
@@ -48,16 +51,33 @@ def _of_dense(shape: tuple[int | None, ...] | None, has_bias: bool) -> int:
     return (7 if len(shape) == 3 and None not in shape[1:] else 8) + (0 if has_bias or len(shape) > 3 else 2)
 
 
-def _of_recurrent(layer: Any, kind: str, inputs: object) -> int:
-    first = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
-    first_call, plain, dropping, masked, one_product = _RECURRENT[kind]
-    number = plain if layer.dropout == layer.recurrent_dropout == 0 else dropping
-    if not vars(layer).get("_ops_counted"):
-        vars(layer)["_ops_counted"] = True
-        number += first_call
-    if getattr(layer, "implementation", 1) == 2:
-        number += one_product
-    if getattr(first, "_keras_mask", None) is not None:
-        number += masked
+def count_build(cell: Any) -> None:
+    """Counts that TensorFlow's cells have no slices of their weights, which it makes in each call."""
+    kind = type(cell).__name__
+    slices = _GATES[kind] * (3 if cell.use_bias else 2)
+    has_two = kind == "GRUCell" and cell.use_bias and cell.reset_after  # biases, of the inputs and of the states
+    count_ops(-68 if has_two else -5 * slices)
+
+
+def _of_recurrent(layer: Any, inputs: object) -> int:
+    first, *states = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    number = sum(_of_cell(cell) for cell in cells) + 6 * (len(cells) - 1) - 4 * len(states)
+    *_, masked, _, _, stateful = _RECURRENT.get(_kind(cells[0]), _RECURRENT["SimpleRNN"])
+    number += masked if getattr(first, "_keras_mask", None) is not None else 0
+    number += stateful if layer.stateful else 0
     shape = getattr(first, "raw_shape", None)  # a variable has none
-    return number - (0 if shape is None or shape[1] is None else 13)
+    steps = None if shape is None else shape[0 if getattr(layer, "time_major", False) else 1]
+    return number - (0 if steps is None else 13)
+
+
+def _kind(cell: Any) -> str:
+    return type(cell).__name__.replace("Cell", "")
+
+
+def _of_cell(cell: Any) -> int:
+    plain, dropping, _, one_product, without_bias, _ = _RECURRENT.get(_kind(cell), _RECURRENT["SimpleRNN"])
+    number = plain if getattr(cell, "dropout", 0) == getattr(cell, "recurrent_dropout", 0) == 0 else dropping
+    number += 0 if getattr(cell, "use_bias", True) else without_bias
+    number += 39 if getattr(cell, "reset_after", False) else 0
+    return number + (one_product if getattr(cell, "implementation", 1) == 2 else 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import op_layers, state
+from tfmini.compat.tf_keras import counted_ops, op_layers, state
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.ops.array.filling import zeros
@@ -30,9 +30,21 @@ def apply(root: ModuleType) -> None:
                 setattr(cls, name, value)
     for cell in (recurrent.SimpleRNNCell, recurrent.GRUCell, recurrent.LSTMCell):
         cell.get_initial_state = initial_state_of
+    for cell in (recurrent.GRUCell, recurrent.LSTMCell):
+        cell.build = _counted(cell.build)
     _change_wrappers(root)
     recurrent.PeepholeLSTMCell = root.layers.PeepholeLSTMCell = _peephole_cell(root)
     root.layers.recurrent_v2 = _second_version(root)
+
+
+def _counted(build: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(build)
+    def counted_build(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        if type(self).__name__ in ("GRUCell", "LSTMCell"):  # not those of a program or of ConvLSTM2D
+            counted_ops.count_build(self)
+
+    return counted_build
 
 
 def _has_argument(function: Callable[..., Any], name: str) -> bool:
