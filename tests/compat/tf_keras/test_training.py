@@ -797,3 +797,30 @@ def test_a_history_can_be_written_as_json_and_begins_with_the_loss() -> None:
     history = model.fit(np.ones((5, 2)), np.ones((5, 1)), batch_size=2, validation_split=0.2, verbose=0).history
     assert list(json.loads(json.dumps(history))) == ["loss", "val_loss"]
     assert history["loss"][0] == pytest.approx(0.9418, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "metrics", "count"),
+    [
+        ("mse", [], 51), ("mae", [], 52), ("sparse_categorical_crossentropy", [], 61), ("kld", [], 61), ("poisson", [], 55),
+        ("categorical_crossentropy", ["acc"], 108), ("categorical_crossentropy", ["mse"], 105),
+    ],
+)  # fmt: skip
+def test_models_behind_a_compiled_one_have_the_initial_values_of_tensorflow(
+    loss: str, metrics: list[str], count: int
+) -> None:
+    tf.set_random_seed(3)
+    model = keras.Sequential([keras.layers.Dense(3, activation="softmax", input_shape=(4,))])
+    model.compile("sgd", loss, metrics=metrics)
+    tf.random_uniform([1])
+    last = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"][-1]
+    assert last.get_attr("seed2") + 2 == count  # of 1.15.5 behind `clear_session`, which makes two ops
+
+
+def test_ops_between_layers_count_an_op_for_each_constant() -> None:
+    tf.set_random_seed(5)
+    inputs = keras.Input((6,))
+    x = keras.layers.Dense(2)(inputs[:, :2])
+    assert x is not None
+    first, *_ = (op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform")
+    assert first.get_attr("seed2") == 11

@@ -25,6 +25,36 @@ _GATES = {"LSTMCell": 4, "GRUCell": 3}
 # (center, scale) of a layer normalisation, training of a batch normalisation that is not fused
 _NORMS = {(True, True): -2, (True, False): 0, (False, True): 1, (False, False): 3, None: 2, True: -2, False: 0}
 
+# Function or class -> for a loss of examples with one axis, and for a metric.
+_LOSSES = {
+    "mean_squared_error": 7, "mean_absolute_error": 8, "mean_absolute_percentage_error": 8,
+    "mean_squared_logarithmic_error": 7, "hinge": 1, "squared_hinge": 1, "categorical_hinge": 8, "logcosh": 8,
+    "categorical_crossentropy": 9, "sparse_categorical_crossentropy": 14, "binary_crossentropy": 9,
+    "kullback_leibler_divergence": 8, "poisson": 8, "cosine_proximity": 8, "huber_loss": 1,
+}  # fmt: skip
+_METRICS = {
+    "mean_squared_error": -2, "hinge": -8, "AUC": 6, "Precision": 28, "Recall": 28,
+    "TruePositives": 41, "MeanIoU": 0, "MeanRelativeError": -9, "SensitivityAtSpecificity": -7,
+    "categorical_crossentropy": 0,
+}  # fmt: skip
+
+
+def count_compile(model: Any) -> None:
+    """Counts what TensorFlow makes beyond the ops of `compile`, of losses and metrics of outputs with one axis."""
+    losses = [
+        (output, _LOSSES.get(_name(loss), 7)) for output, loss in zip(model.outputs, model.loss_functions) if loss
+    ]
+    number = sum(count for output, count in losses if output.shape.ndims == 2)
+    number += sum(_METRICS.get(_name(metric), -1) for metric in model._compile_metric_functions)
+    masked = [x for x, _ in losses if x.shape.ndims == 3 and getattr(x, "_keras_mask", None) is not None]
+    of_weights = [x for x in model.losses if getattr(x, "_unconditional_loss", False)]
+    count_ops(number + 61 * len(masked) + 16 * len(of_weights) + max(0, len(losses) - 2))
+
+
+def _name(counted: Any) -> str:
+    function = getattr(counted, "fn", None) or getattr(counted, "_fn", None)
+    return str(getattr(function, "__name__", type(counted).__name__))
+
 
 def count_call(layer: Any, inputs: object, training: object = None) -> None:
     """Counts what TensorFlow's layer would make in a call beyond the ops of this one."""
@@ -39,6 +69,8 @@ def count_call(layer: Any, inputs: object, training: object = None) -> None:
         number = _of_dense(inputs.raw_shape, layer.use_bias)
     elif kind == "LayerNormalization":
         number = _NORMS[bool(layer.center), bool(layer.scale)]
+    elif kind == "Dot" and isinstance(inputs, list):
+        number = -2 if inputs[0].shape.ndims == 2 else -3
     else:
         number = _ALWAYS.get(kind, 0)
     if number:

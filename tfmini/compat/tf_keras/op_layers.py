@@ -26,6 +26,7 @@ from tfmini.graph.nest import flatten, is_nested, map_structure, pack_sequence_a
 from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order, traverse
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import cast, placeholder
@@ -270,6 +271,7 @@ def _make_layer(root: ModuleType, op: Operation) -> None:
     """Makes the layer of an op; those of the ops before it are made."""
     inputs = [x for x in op.inputs if _is_of_a_layer(x)]
     constants = {i: _value_if_known(x) for i, x in enumerate(op.inputs) if not _is_of_a_layer(x)}
+    count_ops(len(constants))  # TensorFlow makes an op to compute each
     layer = root.layers.TensorFlowOpLayer(op.node_def, constants=constants, name=op.name)
     outputs = list(op.outputs)
     layer._add_inbound_node(

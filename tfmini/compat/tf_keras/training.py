@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.compat.tf_keras import op_layers, saving, state, tracking
+from tfmini.compat.tf_keras import counted_ops, op_layers, saving, state, tracking
 from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -459,6 +459,7 @@ def apply(root: ModuleType) -> None:
     network = root.engine.network.Network
     network._init_graph_network = _takes_structures(network._init_graph_network)
     model.build = build_model
+    model.compile = _counted(model.compile)
     sequence = root.Sequential
     sequence.build = build_sequence(sequence.build)
     sequence.get_config = config_with_shape(sequence.get_config)
@@ -466,6 +467,16 @@ def apply(root: ModuleType) -> None:
     model.metrics = property(functools.partial(_metrics, root.engine.training._get_metrics_from_layers))
     model.metrics_names = property(_metrics_names)
     model._loss_weights_list = property(lambda self: self.loss_weights_list)
+
+
+def _counted(compile: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(compile)
+    def counted_compile(self: Any, *args: Any, **kwargs: Any) -> None:
+        compile(self, *args, **kwargs)
+        if self.inputs and self.built:
+            counted_ops.count_compile(self)
+
+    return counted_compile
 
 
 def descendants(cls: Any) -> Iterator[Any]:
