@@ -802,7 +802,8 @@ def test_a_history_can_be_written_as_json_and_begins_with_the_loss() -> None:
 @pytest.mark.parametrize(
     ("loss", "metrics", "count"),
     [
-        ("mse", [], 51), ("mae", [], 52), ("sparse_categorical_crossentropy", [], 61), ("kld", [], 61), ("poisson", [], 55),
+        ("mse", [], 51), ("mae", [], 52), ("sparse_categorical_crossentropy", [], 61), ("kld", [], 61),
+        ("poisson", [], 55),
         ("categorical_crossentropy", ["acc"], 108), ("categorical_crossentropy", ["mse"], 105),
     ],
 )  # fmt: skip

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import counted_ops, op_layers, state
+from tfmini.compat.tf_keras import backend, counted_ops, op_layers, state
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import TensorShape
@@ -33,6 +34,7 @@ def apply(root: ModuleType) -> None:
     for cell in (recurrent.GRUCell, recurrent.LSTMCell):
         cell.build = _counted(cell.build)
     _change_wrappers(root)
+    root.backend.rnn, root.backend.learning_phase_scope = backend.rnn, state.learning_phase_scope
     recurrent.PeepholeLSTMCell = root.layers.PeepholeLSTMCell = _peephole_cell(root)
     root.layers.recurrent_v2 = _second_version(root)
 
@@ -291,7 +293,9 @@ class _RNN:
 
         def step(x: Any, before: list[Any]) -> tuple[Any, list[Any]]:
             packed = nest.pack_sequence_as(_listed(self.cell.state_size), before)
-            output, after = self.cell.call(x, packed, **more)
+            # A cell of tf.nn.rnn_cell makes its variables when it is called.
+            call = self.cell if isinstance(self.cell, RNNCell) else self.cell.call
+            output, after = call(x, packed, **more)
             return output, nest.flatten(after)
 
         rnn = state.library_root().backend.tensorflow_backend.tf_keras_backend.rnn
