@@ -206,6 +206,7 @@ _SEEDS: list[tuple[Any, list[int]]] = [
     (lambda: _L.LSTM(3, use_bias=False), [0, 11, 254]),
     (lambda: _L.LSTM(3, time_major=True), [0, 11, 276]),
     (lambda: _L.GRU(3, reset_after=True), [0, 11, 302]),
+    (lambda: _L.RNN([_L.LSTMCell(3) for _ in range(3)]), [0, 11, 40, 51, 80, 91, 718]),
 ]
 
 

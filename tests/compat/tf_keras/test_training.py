@@ -825,3 +825,23 @@ def test_ops_between_layers_count_an_op_for_each_constant() -> None:
     assert x is not None
     first, *_ = (op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform")
     assert first.get_attr("seed2") == 11
+
+
+class Numbers(keras.utils.Sequence):
+    """Zeros whose targets are the numbers of their batches."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Any:
+        return np.zeros((2, 1)), np.full((2, 1), index + 1.0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_validation_begins_with_the_first_batch_of_a_sequence(workers: int) -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(1,))])
+    model.compile(keras.optimizers.SGD(0.0), "mae")
+    options = {"steps_per_epoch": 2, "epochs": 3, "validation_steps": 2, "workers": workers, "shuffle": False}
+    found = model.fit_generator(Numbers(), validation_data=Numbers(), verbose=0, **options).history
+    assert found["loss"] == [1.5, 3.5, 3.0]  # as 1.15.5
+    assert found["val_loss"] == [1.5, 1.5, 1.5]

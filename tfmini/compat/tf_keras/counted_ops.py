@@ -14,14 +14,14 @@ from tfmini.graph.scoping import count_ops
 
 _ALWAYS = {
     "Masking": -3, "SpatialDropout1D": -2, "SpatialDropout2D": -2, "SpatialDropout3D": -2, "Conv2DTranspose": 4,
-    "LocallyConnected1D": 1, "LocallyConnected2D": 1, "ConvLSTM2D": -51,
+    "LocallyConnected1D": 1, "LocallyConnected2D": 1,
 }  # fmt: skip
 _CONVOLUTION = re.compile(r"(Separable)?Conv\dD")
 # Cell -> in each call: without dropout, with it, and what a mask, one product, no bias and a stateful layer add.
 _RECURRENT = {
     "LSTM": (44, 49, -11, -68, -12, -15), "GRU": (34, 82, -5, -36, -32, -8), "SimpleRNN": (-2, -2, -5, 0, 0, -11),
 }  # fmt: skip
-_GATES = {"LSTMCell": 4, "GRUCell": 3}
+_GATES = {"LSTMCell": 4, "GRUCell": 3, "ConvLSTM2DCell": 4}
 # (center, scale) of a layer normalisation, training of a batch normalisation that is not fused
 _NORMS = {(True, True): -2, (True, False): 0, (False, True): 1, (False, False): 3, None: 2, True: -2, False: 0}
 
@@ -32,6 +32,7 @@ _LOSSES = {
     "categorical_crossentropy": 9, "sparse_categorical_crossentropy": 14, "binary_crossentropy": 9,
     "kullback_leibler_divergence": 8, "poisson": 8, "cosine_proximity": 8, "huber_loss": 1,
 }  # fmt: skip
+_OF_STEPS = {"sparse_categorical_crossentropy": 7, "categorical_crossentropy": 3, "binary_crossentropy": 3}
 _METRICS = {
     "mean_squared_error": -2, "hinge": -8, "AUC": 6, "Precision": 28, "Recall": 28,
     "TruePositives": 41, "MeanIoU": 0, "MeanRelativeError": -9, "SensitivityAtSpecificity": -7,
@@ -40,15 +41,19 @@ _METRICS = {
 
 
 def count_compile(model: Any) -> None:
-    """Counts what TensorFlow makes beyond the ops of `compile`, of losses and metrics of outputs with one axis."""
-    losses = [
-        (output, _LOSSES.get(_name(loss), 7)) for output, loss in zip(model.outputs, model.loss_functions) if loss
-    ]
-    number = sum(count for output, count in losses if output.shape.ndims == 2)
+    """Counts what TensorFlow makes beyond the ops of `compile`, of losses and metrics."""
+    losses = [(output, _name(loss)) for output, loss in zip(model.outputs, model.loss_functions) if loss]
+    number = sum(_of_loss(output.shape.ndims, name) for output, name in losses)
     number += sum(_METRICS.get(_name(metric), -1) for metric in model._compile_metric_functions)
     masked = [x for x, _ in losses if x.shape.ndims == 3 and getattr(x, "_keras_mask", None) is not None]
     of_weights = [x for x in model.losses if getattr(x, "_unconditional_loss", False)]
     count_ops(number + 61 * len(masked) + 16 * len(of_weights) + max(0, len(losses) - 2))
+
+
+def _of_loss(rank: int | None, name: str) -> int:
+    if rank == 2:
+        return _LOSSES.get(name, 8)
+    return _OF_STEPS.get(name, 0) if rank == 3 else 3 if rank == 4 else 0
 
 
 def _name(counted: Any) -> str:
@@ -69,6 +74,8 @@ def count_call(layer: Any, inputs: object, training: object = None) -> None:
         number = _of_dense(inputs.raw_shape, layer.use_bias)
     elif kind == "LayerNormalization":
         number = _NORMS[bool(layer.center), bool(layer.scale)]
+    elif kind == "ConvLSTM2D":
+        number = 9 if layer.use_bias else 4
     elif kind == "Dot" and isinstance(inputs, list):
         number = -2 if inputs[0].shape.ndims == 2 else -3
     else:
@@ -96,7 +103,8 @@ def _of_recurrent(layer: Any, inputs: object) -> int:
     cells = getattr(layer.cell, "cells", [layer.cell])
     number = sum(_of_cell(cell) for cell in cells) + 6 * (len(cells) - 1) - 4 * len(states)
     *_, masked, _, _, stateful = _RECURRENT.get(_kind(cells[0]), _RECURRENT["SimpleRNN"])
-    number += masked if getattr(first, "_keras_mask", None) is not None else 0
+    if getattr(first, "_keras_mask", None) is not None:
+        number += masked + (1 if layer.zero_output_for_mask else 0)
     number += stateful if layer.stateful else 0
     shape = getattr(first, "raw_shape", None)  # a variable has none
     steps = None if shape is None else shape[0 if getattr(layer, "time_major", False) else 1]

@@ -31,7 +31,7 @@ def apply(root: ModuleType) -> None:
                 setattr(cls, name, value)
     for cell in (recurrent.SimpleRNNCell, recurrent.GRUCell, recurrent.LSTMCell):
         cell.get_initial_state = initial_state_of
-    for cell in (recurrent.GRUCell, recurrent.LSTMCell):
+    for cell in (recurrent.GRUCell, recurrent.LSTMCell, root.layers.convolutional_recurrent.ConvLSTM2DCell):
         cell.build = _counted(cell.build)
     _change_wrappers(root)
     root.backend.rnn, root.backend.learning_phase_scope = backend.rnn, state.learning_phase_scope
@@ -43,7 +43,7 @@ def _counted(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
     def counted_build(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
-        if type(self).__name__ in ("GRUCell", "LSTMCell"):  # not those of a program or of ConvLSTM2D
+        if type(self).__name__ in ("GRUCell", "LSTMCell", "ConvLSTM2DCell"):  # not those of a program
             counted_ops.count_build(self)
 
     return counted_build

@@ -131,6 +131,14 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training_generator": [
+        # Each validation begins with the first batch of a `Sequence`.
+        ("if val_gen and workers > 0:", "if val_gen and workers > 0 and not val_use_sequence_api:"),
+        (
+            f"val_enqueuer_gen,\n{' ' * 28}validation_steps,\n{' ' * 28}callbacks=callbacks,\n{' ' * 28}workers=0)",
+            "validation_data if val_use_sequence_api else val_enqueuer_gen, validation_steps, callbacks=callbacks,\n"
+            f"{' ' * 28}max_queue_size=max_queue_size, workers=workers if val_use_sequence_api else 0,\n"
+            f"{' ' * 28}use_multiprocessing=use_multiprocessing)",
+        ),
         *_lines(("steps", "step"), done=["steps_done"]),
         (
             "                        do_validation and\n",
