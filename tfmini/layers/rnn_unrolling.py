@@ -45,7 +45,8 @@ def check_cell(cell: RNNCell, name: str = "cell") -> None:
 def _stepped(cell: RNNCell, inputs: Any, state: Any) -> tuple[Any, Any]:
     """The output of a cell and its next state; cells of Keras take a list of states, also of one."""
     if hasattr(cell, "zero_state") or nest.is_nested(state):
-        return cell(inputs, state)
+        output, after = cell(inputs, state)
+        return output, after
     output, after = cell(inputs, [state])
     return output, after[0]
 

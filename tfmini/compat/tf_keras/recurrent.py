@@ -294,7 +294,7 @@ class _RNN:
         def step(x: Any, before: list[Any]) -> tuple[Any, list[Any]]:
             packed = nest.pack_sequence_as(_listed(self.cell.state_size), before)
             # A cell of tf.nn.rnn_cell makes its variables when it is called.
-            call = self.cell if isinstance(self.cell, RNNCell) else self.cell.call
+            call: Any = self.cell if isinstance(self.cell, RNNCell) else self.cell.call
             output, after = call(x, packed, **more)
             return output, nest.flatten(after)
 
