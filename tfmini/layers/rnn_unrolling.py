@@ -34,9 +34,21 @@ from tfmini.shapes import TensorShape
 
 def check_cell(cell: RNNCell, name: str = "cell") -> None:
     """Raises TypeError unless ``cell`` has the interface of an `RNNCell`."""
-    missing = [a for a in ("output_size", "state_size", "zero_state") if not hasattr(cell, a)]
+    first = (
+        "get_initial_state" if hasattr(cell, "get_initial_state") else "zero_state"
+    )  # cells of Keras have the former
+    missing = [a for a in ("output_size", "state_size", first) if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")
+
+
+def _stepped(cell: RNNCell, inputs: Any, state: Any) -> tuple[Any, Any]:
+    """The output of a cell and its next state; cells of Keras take a list of states, also of one."""
+    if hasattr(cell, "zero_state") or nest.is_nested(state):
+        output, after = cell(inputs, state)
+        return output, after
+    output, after = cell(inputs, [state])
+    return output, after[0]
 
 
 def _held(finished: Tensor, old: Any, new: Any) -> Any:
@@ -124,6 +136,8 @@ def _first_state(cell: RNNCell, batch: TensorLike, initial_state: object, dtype:
         return nest.map_structure(convert_to_tensor, initial_state)
     if not dtype:
         raise ValueError("If there is no initial_state, you must give a dtype.")
+    if not hasattr(cell, "zero_state"):
+        return cell.get_initial_state(inputs=None, batch_size=batch, dtype=dtype)
     return cell.zero_state(batch, dtype)
 
 
@@ -161,7 +175,7 @@ def _loop(
         for value, whole in zip(values, flat):
             value.set_shape(whole.shape[1:])
         over = None if lengths is None else greater_equal(time, lengths)
-        output, after = cell(nest.pack_sequence_as(inputs, values), before)
+        output, after = _stepped(cell, nest.pack_sequence_as(inputs, values), before)
         if over is not None:
             output = _held(over, nest.map_structure(zeros_like, output), output)
             after = _held(over, before, after)

@@ -144,3 +144,10 @@ def test_a_loss_may_be_one_number_for_the_batch(reduction: str) -> None:
     model.compile("sgd", tf.keras.losses.MeanSquaredError() if reduction == "auto" else whole)
     x, y = np.arange(24.0).reshape(8, 3), np.ones((8, 1))
     assert model.test_on_batch(x, y) == pytest.approx(1547.5)  # also on 1.15.5
+
+
+def test_a_loss_of_class_numbers_takes_lists_and_arrays() -> None:
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)(
+        [0, 1], np.array([[2.0, 1.0], [0.0, 1.0]], "f")
+    )
+    np.testing.assert_allclose(tf.keras.backend.get_value(loss), 0.3132617, rtol=1e-6)

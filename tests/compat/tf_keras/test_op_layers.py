@@ -237,3 +237,39 @@ def test_only_tensors_of_layers_make_nodes() -> None:
     for x, nodes in (keras.Input((3,)), 2), (tf.zeros((2, 3)), 2):
         model(x)
         assert [len(layer.inbound_nodes) for layer in (model, *model.layers)] == [nodes, 1, nodes]
+
+
+def _masked(make: Any) -> Any:
+    return make(keras.layers.Embedding(9, 4, mask_zero=True)(keras.Input((5,))))
+
+
+class Weighs(keras.layers.Layer):
+    """Uses the mask and does not say so."""
+
+    def call(self, x: Any, mask: Any = None) -> Any:
+        """The steps that are no padding."""
+        return x * tf.cast(mask, "float32")[..., None]
+
+
+def test_a_layer_that_takes_no_masks_drops_that_of_its_inputs() -> None:
+    layers = keras.layers
+    for made in (layers.Flatten, lambda: layers.Conv1D(2, 2), layers.GlobalMaxPooling1D, layers.ReLU, Weighs):
+        assert _masked(lambda x, made=made: made()(x))._keras_mask is None
+    assert _masked(layers.LeakyReLU())._keras_mask is not None
+    with pytest.raises(TypeError, match="does not support masking"):
+        layers.Flatten().compute_mask(keras.Input((5, 4)), tf.ones((2, 5), tf.bool))
+
+
+def test_a_convolution_behind_a_masked_embedding_trains_as_in_tensorflow() -> None:
+    inputs = keras.Input((5,))
+    inner = keras.layers.Conv1D(2, 2)(keras.layers.Embedding(9, 4, mask_zero=True)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(inner)))
+    model.compile("sgd", "mse")
+    random = np.random.RandomState(0)
+    model.set_weights([random.rand(*weight.shape) * 0.1 for weight in model.get_weights()])
+    x, y = random.randint(0, 4, (6, 5)), random.rand(6, 1)
+    losses = model.fit(x, y, epochs=2, verbose=0, shuffle=False).history["loss"]
+    np.testing.assert_allclose(losses, [0.09558462, 0.09327640], rtol=1e-5)  # those of 1.15.5
+    again = keras.models.model_from_json(model.to_json())
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,30 @@ def test_weights_of_others_have_the_step(name: str) -> None:
     optimizer = _trained(name)[0].optimizer
     with pytest.raises(ValueError, match="was expecting"):
         optimizer.set_weights(optimizer.get_weights()[1:])
+
+
+def test_the_momentum_of_nadam_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    model, _ = _trained("nadam")
+    model.save_weights(str(tmp_path / "weights"))
+    assert ("optimizer/momentum_cache/.ATTRIBUTES/VARIABLE_VALUE", []) in tf.train.list_variables(
+        str(tmp_path / "weights")
+    )
+    cache = model.optimizer.weights[1]
+    before = tf.keras.backend.get_value(cache)
+    tf.keras.backend.set_value(cache, 0.25)
+    model.load_weights(str(tmp_path / "weights"))
+    assert tf.keras.backend.get_value(cache) == before != 0.25
+
+
+def test_nadam_has_a_decay_of_the_momentum_alone() -> None:
+    made = tf.keras.optimizers.Nadam
+    for arguments, decay in (({"decay": 0.1}, 0.004), ({"schedule_decay": 0.1, "decay": 0.2}, 0.1)):
+        np.testing.assert_allclose(made(**arguments).get_config()["decay"], decay)
+
+
+def test_the_state_of_a_second_model_is_named_behind_the_steps_of_the_first() -> None:
+    names = [_trained("sgd")[0].optimizer.weights[0].name for _ in range(3)]
+    assert names == ["training/SGD/iter:0", "training_2/SGD/iter:0", "training_4/SGD/iter:0"]
 
 
 def test_an_optimizer_with_a_get_updates_of_its_own_trains() -> None:

@@ -196,3 +196,64 @@ def test_a_cell_of_two_states_has_a_list_of_them() -> None:
         lambda time, *_: time < 2, lambda time, state: (time + 1, cells[0](tf.ones([2, 4]), state)[1]), (0, state)
     )
     assert type(steps[1]) is list
+
+
+_L = keras.layers
+_SEEDS: list[tuple[Any, list[int]]] = [
+    (lambda: _L.Bidirectional(_L.LSTM(3)), [0, 11, 40, 51, 564]),
+    (lambda: _L.Bidirectional(_L.GRU(3, return_sequences=True)), [0, 11, 36, 47, 554]),
+    (lambda: _L.RNN([_L.LSTMCell(3), _L.GRUCell(2)]), [0, 11, 40, 51, 493]),
+    (lambda: _L.LSTM(3, use_bias=False), [0, 11, 254]),
+    (lambda: _L.LSTM(3, time_major=True), [0, 11, 276]),
+    (lambda: _L.GRU(3, reset_after=True), [0, 11, 302]),
+    (lambda: _L.RNN([_L.LSTMCell(3) for _ in range(3)]), [0, 11, 40, 51, 80, 91, 718]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(_SEEDS)))
+def test_seeds_of_weights_behind_and_inside_of_recurrent_layers_are_those_of_tensorflow(case: int) -> None:
+    make, expected = _SEEDS[case]
+    tf.set_random_seed(5)
+    make()(keras.Input((5, 4)))
+    tf.random_uniform([1])
+    kinds = ("RandomUniform", "RandomStandardNormal")
+    seeds = [op.get_attr("seed2") for op in tf.get_default_graph().get_operations() if op.type in kinds]
+    assert [seed - seeds[0] for seed in seeds] == expected
+
+
+def _run_with_known_weights(outputs: Any) -> Any:
+    random = np.random.RandomState(1)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for variable in tf.global_variables():
+            variable.load(random.rand(*variable.shape.as_list()).astype("f") * 0.1, session)
+        return session.run(outputs)
+
+
+def _steps() -> Any:
+    return tf.constant(np.random.RandomState(0).rand(2, 5, 3).astype("f"))
+
+
+def test_dynamic_rnn_takes_cells_of_keras() -> None:
+    _, state = tf.nn.dynamic_rnn(_L.GRUCell(4), _steps(), [5, 3], dtype=tf.float32)
+    found = _run_with_known_weights(state)[0]
+    np.testing.assert_allclose(found, [0.17478056, 0.18559507, 0.13055824, 0.13196725], rtol=1e-5)  # of 1.15.5
+    _, states = tf.nn.dynamic_rnn(_L.LSTMCell(4), _steps(), dtype=tf.float32)
+    assert [x.shape.as_list() for x in states] == [[2, 4]] * 2
+
+
+def test_a_layer_takes_cells_that_are_not_kerass() -> None:
+    found = _run_with_known_weights(_L.RNN(tf.nn.rnn_cell.LSTMCell(4))(_steps()))
+    assert [v.name for v in tf.trainable_variables()] == ["lstm_cell/kernel:0", "lstm_cell/bias:0"]
+    np.testing.assert_allclose(found[0], [0.17396076, 0.20710519, 0.10615689, 0.11614905], rtol=1e-5)  # of 1.15.5
+
+
+def test_loops_of_the_backend_take_the_time_first_and_make_masked_outputs_zero() -> None:
+    mask = tf.constant([[True, True, False, True, True], [False, True, True, True, False]])
+    step = lambda x, states: (x + states[0], [x + states[0]])  # noqa: E731
+    last, outputs, _ = keras.backend.rnn(step, _steps(), [tf.zeros((2, 3))], mask=mask, zero_output_for_mask=True)
+    swapped = tf.transpose(_steps(), (1, 0, 2))
+    time_first = keras.backend.rnn(step, swapped, [tf.zeros((2, 3))], mask=tf.transpose(mask), time_major=True)
+    assert not value_of(last)[1].any()
+    assert not value_of(outputs)[0, 2].any()
+    np.testing.assert_array_equal(value_of(time_first[0])[0], value_of(last)[0])

@@ -162,3 +162,24 @@ def test_a_keras_model_saves_its_private_tables_and_modules(tmp_path: Path) -> N
     model.save_weights(str(tmp_path / "model"))
     again.load_weights(str(tmp_path / "model"))
     assert again.tell(session) == [2, 5]
+
+
+def test_initializers_are_read_and_written_with_the_dtype_that_tensorflow_gives_them() -> None:
+    made = tf.keras.initializers
+    for name, config in (
+        ("GlorotUniform", {"seed": 1}),
+        ("GlorotNormal", {"seed": None}),
+        ("Zeros", {}),
+        ("Constant", {"value": 2.0}),
+        ("RandomUniform", {"minval": 0.0, "maxval": 0.5, "seed": 1}),
+        ("VarianceScaling", {"scale": 2.0, "mode": "fan_in", "distribution": "truncated_normal", "seed": None}),
+    ):
+        told = {"class_name": name, "config": {**config, "dtype": "float64"}}
+        layer = tf.keras.layers.Dense.from_config({"units": 2, "kernel_initializer": told})
+        assert layer.get_config()["kernel_initializer"] == told
+        assert made.get(told)((2, 3)).dtype == tf.float64
+    assert made.serialize(made.get("he_normal"))["config"] == {
+        "scale": 2.0, "mode": "fan_in", "distribution": "truncated_normal", "seed": None, "dtype": "float32",
+    }  # fmt: skip
+    assert tf.keras.backend.get_value(made.Constant(3, tf.int32)((1,))).dtype == np.int32
+    assert type(tf.keras.layers.Dense(1).kernel_initializer) is made.GlorotUniform is made.glorot_uniform

@@ -797,3 +797,51 @@ def test_a_history_can_be_written_as_json_and_begins_with_the_loss() -> None:
     history = model.fit(np.ones((5, 2)), np.ones((5, 1)), batch_size=2, validation_split=0.2, verbose=0).history
     assert list(json.loads(json.dumps(history))) == ["loss", "val_loss"]
     assert history["loss"][0] == pytest.approx(0.9418, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "metrics", "count"),
+    [
+        ("mse", [], 51), ("mae", [], 52), ("sparse_categorical_crossentropy", [], 61), ("kld", [], 61),
+        ("poisson", [], 55),
+        ("categorical_crossentropy", ["acc"], 108), ("categorical_crossentropy", ["mse"], 105),
+    ],
+)  # fmt: skip
+def test_models_behind_a_compiled_one_have_the_initial_values_of_tensorflow(
+    loss: str, metrics: list[str], count: int
+) -> None:
+    tf.set_random_seed(3)
+    model = keras.Sequential([keras.layers.Dense(3, activation="softmax", input_shape=(4,))])
+    model.compile("sgd", loss, metrics=metrics)
+    tf.random_uniform([1])
+    last = [op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform"][-1]
+    assert last.get_attr("seed2") + 2 == count  # of 1.15.5 behind `clear_session`, which makes two ops
+
+
+def test_ops_between_layers_count_an_op_for_each_constant() -> None:
+    tf.set_random_seed(5)
+    inputs = keras.Input((6,))
+    x = keras.layers.Dense(2)(inputs[:, :2])
+    assert x is not None
+    first, *_ = (op for op in tf.get_default_graph().get_operations() if op.type == "RandomUniform")
+    assert first.get_attr("seed2") == 11
+
+
+class Numbers(keras.utils.Sequence):
+    """Zeros whose targets are the numbers of their batches."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Any:
+        return np.zeros((2, 1)), np.full((2, 1), index + 1.0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_validation_begins_with_the_first_batch_of_a_sequence(workers: int) -> None:
+    model = keras.Sequential([keras.layers.Dense(1, input_shape=(1,))])
+    model.compile(keras.optimizers.SGD(0.0), "mae")
+    options = {"steps_per_epoch": 2, "epochs": 3, "validation_steps": 2, "workers": workers, "shuffle": False}
+    found = model.fit_generator(Numbers(), validation_data=Numbers(), verbose=0, **options).history
+    assert found["loss"] == [1.5, 3.5, 3.0]  # as 1.15.5
+    assert found["val_loss"] == [1.5, 1.5, 1.5]

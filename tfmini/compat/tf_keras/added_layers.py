@@ -45,6 +45,8 @@ def apply(root: ModuleType) -> None:
             cls.__module__ = layers.__name__
             setattr(layers, cls.__name__, cls)
     normalization.place(root)
+    for name in ("Conv2DTranspose", "Conv3DTranspose", "SeparableConv1D", "SeparableConv2D"):
+        setattr(layers, name.replace("Conv", "Convolution"), getattr(layers, name))
 
 
 def _dense_features(root: ModuleType) -> list[type]:

@@ -441,6 +441,7 @@ def categorical_crossentropy(target: Any, output: Any, from_logits: bool = False
 
 def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Tensor:
     """The cross-entropy of each row of probabilities, or logits, with a class number."""
+    target, output = convert_to_tensor(target), convert_to_tensor(output)
     logits = output if from_logits else _logits(output, "Softmax")
     if logits is None:
         logits = unary.log(clip_by_value(output, epsilon(), 1.0 - epsilon()))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmini import dtypes
 from tfmini.compat.tf_keras import state
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.variables import initializers as ops_initializers
@@ -17,6 +18,7 @@ from tfmini.ops.variables import initializers as ops_initializers
 
 def apply(root: ModuleType) -> None:
     """Changes those of the copy."""
+    _take_dtypes(root.initializers)
     _name_initializers(root.initializers)
     for kinds in (root.initializers, root.regularizers, root.constraints):
         kinds.get = _takes_functions(kinds.get)
@@ -41,22 +43,65 @@ _BY_OPS: dict[str, Callable[[Any], Any]] = {
 def _compute_as_ops(initializers: Any) -> None:
     """Gives Keras's initializers the ops of those of `tf.initializers`."""
 
-    K = initializers.K  # noqa: N806 - as everybody calls it
-
     def computed_by(make: Callable[[Any], Any]) -> Callable[..., Any]:
-        return lambda self, shape, dtype=None, partition_info=None: make(self)(shape, dtype or K.floatx())
+        return lambda self, shape, dtype=None, partition_info=None: make(self)(shape, dtype or self.dtype)
 
     for name, make in _BY_OPS.items():
         getattr(initializers, name).__call__ = computed_by(make)
 
 
+def _take_dtypes(initializers: Any) -> None:
+    """Gives initializers a dtype, which TensorFlow writes into configurations, and Keras's functions their class."""
+    initializers.Initializer.from_config = classmethod(lambda cls, config: cls(**config))
+    for name in _BY_OPS:
+        _take_dtype(getattr(initializers, name))
+    scaled = initializers.VarianceScaling
+    for kind, scale in (("he", 2.0), ("lecun", 1.0)):
+        for shape, distribution in (("normal", "truncated_normal"), ("uniform", "uniform")):
+            setattr(initializers, f"{kind}_{shape}", _scaled(scaled, f"{kind}_{shape}", scale, distribution))
+    for shape, distribution in (("Normal", "truncated_normal"), ("Uniform", "uniform")):
+        made = _glorot(scaled, f"Glorot{shape}", distribution)
+        setattr(initializers, f"Glorot{shape}", made)
+        setattr(initializers, f"glorot_{shape.lower()}", made)
+
+
+def _scaled(scaled: Any, name: str, scale: float, distribution: str) -> Callable[..., Any]:
+    def make(seed: int | None = None) -> Any:
+        return scaled(scale, "fan_in", distribution, seed)
+
+    make.__name__ = name
+    return make
+
+
+def _take_dtype(cls: Any) -> None:
+    """Adds ``dtype`` behind the arguments of an initializer; that of floatx if there is none."""
+    make, config = cls.__init__, cls.get_config
+    names = list(inspect.signature(make).parameters)[1:] if "__init__" in vars(cls) else []
+
+    def __init__(self: Any, *args: Any, dtype: Any = None, verify_shape: bool = False, **kwargs: Any) -> None:
+        if len(args) > len(names):
+            args, dtype = args[: len(names)], args[len(names)]
+        make(self, *args, **kwargs)
+        self.dtype = dtypes.as_dtype(dtype or state.library_root().backend.floatx())
+
+    cls.__init__ = __init__
+    cls.get_config = lambda self: {**config(self), "dtype": self.dtype.name}
+
+
+def _glorot(scaled: Any, name: str, distribution: str) -> Any:
+    def __init__(self: Any, seed: int | None = None, dtype: Any = None) -> None:
+        scaled.__init__(self, 1.0, "fan_avg", distribution, seed, dtype=dtype)
+
+    config = lambda self: {"seed": self.seed, "dtype": self.dtype.name}  # noqa: E731
+    return type(name, (scaled,), {"__init__": __init__, "get_config": config, "__module__": scaled.__module__})
+
+
 def _name_initializers(initializers: Any) -> None:
     """Gives the initializers TensorFlow's names, and lets a name stand for a function of the program."""
     own = vars(initializers)
-    own.update(GlorotUniform=initializers.glorot_uniform, GlorotNormal=initializers.glorot_normal)
     classes = [name for name, value in own.items() if inspect.isclass(value) and name != "Initializer"]
     functions = [f"{kind}_{shape}" for kind in ("he", "lecun") for shape in ("normal", "uniform")]
-    own.update({f"{name}V2": own[name] for name in (*classes, *functions, "GlorotUniform", "GlorotNormal")})
+    own.update({f"{name}V2": own[name] for name in (*classes, *functions)})
 
 
 def _takes_functions(get: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -166,7 +166,7 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("output = self.call(inputs, **kwargs)", "output = _call(self, inputs, kwargs)"),
         (
             "self.compute_mask(inputs, previous_mask)",
-            "self.compute_mask(inputs, previous_mask if kwargs.get('mask') is None else kwargs['mask'])",
+            "_mask_behind(self, inputs, previous_mask if kwargs.get('mask') is None else kwargs['mask'])",
         ),
         (
             "                              inputs=to_list(inputs))\n        return output\n",
@@ -281,7 +281,10 @@ _IN: dict[str, list[tuple[str, str]]] = {
         ("            summary_value.tag = name\n", "            summary_value.tag = prefix + name\n"),
     ],
     "layers": [("globs['Model'] = models.Model", "globs['Model'], globs['Network'] = models.Model, _network()")],
-    "layers.advanced_activations": [("of ReLU layer", "of Relu layer")],
+    "layers.advanced_activations": [
+        ("of ReLU layer", "of Relu layer"),
+        ("True\n        if max", "False\n        if max"),
+    ],
     "layers.core": [
         (
             "        self.dims = tuple(dims)\n",
@@ -565,10 +568,6 @@ _IN: dict[str, list[tuple[str, str]]] = {
         (
             "    # Build a dict {depth: list of nodes with this depth}\n",
             "    _add_inputs(inputs, layers_depths, layer_indices, nodes_depths, network_nodes)\n",
-        ),
-        (
-            "output_masks=[None for _ in self.outputs]",
-            "output_masks=[getattr(x, '_keras_mask', None) for x in self.outputs]",
         ),
         ("if all([hasattr(x, '_keras_shape') for x in computed_tensors]):", "if False:"),  # the call has said it
         (

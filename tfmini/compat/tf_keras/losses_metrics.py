@@ -52,6 +52,7 @@ def apply(root: ModuleType) -> None:
     tools.squeeze_or_expand_dimensions = squeeze_or_expand_dimensions
     losses.CosineSimilarity = _cosine_similarity(losses)
     losses.CosineProximity = getattr(losses, "CosineProximity", losses.CosineSimilarity)
+    metrics.KLD = metrics.kld = losses.kullback_leibler_divergence
     for make in (_mean_tensor, _mean_relative_error, _mean_iou):
         cls = make(root)
         cls.__module__ = metrics.__name__

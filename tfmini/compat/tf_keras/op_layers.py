@@ -26,6 +26,7 @@ from tfmini.graph.nest import flatten, is_nested, map_structure, pack_sequence_a
 from tfmini.graph.node import input_dtypes
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.prune import topological_order, traverse
+from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import cast, placeholder
@@ -140,6 +141,14 @@ def called_again(layer: Any, inputs: Any, kwargs: dict[str, Any]) -> list[Any]:
     if "mask" in named and all(mask is known for mask, known in zip(_listed(named["mask"]), _listed(masks))):
         del named["mask"]
     return list(flatten(layer(as_given(layer, inputs), *kwargs.get(BY_PLACE, ()), **named)))
+
+
+def mask_behind(layer: Any, inputs: Any, mask: Any) -> Any:
+    """The mask of a layer's outputs; one that takes no masks drops those of its inputs, which its method refuses."""
+    method = state.library_root().engine.base_layer.Layer.compute_mask
+    if not layer.supports_masking and type(layer).compute_mask is method:
+        return None
+    return layer.compute_mask(inputs, mask)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -262,6 +271,7 @@ def _make_layer(root: ModuleType, op: Operation) -> None:
     """Makes the layer of an op; those of the ops before it are made."""
     inputs = [x for x in op.inputs if _is_of_a_layer(x)]
     constants = {i: _value_if_known(x) for i, x in enumerate(op.inputs) if not _is_of_a_layer(x)}
+    count_ops(len(constants))  # TensorFlow makes an op to compute each
     layer = root.layers.TensorFlowOpLayer(op.node_def, constants=constants, name=op.name)
     outputs = list(op.outputs)
     layer._add_inbound_node(
@@ -508,3 +518,7 @@ def _run(node_def: Any, inputs: Iterable[Any]) -> list[Any]:
     graph.node.add().CopyFrom(node)
     made: Any = import_graph_def(graph, replaced, return_elements=[node.name], name="")
     return list(made[0].outputs)
+
+
+# What the text of the library calls.
+HELPERS = {"_call": call, "_called_again": called_again, "_in_structure": in_structure, "_mask_behind": mask_behind}

@@ -215,7 +215,9 @@ class Nadam(_Classic):
         self, learning_rate: Rate = 0.001, beta_1: Any = 0.9, beta_2: Any = 0.999, epsilon: float | None = 1e-7,
         name: str = "Nadam", **kwargs: Any,
     ) -> None:  # fmt: skip
-        kwargs["decay"] = kwargs.pop("schedule_decay", kwargs.get("decay", 0.004))
+        kwargs["decay"] = kwargs.pop(
+            "schedule_decay", 0.004
+        )  # a ``decay`` of its own is not used in TensorFlow, either
         if isinstance(kwargs.get("lr", learning_rate), LearningRateSchedule):
             raise ValueError("The Nadam optimizer does not support LearningRateSchedules as the learning rate.")
         super().__init__(learning_rate, name, kwargs, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)

@@ -63,6 +63,7 @@ class Optimizer:
         self._hyper: dict[str, Any] = {}
         self._slots: dict[Any, dict[str, Any]] = {}
         self._weights: list[Any] = []
+        self._named_weights: dict[str, Any] = {}  # as checkpoints name them
         self._iterations: Any = None
         self._hypers_created = False
         self._use_locking = True
@@ -301,6 +302,7 @@ class Optimizer:
         )
         made = VariableV1(start, trainable=bool(trainable), dtype=dtype, name=name, use_resource=True)
         keras_state.track_variable(made)
+        self._named_weights[name] = made
         return made
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:

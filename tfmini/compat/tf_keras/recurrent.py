@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import op_layers, state
+from tfmini.compat.tf_keras import backend, counted_ops, op_layers, state
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
+from tfmini.layers.rnn_cells import RNNCell
 from tfmini.ops.array.filling import zeros
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import TensorShape
@@ -30,9 +31,22 @@ def apply(root: ModuleType) -> None:
                 setattr(cls, name, value)
     for cell in (recurrent.SimpleRNNCell, recurrent.GRUCell, recurrent.LSTMCell):
         cell.get_initial_state = initial_state_of
+    for cell in (recurrent.GRUCell, recurrent.LSTMCell, root.layers.convolutional_recurrent.ConvLSTM2DCell):
+        cell.build = _counted(cell.build)
     _change_wrappers(root)
+    root.backend.rnn, root.backend.learning_phase_scope = backend.rnn, state.learning_phase_scope
     recurrent.PeepholeLSTMCell = root.layers.PeepholeLSTMCell = _peephole_cell(root)
     root.layers.recurrent_v2 = _second_version(root)
+
+
+def _counted(build: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(build)
+    def counted_build(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        if type(self).__name__ in ("GRUCell", "LSTMCell", "ConvLSTM2DCell"):  # not those of a program
+            counted_ops.count_build(self)
+
+    return counted_build
 
 
 def _has_argument(function: Callable[..., Any], name: str) -> bool:
@@ -279,7 +293,9 @@ class _RNN:
 
         def step(x: Any, before: list[Any]) -> tuple[Any, list[Any]]:
             packed = nest.pack_sequence_as(_listed(self.cell.state_size), before)
-            output, after = self.cell.call(x, packed, **more)
+            # A cell of tf.nn.rnn_cell makes its variables when it is called.
+            call: Any = self.cell if isinstance(self.cell, RNNCell) else self.cell.call
+            output, after = call(x, packed, **more)
             return output, nest.flatten(after)
 
         rnn = state.library_root().backend.tensorflow_backend.tf_keras_backend.rnn

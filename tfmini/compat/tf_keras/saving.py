@@ -345,7 +345,7 @@ def tree_of(root: ModuleType, model: Any) -> Checkpoint:
 
 def _state_of_optimizer(optimizer: Any) -> list[tuple[str, Any]]:
     """The variables of an optimizer of Keras, by name, as checkpoints have them beside its slots."""
-    named = {"iter": optimizer._iterations, **optimizer._hyper}
+    named = {"iter": optimizer._iterations, **optimizer._named_weights, **optimizer._hyper}
     return [(name, value) for name, value in named.items() if isinstance(value, Variable)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import errors
-from tfmini.compat.tf_keras import op_layers, saving, state, tracking
+from tfmini.compat.tf_keras import counted_ops, op_layers, saving, state, tracking
 from tfmini.compat.tf_keras.model_inputs import ModelInputs, build_model, build_sequence, config_with_shape, set_inputs
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
@@ -53,6 +53,10 @@ def _lines(*targets: tuple[str, str], done: Sequence[str]) -> list[tuple[str, st
 CHANGES: dict[str, list[tuple[str, str]]] = {
     "engine.training": [
         ("updates = self.updates + training_updates", "updates = _for_inputs(self, 'updates') + training_updates"),
+        (  # a model's step takes two names in TensorFlow, so that those of the slots of the next model are equal
+            "                # Gets loss and metrics. Updates weights at each call.\n",
+            "            with K.name_scope('training'):\n",
+        ),
         ("for loss_tensor in self.losses:", "for loss_tensor in _for_inputs(self, 'losses'):"),
         (
             "feed_sample_weight_modes = [None for _ in self.outputs]",
@@ -127,6 +131,14 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "engine.training_generator": [
+        # Each validation begins with the first batch of a `Sequence`.
+        ("if val_gen and workers > 0:", "if val_gen and workers > 0 and not val_use_sequence_api:"),
+        (
+            f"val_enqueuer_gen,\n{' ' * 28}validation_steps,\n{' ' * 28}callbacks=callbacks,\n{' ' * 28}workers=0)",
+            "validation_data if val_use_sequence_api else val_enqueuer_gen, validation_steps, callbacks=callbacks,\n"
+            f"{' ' * 28}max_queue_size=max_queue_size, workers=workers if val_use_sequence_api else 0,\n"
+            f"{' ' * 28}use_multiprocessing=use_multiprocessing)",
+        ),
         *_lines(("steps", "step"), done=["steps_done"]),
         (
             "                        do_validation and\n",
@@ -152,6 +164,11 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
             "        if dtype is None:\n            dtype = K.floatx()\n        self.dtype = dtype\n",
             "        _set_dtype(self, dtype or K.floatx(), {} if autocast is None else {'autocast': autocast})\n"
             "        self._has_default_dtype = dtype is None\n",
+        ),
+        ("layer.compute_mask(", "_mask_behind(layer, "),
+        (
+            "output_masks=[None for _ in self.outputs]",
+            "output_masks=[getattr(x, '_keras_mask', None) for x in self.outputs]",
         ),
         # A model does not know which of its ops ask for the phase, so each step gets it.
         ("        return any([x._uses_learning_phase for x in self.outputs])\n", "        return True\n"),
@@ -450,6 +467,7 @@ def apply(root: ModuleType) -> None:
     network = root.engine.network.Network
     network._init_graph_network = _takes_structures(network._init_graph_network)
     model.build = build_model
+    model.compile = _counted(model.compile)
     sequence = root.Sequential
     sequence.build = build_sequence(sequence.build)
     sequence.get_config = config_with_shape(sequence.get_config)
@@ -457,6 +475,16 @@ def apply(root: ModuleType) -> None:
     model.metrics = property(functools.partial(_metrics, root.engine.training._get_metrics_from_layers))
     model.metrics_names = property(_metrics_names)
     model._loss_weights_list = property(lambda self: self.loss_weights_list)
+
+
+def _counted(compile: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(compile)
+    def counted_compile(self: Any, *args: Any, **kwargs: Any) -> None:
+        compile(self, *args, **kwargs)
+        if self.inputs and self.built:
+            counted_ops.count_compile(self)
+
+    return counted_compile
 
 
 def descendants(cls: Any) -> Iterator[Any]:
