@@ -694,7 +694,9 @@ def test_a_subclassed_model_weighs_steps_of_examples() -> None:
 
 def test_the_tensorboard_callback_writes_batches_epochs_and_gradients(tmp_path: Path) -> None:
     model, ones = _line(), np.ones((2, 1))
-    callback = keras.callbacks.TensorBoard(str(tmp_path), histogram_freq=1, write_grads=True, update_freq="batch")
+    callback = keras.callbacks.TensorBoard(
+        str(tmp_path), histogram_freq=1, write_grads=True, update_freq="batch", profile_batch=0
+    )
     model.fit(ones, ones, verbose=0, validation_data=(ones, ones), callbacks=[callback])
     (path,) = tmp_path.glob("events*")
     tags = {value.tag for event in tf.train.summary_iterator(str(path)) for value in event.summary.value}

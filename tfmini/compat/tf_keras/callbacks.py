@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +13,20 @@ from tfmini.train.checkpointing.graph_files import latest_checkpoint
 
 
 def apply(root: ModuleType) -> None:
-    """Gives the copy TensorFlow's `ModelCheckpoint`, and `TensorBoard` the method that libraries' subclasses call."""
+    """Gives the copy TensorFlow's `ModelCheckpoint`, and `TensorBoard` what programs pass and subclasses call."""
     board = root.callbacks.TensorBoard
+    board.__init__ = _with_profile_batch(board.__init__)
     board._write_custom_summaries = lambda self, step, logs=None: self._write_logs(logs or {}, step)
     root.callbacks.ModelCheckpoint = _model_checkpoint(root.callbacks.ModelCheckpoint)  # whose module needs its own
+
+
+def _with_profile_batch(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, profile_batch: int = 2, **kwargs: Any) -> None:
+        # The batch that TensorFlow profiles where it has a profiler of devices: `tfmini trace` profiles steps here.
+        init(self, *args, **kwargs)
+
+    return __init__
 
 
 def _model_checkpoint(base: Any) -> type:
