@@ -186,7 +186,7 @@ def _nms_soft(
 def _nms_overlaps(overlaps: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     if overlaps.ndim != 2 or overlaps.shape[0] != overlaps.shape[1]:
         refuse(f"overlaps must be square, got shape {list(overlaps.shape)}")
-    chosen, _ = suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
+    chosen, _ = suppressed(lambda i: overlaps[:, i], scores, int(count), float(threshold), float(least))
     return np.array(chosen, np.int32)
 
 

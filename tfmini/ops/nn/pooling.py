@@ -246,6 +246,9 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
     _check_axes(attrs, deep=len(attrs["ksize"]) == 4)
     if _is_deep(attrs):
         return _depthwise_max_pool_grad(attrs)
+    # As in TensorFlow, where a maximum stands several times: of volumes each gets the gradient, of images the first.
+    is_volume = len(attrs["ksize"]) == 5
+    matches = kernels.every_match if is_volume else kernels.first_matches
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
         image, result, grad = _channels_last(layout, image, result, grad)
@@ -253,13 +256,13 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
         axes = place(image.shape)
         _check_shapes(image.shape, axes, orig_output=result.shape, grad=grad.shape)
         has_nan = result.dtype.kind not in "iu" and bool(np.isnan(result).any())
-        if not has_nan and (found := onednn_kernels.max_gradient(image, grad, axes)) is not None:
+        if not has_nan and not is_volume and (found := onednn_kernels.max_gradient(image, grad, axes)) is not None:
             return in_layout(found, layout)
         source = padded(image, axes, kernels.lowest(image.dtype))
         total, tiled = kernels.spread(image.shape[0], axes, image.shape[-1], wide)
         if has_nan:
             source, result = kernels.without_nan(source, result, axes)
-        for where, match in kernels.first_matches(source, result, axes):
+        for where, match in matches(source, result, axes):
             share = where_else_zero(match, grad)
             if tiled:
                 total[where] = share
