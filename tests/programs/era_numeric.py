@@ -378,3 +378,46 @@ def rare_cases_of_kernels(tf: Any) -> Any:
     none = tf.gradients(tf.image.resize_bicubic(half, [5, 5]), [half]) == [None]
     shapes = [tf.broadcast_to(image, tf.placeholder(tf.int32, [n])).shape.as_list() for n in (4, 5)]
     return run(tf, found), run(tf, [first, second]), none, shapes
+
+
+@program
+def boxes_that_overlap_by_the_threshold(tf: Any) -> Any:
+    boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 0.5], [0, 0, 1, 0.25], [2, 2, 3, 3]], np.float32)
+    scores, found = np.array([0.9, 0.8, 0.7, 0.6], np.float32), []
+    shared = np.array([[1, 0.5, 0.25, 0], [0.5, 1, 0.5, 0], [0.25, 0.5, 1, 0], [0, 0, 0, 1]], np.float32)
+    for threshold in (0.0, 0.25, 0.5, 0.75, 1.0):
+        found += [tf.image.non_max_suppression(boxes, scores, 9, threshold),
+                  tf.image.non_max_suppression_padded(boxes, scores, 5, threshold, pad_to_max_output_size=True),
+                  tf.image.non_max_suppression_with_scores(boxes, scores, 9, threshold, 0.1, 0.25),
+                  tf.image.non_max_suppression_overlaps(shared, scores, 9, threshold),
+                  tf.image.combined_non_max_suppression(boxes[None, :, None], scores[None, :, None], 9, 4,
+                                                        threshold)]  # fmt: skip
+    x = tf.constant([[[[0], [0], [1]], [[0], [2], [0]]]], tf.uint8)
+    y = tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "SAME")
+    attrs = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    zeros = tf.zeros_like(x)
+    found += [y, tf.raw_ops.MaxPoolGrad(orig_input=zeros, orig_output=tf.zeros_like(y), grad=y, **attrs),
+              tf.raw_ops.MaxPoolGradGrad(orig_input=zeros, orig_output=tf.zeros_like(y), grad=x, **attrs)]  # fmt: skip
+    return run(tf, found)
+
+
+@program
+def images_of_unknown_sizes(tf: Any) -> Any:
+    tf.set_random_seed(1)
+    image, found, seeds = _waves(3, 4, 3) * 0.5 + 0.5, [], []
+    for shape in ([3, 4, 3], [None, None, 3], None):
+        x = tf.placeholder(tf.float32, shape)
+        gray = tf.placeholder_with_default(image[..., :1], shape and [*shape[:-1], 1])
+        for function, argument in ((tf.image.per_image_standardization, x), (tf.image.grayscale_to_rgb, gray),
+                                   (tf.image.transpose, x), (tf.image.rot90, x)):  # fmt: skip
+            before = tf.get_seed(None)[1]
+            made = function(argument)
+            seeds.append(tf.get_seed(None)[1] - before if function is not tf.image.rot90 else 0)
+            found.append([run(tf, made, {x: image}), made.shape.ndims])
+        for made in (tf.image.crop_to_bounding_box(x, 0, 1, 2, 1), tf.image.pad_to_bounding_box(x, 0, 1, 4, 6),
+                     tf.image.resize_image_with_crop_or_pad(x, 4, 2)):  # fmt: skip
+            found.append([run(tf, made, {x: image}), made.shape.ndims])
+    rows = [tf.constant(np.arange(12).reshape(2, 2, 3) * 20 % 100, dtype)
+            for dtype in (tf.uint8, tf.int8, tf.uint16, tf.int32, tf.float64)]  # fmt: skip
+    found.append([[run(tf, made), made.dtype.name] for made in map(tf.image.per_image_standardization, rows)])
+    return found, seeds

@@ -18,7 +18,7 @@ from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
@@ -76,7 +76,7 @@ def _crops(node: Operation) -> list[RawShape]:
     image, boxes = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[1].raw_shape, 2)
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
-    return [(boxes[0], height, width, image[3])]
+    return [(merge_dims(boxes[0], with_rank(node.inputs[2].raw_shape, 1)[0]), height, width, image[3])]
 
 
 @crop_grad_op.shape
@@ -107,9 +107,19 @@ def overlap_with(boxes: Array) -> Callable[[int], Array]:
 
 
 def suppressed(
-    overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
+    overlaps: Callable[[int], Array],
+    scores: Array,
+    count: int,
+    threshold: float,
+    least: float,
+    sigma: float = 0.0,
+    keeps_equal: bool = False,
 ) -> tuple[list[int], list[float]]:
-    """The chosen boxes, best first; with ``sigma``, overlaps up to the threshold reduce the scores of boxes."""
+    """The chosen boxes, best first; with ``sigma``, overlaps below the threshold reduce the scores of boxes.
+
+    Args:
+      keeps_equal: whether a box stays that overlaps with a chosen one just by the threshold.
+    """
     if count < 0:
         refuse("max_output_size must be non-negative")
     if not 0 <= threshold <= 1:
@@ -127,7 +137,7 @@ def suppressed(
         if sigma > 0:
             left = left * np.exp(-0.5 / sigma * shared * shared).astype(np.float32)
             open_ &= left > least
-        open_ &= shared <= threshold
+        open_ &= (shared <= threshold) if keeps_equal else (shared < threshold)
     return chosen, values
 
 
