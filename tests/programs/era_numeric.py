@@ -421,3 +421,16 @@ def images_of_unknown_sizes(tf: Any) -> Any:
             for dtype in (tf.uint8, tf.int8, tf.uint16, tf.int32, tf.float64)]  # fmt: skip
     found.append([[run(tf, made), made.dtype.name] for made in map(tf.image.per_image_standardization, rows)])
     return found, seeds
+
+
+@program
+def crops_at_the_borders_of_images(tf: Any) -> Any:
+    image, random, found = tf.constant(_waves(1, 6, 7, 1)), np.random.RandomState(0), []
+    tenths = np.round(random.uniform(-0.3, 1.3, [150, 4]), 1)
+    pixels = np.round(random.uniform(-0.3, 1.3, [150, 4]) * 6) / [5, 6, 5, 6]
+    boxes = tf.constant(np.concatenate([tenths, pixels]), tf.float32)
+    for size in ([1, 1], [2, 3], [4, 4], [5, 2], [3, 7]):
+        for method in ("bilinear", "nearest"):
+            y = tf.image.crop_and_resize(image, boxes, [0] * 300, size, method, extrapolation_value=9.0)
+            found += [tf.reduce_sum(y, [1, 2, 3])[::3], tf.reduce_sum(tf.cast(tf.equal(y, 9.0), tf.int32))]
+    return run(tf, found)

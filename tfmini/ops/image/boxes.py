@@ -203,12 +203,15 @@ def _nms_overlaps(overlaps: Array, scores: Array, count: np.ndarray, threshold: 
 # ---- crops --------------------------------------------------------------------------------------
 
 
-def _positions(low: float, high: float, size: int, count: int) -> Array:
-    """The positions of a crop's samples along an axis of the image; a single sample is in the middle."""
+def _positions(low: np.float32, high: np.float32, size: int, count: int) -> Array:
+    """The positions of a crop's samples along an axis of the image; a single sample is in the middle.
+
+    They are rounded as TensorFlow rounds them, since the last bit decides what is outside the image.
+    """
     if count == 1:
-        return np.array([0.5 * (low + high) * (size - 1)], np.float32)
-    step = np.float32((high - low) * (size - 1) / (count - 1))
-    return (np.float32(low * (size - 1)) + np.arange(count, dtype=np.float32) * step).astype(np.float32)
+        return np.array([0.5 * float(low + high) * (size - 1)], np.float32)
+    step = (high - low) * np.float32(size - 1) / np.float32(count - 1)
+    return low * np.float32(size - 1) + np.arange(count, dtype=np.float32) * step
 
 
 def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
@@ -226,14 +229,14 @@ def _weights(
     """Matrices (crop rows, image rows) and (crop columns, image columns), and masks of the samples inside the image."""
     found = []
     for low, high, length, count in ((box[0], box[2], size[0], crop[0]), (box[1], box[3], size[1], crop[1])):
-        places = _positions(float(low), float(high), length, count)
+        places = _positions(low, high, length, count)
         inside = (places >= 0) & (places <= length - 1)
         safe = np.where(inside, places, 0)
         check_room((count, length), 4)
         matrix = np.zeros((count, length), np.float32)
         rows = np.arange(count)
         if nearest:
-            matrix[rows, np.floor(safe + 0.5).astype(int)] = 1
+            matrix[rows, np.floor(safe.astype(np.float64) + 0.5).astype(int)] = 1
         else:
             below = np.floor(safe).astype(int)
             share = safe - below
@@ -293,9 +296,9 @@ def _crop_grad_boxes(grads: Array, image: Array, boxes: Array, box_ind: Array, *
     return out
 
 
-def _slopes(low: float, high: float, length: int, count: int) -> Array:
+def _slopes(low: np.float32, high: np.float32, length: int, count: int) -> Array:
     """A matrix (samples, pixels) whose product with the pixels is the slope at each sample."""
-    places = _positions(float(low), float(high), length, count)
+    places = _positions(low, high, length, count)
     safe = np.where((places >= 0) & (places <= length - 1), places, 0)
     matrix = np.zeros((count, length), np.float32)
     rows = np.arange(count)
