@@ -434,3 +434,15 @@ def crops_at_the_borders_of_images(tf: Any) -> Any:
             y = tf.image.crop_and_resize(image, boxes, [0] * 300, size, method, extrapolation_value=9.0)
             found += [tf.reduce_sum(y, [1, 2, 3])[::3], tf.reduce_sum(tf.cast(tf.equal(y, 9.0), tf.int32))]
     return run(tf, found)
+
+
+@program
+def boxes_of_equal_scores(tf: Any) -> Any:
+    random, found = np.random.RandomState(1), []
+    for number in range(30):
+        corners = random.uniform(0, 4, [number, 2])
+        boxes = np.concatenate([corners, corners + random.uniform(0.2, 1.5, [number, 2])], 1).astype(np.float32)
+        scores = (np.round(random.rand(number) * random.choice([0, 1, 3, 8])) / 8).astype(np.float32)
+        found.append(tf.image.non_max_suppression(boxes, scores, 20, 0.3, -1.0))
+        found += tf.image.non_max_suppression_padded(boxes, scores, 9, 0.1, 0.125)
+    return run(tf, found)

@@ -13,6 +13,7 @@ from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
+from tfmini.numerics.images import chosen_from_heap
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
@@ -126,6 +127,8 @@ def suppressed(
         refuse("iou_threshold must be in [0, 1]")
     left = scores.astype(np.float32)
     open_ = left > least
+    if not sigma and not keeps_equal and np.unique(left[open_]).size < np.count_nonzero(open_):
+        return chosen_from_heap(overlaps, left, open_, count, threshold)
     chosen: list[int] = []
     values: list[float] = []
     while len(chosen) < count and open_.any():
