@@ -273,3 +273,176 @@ def training_with_pruning(tf: Any) -> Any:
         after = session.run(tf.import_graph_def(made[0], return_elements=["out:0"])[0])
     wrong = outcome(lambda: pruning.graph_def_from_checkpoint("/tmp/nothing", ["out"]))
     return losses, masks, nodes, bool(np.allclose(before, after)), wrong
+
+
+@program
+def pieces_of_texts(tf: Any) -> Any:
+    raw, texts = tf.raw_ops, [b"", b"a", b" a", b"a  ", b" a b c ", b"  ", b",", b"a,;b", b",,"]
+    found = [raw.StringSplit(input=texts, delimiter=by, skip_empty=skip)
+             for by in (b"", b" ", b",", b",;") for skip in (True, False)]  # fmt: skip
+    found += [tf.strings.split(texts, by, most) for by in ("", ",") for most in (-1, 0, 1, 2)]
+    rows = [["", "a", "b"], ["a", "", "b"], ["", "", "a"], ["", ""]]
+    found += [raw.UnsortedSegmentJoin(inputs=row, segment_ids=[0] * len(row), num_segments=2, separator=",")
+              for row in rows]  # fmt: skip
+    for pattern, rewrite in (
+        ("(a)", "<\\2>"),
+        ("a*", "\\9"),
+        ("a", "x\\"),
+        ("a", "x\\q"),
+        ("a*", "X"),
+        ("(a)", "<\\1\\2>"),
+    ):
+        found += [tf.strings.regex_replace(["hab", "", b"\xff\xfe"], pattern, rewrite, everywhere)
+                  for everywhere in (True, False)]  # fmt: skip
+    return run(tf, found)
+
+
+@program
+def ranges_of_floats_by_bits(tf: Any) -> Any:
+    found = []
+    for dtype in (tf.float32, tf.float64):
+        for bounds in ((-1.59, 3.83, 0.01), (0.0, 1.0, 0.1), (0.0, 0.7, 0.1), (1.0, 0.0, -0.1), (-0.08, 2.46, 0.01)):
+            values = tf.range(*[tf.constant(bound, dtype) for bound in bounds])
+            line = tf.linspace(*[tf.constant(bound, dtype) for bound in bounds[:2]], num=7)
+            found.append([values[-3:], line, tf.size(values)])
+    return [[a.view(f"i{a.itemsize}").tolist(), b.view(f"i{b.itemsize}").tolist(), c] for a, b, c in run(tf, found)]
+
+
+@program
+def segments_of_few_rows(tf: Any) -> Any:
+    rows = ([-2, 1, -3, 9, 5], [-7, 6, -1, 0, -3])
+    means = [tf.segment_mean(tf.constant(row, dtype), [0, 0, 1, 1, 3]) for row in rows
+             for dtype in (tf.int32, tf.int64, tf.int8)]  # fmt: skip
+    x, ids = tf.placeholder(tf.float32), tf.placeholder(tf.int32)
+    feeds = {x: np.array([[3.0, -0.7], [-0.7, 0.2], [3.0, 1.0]], np.float32), ids: [-1, 2, 2]}
+    found = []
+    for values in (x, tf.placeholder_with_default(feeds[x], [3, 2])):
+        for reduce in (tf.unsorted_segment_max, tf.unsorted_segment_min):
+            found += tf.gradients(reduce(tf.ensure_shape(values, [3, 2]), tf.ensure_shape(ids, [3]), 4), [values])
+        found += tf.gradients(tf.segment_mean(values, tf.abs(ids)), [values])
+        found += [tf.gradients(tf.reduce_prod(values * 0.0 + [[0.0, 2.0]], axes), [values])[0]
+                  for axes in ([0], [0, 1], tf.abs(ids[:1]))]  # fmt: skip
+    return run(tf, means), run(tf, found, feeds)
+
+
+@program
+def gathers_along_axes_that_a_step_knows(tf: Any) -> Any:
+    x, picked, axis = tf.placeholder(tf.float32), tf.placeholder(tf.int32), tf.placeholder(tf.int32, [])
+    cases = [([3, 4, 2], [2, 1, 2], 1, 0), ([3, 4], [0, 0], 0, 0), ([2, 3, 2], [[0, 2], [1, 1]], 1, 1)]
+    found = []
+    for sizes, indices, at, batch in cases:
+        if batch:  # 1.15.5 wants the rank of the indices
+            picked = tf.placeholder(tf.int32, [None, None])
+        y = tf.gather(x, picked, axis=axis, batch_dims=batch)
+        feeds = {x: _waves(*sizes), picked: indices, axis: at}
+        grads = tf.convert_to_tensor(tf.gradients(y * tf.cos(y), [x])[0])
+        found.append(run(tf, [y, grads], feeds))
+    return found
+
+
+@program
+def ties_in_volumes(tf: Any) -> Any:
+    x = tf.constant(np.arange(72).reshape(1, 3, 4, 3, 2) * 7 % 4, tf.float32)
+    found = []
+    for ksize, strides, padding in (
+        ([3, 3, 2], [3, 1, 3], "SAME"),
+        ([1, 1, 3], [1, 1, 1], "VALID"),
+        ([2] * 3, [2] * 3, "SAME"),
+    ):
+        y = tf.nn.max_pool3d(x, [1, *ksize, 1], [1, *strides, 1], padding)
+        found += [y, *tf.gradients(y, [x], tf.constant(_waves(*y.shape.as_list())))]
+    return run(tf, found)
+
+
+@program
+def rare_cases_of_kernels(tf: Any) -> Any:
+    raw, image = tf.raw_ops, tf.constant(_waves(1, 3, 4, 1))
+    tall = tf.constant(np.arange(6).reshape(1, 3, 2, 1))
+    found = [
+        raw.UniqueWithCountsV2(x=tf.zeros([0], tf.bool), axis=[0]), raw.UniqueV2(x=tf.zeros([2, 0]), axis=[0]),
+        raw.UniqueV2(x=[["b", "a"], ["a", "b"], ["b", "a"]], axis=[0]),
+        raw.CompareAndBitpack(input=[[True, False] * 4], threshold=True),
+        tf.image.resize_bilinear(tf.cast(image, tf.bfloat16), [2, 7], align_corners=True),
+        tf.image.non_max_suppression_overlaps([[1, 0.5, 0], [0, 1, 0], [0.5, 0, 1]], [0.75, 0.5, 0.3], 5, 0.25),
+        [tf.nn.dilation2d(tf.cast(tall, dtype), tf.constant([[[2]], [[1]]], dtype), [1, 2, 1, 1], [1] * 4, "SAME")
+         for dtype in (tf.uint8, tf.uint16, tf.int8, tf.int32)],
+        tf.nn.dilation2d(tf.cast(-100 - tall, tf.int8), tf.constant([[[-3]], [[2]]], tf.int8), [1, 2, 1, 1], [1] * 4,
+                         "SAME"),
+        raw.ResizeNearestNeighborGrad(grads=tf.constant([[[[1.891], [0.1]]]], tf.float64), size=[2, 3]),
+        raw.ResizeNearestNeighborGrad(grads=[[[[2**30 + 1], [3]]]], size=[1, 2]),
+    ]  # fmt: skip
+    x, y = tf.constant([2.0, 0.0, np.inf, 1.0]), tf.constant([-2.5, 0.5, 3.0, -1.0])
+    first = [tf.gradients(f(x, y), [x, y]) for f in (tf.math.xlogy, tf.math.xdivy)]
+    second = [tf.gradients(by_x, [y])[0] for by_x, _ in first]
+    half = tf.cast(image, tf.float16)
+    none = tf.gradients(tf.image.resize_bicubic(half, [5, 5]), [half]) == [None]
+    shapes = [tf.broadcast_to(image, tf.placeholder(tf.int32, [n])).shape.as_list() for n in (4, 5)]
+    return run(tf, found), run(tf, [first, second]), none, shapes
+
+
+@program
+def boxes_that_overlap_by_the_threshold(tf: Any) -> Any:
+    boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 0.5], [0, 0, 1, 0.25], [2, 2, 3, 3]], np.float32)
+    scores, found = np.array([0.9, 0.8, 0.7, 0.6], np.float32), []
+    shared = np.array([[1, 0.5, 0.25, 0], [0.5, 1, 0.5, 0], [0.25, 0.5, 1, 0], [0, 0, 0, 1]], np.float32)
+    for threshold in (0.0, 0.25, 0.5, 0.75, 1.0):
+        found += [tf.image.non_max_suppression(boxes, scores, 9, threshold),
+                  tf.image.non_max_suppression_padded(boxes, scores, 5, threshold, pad_to_max_output_size=True),
+                  tf.image.non_max_suppression_with_scores(boxes, scores, 9, threshold, 0.1, 0.25),
+                  tf.image.non_max_suppression_overlaps(shared, scores, 9, threshold),
+                  tf.image.combined_non_max_suppression(boxes[None, :, None], scores[None, :, None], 9, 4,
+                                                        threshold)]  # fmt: skip
+    x = tf.constant([[[[0], [0], [1]], [[0], [2], [0]]]], tf.uint8)
+    y = tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "SAME")
+    attrs = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    zeros = tf.zeros_like(x)
+    found += [y, tf.raw_ops.MaxPoolGrad(orig_input=zeros, orig_output=tf.zeros_like(y), grad=y, **attrs),
+              tf.raw_ops.MaxPoolGradGrad(orig_input=zeros, orig_output=tf.zeros_like(y), grad=x, **attrs)]  # fmt: skip
+    return run(tf, found)
+
+
+@program
+def images_of_unknown_sizes(tf: Any) -> Any:
+    tf.set_random_seed(1)
+    image, found, seeds = _waves(3, 4, 3) * 0.5 + 0.5, [], []
+    for shape in ([3, 4, 3], [None, None, 3], None):
+        x = tf.placeholder(tf.float32, shape)
+        gray = tf.placeholder_with_default(image[..., :1], shape and [*shape[:-1], 1])
+        for function, argument in ((tf.image.per_image_standardization, x), (tf.image.grayscale_to_rgb, gray),
+                                   (tf.image.transpose, x), (tf.image.rot90, x)):  # fmt: skip
+            before = tf.get_seed(None)[1]
+            made = function(argument)
+            seeds.append(tf.get_seed(None)[1] - before if function is not tf.image.rot90 else 0)
+            found.append([run(tf, made, {x: image}), made.shape.ndims])
+        for made in (tf.image.crop_to_bounding_box(x, 0, 1, 2, 1), tf.image.pad_to_bounding_box(x, 0, 1, 4, 6),
+                     tf.image.resize_image_with_crop_or_pad(x, 4, 2)):  # fmt: skip
+            found.append([run(tf, made, {x: image}), made.shape.ndims])
+    rows = [tf.constant(np.arange(12).reshape(2, 2, 3) * 20 % 100, dtype)
+            for dtype in (tf.uint8, tf.int8, tf.uint16, tf.int32, tf.float64)]  # fmt: skip
+    found.append([[run(tf, made), made.dtype.name] for made in map(tf.image.per_image_standardization, rows)])
+    return found, seeds
+
+
+@program
+def crops_at_the_borders_of_images(tf: Any) -> Any:
+    image, random, found = tf.constant(_waves(1, 6, 7, 1)), np.random.RandomState(0), []
+    tenths = np.round(random.uniform(-0.3, 1.3, [150, 4]), 1)
+    pixels = np.round(random.uniform(-0.3, 1.3, [150, 4]) * 6) / [5, 6, 5, 6]
+    boxes = tf.constant(np.concatenate([tenths, pixels]), tf.float32)
+    for size in ([1, 1], [2, 3], [4, 4], [5, 2], [3, 7]):
+        for method in ("bilinear", "nearest"):
+            y = tf.image.crop_and_resize(image, boxes, [0] * 300, size, method, extrapolation_value=9.0)
+            found += [tf.reduce_sum(y, [1, 2, 3])[::3], tf.reduce_sum(tf.cast(tf.equal(y, 9.0), tf.int32))]
+    return run(tf, found)
+
+
+@program
+def boxes_of_equal_scores(tf: Any) -> Any:
+    random, found = np.random.RandomState(1), []
+    for number in range(30):
+        corners = random.uniform(0, 4, [number, 2])
+        boxes = np.concatenate([corners, corners + random.uniform(0.2, 1.5, [number, 2])], 1).astype(np.float32)
+        scores = (np.round(random.rand(number) * random.choice([0, 1, 3, 8])) / 8).astype(np.float32)
+        found.append(tf.image.non_max_suppression(boxes, scores, 20, 0.3, -1.0))
+        found += tf.image.non_max_suppression_padded(boxes, scores, 9, 0.1, 0.125)
+    return run(tf, found)

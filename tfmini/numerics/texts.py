@@ -124,14 +124,15 @@ def replaced(pattern: re.Pattern[bytes], text: bytes, rewrite: bytes, everywhere
 
     Args:
       rewrite: the new text; ``\0`` to ``\9`` stand for the match and its groups, ``\\`` for a backslash. It ends at
-        another escape. With a group that the pattern does not have, the text stays.
+        another escape. A group that the pattern does not have is empty.
       everywhere: whether to replace all matches or the first. An empty match directly after a match does not count.
+        With another escape, the first is not replaced.
 
     Raises:
       MemoryError: there is no room for the result.
     """
     pieces = re.split(rb"\\(.|$)", rewrite, flags=re.DOTALL)
-    if any(code.isdigit() and int(code) > pattern.groups for code in pieces[1::2]):
+    if not everywhere and not all(code.isdigit() or code == b"\\" for code in pieces[1::2]):
         return text
     out, at, last, total, room = [], 0, -1, 0, _LOOK_FROM
     while at <= len(text) and (match := pattern.search(text, at)) is not None:
@@ -160,7 +161,7 @@ def _expanded(pieces: list[bytes], match: re.Match[bytes]) -> bytes:
         if code == b"\\":
             out.append(code)
         elif code.isdigit():
-            out.append(match.group(int(code)) or b"")
+            out.append((match.group(int(code)) or b"") if int(code) <= match.re.groups else b"")
         else:
             break
         out.append(rest)
@@ -168,10 +169,15 @@ def _expanded(pieces: list[bytes], match: re.Match[bytes]) -> bytes:
 
 
 def _width(text: bytes, at: int) -> int:
-    """The bytes of the UTF-8 character at a place; at least 1."""
+    """The bytes of the UTF-8 character at a place; 1 where none stands."""
     if at >= len(text) or text[at] < 0xC0:
         return 1
-    return 2 if text[at] < 0xE0 else 3 if text[at] < 0xF0 else 4
+    width = 2 if text[at] < 0xE0 else 3 if text[at] < 0xF0 else 4
+    try:
+        text[at : at + width].decode()
+    except UnicodeDecodeError:
+        return 1
+    return width
 
 
 # ---- string hashes ----------------------------------------

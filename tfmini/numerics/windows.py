@@ -279,6 +279,12 @@ def first_matches(source: Array, result: Array, axes: Axes) -> Iterator[tuple[tu
         yield where, match
 
 
+def every_match(source: Array, result: Array, axes: Axes) -> Iterator[tuple[tuple[slice, ...], Array]]:
+    """Yields, for each element of the windows, where it equals the maximum of its window."""
+    for _, where in axes.elements():
+        yield where, np.equal(source[where], result)
+
+
 def spread(batch: int, axes: Axes, channels: int, dtype: np.dtype[Any] | type) -> tuple[Array, bool]:
     """A gradient image with its border, and whether windows tile it (each pixel in exactly one).
 

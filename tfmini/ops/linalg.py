@@ -22,7 +22,7 @@ from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import matrix_transpose, transpose
 from tfmini.ops.array.partition import invert_permutation, setdiff1d
 from tfmini.ops.decompositions import cholesky, svd
-from tfmini.ops.linear_systems import matrix_solve
+from tfmini.ops.linear_systems import matrix_solve, square
 from tfmini.ops.math.comparison import greater, where_v2
 from tfmini.ops.math.elementwise import conj
 from tfmini.ops.math.matmul import matmul
@@ -30,7 +30,7 @@ from tfmini.ops.math.reductions import reduce_max, reduce_sum
 from tfmini.ops.math.unary import abs as absolute
 from tfmini.ops.math.unary import log, real, sqrt
 from tfmini.ops.math.unary import pow as power
-from tfmini.shapes import RawShape, at_least_rank
+from tfmini.shapes import RawShape
 
 _MATRIX_NORMS = ("euclidean", "fro", 1, 2, np.inf)
 _VECTOR_NORMS = ("euclidean", 1, 2, np.inf)
@@ -218,10 +218,7 @@ log_op.without_gradient()
 
 @all_of(sqrt_op, log_op, exp_op).shape
 def _square(node: Operation) -> list[RawShape]:
-    raw = at_least_rank(node.inputs[0].raw_shape, 2)
-    if raw is not None and None not in raw[-2:] and raw[-1] != raw[-2]:
-        raise ValueError(f"Dimensions must be equal, but are {raw[-2]} and {raw[-1]}")
-    return [raw]
+    return [square(node.inputs[0].raw_shape)]
 
 
 def _check(matrix: Array) -> None:

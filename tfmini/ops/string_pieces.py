@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -85,6 +87,8 @@ def _as_sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
 
 def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
     """The pieces between the bytes of ``delimiters``; without delimiters, the single bytes."""
+    if not text:  # has no piece, not an empty one
+        return []
     if not delimiters:
         return [text[i : i + 1] for i in range(len(text))]
     if len(delimiters) == 1:
@@ -110,8 +114,18 @@ def _split_v2_kernel(texts: np.ndarray, sep: Array, *, maxsplit: int) -> tuple[A
         refuse(f"input must be a vector, got shape: {list(np.shape(texts))}")
     if np.ndim(sep):
         refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
-    separator = as_ndarray(sep)[()] or None
+    separator = as_ndarray(sep)[()]
+    if not separator:
+        return _as_sparse([_words(text, maxsplit) for text in texts])
     return _as_sparse([text.split(separator, maxsplit) for text in texts])
+
+
+def _words(text: bytes, most: int) -> list[bytes]:
+    """What is between white space: after so many words there is a rest, as in TensorFlow, even if it is empty."""
+    if not most:
+        return [text]
+    found = text.split(None, most)
+    return [*found, b""] if len(found) == most else found
 
 
 # ---- hashes ---------------------------------------------------------------------------------
@@ -303,7 +317,8 @@ def _segment_join_kernel(inputs: Array, ids: np.ndarray, num_segments: Array, *,
     check_room((count, rows.shape[1]), 8)
     out = np.full((count, rows.shape[1]), b"", object)
     for segment, members in groups.items():
-        out[segment] = [separator.join(column) for column in rows[members].T]
+        # Empty texts before the first other one are without a separator, as in TensorFlow.
+        out[segment] = [separator.join(itertools.dropwhile(operator.not_, column)) for column in rows[members].T]
     return out.reshape(count, *rest)
 
 

@@ -10,7 +10,8 @@ from tfmini.core_types import Array, TensorLike
 from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, convert_to_tensor, name_scope, op
 from tfmini.ops.array.diagonals import matrix_diag_part
-from tfmini.ops.array.joining import stack
+from tfmini.ops.array.filling import zeros_like
+from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import as_ndarray, refuse
 from tfmini.ops.array.layout import matrix_transpose, pad
 from tfmini.ops.array.shape import expand_dims, squeeze
@@ -27,18 +28,16 @@ _product.shape(lambda node: [node.inputs[3].raw_shape])
 
 def _up(rows: Tensor, axis: int) -> Tensor:
     """Each place has what stands after it, the last zero."""
-    return _moved(rows, axis, slice(1, None), [0, 1])
+    return concat([_part(rows, axis, slice(1, None)), zeros_like(_part(rows, axis, slice(1)))], axis)
 
 
 def _down(rows: Tensor, axis: int) -> Tensor:
     """Each place has what stands before it, the first zero."""
-    return _moved(rows, axis, slice(None, -1), [1, 0])
+    return concat([zeros_like(_part(rows, axis, slice(1))), _part(rows, axis, slice(None, -1))], axis)
 
 
-def _moved(rows: Tensor, axis: int, kept: slice, padding: list[int]) -> Tensor:
-    paddings = [[0, 0]] * len(rows.shape)
-    paddings[axis] = padding
-    return pad(rows[(..., kept) if axis == -1 else (..., kept, slice(None))], paddings)
+def _part(rows: Tensor, axis: int, kept: slice) -> Tensor:
+    return rows[(..., kept) if axis == -1 else (..., kept, slice(None))]
 
 
 # ---- kernels and gradients ------------------------------------------------------------------

@@ -109,12 +109,13 @@ def _zeros_like_kernel(x: Any) -> Any:
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> int:
-    """The number of elements.
+    """The number of elements; of floats, as TensorFlow counts them in their own type.
 
     Raises:
       ValueError: for a step of zero or of the wrong sign.
     """
-    start, limit, delta = start.item(), limit.item(), delta.item()
+    if start.dtype.kind == "i":
+        start, limit, delta = start.item(), limit.item(), delta.item()
     if delta == 0:
         raise ValueError("Requires delta != 0")
     if delta > 0 and start > limit:
@@ -147,8 +148,11 @@ def _range_kernel(start: Array, limit: Array, delta: Array) -> Any:
     check_room((count,), 8)  # NumPy would return an empty array
     if dtype.kind == "i":
         return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
-    # Computed in float64: the i-th element is the correctly rounded start + i * delta.
-    return (float(start) + np.arange(count) * float(delta)).astype(dtype)
+    found = np.full(count, delta, dtype)
+    found[:1] = start
+    return np.add.accumulate(
+        found, dtype=dtype
+    )  # as in TensorFlow, each is the rounded sum of the one before and delta
 
 
 @_lin_space.shape
@@ -167,7 +171,10 @@ def _lin_space_kernel(start: Array, stop: Array, num: Array) -> Any:
     if count <= 0:
         refuse(f"Requires num > 0: {count}")
     check_room((count,), 8)
-    return np.linspace(float(start), float(stop), count).astype(start.dtype)
+    if count == 1:
+        return np.full(1, start, start.dtype)
+    step = (stop - start) / start.dtype.type(count - 1)
+    return start + step * np.arange(count).astype(start.dtype)  # rounded in each step, as in TensorFlow
 
 
 # ---- public functions ---------------------------------------------------------------------------

@@ -122,12 +122,10 @@ def _row_slices(params: Tensor, indices: Tensor, grad: Tensor) -> IndexedSlices:
 def _gather_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     params, indices, axis_tensor = node.inputs
     axis = constant_value(axis_tensor)
-    if node.attrs["batch_dims"]:
-        return [_batched_gradient(node, grad), None, None]
-    if axis is not None and axis.item() == 0:
+    if axis is not None and axis.item() == 0 and not node.attrs["batch_dims"]:
         return [_row_slices(params, indices, grad), None, None]
-    if axis is None or params.raw_shape is None or indices.raw_shape is None:
-        raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
+    if node.attrs["batch_dims"] or axis is None or params.raw_shape is None or indices.raw_shape is None:
+        return [_folded_gradient(node, grad), None, None]
     position, count = int(axis.item()) % len(params.raw_shape), len(indices.raw_shape)
     # Bring the gathered axes to the front, add up by index, and put the axis back.
     rank = len(params.raw_shape) + count - 1
@@ -140,34 +138,28 @@ def _gather_v2_gradient(node: Operation, grad: Tensor) -> list[Any]:
     return [raw_ops.Transpose(total, back), None, None]
 
 
-def _batched_gradient(node: Operation, grad: Tensor) -> Tensor:
-    """The gradient of a gather within batches: one unsorted segment sum over all batches."""
-    params, indices, axis_tensor = node.inputs
-    axis = constant_value(axis_tensor)
-    if axis is None or params.raw_shape is None or indices.raw_shape is None:
-        raise ValueError(f"The gradient of '{node.name}' needs a constant axis and known ranks.")
-    rank, count = len(params.raw_shape), len(indices.raw_shape)
-    batch = node.attrs["batch_dims"] + (count if node.attrs["batch_dims"] < 0 else 0)
-    position = int(axis.item()) % rank
-    # Order of the gradient: batch axes, axes up to the gathered one, the rest of indices, the rest of params.
-    outer = list(range(batch, position))
-    gathered = list(range(position, position + count - batch))
-    tail = list(range(position + count - batch, rank + count - 1 - batch))
-    moved = raw_ops.Transpose(grad, [*range(batch), *gathered, *outer, *tail])
-    sizes = shape(params)
-    prod, concat = raw_ops.Prod, raw_ops.ConcatV2
-    heads = sizes[:batch]
-    batches, length = prod(heads, [0]), sizes[position]
-    starts = raw_ops.Reshape(
-        raw_ops.Mul(raw_ops.Range(0, batches, 1), length), concat([heads, [1] * (count - batch)], 0)
-    )
-    flat = raw_ops.AddV2(raw_ops.Cast(indices, DstT=dtypes.int32), starts)
-    total = raw_ops.UnsortedSegmentSum(moved, flat, raw_ops.Mul(batches, length))
-    rest = [sizes[a] for a in (*outer, *range(position + 1, rank))]
-    whole = concat([heads, raw_ops.Pack([length, *rest])], 0)
-    unfolded = raw_ops.Reshape(total, whole)
-    back = [*range(batch), *range(batch + 1, position + 1), batch, *range(position + 1, rank)]
-    return raw_ops.Transpose(unfolded, back)
+def _folded_gradient(node: Operation, grad: Tensor) -> Tensor:
+    """The gradient of a gather within batches, or of one whose axis or ranks the graph does not know.
+
+    With its axes folded into (batch, outer, gathered, inner) it is one unsorted segment sum over all batches.
+    """
+    params, indices, axis = node.inputs
+    sizes, picked, batch = shape(params), shape(indices), node.attrs["batch_dims"]
+    position = raw_ops.FloorMod(raw_ops.Cast(axis, DstT=dtypes.int32), size(sizes))
+    batch = batch if batch >= 0 else size(picked) + batch
+    length, count = sizes[position], _product(picked[batch:])
+    heads, outer, inner = (_product(part) for part in (sizes[:batch], sizes[batch:position], sizes[position + 1 :]))
+    starts = expand_dims(raw_ops.Mul(raw_ops.Range(0, heads, 1), length), 1)
+    rows = raw_ops.AddV2(reshape(raw_ops.Cast(indices, DstT=dtypes.int32), [heads, count]), starts)
+    moved = raw_ops.Transpose(reshape(grad, [heads, outer, count, inner]), [0, 2, 1, 3])
+    total = raw_ops.UnsortedSegmentSum(moved, rows, raw_ops.Mul(heads, length))
+    back = raw_ops.Transpose(reshape(total, [heads, length, outer, inner]), [0, 2, 1, 3])
+    return reshape(back, sizes)
+
+
+def _product(sizes: Tensor) -> Tensor:
+    product: Tensor = raw_ops.Prod(sizes, [0])
+    return product
 
 
 # ---- GatherNd -----------------------------------------------------------------------------------

@@ -221,10 +221,9 @@ def _broadcast_to_shape(node: Operation) -> list[RawShape]:
     if before is None or after is None:
         return [after]
     at_most_rank(before, len(after))
-    for old, new in zip(reversed(before), reversed(after)):
-        if old not in (None, 1) and new is not None:
-            merge_dims(old, new)
-    return [after]
+    added = len(after) - len(before)
+    return [after[:added] + tuple(new if old in (None, 1) else merge_dims(old, new)
+                                  for old, new in zip(before, after[added:]))]  # fmt: skip
 
 
 _COPIED = 4096  # bytes of a result; a copy of so few takes a quarter of the time of a view

@@ -13,12 +13,13 @@ from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
+from tfmini.numerics.images import chosen_from_heap
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
-from tfmini.shapes import RawShape, with_rank
+from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"
 _KINDS = "T: {half, float} = DT_FLOAT; T_threshold: {half, float} = DT_FLOAT"
@@ -76,7 +77,7 @@ def _crops(node: Operation) -> list[RawShape]:
     image, boxes = with_rank(node.inputs[0].raw_shape, 4), with_rank(node.inputs[1].raw_shape, 2)
     size = constant_value(node.inputs[3])
     height, width = (None, None) if size is None else size.tolist()
-    return [(boxes[0], height, width, image[3])]
+    return [(merge_dims(boxes[0], with_rank(node.inputs[2].raw_shape, 1)[0]), height, width, image[3])]
 
 
 @crop_grad_op.shape
@@ -107,15 +108,27 @@ def overlap_with(boxes: Array) -> Callable[[int], Array]:
 
 
 def suppressed(
-    overlaps: Callable[[int], Array], scores: Array, count: int, threshold: float, least: float, sigma: float = 0.0
+    overlaps: Callable[[int], Array],
+    scores: Array,
+    count: int,
+    threshold: float,
+    least: float,
+    sigma: float = 0.0,
+    keeps_equal: bool = False,
 ) -> tuple[list[int], list[float]]:
-    """The chosen boxes, best first; with ``sigma``, overlaps up to the threshold reduce the scores of boxes."""
+    """The chosen boxes, best first; with ``sigma``, overlaps below the threshold reduce the scores of boxes.
+
+    Args:
+      keeps_equal: whether a box stays that overlaps with a chosen one just by the threshold.
+    """
     if count < 0:
         refuse("max_output_size must be non-negative")
     if not 0 <= threshold <= 1:
         refuse("iou_threshold must be in [0, 1]")
     left = scores.astype(np.float32)
     open_ = left > least
+    if not sigma and not keeps_equal and np.unique(left[open_]).size < np.count_nonzero(open_):
+        return chosen_from_heap(overlaps, left, open_, count, threshold)
     chosen: list[int] = []
     values: list[float] = []
     while len(chosen) < count and open_.any():
@@ -127,7 +140,7 @@ def suppressed(
         if sigma > 0:
             left = left * np.exp(-0.5 / sigma * shared * shared).astype(np.float32)
             open_ &= left > least
-        open_ &= shared <= threshold
+        open_ &= (shared <= threshold) if keeps_equal else (shared < threshold)
     return chosen, values
 
 
@@ -186,19 +199,22 @@ def _nms_soft(
 def _nms_overlaps(overlaps: Array, scores: Array, count: np.ndarray, threshold: np.ndarray, least: np.ndarray) -> Array:
     if overlaps.ndim != 2 or overlaps.shape[0] != overlaps.shape[1]:
         refuse(f"overlaps must be square, got shape {list(overlaps.shape)}")
-    chosen, _ = suppressed(lambda i: overlaps[i], scores, int(count), float(threshold), float(least))
+    chosen, _ = suppressed(lambda i: overlaps[:, i], scores, int(count), float(threshold), float(least))
     return np.array(chosen, np.int32)
 
 
 # ---- crops --------------------------------------------------------------------------------------
 
 
-def _positions(low: float, high: float, size: int, count: int) -> Array:
-    """The positions of a crop's samples along an axis of the image; a single sample is in the middle."""
+def _positions(low: np.float32, high: np.float32, size: int, count: int) -> Array:
+    """The positions of a crop's samples along an axis of the image; a single sample is in the middle.
+
+    They are rounded as TensorFlow rounds them, since the last bit decides what is outside the image.
+    """
     if count == 1:
-        return np.array([0.5 * (low + high) * (size - 1)], np.float32)
-    step = np.float32((high - low) * (size - 1) / (count - 1))
-    return (np.float32(low * (size - 1)) + np.arange(count, dtype=np.float32) * step).astype(np.float32)
+        return np.array([0.5 * float(low + high) * (size - 1)], np.float32)
+    step = (high - low) * np.float32(size - 1) / np.float32(count - 1)
+    return low * np.float32(size - 1) + np.arange(count, dtype=np.float32) * step
 
 
 def _check_crops(boxes: Array, box_ind: Array, batch: int) -> None:
@@ -216,14 +232,14 @@ def _weights(
     """Matrices (crop rows, image rows) and (crop columns, image columns), and masks of the samples inside the image."""
     found = []
     for low, high, length, count in ((box[0], box[2], size[0], crop[0]), (box[1], box[3], size[1], crop[1])):
-        places = _positions(float(low), float(high), length, count)
+        places = _positions(low, high, length, count)
         inside = (places >= 0) & (places <= length - 1)
         safe = np.where(inside, places, 0)
         check_room((count, length), 4)
         matrix = np.zeros((count, length), np.float32)
         rows = np.arange(count)
         if nearest:
-            matrix[rows, np.floor(safe + 0.5).astype(int)] = 1
+            matrix[rows, np.floor(safe.astype(np.float64) + 0.5).astype(int)] = 1
         else:
             below = np.floor(safe).astype(int)
             share = safe - below
@@ -283,9 +299,9 @@ def _crop_grad_boxes(grads: Array, image: Array, boxes: Array, box_ind: Array, *
     return out
 
 
-def _slopes(low: float, high: float, length: int, count: int) -> Array:
+def _slopes(low: np.float32, high: np.float32, length: int, count: int) -> Array:
     """A matrix (samples, pixels) whose product with the pixels is the slope at each sample."""
-    places = _positions(float(low), float(high), length, count)
+    places = _positions(low, high, length, count)
     safe = np.where((places >= 0) & (places <= length - 1), places, 0)
     matrix = np.zeros((count, length), np.float32)
     rows = np.arange(count)

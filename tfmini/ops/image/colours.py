@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +13,12 @@ from tfmini.export import export
 from tfmini.graph.families import Tensor, convert_to_tensor, name_scope
 from tfmini.graph.scoping import count_ops, counted_as
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.filling import zeros, zeros_like
+from tfmini.ops.array.filling import fill, zeros, zeros_like
 from tfmini.ops.array.identity import cast, identity, saturate_cast
 from tfmini.ops.array.joining import concat, stack, unstack
 from tfmini.ops.array.layout import pad, tile
 from tfmini.ops.array.partition import where
-from tfmini.ops.array.shape import expand_dims, reshape
+from tfmini.ops.array.shape import expand_dims, rank, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.image.codecs import decode_jpeg_op, encode_jpeg_of_quality_op
 from tfmini.ops.math.comparison import equal, greater
@@ -28,7 +27,7 @@ from tfmini.ops.math.elementwise import add, divide, floormod, maximum, multiply
 from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.math.unary import abs as absolute
-from tfmini.ops.math.unary import abs_op, log, pow_op, sqrt
+from tfmini.ops.math.unary import abs_op, log, pow_op, rsqrt, sqrt
 from tfmini.ops.nn.activation import relu_op as relu
 from tfmini.ops.nn.convolution import depthwise_conv2d_native
 from tfmini.ops.nn.pooling import avg_pool
@@ -56,21 +55,20 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
 
 @export("tf.image.per_image_standardization")
 def per_image_standardization(image: Any) -> Any:
-    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), float32.
+    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), of the same type.
 
-    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros.
+    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros. Integers and float64 are
+    scaled to [0, 1] as float32 before, and back behind.
     """
     with name_scope(None, "per_image_standardization", [image]):
-        image = cast(convert_to_tensor(image), dtypes.float32)
-        axes = [-1, -2, -3]
-        sizes = image.shape.as_list()[-3:]
-        if None in sizes:
-            raise ValueError("per_image_standardization needs images whose size is known when the graph is built.")
-        count_ops(9)  # the number of values, and the deviation by another formula
-        mean = reduce_mean(image, axis=axes, keepdims=True)
-        variance = reduce_mean(image * image, axis=axes, keepdims=True) - mean * mean
-        least = constant(1.0 / math.sqrt(math.prod(sizes)), dtypes.float32)
-        return (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
+        image = convert_to_tensor(image, name="image")
+        count_ops(4 if image.shape.is_fully_defined() else 26)  # a check of the sizes, and another formula
+        given, axes = image.dtype, [-1, -2, -3]
+        floats = image if given in (dtypes.float16, dtypes.float32) else convert_image_dtype(image, dtypes.float32)
+        count = cast(reduce_prod(shape_of(floats)[-3:]), floats.dtype)
+        distance = floats - reduce_mean(floats, axis=axes, keepdims=True)
+        deviation = sqrt(reduce_mean(distance * distance, axis=axes, keepdims=True))
+        return convert_image_dtype(distance / maximum(deviation, rsqrt(count)), given, saturate=True)
 
 
 def _as_floats(image: TensorLike, adjust: Callable[[Any], Any], saturate: bool = True) -> Any:
@@ -123,7 +121,18 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
     """Three equal channels (``tf.image.grayscale_to_rgb``)."""
     with name_scope(name, "grayscale_to_rgb", [images]):
         images = convert_to_tensor(images, name="images")
-        return tile(images, [1] * (images.shape.ndims - 1) + [3])
+        count_ops(12 if images.shape.is_fully_defined() else 44)  # a check of the sizes, and the rank as a tensor
+        with counted_as(2):
+            return _thrice(images)
+
+
+def _thrice(images: Tensor) -> Any:
+    known = images.shape.ndims
+    if known is None:
+        return tile(images, concat([fill([rank(images) - 1], 1), [3]], 0))
+    colours = tile(images, [1] * (known - 1) + [3])
+    colours.set_shape([*images.shape.as_list()[:-1], 3])
+    return colours
 
 
 @export("tf.image.rgb_to_hsv")

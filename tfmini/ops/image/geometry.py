@@ -47,8 +47,11 @@ class ResizeMethod:
     AREA = 3
 
 
-def _batched(image: TensorLike) -> tuple[Any, bool]:
+def _batched(image: TensorLike, unknown_is_one: bool = False) -> tuple[Any, bool]:
     """The image as a batch, and whether it was one image.
+
+    Args:
+      unknown_is_one: whether one of unknown rank is one image, as where TensorFlow takes it for one.
 
     Raises:
       ValueError: for another rank than 3 or 4.
@@ -56,6 +59,10 @@ def _batched(image: TensorLike) -> tuple[Any, bool]:
     image = convert_to_tensor(image, name="image")
     if image.shape.ndims == 3:
         return expand_dims(image, 0), True
+    if image.shape.ndims is None and unknown_is_one:
+        batch = expand_dims(image, 0)
+        batch.set_shape([None] * 4)
+        return batch, True
     if image.shape.ndims in (4, None):
         return image, False
     raise ValueError("'image' must have either 3 or 4 dimensions.")
@@ -134,7 +141,7 @@ def crop_to_bounding_box(
       ValueError: when static sizes show that it is not inside the image.
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
-        image, single = _batched(image)
+        image, single = _batched(image, unknown_is_one=True)
         rows, columns = _size(image)
         for what, start, length, limit in (
             ("height", offset_height, target_height, rows), ("width", offset_width, target_width, columns),
@@ -165,7 +172,7 @@ def pad_to_bounding_box(
       ValueError: when static sizes show that it does not fit.
     """
     with name_scope(None, "pad_to_bounding_box", [image]):
-        image, single = _batched(image)
+        image, single = _batched(image, unknown_is_one=True)
         rows, columns = _size(image)
         below, right = target_height - offset_height - rows, target_width - offset_width - columns
         for what, value in (("height", below), ("width", right)):
@@ -198,7 +205,7 @@ def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, 
       Images of that size.
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
-        batch, single = _batched(image)
+        batch, single = _batched(image, unknown_is_one=True)
         rows, columns = _size(batch)
         cropped = crop_to_bounding_box(
             batch,
@@ -333,7 +340,8 @@ def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Any:
 def transpose_image(image: TensorLike, name: str | None = None) -> Any:
     """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
     image = convert_to_tensor(image, name="image")
-    order = [1, 0, 2] if image.shape.ndims == 3 else [0, 2, 1, 3]
+    count_ops(1 if image.shape.is_fully_defined() else 23)  # the image after a check of its sizes
+    order = [0, 2, 1, 3] if image.shape.ndims == 4 else [1, 0, 2]  # an unknown image is one, as in TensorFlow
     return transpose(image, order, name=name or "transpose_image")
 
 
@@ -612,7 +620,7 @@ def _combined_kernel(
             own = boxes[image, :, min(kind, boxes.shape[2] - 1)]
             limit = min(int(per_class), len(own))
             chosen, values = suppressed(
-                overlap_with(own), scores[image, :, kind], limit, float(threshold), float(least)
+                overlap_with(own), scores[image, :, kind], limit, float(threshold), float(least), keeps_equal=True
             )
             best += [(value, kind, place) for place, value in zip(chosen, values)]
         best.sort(key=lambda each: -each[0])

@@ -29,10 +29,21 @@ from tfmini.shapes import RawShape, format_raw, with_rank
 _TYPES = "{int8, uint8, int16, uint16, int32, int64, half, float, double}"
 _ATTRS = "\n    align_corners: bool = False\n    half_pixel_centers: bool = False"
 
-bilinear_op = op(f"ResizeBilinear(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
+bilinear_op = op(
+    "ResizeBilinear(images: T, size: int32) -> resized_images: float\n"
+    f"    T: {_TYPES.replace('half', 'bfloat16, half')}{_ATTRS}"
+)
 bilinear_op.gradient(lambda node, grad: [bilinear_grad_op(grad, node.inputs[0], **_attrs(node)), None])
 bicubic_op = op(f"ResizeBicubic(images: T, size: int32) -> resized_images: float\n    T: {_TYPES}{_ATTRS}")
-bicubic_op.gradient(lambda node, grad: [bicubic_grad_op(grad, node.inputs[0], **_attrs(node)), None])
+
+
+@bicubic_op.gradient
+def _bicubic_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    image = node.inputs[0]
+    known = image.dtype in (dtypes.float32, dtypes.float64)  # as in TensorFlow; other images get none
+    return [bicubic_grad_op(grad, image, **_attrs(node)) if known else None, None]
+
+
 nearest_op = op(f"ResizeNearestNeighbor(images: T, size: int32) -> resized_images: T\n    T: {_TYPES}{_ATTRS}")
 nearest_op.gradient(lambda node, grad: [nearest_grad_op(grad, shape_of(node.inputs[0])[1:3], **_attrs(node)), None])
 area_op = op(
@@ -40,7 +51,7 @@ area_op = op(
     differentiable=None,
 )
 bilinear_grad_op: OpHandle = op(
-    "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, half, double}" + _ATTRS,
+    "ResizeBilinearGrad(grads: float, original_image: T) -> output: T\n    T: {float, bfloat16, half, double}" + _ATTRS,
     shape=second_shape,
     differentiable=None,
 )
@@ -234,8 +245,9 @@ def _nearest_grad_factory(node: Node) -> Callable[..., Any]:
     def gradient(grads: Array, size: Array) -> Any:
         _refuse_both(align, centers)
         old = _check(grads, size)
-        rows, columns = (_nearest(o, n, align, centers).T for o, n in zip(old, grads.shape[1:3]))
-        return _weigh(grads.astype(np.float32, copy=False), rows, columns).astype(grads.dtype, copy=False)
+        wide = np.float64 if grads.dtype in (np.float64, np.int32) else np.float32  # which adds them exactly enough
+        rows, columns = (_nearest(o, n, align, centers).T.astype(wide) for o, n in zip(old, grads.shape[1:3]))
+        return _weigh(grads.astype(wide, copy=False), rows, columns).astype(grads.dtype, copy=False)
 
     return gradient
 

@@ -63,7 +63,8 @@ def _bitpack_kernel(input: Array, threshold: Array) -> Any:
         refuse(f"Compare must be a scalar, but saw shape: {format_raw(threshold.shape)}")
     if not input.ndim or input.shape[-1] % 8:
         refuse(f"Inner dimension of input should be divisible by 8, but saw shape: {format_raw(input.shape)}")
-    return np.packbits(input > threshold, axis=-1)
+    # Of booleans TensorFlow packs the input, whatever the threshold.
+    return np.packbits(input if input.dtype == bool else input > threshold, axis=-1)
 
 
 def _function(handle: OpHandle, name: str, text: str, types: str) -> OfXAndY:

@@ -52,7 +52,7 @@ def _nonzero(y: Array) -> None:
         refuse("Integer division by zero")
 
 
-def _truncated_quotient(x: Array, y: Array) -> Any:
+def truncated_quotient(x: Array, y: Array) -> Any:
     """Integer division that rounds towards zero, as in C."""
     _nonzero(y)
     quotient = np.floor_divide(x, y)
@@ -85,7 +85,7 @@ def _integer_remainder(ufunc: np.ufunc) -> Callable[..., Any]:
 
 def _division(node: Node) -> Callable[..., Any]:
     dtype = node.attrs["T"]
-    return _truncated_quotient if dtype.is_integer else complex_numbers.divide if dtype.is_complex else np.divide
+    return truncated_quotient if dtype.is_integer else complex_numbers.divide if dtype.is_complex else np.divide
 
 
 def _by_kind(integers: Callable[..., Any], others: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
@@ -236,7 +236,7 @@ floor_div_op, floor_div = _row(
 )  # fmt: skip
 truncate_div_op, truncatediv = _row(
     "TruncateDiv", _ALL, None, "truncatediv", "``x / y``, rounded towards zero",
-    factory=_by_kind(_truncated_quotient, lambda x, y: np.trunc(np.divide(x, y))),
+    factory=_by_kind(truncated_quotient, lambda x, y: np.trunc(np.divide(x, y))),
 )  # fmt: skip
 floor_mod_op, floormod = _row(
     "FloorMod", _MOD, _floor_mod_gradient, "floormod", "``x % y`` with the sign of ``y``, as in Python",

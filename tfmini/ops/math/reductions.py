@@ -23,7 +23,7 @@ from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import Reducible
 from tfmini.ops.math.broadcast import kept, named, normal_axes, reduced_shape, reducer, spread, static_axes, sum_op
-from tfmini.ops.math.comparison import equal_op, greater_op, not_equal_op, select_op
+from tfmini.ops.math.comparison import equal_op, greater_op, less_op, not_equal_op, select_op, select_v2_op
 from tfmini.ops.math.elementwise import add_op, conjugate, maximum_op, minimum_op, mul_op, real_div_op, sub_op
 from tfmini.ops.math.unary import exp_op, is_finite_op, log_op, sqrt_op
 from tfmini.shapes import RawShape
@@ -152,8 +152,7 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
     axes = static_axes(node)
     grad = kept(node, grad)
     if axes is None:
-        # For unknown axes the gradient is the quotient, which is undefined at zeros.
-        return [mul_op(_conjugated(real_div_op(kept(node, node.outputs[0]), x)), grad), None]
+        return [mul_op(grad, _conjugated(_products_of_others(x, node.inputs[1]))), None]
     # The product over one axis after the other: the gradient of an element is the product of the others.
     stages = [x]
     for axis in axes[:-1]:
@@ -163,6 +162,20 @@ def _prod_gradient(node: Operation, grad: Tensor) -> list[Any]:
         after = cumprod(stage, axis, exclusive=True, reverse=True)
         grad = mul_op(grad, _conjugated(mul_op(before, after)))
     return [grad, None]
+
+
+def _products_of_others(x: Tensor, axes: Tensor) -> Tensor:
+    """For each element the product of the others along ``axes``, which the graph does not know."""
+    axes, rank = array_shape.reshape(cast(axes, dtypes.int32), [-1]), array_shape.rank(x)
+    axes = select_v2_op(less_op(axes, 0), add_op(axes, rank), axes)
+    others = raw_ops.ListDiff(array_filling.range(rank), axes)[0]
+    order = raw_ops.ConcatV2([axes, others], 0)
+    moved = raw_ops.Transpose(x, order)
+    rows, columns = (prod_op(raw_ops.GatherV2(array_shape.shape(x), part, 0), [0]) for part in (axes, others))
+    table = array_shape.reshape(moved, [rows, columns])
+    products = mul_op(cumprod(table, exclusive=True), cumprod(table, exclusive=True, reverse=True))
+    back = raw_ops.InvertPermutation(order)
+    return raw_ops.Transpose(array_shape.reshape(products, array_shape.shape(moved)), back)
 
 
 def _conjugated(x: Tensor) -> Tensor:

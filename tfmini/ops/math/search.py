@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -267,13 +268,24 @@ def _unique(x: Array, axis: Array) -> tuple[Any, Any, Any]:
     if not -x.ndim <= at < x.ndim:
         refuse(f"axis has to be between [0, {x.ndim})")
     rows = np.moveaxis(x, at, 0)
-    flat = rows.reshape(rows.shape[0], -1)
-    keys = flat[:, 0] if flat.shape[1] == 1 else np.unique(flat, axis=0, return_inverse=True)[1].reshape(-1)
+    keys = _row_keys(rows.reshape(rows.shape[0], math.prod(rows.shape[1:])))
     _, first, numbers, counts = np.unique(keys, True, True, True, equal_nan=False)
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     return np.moveaxis(rows[first[order]], 0, at), place[numbers.reshape(-1)], counts[order]
+
+
+def _row_keys(rows: Array) -> Any:
+    """A key for each row: equal rows have equal ones."""
+    if rows.shape[1] == 1:
+        return rows[:, 0]
+    if not rows.size:
+        return np.zeros(rows.shape[0], np.intp)
+    if rows.dtype == object:
+        keys: dict[tuple[Any, ...], int] = {}
+        return np.array([keys.setdefault(tuple(row), len(keys)) for row in rows.tolist()])
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 @unique_v2_op.kernel("CPU")

@@ -16,14 +16,15 @@ from tfmini.memory import check_room
 from tfmini.numerics.update_rules import any_outside, combine_elements, first_positions, is_narrow
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
+from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math.broadcast import named
-from tfmini.ops.math.comparison import equal_op, greater_equal_op, select_v2_op
-from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op
+from tfmini.ops.math.comparison import equal_op, greater_equal_op, logical_and_op, select_v2_op
+from tfmini.ops.math.elementwise import maximum_op, mul_op, real_div_op, truncated_quotient
 from tfmini.ops.math.unary import sqrt_op
 from tfmini.shapes import RawShape, at_least_rank, with_rank
 
@@ -119,7 +120,7 @@ def _segment_mean_kernel(data: Array, ids: Array) -> Any:
 
 def _divided(rows: Array, counts: Array) -> Any:
     divisors = counts.reshape(counts.shape + (1,) * (rows.ndim - 1)).astype(rows.dtype)
-    return rows // divisors if rows.dtype.kind in "iu" else rows / divisors
+    return truncated_quotient(rows, divisors) if rows.dtype.kind in "iu" else rows / divisors
 
 
 def _unsorted_factory(ufunc: np.ufunc, empty: Callable[[dtypes.DType], Any]) -> Callable[[Any], Callable[..., Any]]:
@@ -201,24 +202,22 @@ def _unsorted_shape(node: Operation) -> list[RawShape]:
 def _segment_mean_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids = node.inputs
     counts = segment_sum_op(array_filling.ones_like(cast(ids, grad.dtype.base_dtype)), ids)
-    return [mul_op(array_gather.gather(grad, ids), _as_column(_inverse(array_gather.gather(counts, ids)), data)), None]
+    scale = _inverse(array_gather.gather(counts, ids))
+    return [mul_op(array_gather.gather(grad, ids), _as_columns(scale, ids, data)), None]
 
 
 def _inverse(x: Tensor) -> Tensor:
     return real_div_op(np.array(1, x.dtype.numpy), x)
 
 
-def _as_column(vector: Tensor, like: Tensor) -> Tensor:
-    """A vector with trailing axes of size 1, so that it broadcasts over the rows of ``like``.
-
-    Raises:
-      ValueError: when the rank of ``like`` is unknown.
-    """
-    if like.raw_shape is None:
-        raise ValueError(f"The rank of {like.name} must be known for the gradient of a segment reduction.")
-    for _ in like.raw_shape[1:]:
-        vector = array_shape.expand_dims(vector, -1)
-    return vector
+def _as_columns(values: Tensor, ids: Tensor, rows: Tensor) -> Tensor:
+    """``values``, one for each of the ``ids``, with axes of size 1 behind, so that they broadcast over ``rows``."""
+    if ids.raw_shape is None or rows.raw_shape is None:
+        more = array_filling.fill([array_shape.rank(rows) - array_shape.rank(ids)], 1)
+        return array_shape.reshape(values, array_joining.concat([array_shape.shape(ids), more], 0))
+    for _ in rows.raw_shape[len(ids.raw_shape) :]:
+        values = array_shape.expand_dims(values, -1)
+    return values
 
 
 def _segment_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
@@ -234,10 +233,7 @@ def _gather_kept(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     zero = np.array(0, ids.dtype.numpy)
     inside = greater_equal_op(ids, zero)
     picked = array_gather.gather(rows, maximum_op(ids, zero))
-    if ids.raw_shape is None or picked.raw_shape is None:
-        raise ValueError(f"The rank of {rows.name} must be known for the gradient of an unsorted segment reduction.")
-    for _ in picked.raw_shape[len(ids.raw_shape) :]:
-        inside = array_shape.expand_dims(inside, -1)
+    inside = _as_columns(inside, ids, picked)
     return select_v2_op(inside, picked, np.array(0, picked.dtype.numpy)), inside
 
 
@@ -245,9 +241,10 @@ def _unsorted_extreme_gradient(node: Operation, grad: Tensor) -> list[Any]:
     data, ids, count = node.inputs
     extremes, inside = _gather_kept(node.outputs[0], ids)
     dtype = grad.dtype.base_dtype
-    hits = mul_op(cast(equal_op(data, extremes), dtype), cast(inside, dtype))
-    shared = real_div_op(grad, unsorted_sum_op(hits, ids, count))
-    return [mul_op(hits, array_gather.gather(shared, maximum_op(ids, np.array(0, ids.dtype.numpy)))), None, None]
+    hits = logical_and_op(equal_op(data, extremes), inside)
+    shared = real_div_op(grad, unsorted_sum_op(cast(hits, dtype), ids, count))
+    # Chosen, not multiplied: a segment without rows shares its gradient among none.
+    return [select_v2_op(hits, _gather_kept(shared, ids)[0], np.array(0, data.dtype.numpy)), None, None]
 
 
 def _unsorted_prod_gradient(node: Operation, grad: Tensor) -> list[Any]:

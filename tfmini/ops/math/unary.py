@@ -29,6 +29,7 @@ from tfmini.graph.families import (
 from tfmini.graph.node import Node
 from tfmini.numerics import complex_numbers, special_functions
 from tfmini.ops.array import filling as array_filling
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.composites import SparseTensor, on_values
 from tfmini.ops.math.broadcast import OfX, named, sum_to_operands, told, widened
@@ -196,7 +197,7 @@ def _row(
 
 
 def _grad_op(op_type: str, kernel: Callable[..., Any]) -> OpHandle:
-    handle = op(f"{op_type}(y: T, dy: T) -> z: T; T: {_ANALYTIC}", shape=broadcast_shape)
+    handle = op(f"{op_type}(y: T, dy: T) -> z: T; T: {_ANALYTIC}", shape=same_shape)
     handle.kernel_factory("CPU")(widened(kernel))
     return handle
 
@@ -624,7 +625,7 @@ def _xdivy_gradient(node: Operation, grad: Tensor) -> list[Any]:
 
 def _indicator(x: Tensor) -> Tensor:
     """1 where ``x`` is not 0."""
-    return div_no_nan_op(x, x)
+    return cast(not_equal_op(x, array_filling.zeros_like(x)), x.dtype.base_dtype)
 
 
 @atan2_op.gradient

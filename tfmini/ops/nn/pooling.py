@@ -240,12 +240,20 @@ def _is_deep(attrs: Mapping[str, Any]) -> bool:
     return bool(attrs["ksize"][depth] != 1 or attrs["strides"][depth] != 1)
 
 
+def _above_borders(image: Array) -> Array:
+    """``image`` in a type whose smallest number, that of the border, it does not have: 0 is the smallest of bytes."""
+    return image.astype(np.int64) if image.dtype.kind in "iu" else image
+
+
 def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array], Array]:
     """A function of images, their maxima and gradients of the maxima, for these attrs."""
     place, layout, wide = _placer(attrs), attrs["data_format"], _wide(attrs)
     _check_axes(attrs, deep=len(attrs["ksize"]) == 4)
     if _is_deep(attrs):
         return _depthwise_max_pool_grad(attrs)
+    # As in TensorFlow, where a maximum stands several times: of volumes each gets the gradient, of images the first.
+    is_volume = len(attrs["ksize"]) == 5
+    matches = kernels.every_match if is_volume else kernels.first_matches
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
         image, result, grad = _channels_last(layout, image, result, grad)
@@ -253,13 +261,14 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
         axes = place(image.shape)
         _check_shapes(image.shape, axes, orig_output=result.shape, grad=grad.shape)
         has_nan = result.dtype.kind not in "iu" and bool(np.isnan(result).any())
-        if not has_nan and (found := onednn_kernels.max_gradient(image, grad, axes)) is not None:
+        if not has_nan and not is_volume and (found := onednn_kernels.max_gradient(image, grad, axes)) is not None:
             return in_layout(found, layout)
+        image, result = _above_borders(image), _above_borders(result)
         source = padded(image, axes, kernels.lowest(image.dtype))
         total, tiled = kernels.spread(image.shape[0], axes, image.shape[-1], wide)
         if has_nan:
             source, result = kernels.without_nan(source, result, axes)
-        for where, match in kernels.first_matches(source, result, axes):
+        for where, match in matches(source, result, axes):
             share = where_else_zero(match, grad)
             if tiled:
                 total[where] = share
@@ -281,6 +290,7 @@ def max_pool_grad_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, A
         _check_shapes(image.shape, axes, orig_output=result.shape)
         if grad.shape != image.shape:
             raise _wrong_shape("grad", image.shape, grad.shape)
+        image, result = _above_borders(image), _above_borders(result)
         source = padded(image, axes, kernels.lowest(image.dtype), keep=True)
         wide = padded(grad, axes)
         total = np.zeros(result.shape, grad.dtype)

@@ -18,6 +18,7 @@ from tfmini.memory import check_room
 from tfmini.numerics import philox
 from tfmini.numerics.windows import Axes, lowest, padded
 from tfmini.ops.array.constant_value import constant_value, constant_value_as_shape
+from tfmini.ops.array.filling import zeros_as
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import reverse
 from tfmini.ops.array.shape import shape
@@ -90,13 +91,15 @@ def _gradient(node: Operation, grad: Tensor) -> list[Any]:
 @max_pool_grad_v2_op.gradient
 def _grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     image, result, _, ksize, strides = node.inputs
-    return [None, None, max_pool_grad_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node)), None, None]
+    found = max_pool_grad_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node))
+    return [zeros_as(image), zeros_as(result), found, None, None]
 
 
 @max_pool_grad_grad_v2_op.gradient
 def _grad_grad_gradient(node: Operation, grad: Tensor) -> list[Any]:
     image, result, _, ksize, strides = node.inputs
-    return [None, None, max_pool_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node)), None, None]
+    found = max_pool_grad_v2_op(image, result, grad, ksize, strides, **_attrs(node))
+    return [zeros_as(image), zeros_as(result), found, None, None]
 
 
 # ---- Grey-scale dilation and erosion of images ---------------------------------------------------------------------
@@ -149,8 +152,11 @@ def _placer(node: Node) -> Callable[..., tuple[Array, Axes]]:
 def _largest(source: Array, window: Array, axes: Axes) -> tuple[Array, Array]:
     """The largest sum of each window, and the number of the first offset that has it."""
     best: Any = None
+    inside = None if source.dtype.kind not in "iu" or not axes.border else _inside(source, axes)
     for number, (place, where) in enumerate(axes.elements()):
         here = source[where] + window[place]
+        if inside is not None:  # the least integer plus something is not the least any more
+            here = np.where(inside[where], here, np.iinfo(source.dtype).min)
         if best is None:
             best, first = here, np.zeros(here.shape, np.int32)
             continue
@@ -158,6 +164,13 @@ def _largest(source: Array, window: Array, axes: Axes) -> tuple[Array, Array]:
         np.copyto(best, here, where=better)
         first[better] = number
     return best, first
+
+
+def _inside(source: Array, axes: Axes) -> Array:
+    """Where ``source`` is not its border; one image and channel stand for all."""
+    found = np.zeros((1, *axes.full, 1), bool)
+    found[axes.inner] = True
+    return found
 
 
 @dilation_op.kernel_factory("CPU")
