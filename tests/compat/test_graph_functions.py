@@ -84,3 +84,21 @@ def test_wrong_functions_and_arguments() -> None:
         Defun(tf.float32, grad_func=Defun()(lambda x: x), python_grad_func=lambda op, g: g)
     with pytest.raises(ValueError, match="number of arguments: 1"):
         Defun(tf.float32)(tf.identity)(1.0, 2.0)
+
+
+def test_the_gradient_function_gets_what_was_set_on_the_op_of_the_call() -> None:
+    seen = []
+
+    def gradient(op: CalledFunction, grad: tf.Tensor) -> tf.Tensor:
+        seen.append((op.note, op.type, hasattr(op, "other")))
+        return grad * 2.0
+
+    @Defun(tf.float32, func_name="Noted", python_grad_func=gradient)
+    def noted(x: tf.Tensor) -> tf.Tensor:
+        return x * 3.0
+
+    x = tf.constant([1.0])
+    y = noted(x)
+    y.op.note = 5  # type: ignore[attr-defined]
+    tf.gradients(y, x)
+    assert seen == [(5, "Noted", False)]

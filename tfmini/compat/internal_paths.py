@@ -136,7 +136,8 @@ _PYTHON = {
     ":compat.file_io_names": "lib.io.file_io",
     ":train.timeline": "client.timeline",
     "tf.app": "platform.app",
-    "tf.compat": "util.compat",
+    "tf": "compat.v2_compat",
+    "tf.compat": "compat.compat util.compat",
     "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
     "tf.feature_column": "feature_column.feature_column feature_column.feature_column_v2",
@@ -160,7 +161,7 @@ _PYTHON = {
     "tf.summary": "summary.summary summary.writer.writer summary.writer.writer_cache",
     "tf.sysconfig": "platform.sysconfig",
     "tf.test": "platform.benchmark platform.test",
-    "tf.train": "pywrap_tensorflow summary.summary_iterator",
+    "tf.train": "pywrap_tensorflow pywrap_tensorflow_internal summary.summary_iterator",
     ":compat.googletest tf.test": "platform.googletest",
     ":layers.contrib.model_variables tf.layers": "layers.utils",
     "tf :runtime.client.fetches": "client.session",
@@ -186,6 +187,10 @@ _PYTHON = {
 }
 
 _CONTRIB = {
+    "tf.train": (
+        "learn.python.learn.basic_session_run_hooks learn.python.learn.monitored_session "
+        "learn.python.learn.session_run_hook"
+    ),
     "tf.contrib.tpu tf.tpu": (
         "tpu.python.tpu tpu.python.tpu.bfloat16 tpu.python.tpu.tpu_config tpu.python.tpu.tpu_estimator "
         "tpu.python.tpu.tpu_optimizer"
@@ -242,6 +247,7 @@ _CONTRIB = {
         "training.python.training.hparam"
     ),
     "tf.contrib.lookup tf.lookup": "lookup.lookup_ops",
+    "tf.contrib.rnn": "rnn.python.ops.lstm_ops",
     "tf.contrib.rnn tf.nn": "rnn.python.ops.core_rnn rnn.python.ops.rnn",
     "tf.data tf.contrib.data": "data",
     "tf.nest :compat.nest_names": "framework.nest",
@@ -344,6 +350,7 @@ UNSUPPORTED: dict[str, str] = {
     "python.util.nest": "tf.nest",
     "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
     "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
+    "contrib.all_reduce": "tf.collective_ops.all_reduce, or tf.add_n on one device",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",
     "lite": "TensorFlow",

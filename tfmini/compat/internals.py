@@ -273,7 +273,7 @@ class TensorFlowFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         root, _, dotted = fullname.partition(".")
         if root != self.root:
-            return None
+            return _below_another_name(fullname)
         module = _module(dotted)
         if module is None:
             # With the module's own name, Python would hide the message of a `from` import; without it, `pydoc.locate`,
@@ -282,6 +282,17 @@ class TensorFlowFinder(MetaPathFinder):
             raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=name)
         _keep_functions(fullname, public_path(dotted))
         return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _below_another_name(fullname: str) -> ModuleSpec | None:
+    """The module below one with another name: ``keras.layers`` after ``sys.modules["keras"] = tf.keras``."""
+    home, _, last = fullname.rpartition(".")
+    parent = sys.modules.get(home)
+    roots = [name.partition(".")[0] for name in (home, getattr(parent, "__name__", home))]
+    if roots[0].startswith((_ROOT, ALIAS)) or roots[1] not in (_ROOT, ALIAS):
+        return None
+    found = getattr(parent, last, None)
+    return ModuleSpec(fullname, _Present(found), is_package=True) if isinstance(found, ModuleType) else None
 
 
 def _by_from_import() -> bool:

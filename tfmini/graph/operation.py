@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,10 +10,9 @@ from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
 from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto, tensor_proto
-from tfmini.graph.graph_def import fill_node_def, plain_attr
+from tfmini.graph.graph_def import fill_node_def, op_def_proto, plain_attr
 from tfmini.graph.node import Node, input_dtypes
-from tfmini.graph.op_def import OpDef
-from tfmini.graph.op_types import OpType
+from tfmini.graph.op_types import OPS, OpType
 from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
 from tfmini.memory import collector_at_rest
 from tfmini.out_of_scope import Advising
@@ -76,9 +76,9 @@ class Operation:
         return self._device
 
     @property
-    def op_def(self) -> OpDef:
-        """The declaration of the op type."""
-        return self.handle.op_def
+    def op_def(self) -> Any:
+        """The declaration of the op type as an OpDef message; inside of tfmini, ``op.handle.op_def`` has it."""
+        return _op_def_message(self.type)
 
     @property
     def traceback(self) -> list[tuple[str, int, str, str]]:
@@ -206,9 +206,27 @@ class Operation:
         fill_node_def(node_def, node_of(self))
         return node_def
 
+    # The names of the fields in TensorFlow, which libraries read.
+
     @property
     def _node_def(self) -> Any:
         return self.node_def
+
+    @property
+    def _op_def(self) -> Any:
+        return self.op_def
+
+    @property
+    def _graph(self) -> Graph:
+        return self.graph
+
+    @property
+    def _inputs(self) -> list[Tensor]:
+        return list(self.inputs)
+
+    @property
+    def _outputs(self) -> list[Tensor]:
+        return self.outputs
 
     def __str__(self) -> str:
         return str(self.node_def)
@@ -351,6 +369,14 @@ class Tensor(Symbol):
         return self.dtype
 
     @property
+    def _shape(self) -> TensorShape:
+        return self.shape
+
+    @property
+    def _name(self) -> str:
+        return self.name
+
+    @property
     def device(self) -> str:
         """The requested device of the op that computes this tensor."""
         return self.op._device
@@ -481,6 +507,11 @@ def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Nod
     """Converts many operations."""
     with collector_at_rest():
         return [convert(operation) for operation in operations]
+
+
+@functools.cache
+def _op_def_message(op_type: str) -> Any:
+    return op_def_proto(OPS[op_type].op_def)
 
 
 # ---- object reference ----------------------------------------
