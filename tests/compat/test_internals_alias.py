@@ -278,3 +278,16 @@ def test_the_inputs_of_a_layer_are_checked_by_their_specs() -> None:
         check(spec, [x, x], "layer")
     with pytest.raises(ValueError, match="expected ndim=2, found ndim=1"):
         check(spec, tf.zeros([2]), "layer")
+
+
+def test_the_package_of_private_modules_has_those_below_its_packages_as_names() -> None:
+    for short, whole in ("math_ops", "ops.math_ops"), ("vs", "ops.variable_scope"), ("nest", "util.nest"):
+        module = importlib.import_module(f"tensorflow.python.{whole}")
+        assert importlib.import_module(f"tensorflow.python.{short}") is module
+    assert importlib.import_module("tensorflow.python.ops").convert_to_tensor is tf.convert_to_tensor
+
+
+def test_libraries_find_initializers_in_what_vars_gives() -> None:
+    found = vars(importlib.import_module("tensorflow.python.ops.init_ops"))
+    assert {"RandomUniform", "RandomNormal", "constant_initializer", "zeros_initializer"} <= set(found)
+    assert "ones" not in found and "random_uniform" not in found

@@ -24,6 +24,24 @@ def test_model_and_input_functions_get_the_batch_size() -> None:
     assert found["metrics"]["global_step"] == 10
 
 
+def test_the_model_function_learns_that_it_runs_on_no_tpu() -> None:
+    seen = []
+
+    def model(features: tf.Tensor, labels: object, mode: str, params: dict[str, object]) -> object:
+        seen.append(sorted(params))
+        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=tf.reduce_sum(features), train_op=step)
+
+    def rows(params: dict[str, object]) -> tf.data.Dataset:
+        seen.append(sorted(params))
+        return tf.data.Dataset.from_tensors(tf.ones([2]))
+
+    config = tf.estimator.tpu.RunConfig()
+    estimator = tf.estimator.tpu.TPUEstimator(model, config=config, use_tpu=False, train_batch_size=2, params={"x": 1})
+    estimator.train(rows, max_steps=1)
+    assert seen == [["batch_size", "x"], ["batch_size", "use_tpu", "x"]]
+
+
 def test_a_tpu_is_refused_with_the_remedy() -> None:
     config = tf.estimator.tpu.RunConfig()
     with pytest.raises(NotImplementedError, match="Give use_tpu=False"):

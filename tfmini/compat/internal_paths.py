@@ -275,6 +275,7 @@ def _paths(package: str, modules_by_sources: dict[str, str]) -> dict[str, str]:
 
 PATHS: dict[str, str] = {
     "python": "tf",
+    "python.ops": "tf :graph.conversion :graph.scoping :graph.scopes :ops.gradients :graph.meta_graph",
     **_paths("python.ops", _OPS),
     **_paths("python.framework", _FRAMEWORK),
     **_paths("python.training", _TRAINING),
@@ -282,6 +283,31 @@ PATHS: dict[str, str] = {
     **_paths("python", _PYTHON),
     **_paths("contrib", _CONTRIB),
 }
+
+
+def _short() -> dict[str, str]:
+    """The modules that ``tensorflow.python`` has as names of its own: ``from tensorflow.python import math_ops``."""
+    homes = {
+        "ops": (
+            "array_ops check_ops clip_ops control_flow_ops control_flow_util gen_array_ops gen_control_flow_ops "
+            "gen_data_flow_ops gen_functional_ops gen_io_ops gen_linalg_ops gen_math_ops gen_nn_ops gen_parsing_ops "
+            "gen_random_ops gen_sparse_ops gen_state_ops gen_stateless_random_ops gen_string_ops list_ops math_ops "
+            "nn_ops random_ops resource_variable_ops rnn rnn_cell sparse_ops state_ops tensor_array_ops"
+        ),
+        "framework": (
+            "common_shapes constant_op dtypes errors_impl random_seed sparse_tensor tensor_shape tensor_spec "
+            "tensor_util type_spec"
+        ),
+        "util": "deprecation function_utils nest object_identity tf_inspect tf_should_use",
+        "platform": "tf_logging",
+        "lib.io": "file_io",
+        "eager": "context",
+    }
+    found = {f"python.{name}": f"python.{home}.{name}" for home, names in homes.items() for name in names.split()}
+    return {**found, "python.vs": "python.ops.variable_scope", "python.framework_ops": "python.framework.ops"}
+
+
+SHORT = _short()
 
 # Paths at which a package has a function and a module below it has the same name: the attribute is the function.
 FUNCTIONS = (

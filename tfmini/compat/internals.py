@@ -29,7 +29,7 @@ from typing import Any
 from tfmini import protos
 from tfmini.compat import import_only, version_2
 from tfmini.compat.exported_names import NAMES
-from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
+from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, SHORT, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
@@ -54,6 +54,7 @@ def public_namespaces() -> frozenset[str]:
 
 def module(dotted: str) -> ModuleType | None:
     """Returns the module of a path below ``tensorflow``, created on first use; None for an unknown path."""
+    dotted = SHORT.get(dotted, dotted)
     if dotted in _made:
         return _made[dotted]
     if dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2"):
@@ -97,6 +98,12 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     names = lambda: sorted({*vars(made), *exported, *_names(sources)})  # noqa: E731
     vars(made).update(__getattr__=module_getattr, __dir__=names)
     import_only.fill(made, dotted, unsupported(dotted))
+    if dotted == "python.ops.init_ops":  # libraries look for initializers in what `vars` gives of it
+        home: Any = import_module(f"{_ROOT}.ops.variables.initializers")
+        for name, value in list(vars(home).items()):
+            is_long = name[0].isupper() or name.endswith("_initializer")  # `ones` is an op where these names are used
+            if is_long and isinstance(value, type) and issubclass(value, home.Initializer):
+                module_getattr(name)
     return made
 
 

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
 
 
+class Inputs(tuple[Any, ...]):
+    """The inputs of an operation: a tuple whose slices are lists, to which programs add others, as in TensorFlow."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return list(found) if isinstance(index, slice) else found
+
+
 @export("tf.Operation")
 class Operation:
     """A node of a `Graph` (``tf.Operation``). Op functions make operations; user code never does so directly.
@@ -44,7 +54,7 @@ class Operation:
         self.handle = handle
         self.type = handle.name
         self.name = name
-        self.inputs = tuple(inputs)
+        self.inputs: tuple[Tensor, ...] = Inputs(inputs)
         self.attrs = attrs
         self._control_inputs: list[Operation] = []
         self.outputs: list[Tensor] = []
@@ -171,7 +181,7 @@ class Operation:
     def _update_input(self, index: int, tensor: Tensor) -> None:
         self._check_update(index, tensor)
         old = self.inputs[index]
-        self.inputs = (*self.inputs[:index], tensor, *self.inputs[index + 1 :])
+        self.inputs = Inputs((*self.inputs[:index], tensor, *self.inputs[index + 1 :]))
         if old._consumers and self in old._consumers and old not in self.inputs:
             old._consumers.remove(self)
         tensor._add_consumer(self)

@@ -528,6 +528,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             name, shape = None, name
         dtype = dtypes.as_dtype(dtype or self.dtype or K.floatx()).name
         initializer = initializer or ("glorot_uniform" if dtypes.as_dtype(dtype).is_floating else "zeros")
+        initializer = initializer() if isinstance(initializer, type) else initializer
         trains = trainable is not False
         sizes = tuple(int(size) for size in as_tuple(TensorShape(() if shape is None else shape).as_list()))
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
