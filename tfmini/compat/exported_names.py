@@ -5,6 +5,9 @@ The form is that of `tfmini.public_names`.
 """
 
 NAMES: dict[str, dict[str, str]] = {
+    "contrib.all_reduce.python.all_reduce": {
+        "ops.collectives": "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce",
+    },
     "contrib.data.python.ops.threadpool": {
         "data.transformations": "PrivateThreadPool override_threadpool",
     },
@@ -55,6 +58,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.data.util.structure": {
         "data.structure": "are_compatible convert_legacy_structure get_flat_tensor_shapes get_flat_tensor_specs get_flat_tensor_types normalize_element type_spec_from_value",
+    },
+    "python.distribute.all_reduce": {
+        "ops.collectives": "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce",
     },
     "python.eager.backprop": {
         "ops.flow.tape": "GradientTape",

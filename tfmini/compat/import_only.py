@@ -18,8 +18,7 @@ _TPU_OPS = (
 
 _ALL_REDUCE = (
     "build_nccl_all_reduce build_nccl_then_recursive_hd build_nccl_then_ring build_nccl_then_shuffle "
-    "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce build_shuffle_then_ring "
-    "build_shuffle_then_shuffle"
+    "build_shuffle_then_ring build_shuffle_then_shuffle"
 )
 
 # Module below ``tensorflow`` -> its names.
@@ -44,7 +43,7 @@ NAMES = {
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
     "contrib.all_reduce.python.all_reduce": _ALL_REDUCE,
-    "python.distribute.v1.all_reduce": _ALL_REDUCE,
+    "python.distribute.all_reduce": _ALL_REDUCE,
     "python.eager.profiler": "Profiler ProfilerAlreadyRunningError ProfilerNotRunningError save start stop",
     "contrib.learn.python.learn.utils.saved_model_export_utils": (
         "build_standardized_signature_def extend_export_strategy garbage_collect_exports get_input_alternatives"
