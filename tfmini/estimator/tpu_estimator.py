@@ -21,6 +21,9 @@ from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
 from tfmini.ops.array.identity import cast
 from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.runtime.client.session import BaseSession
+from tfmini.train import contrib_summary
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
 _BATCH_SIZE = "batch_size"
@@ -185,10 +188,20 @@ def _called(call: Any) -> Any:
 
 
 class _HostCallHook(SessionRunHook):
-    """Runs the op of a host call with every step."""
+    """Runs the op of a host call with every step; opens the writers of summaries before, and flushes them at the end."""
 
     def __init__(self, op: Any) -> None:
         self._op = op
+
+    def begin(self) -> None:
+        self._opened = contrib_summary.summary_writer_initializer_op()
+        self._flushed = [contrib_summary.flush(writer=op.inputs[0]) for op in self._opened]
+
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
+        session.run(self._opened)
+
+    def end(self, session: BaseSession) -> None:
+        session.run(self._flushed)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._op)
