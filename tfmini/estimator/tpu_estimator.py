@@ -188,7 +188,7 @@ def _called(call: Any) -> Any:
 
 
 class _HostCallHook(SessionRunHook):
-    """Runs the op of a host call with every step; opens the writers of summaries before, and flushes them at the end."""
+    """Runs the op of a host call with every step; opens the writers of summaries before, and flushes them after."""
 
     def __init__(self, op: Any) -> None:
         self._op = op
