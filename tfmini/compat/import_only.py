@@ -42,6 +42,8 @@ NAMES = {
     "python.debug.wrappers.framework": "WatchOptions",
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
+    "core.profiler.tfprof_log_pb2": "OpLogProto ProfileNode ProfileProto",
+    "core.util.test_log_pb2": "BenchmarkEntries BenchmarkEntry TestResults",
     "contrib.all_reduce.python.all_reduce": _ALL_REDUCE,
     "python.distribute.all_reduce": _ALL_REDUCE,
     "python.eager.profiler": "Profiler ProfilerAlreadyRunningError ProfilerNotRunningError save start stop",

@@ -12,8 +12,8 @@ _OPS = {
     ":layers.contrib.clustering raw": "clustering_ops",
     ":ops.collectives": "collective_ops",
     "tf": (
-        "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
-        "script_ops session_ops special_math_ops standard_ops template tensor_array_ops "
+        "clip_ops custom_gradient gradients gradients_impl gradients_util histogram_ops map_fn numerics "
+        "partitioned_variables script_ops session_ops special_math_ops standard_ops template tensor_array_ops "
         "unconnected_gradients variable_v1"
     ),
     "tf.bitwise": "bitwise_ops",
@@ -124,6 +124,7 @@ _TRAINING = {
 _ESTIMATOR = {
     "tf.estimator": "estimator exporter mode_keys model_fn training",
     "tf.estimator.export :estimator.model_export": "export.export export.export_output",
+    "tf.estimator.tpu tf.contrib.tpu": "tpu.tpu_config tpu.tpu_estimator",
     "tf.estimator.inputs": "inputs.inputs inputs.numpy_io inputs.pandas_io",
     "tf.estimator tf.contrib.learn": "run_config",
     "tf.estimator :compat.tf_keras.heads": (
@@ -376,6 +377,8 @@ UNSUPPORTED: dict[str, str] = {
     "python.util.nest": "tf.nest",
     "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
     "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
+    "core.profiler": "tf.profiler.profile, and what it prints",
+    "core.util.test_log_pb2": "a file of your own",
     "contrib.all_reduce": "tf.collective_ops.all_reduce, or tf.add_n on one device",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",

@@ -57,7 +57,8 @@ def module(dotted: str) -> ModuleType | None:
     dotted = SHORT.get(dotted, dotted)
     if dotted in _made:
         return _made[dotted]
-    if dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2"):
+    is_message = dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2")
+    if is_message and dotted not in import_only.NAMES:
         return protos.module_with(dotted.rpartition(".")[2])
     if not any(dotted in listed for listed in (PATHS, NAMES, import_only.NAMES, _packages())):
         return None
