@@ -8,6 +8,12 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.all_reduce.python.all_reduce": {
         "ops.collectives": "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce",
     },
+    "contrib.cudnn_rnn.python.layers.cudnn_rnn": {
+        "layers.contrib.rnn": "CUDNN_GRU CUDNN_INPUT_AUTO_MODE CUDNN_INPUT_LINEAR_MODE CUDNN_INPUT_SKIP_MODE CUDNN_LSTM CUDNN_RNN_BIDIRECTION CUDNN_RNN_RELU CUDNN_RNN_TANH CUDNN_RNN_UNIDIRECTION",
+    },
+    "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": {
+        "layers.contrib.rnn": "CUDNN_GRU CUDNN_INPUT_AUTO_MODE CUDNN_INPUT_LINEAR_MODE CUDNN_INPUT_SKIP_MODE CUDNN_LSTM CUDNN_RNN_BIDIRECTION CUDNN_RNN_RELU CUDNN_RNN_TANH CUDNN_RNN_UNIDIRECTION CudnnCompatibleGRUCell CudnnCompatibleLSTMCell",
+    },
     "contrib.data.python.ops.threadpool": {
         "data.transformations": "PrivateThreadPool override_threadpool",
     },

@@ -21,6 +21,8 @@ _ALL_REDUCE = (
     "build_shuffle_then_ring build_shuffle_then_shuffle"
 )
 
+_CUDNN = "CudnnGRU CudnnLSTM CudnnRNNRelu CudnnRNNTanh"
+
 # Module below ``tensorflow`` -> its names.
 NAMES = {
     "python.autograph.converters.break_statements": "transform",
@@ -42,6 +44,11 @@ NAMES = {
     "python.debug.wrappers.framework": "WatchOptions",
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
+    "contrib.cudnn_rnn.python.layers.cudnn_rnn": _CUDNN,
+    "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": (
+        f"{_CUDNN} CudnnGRUSaveable CudnnLSTMSaveable CudnnOpaqueParamsSaveable CudnnRNNReluSaveable "
+        "CudnnRNNTanhSaveable CudnnParamsFormatConverterGRU CudnnParamsFormatConverterLSTM"
+    ),
     "core.profiler.tfprof_log_pb2": "OpLogProto ProfileNode ProfileProto",
     "core.util.test_log_pb2": "BenchmarkEntries BenchmarkEntry TestResults",
     "contrib.all_reduce.python.all_reduce": _ALL_REDUCE,
