@@ -607,7 +607,7 @@ class NASCell(RNNCell):
         return output, LSTMStateTuple(cell, output)
 
 
-# ---- The constants of cuDNN's layers, which are absent: models name them where they choose between these and cells ----
+# ---- The constants of cuDNN's layers, which are absent: models name them where they choose between these and cells --
 
 CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION = "unidirectional", "bidirectional"
 CUDNN_LSTM, CUDNN_GRU, CUDNN_RNN_RELU, CUDNN_RNN_TANH = "lstm", "gru", "rnn_relu", "rnn_tanh"
