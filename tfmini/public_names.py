@@ -729,7 +729,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.queues.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
     "ragged": {
-        "ops.ragged": "RaggedTensorValue constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder row_splits_to_segment_ids segment_ids_to_row_splits",
+        "ops.ragged": "RaggedTensorValue constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder",
+        "ops.ragged_reductions": "row_splits_to_segment_ids segment_ids_to_row_splits",
     },
     "random": {
         "graph.scoping": "get_seed set_random_seed",

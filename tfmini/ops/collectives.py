@@ -275,7 +275,7 @@ def all_to_all(
     return data, received
 
 
-# ---- all-reduces of graphs with several devices in one task: ``tf.contrib.all_reduce`` -----------------------------
+# ---- all-reduces of graphs with several devices in one task -----------------------------
 
 _Reduction = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.gather import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.gather import tensor_scatter_update
 from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
@@ -31,7 +31,7 @@ from tfmini.ops.math.comparison import not_equal
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
 from tfmini.ops.math.segments import unsorted_segment_sum
-from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged
+from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged, rows_of
 from tfmini.shapes import TensorShape
 
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
@@ -273,12 +273,7 @@ class RaggedTensor(Reducible):
 
     def value_rowids(self, name: str | None = None) -> Tensor:
         """The row of each value."""
-        splits = self._row_splits
-        dtype = splits.dtype.base_dtype
-        inner = getitem(splits, slice(1, -1))
-        count = array_shape.reshape(getitem(splits, -1), [1]) + 1
-        steps = scatter_nd(array_shape.expand_dims(inner, -1), array_filling.ones_like(inner), cast(count, dtype))
-        return getitem(cumsum(steps), slice(None, -1))
+        return rows_of(self._row_splits)
 
     def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
         """The lengths of the rows of each ragged axis, outermost first."""
@@ -598,74 +593,6 @@ def ragged_constant_value(
     for level in reversed(splits):
         found = RaggedTensorValue(found, np.array(level, splits_type))
     return found
-
-
-# ---- row splits as the row of each value, and back ----------------------------------------------------------------
-
-
-@export("tf.ragged.row_splits_to_segment_ids")
-def row_splits_to_segment_ids(splits: TensorLike, name: str | None = None, out_type: DTypeLike | None = None) -> Tensor:
-    """The row of each value: ``[0, 3, 3, 5]`` gives ``[0, 0, 0, 2, 2]`` (``tf.ragged.row_splits_to_segment_ids``).
-
-    Args:
-      splits: a sorted vector, int32 or int64, that begins with 0.
-      name: of the scope.
-      out_type: int32 or int64; default: that of ``splits``.
-
-    Raises:
-      ValueError: ``splits`` is empty, no vector, or of another dtype.
-    """
-    with name_scope(name, "RaggedSplitsToSegmentIds", [splits]):
-        vector = _known_vector(splits)
-        if vector.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
-            raise ValueError("splits must have dtype int32 or int64")
-        if vector.shape.as_list() == [0]:
-            raise ValueError("Invalid row_splits: []")
-        return _as_index(RaggedTensor(array_filling.zeros([0]), vector, internal=True).value_rowids(), out_type)
-
-
-@export("tf.ragged.segment_ids_to_row_splits")
-def segment_ids_to_row_splits(
-    segment_ids: TensorLike, num_segments: TensorLike | None = None, out_type: DTypeLike | None = None,
-    name: str | None = None,
-) -> Tensor:  # fmt: skip
-    """The row splits of values whose rows are known: ``[0, 0, 2]`` gives ``[0, 2, 2, 3]``.
-
-    Args:
-      segment_ids: a vector of whole numbers; values of one row stand together.
-      num_segments: the number of rows; default: the greatest row and one.
-      out_type: int32 or int64; default: that of ``segment_ids``, or int64.
-      name: of the scope.
-
-    Raises:
-      ValueError: ``segment_ids`` is no vector.
-      TypeError: they are no whole numbers.
-    """
-    with name_scope(name, "SegmentIdsToRaggedSplits", [segment_ids]):
-        ids = _known_vector(segment_ids)
-        if not ids.dtype.is_integer:
-            raise TypeError(f"segment_ids must be an integer tensor; dtype={ids.dtype.base_dtype!r}")
-        if ids.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
-            ids = cast(ids, dtypes.int64)
-        ones = array_filling.ones_like(ids)
-        empty = constant([-1], ids.dtype.base_dtype)
-        rows = reduce_max(array_joining.concat([empty, ids], 0)) + 1 if num_segments is None else num_segments
-        lengths = unsorted_segment_sum(ones, ids, cast(rows, ids.dtype.base_dtype))
-        return _as_index(array_joining.concat([empty + 1, cumsum(lengths)], 0), out_type)
-
-
-def _known_vector(values: Any) -> Tensor:
-    """A vector; whole numbers of Python become int64."""
-    if not isinstance(values, Tensor):
-        array = np.asarray(values)
-        values = array.astype(np.int64) if array.dtype == np.int64 or not array.size else values
-    tensor = convert_to_tensor(values)
-    tensor.shape.assert_has_rank(1)
-    return tensor
-
-
-def _as_index(values: Tensor, out_type: DTypeLike | None) -> Tensor:
-    return values if out_type is None else cast(values, out_type)
 
 
 def _is_list(value: object) -> bool:

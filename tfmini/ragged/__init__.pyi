@@ -4,6 +4,8 @@ from tfmini.ops.ragged import (
     ragged_constant as constant,
     ragged_constant_value as constant_value,
     ragged_placeholder as placeholder,
+)
+from tfmini.ops.ragged_reductions import (
     row_splits_to_segment_ids as row_splits_to_segment_ids,
     segment_ids_to_row_splits as segment_ids_to_row_splits,
 )

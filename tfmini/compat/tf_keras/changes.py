@@ -537,8 +537,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             weight = K.variable(value, dtype=dtype, name=name, constraint=root.constraints.get(constraint))
         if isinstance(self, root.metrics.Metric):
             synchronization, aggregation = VariableSynchronization.ON_READ, VariableAggregation.SUM
-        kind = checked_kind(synchronization, aggregation, trains, name)
-        weight._synchronization, weight._aggregation = kind[:2]
+        weight._synchronization, weight._aggregation = checked_kind(synchronization, aggregation, trains, name)[:2]
         if regularizer is not None:
             before = get_default_graph().version
             with K.name_scope(f"{weight.op.name}/Regularizer/"):
