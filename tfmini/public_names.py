@@ -386,7 +386,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "contrib.rnn": {
         "compat.layers_names": "LayerRNNCell best_effort_input_batch_size transpose_batch_time",
-        "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell TimeReversedFusedRNN",
+        "layers.contrib.fused_rnn": "FusedRNNCell FusedRNNCellAdaptor LSTMBlockFusedCell LSTMBlockWrapper TimeReversedFusedRNN",
         "layers.contrib.paper_cells": "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell CoupledInputForgetGateLSTMCell GLSTMCell IndRNNCell IndyGRUCell IndyLSTMCell IntersectionRNNCell PhasedLSTMCell SRUCell TimeFreqLSTMCell UGRNNCell",
         "layers.contrib.rnn": "AttentionCellWrapper CompiledWrapper EmbeddingWrapper GRUBlockCell GRUBlockCellV2 HighwayWrapper InputProjectionWrapper LSTMBlockCell LayerNormBasicLSTMCell NASCell OutputProjectionWrapper stack_bidirectional_dynamic_rnn stack_bidirectional_rnn",
         "layers.rnn_cells": "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
@@ -469,6 +469,7 @@ NAMES: dict[str, dict[str, str]] = {
     "contrib.tpu": {
         "estimator.tpu_estimator": "InputPipelineConfig RunConfig=TPURunConfig TPUConfig TPUEstimator TPUEstimatorSpec bfloat16_scope",
         "train.optimizers.loss_scale": "CrossShardOptimizer",
+        "train.saving_hooks": "AsyncCheckpointSaverHook",
     },
     "contrib.training": {
         "compat.hparams": "HParams parse_values",
@@ -729,6 +730,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "ragged": {
         "ops.ragged": "RaggedTensorValue constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder",
+        "ops.ragged_reductions": "row_splits_to_segment_ids segment_ids_to_row_splits",
     },
     "random": {
         "graph.scoping": "get_seed set_random_seed",

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 import tfmini as tf
-from tfmini.compat.checkpoint_tools import freeze_graph, print_tensors_in_checkpoint_file
+from tfmini.compat.checkpoint_tools import (
+    freeze_graph,
+    print_tensors_in_checkpoint_file,
+    strip_unused,
+    strip_unused_from_files,
+)
 
 
 @pytest.fixture
@@ -88,3 +93,21 @@ def test_the_tools_have_tensorflows_paths() -> None:
     for path, function in (("freeze_graph", freeze_graph), ("inspect_checkpoint", print_tensors_in_checkpoint_file)):
         module = internals.module(f"python.tools.{path}")
         assert module is not None and getattr(module, function.__name__) is function
+
+
+def test_a_graph_is_cut_at_nodes_that_become_placeholders(tmp_path: Path) -> None:
+    with tf.Graph().as_default() as graph:
+        start = tf.add(tf.constant([1.0, 2.0]), 1.0, name="start")
+        end = tf.add(tf.multiply(start, 2.0), tf.placeholder(tf.float32, [None, 2], name="p"), name="end")
+        tf.negative(end, name="unused")
+    source, enum = graph.as_graph_def(), tf.float32.as_datatype_enum
+    found = strip_unused(source, ["start", "p"], ["end"], [enum, enum])
+    assert [node.name for node in found.node if node.op == "Placeholder"] == ["start", "p"]
+    assert "unused" not in {node.name for node in found.node} and found.node[-2].attr["shape"].shape.dim[1].size == 2
+    (tmp_path / "g.pb").write_bytes(source.SerializeToString())
+    paths = str(tmp_path / "g.pb"), True, str(tmp_path / "out.pb"), True
+    assert strip_unused_from_files(*paths, "start,p", "end", enum) == found
+    assert (tmp_path / "out.pb").read_bytes() == found.SerializeToString()
+    for inputs, error in (["start:0"], ValueError), (["other"], KeyError):
+        with pytest.raises(error):
+            strip_unused(source, inputs, ["end"], enum)

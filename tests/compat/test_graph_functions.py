@@ -106,3 +106,21 @@ def test_a_remote_call_reads_an_iterator_of_another_device() -> None:
         assert [session.run(after, {handle: named}) for _ in range(3)] == [10, 11, 12]
     with pytest.raises(NotImplementedError, match="`target` must be a constant"):
         remote_call(tf.placeholder(tf.string, []), [handle], [tf.int64], next_of)
+
+
+def test_the_gradient_function_gets_what_was_set_on_the_op_of_the_call() -> None:
+    seen = []
+
+    def gradient(op: CalledFunction, grad: tf.Tensor) -> tf.Tensor:
+        seen.append((op.note, op.type, hasattr(op, "other")))
+        return grad * 2.0
+
+    @Defun(tf.float32, func_name="Noted", python_grad_func=gradient)
+    def noted(x: tf.Tensor) -> tf.Tensor:
+        return x * 3.0
+
+    x = tf.constant([1.0])
+    y = noted(x)
+    y.op.note = 5  # type: ignore[attr-defined]
+    tf.gradients(y, x)
+    assert seen == [(5, "Noted", False)]

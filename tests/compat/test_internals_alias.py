@@ -231,3 +231,66 @@ def test_a_case_by_another_conditional_takes_predicates_of_python() -> None:
             assert [session.run(found, {fed: value}) for value in (True, False)] == [2, 3]
     with pytest.raises(TypeError, match="pred must be a Tensor"):
         by_cond(choose, pairs, None, False, "case")
+
+
+def test_modules_are_found_below_a_name_that_a_program_gave_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "our_keras", tf.keras)
+    layers = importlib.import_module("our_keras.layers")
+    assert layers.Dense is tf.keras.layers.Dense
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("our_keras.no_such")
+
+
+def test_gradients_can_be_looked_up_by_name() -> None:
+    ops = importlib.import_module("tensorflow.python.framework.ops")
+    tensor = tf.tanh(tf.constant([1.0]))
+    registry = ops.__getattr__("_gradient_registry")
+    assert registry.lookup("Tanh") is ops.get_gradient_function(tensor.op)
+    with pytest.raises(LookupError):
+        registry.lookup("NoSuchOp")
+
+
+def test_paths_that_libraries_of_the_time_import() -> None:
+    learn = importlib.import_module("tensorflow.contrib.learn.python.learn.monitored_session")
+    lstm = importlib.import_module("tensorflow.contrib.rnn.python.ops.lstm_ops")
+    pool = importlib.import_module("tensorflow.contrib.data.python.ops.threadpool")
+    datasets = importlib.import_module("tensorflow.python.data.ops.dataset_ops")
+    savers = importlib.import_module("tensorflow.python.training.saver")
+    optimizers = importlib.import_module("tensorflow.python.training.optimizer")
+    events = importlib.import_module("tensorflow.python.summary.writer.event_file_writer")
+    data = tf.data.Dataset.range(3).batch(2)
+    assert learn.MonitoredSession is tf.train.MonitoredSession
+    assert issubclass(lstm.LSTMBlockFusedCell, lstm.LSTMBlockWrapper)
+    assert pool.override_threadpool(data, pool.PrivateThreadPool(3, display_name="x")) is data
+    assert datasets.get_legacy_output_types(data) is tf.int64
+    assert savers.BaseSaverBuilder.SaveableObject and hasattr(savers, "_get_saver_or_default")
+    assert hasattr(events, "_EventLoggerThread") and events.EventFileWriter
+    summed = optimizers.__getattr__("_deduplicate_indexed_slices")(
+        tf.constant([[1.0], [2.0], [3.0]]), tf.constant([5, 2, 5])
+    )
+    with tf.Session() as session:
+        assert [part.tolist() for part in session.run(summed)] == [[[4.0], [2.0]], [5, 2]]
+
+
+def test_the_inputs_of_a_layer_are_checked_by_their_specs() -> None:
+    check = importlib.import_module("tensorflow.python.keras.engine.input_spec").assert_input_compatibility
+    spec, x = tf.layers.InputSpec(ndim=2), tf.zeros([2, 3])
+    check(None, x, "layer")
+    check([spec, spec], [x, x], "layer")
+    with pytest.raises(ValueError, match="expects 1 inputs, but it received 2"):
+        check(spec, [x, x], "layer")
+    with pytest.raises(ValueError, match="expected ndim=2, found ndim=1"):
+        check(spec, tf.zeros([2]), "layer")
+
+
+def test_the_package_of_private_modules_has_those_below_its_packages_as_names() -> None:
+    for short, whole in ("math_ops", "ops.math_ops"), ("vs", "ops.variable_scope"), ("nest", "util.nest"):
+        module = importlib.import_module(f"tensorflow.python.{whole}")
+        assert importlib.import_module(f"tensorflow.python.{short}") is module
+    assert importlib.import_module("tensorflow.python.ops").convert_to_tensor is tf.convert_to_tensor
+
+
+def test_libraries_find_initializers_in_what_vars_gives() -> None:
+    found = vars(importlib.import_module("tensorflow.python.ops.init_ops"))
+    assert {"RandomUniform", "RandomNormal", "constant_initializer", "zeros_initializer"} <= set(found)
+    assert "ones" not in found and "random_uniform" not in found

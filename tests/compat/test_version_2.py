@@ -61,3 +61,9 @@ def test_sampled_losses_share_weights_by_contiguous_rows() -> None:
         with tf.Session() as session:
             one, other = session.run(tensors)
         assert one.tolist() == other.tolist()
+
+
+def test_estimators_have_their_names_of_version_1() -> None:
+    estimator = tf.compat.v2.estimator
+    assert estimator.EstimatorSpec is tf.estimator.EstimatorSpec and estimator.ModeKeys.TRAIN == "train"
+    assert estimator.export.PredictOutput is tf.estimator.export.PredictOutput

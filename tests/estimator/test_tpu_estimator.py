@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tfmini as tf
@@ -22,6 +24,46 @@ def test_model_and_input_functions_get_the_batch_size() -> None:
     assert [(mode, size) for mode, size, _ in found["called"]][:3] == [("train", 4), ("eval", 8), ("infer", 2)]
     assert found["host_calls"] == 10
     assert found["metrics"]["global_step"] == 10
+
+
+def test_the_model_function_learns_that_it_runs_on_no_tpu() -> None:
+    seen = []
+
+    def model(features: tf.Tensor, labels: object, mode: str, params: dict[str, object]) -> object:
+        seen.append(sorted(params))
+        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=tf.reduce_sum(features), train_op=step)
+
+    def rows(params: dict[str, object]) -> tf.data.Dataset:
+        seen.append(sorted(params))
+        return tf.data.Dataset.from_tensors(tf.ones([2]))
+
+    config = tf.estimator.tpu.RunConfig()
+    estimator = tf.estimator.tpu.TPUEstimator(model, config=config, use_tpu=False, train_batch_size=2, params={"x": 1})
+    estimator.train(rows, max_steps=1)
+    assert seen == [["batch_size", "x"], ["batch_size", "use_tpu", "x"]]
+
+
+def test_a_host_call_writes_summaries_of_contrib(tmp_path: Path) -> None:
+    summary = tf.contrib.summary
+
+    def model(features: tf.Tensor, labels: object, mode: str, params: dict[str, object]) -> object:
+        loss = tf.reduce_sum(features)
+
+        def written(step: tf.Tensor, losses: tf.Tensor) -> object:
+            with summary.create_file_writer(str(tmp_path)).as_default(), summary.always_record_summaries():
+                summary.scalar("loss", losses[0], step=step[0])
+                return summary.all_summary_ops()
+
+        step = tf.train.get_or_create_global_step()
+        call = (written, [tf.reshape(step, [1]), tf.reshape(loss, [1])])
+        return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=loss, train_op=tf.assign_add(step, 1), host_call=call)
+
+    config = tf.estimator.tpu.RunConfig()
+    estimator = tf.estimator.tpu.TPUEstimator(model, config=config, use_tpu=False, train_batch_size=2)
+    estimator.train(lambda params: tf.data.Dataset.from_tensors(tf.ones([2])).repeat(), max_steps=3)
+    events = [event for path in tmp_path.glob("events*") for event in tf.train.summary_iterator(str(path))]
+    assert [value.simple_value for event in events for value in event.summary.value] == [2.0] * 3
 
 
 def test_a_tpu_is_refused_with_the_remedy() -> None:

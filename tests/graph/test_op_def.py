@@ -45,6 +45,17 @@ def test_all_of_tfminis_own_declarations_can_be_parsed() -> None:
         assert handle.op_def.name == handle.name
 
 
+def test_the_op_def_of_an_operation_is_a_message() -> None:
+    operation = tf.tanh(tf.constant([1.0])).op
+    assert [field.name for field, _ in operation.op_def.ListFields()] == ["name", "input_arg", "output_arg", "attr"]
+    assert operation.op_def.attr[0].name == "T"
+    # Libraries read the fields of TensorFlow's objects, too.
+    for name in ("op_def", "graph", "outputs"):
+        assert getattr(operation, f"_{name}") is getattr(operation, name)
+    for name in ("shape", "name"):
+        assert getattr(operation.outputs[0], f"_{name}") == getattr(operation.outputs[0], name)
+
+
 def test_an_op_def_has_the_field_names_of_its_message() -> None:
     op_def = (tf.constant(1) + tf.constant(2)).op.op_def
     assert (len(op_def.input_arg), len(op_def.output_arg)) == (2, 1)

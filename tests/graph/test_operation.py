@@ -46,3 +46,10 @@ def test_a_shape_is_the_same_object_until_it_changes() -> None:
     assert tensor.shape is before is tensor.get_shape()
     tensor.set_shape([2, 3])
     assert tensor.shape.as_list() == [2, 3] and before.as_list() == [None, 3]
+
+
+def test_some_of_the_inputs_are_a_list_to_which_others_can_be_added() -> None:
+    x = tf.constant([1.0])
+    inputs = tf.concat([x, x], 0).op.inputs
+    assert inputs[1:] + [x] == [*inputs[1:], x] and [x] + inputs[:1] == [x, x]
+    assert inputs[0] is x and inputs[-1] is not x and isinstance(inputs, tuple)

@@ -123,7 +123,7 @@ class _Run:
     def _arguments(self, op: Operation) -> list[Any]:
         flat = iter(op.inputs)
         arguments: list[Any] = []
-        for arg in op.op_def.inputs:
+        for arg in op.handle.op_def.inputs:
             if not arg.is_list:
                 arguments.append(self._input(next(flat), arg.is_ref))
                 continue

@@ -130,3 +130,19 @@ def test_a_spec_of_ragged_tensors() -> None:
     ]:
         with pytest.raises(error, match="ragged_rank"):
             tf.RaggedTensorSpec(*arguments)
+
+
+def test_rows_of_values_and_row_splits_are_made_of_each_other() -> None:
+    rows, splits = tf.ragged.row_splits_to_segment_ids, tf.ragged.segment_ids_to_row_splits
+    small = tf.constant([0, 0, 2], tf.int32)
+    found = [rows([0, 3, 3, 5, 6]), rows(tf.constant([0, 2]), out_type=tf.int64), splits([0, 0, 0, 2, 2, 3])]
+    found += [splits(small, 5), splits([])]
+    assert [tensor.dtype for tensor in found] == [tf.int64, tf.int64, tf.int64, tf.int32, tf.int64]
+    assert [run(tensor).tolist() for tensor in found] == [
+        [0, 0, 0, 2, 2, 3], [0, 0], [0, 3, 3, 5, 6], [0, 2, 2, 3, 3, 3], [0],
+    ]  # fmt: skip
+    for function, wrong, error in (rows, [0.5], ValueError), (rows, [], ValueError), (splits, [0.5], TypeError):
+        with pytest.raises(error):
+            function(wrong)
+    with pytest.raises(ValueError, match="rank 1"):
+        splits([[1]])

@@ -90,7 +90,7 @@ def test_inputs_that_a_function_captures(rows: list[Row], tmp_path_factory: pyte
 
 def _check_captures(operation: Any, inputs: list[Any]) -> None:
     with FunctionGraph(_ELSEWHERE).as_default() as inner:
-        if any(arg.is_ref for arg in operation.op_def.inputs):
+        if any(arg.is_ref for arg in operation.handle.op_def.inputs):
             with pytest.raises(TypeError, match="has only the value of .* use_resource=True"):
                 _call_again(operation, inputs)
         elif operation.type not in STATIC:
@@ -128,7 +128,7 @@ def _check_stranger(operation: Any, index: int, stranger: Any) -> None:
 
 def _call_again(operation: Any, inputs: list[Any]) -> None:
     """Builds an op like ``operation`` from other inputs."""
-    op_def, attrs, waiting = operation.op_def, operation.attrs, iter(inputs)
+    op_def, attrs, waiting = operation.handle.op_def, operation.attrs, iter(inputs)
     args = []
     for arg in op_def.inputs:
         count = len(attrs[arg.type_list_attr]) if arg.type_list_attr else attrs[arg.number_attr] if arg.is_list else 1

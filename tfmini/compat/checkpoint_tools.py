@@ -13,6 +13,7 @@ from tfmini.compat.graph_functions import convert_variables_to_constants
 from tfmini.core_types import PathLike
 from tfmini.export import export
 from tfmini.graph.graph import Graph
+from tfmini.graph.graph_util import extract_sub_graph
 from tfmini.graph.importing import import_graph_def
 from tfmini.runtime.client.session import Session
 from tfmini.train.checkpointing import saved_model
@@ -169,3 +170,62 @@ def get_meta_graph_def(saved_model_dir: PathLike, tag_set: str) -> Any:
     """
     model = saved_model.parse_saved_model(saved_model_dir)
     return saved_model.with_tags(model, {*tag_set.split(",")})
+
+
+# ---- strip_unused ----------------------------------------
+
+
+@export("tensorflow.python.tools.strip_unused_lib.strip_unused")
+def strip_unused(
+    input_graph_def: Any, input_node_names: Sequence[str], output_node_names: Sequence[str],
+    placeholder_type_enum: int | Sequence[int],
+) -> Any:  # fmt: skip
+    """The part of a GraphDef that computes some nodes from others, which become placeholders.
+
+    Args:
+      input_graph_def: the GraphDef.
+      input_node_names: the nodes to feed.
+      output_node_names: the nodes to compute.
+      placeholder_type_enum: the DataType of the placeholders, one or one for each.
+
+    Raises:
+      ValueError: an input has the name of a tensor (``node:0``).
+      KeyError: an input is not in the graph.
+      AssertionError: an output is not in the graph.
+    """
+    for name in input_node_names:
+        if ":" in name:
+            raise ValueError(f"Name '{name}' appears to refer to a Tensor, not a Operation.")
+    absent = {*input_node_names} - {node.name for node in input_graph_def.node}
+    if absent:
+        raise KeyError(f"The following input nodes were not found: {absent}")
+    single = isinstance(placeholder_type_enum, int)
+    types = [placeholder_type_enum] * len(input_node_names) if single else list(placeholder_type_enum)  # type: ignore[arg-type]
+    fed = dict(zip(input_node_names, types))
+    nodes = [_fed(node, fed[node.name]) if node.name in fed else node for node in input_graph_def.node]
+    return extract_sub_graph(protos.GraphDef(node=nodes), list(output_node_names))
+
+
+def _fed(node: Any, dtype: Any) -> Any:
+    """A placeholder in place of a node."""
+    made = protos.NodeDef(op="Placeholder", name=node.name)
+    made.attr["dtype"].type = dtype
+    for name in ("shape", "_output_shapes"):
+        if name in node.attr:
+            made.attr[name].CopyFrom(node.attr[name])
+    return made
+
+
+@export("tensorflow.python.tools.strip_unused_lib.strip_unused_from_files")
+def strip_unused_from_files(
+    input_graph: str, input_binary: bool, output_graph: str, output_binary: bool, input_node_names: str,
+    output_node_names: str, placeholder_type_enum: int | Sequence[int],
+) -> Any:  # fmt: skip
+    """`strip_unused` of a GraphDef in a file, binary or text; names stand with commas between them."""
+    graph_def = read_message(input_graph, protos.GraphDef())
+    found = strip_unused(
+        graph_def, input_node_names.split(","), output_node_names.split(","), placeholder_type_enum
+    )  # fmt: skip
+    with GFile(output_graph, "wb" if output_binary else "w") as file:
+        file.write(found.SerializeToString() if output_binary else str(found))
+    return found

@@ -5,6 +5,18 @@ The form is that of `tfmini.public_names`.
 """
 
 NAMES: dict[str, dict[str, str]] = {
+    "contrib.all_reduce.python.all_reduce": {
+        "ops.collectives": "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce",
+    },
+    "contrib.cudnn_rnn.python.layers.cudnn_rnn": {
+        "layers.contrib.rnn": "CUDNN_GRU CUDNN_INPUT_AUTO_MODE CUDNN_INPUT_LINEAR_MODE CUDNN_INPUT_SKIP_MODE CUDNN_LSTM CUDNN_RNN_BIDIRECTION CUDNN_RNN_RELU CUDNN_RNN_TANH CUDNN_RNN_UNIDIRECTION",
+    },
+    "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": {
+        "layers.contrib.rnn": "CUDNN_GRU CUDNN_INPUT_AUTO_MODE CUDNN_INPUT_LINEAR_MODE CUDNN_INPUT_SKIP_MODE CUDNN_LSTM CUDNN_RNN_BIDIRECTION CUDNN_RNN_RELU CUDNN_RNN_TANH CUDNN_RNN_UNIDIRECTION CudnnCompatibleGRUCell CudnnCompatibleLSTMCell",
+    },
+    "contrib.data.python.ops.threadpool": {
+        "data.transformations": "PrivateThreadPool override_threadpool",
+    },
     "contrib.eager": {
         "compat.internal_names": "in_eager_mode list_devices",
         "ops.flow.function": "defun=function function",
@@ -42,6 +54,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.data.ops.dataset_ops": {
         "compat.internal_names": "DatasetV1 DatasetV2",
+        "data.iterator": "get_legacy_output_classes=get_output_classes get_legacy_output_shapes=get_output_shapes get_legacy_output_types=get_output_types",
     },
     "python.data.ops.readers": {
         "data.files": "FixedLengthRecordDatasetV2=FixedLengthRecordDataset TFRecordDatasetV2=TFRecordDataset TextLineDatasetV2=TextLineDataset",
@@ -51,6 +64,9 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.data.util.structure": {
         "data.structure": "are_compatible convert_legacy_structure get_flat_tensor_shapes get_flat_tensor_specs get_flat_tensor_types normalize_element type_spec_from_value",
+    },
+    "python.distribute.all_reduce": {
+        "ops.collectives": "build_recursive_hd_all_reduce build_ring_all_reduce build_shuffle_all_reduce",
     },
     "python.eager.backprop": {
         "ops.flow.tape": "GradientTape",
@@ -127,6 +143,7 @@ NAMES: dict[str, dict[str, str]] = {
         "compat.internal_names": "convert_n_to_tensor convert_to_tensor_or_composite convert_to_tensor_v2 executing_eagerly_outside_functions name_from_scope_name uid",
         "compat.ops_names": "_TensorLike _as_graph_element _assert_same_graph _get_graph_from_inputs get_name_scope inside_function internal_convert_to_tensor prepend_name_scope register_dense_tensor_like_type strip_name_scope",
         "compat.py_function": "EagerTensor",
+        "ops.gradients": "_gradient_registry get_gradient_function=gradient_function",
     },
     "python.framework.random_seed": {
         "compat.ops_names": "DEFAULT_GRAPH_SEED",
@@ -148,7 +165,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.composites": "register_type_spec_from_value_converter type_spec_from_value",
     },
     "python.keras.engine.input_spec": {
-        "layers.base": "to_tensor_shape",
+        "layers.base": "assert_input_compatibility to_tensor_shape",
     },
     "python.layers.utils": {
         "compat.ops_names": "conv_output_length convert_data_format normalize_data_format normalize_padding normalize_tuple",
@@ -256,6 +273,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.saved_model.save": {
         "train.checkpointing.object_saving": "save",
     },
+    "python.summary.writer.event_file_writer": {
+        "train.summary_writer": "EventFileWriter _EventLoggerThread=_Worker",
+    },
     "python.tf2": {
         "compat.internal_names": "enabled",
     },
@@ -268,6 +288,9 @@ NAMES: dict[str, dict[str, str]] = {
     "python.tools.saved_model_utils": {
         "compat.checkpoint_tools": "get_meta_graph_def",
     },
+    "python.tools.strip_unused_lib": {
+        "compat.checkpoint_tools": "strip_unused strip_unused_from_files",
+    },
     "python.tpu.tpu_function": {
         "compat.internal_names": "TpuContext get_tpu_context tpu_shard_context",
     },
@@ -276,6 +299,13 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "python.training.monitored_session": {
         "train.sessions.wrapped_session": "_CoordinatedSession _HookedSession _RecoverableSession _WrappedSession",
+    },
+    "python.training.optimizer": {
+        "train.optimizers.optimizer": "_deduplicate_indexed_slices=deduplicate_indexed_slices",
+    },
+    "python.training.saver": {
+        "train.checkpointing.saver": "_get_saver_or_default=get_saver_or_default",
+        "train.checkpointing.saver_builder": "BaseSaverBuilder BulkSaverBuilder",
     },
     "python.training.summary_io": {
         "train.summary_writer": "SummaryWriter=FileWriter SummaryWriterCache=FileWriterCache",

@@ -39,11 +39,18 @@ class CalledFunction:
       name: of the call's name scope.
       type: the function's name.
       inputs, outputs: tensors.
+      made: the op of the results, which has the attributes that a program has given to the call; None before the call.
     """
 
     def __init__(self, name: str, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         self.name, self.type = name, kind
         self.inputs, self.outputs = list(inputs), list(outputs)
+        self.made: Operation | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or self.made is None:
+            raise AttributeError(f"'CalledFunction' object has no attribute {name!r}")
+        return getattr(self.made, name)
 
 
 class DefinedFunction:
@@ -119,7 +126,10 @@ class DefinedFunction:
             inputs = self._inputs(args)
             if self._grad_func is None and self._python_grad_func is None:
                 return self._results(inputs)
-            return custom_gradient(functools.partial(self._with_gradient, scope))(*inputs)
+            call = CalledFunction(scope.rstrip("/"), self.name, inputs, [])
+            results = custom_gradient(functools.partial(self._with_gradient, call))(*inputs)
+            call.made = (results[0] if isinstance(results, (list, tuple)) else results).op
+            return results
 
     def _inputs(self, args: Sequence[Any]) -> list[Tensor]:
         types = self.declared_input_types
@@ -144,15 +154,15 @@ class DefinedFunction:
         for result, shape in zip(results, shapes):
             result.set_shape(shape)
 
-    def _with_gradient(self, scope: str, *inputs: Tensor) -> tuple[Any, Callable[..., Any]]:
+    def _with_gradient(self, call: CalledFunction, *inputs: Tensor) -> tuple[Any, Callable[..., Any]]:
         results = self._results(inputs)
-        outputs = results if isinstance(results, tuple) else [results]
+        call.inputs, call.outputs = list(inputs), list(results) if isinstance(results, tuple) else [results]
 
         def gradient(*grads: Tensor) -> Any:
             if self._grad_func is not None:
                 return self._grad_func(*inputs, *grads)
             assert self._python_grad_func is not None
-            return self._python_grad_func(CalledFunction(scope.rstrip("/"), self.name, inputs, outputs), *grads)
+            return self._python_grad_func(call, *grads)
 
         return results, gradient
 

@@ -16,6 +16,13 @@ _TPU_OPS = (
     "all_to_all collective_permute cross_replica_sum outfeed_dequeue_tuple outfeed_enqueue_tuple tpu_replicated_input"
 )
 
+_ALL_REDUCE = (
+    "build_nccl_all_reduce build_nccl_then_recursive_hd build_nccl_then_ring build_nccl_then_shuffle "
+    "build_shuffle_then_ring build_shuffle_then_shuffle"
+)
+
+_CUDNN = "CudnnGRU CudnnLSTM CudnnRNNRelu CudnnRNNTanh"
+
 # Module below ``tensorflow`` -> its names.
 NAMES = {
     "python.autograph.converters.break_statements": "transform",
@@ -37,6 +44,16 @@ NAMES = {
     "python.debug.wrappers.framework": "WatchOptions",
     "python.debug.wrappers.hooks": _HOOKS,
     "python.debug.wrappers.local_cli_wrapper": "LocalCLIDebugWrapperSession",
+    "contrib.cudnn_rnn.python.layers.cudnn_rnn": _CUDNN,
+    "contrib.cudnn_rnn.python.ops.cudnn_rnn_ops": (
+        f"{_CUDNN} CudnnGRUSaveable CudnnLSTMSaveable CudnnOpaqueParamsSaveable CudnnRNNReluSaveable "
+        "CudnnRNNTanhSaveable CudnnParamsFormatConverterGRU CudnnParamsFormatConverterLSTM"
+    ),
+    "core.profiler.tfprof_log_pb2": "OpLogProto ProfileNode ProfileProto",
+    "core.util.test_log_pb2": "BenchmarkEntries BenchmarkEntry TestResults",
+    "contrib.all_reduce.python.all_reduce": _ALL_REDUCE,
+    "python.distribute.all_reduce": _ALL_REDUCE,
+    "python.eager.profiler": "Profiler ProfilerAlreadyRunningError ProfilerNotRunningError save start stop",
     "contrib.learn.python.learn.utils.saved_model_export_utils": (
         "build_standardized_signature_def extend_export_strategy garbage_collect_exports get_input_alternatives"
         " get_output_alternatives get_timestamped_export_dir make_best_model_export_strategy"

@@ -12,8 +12,8 @@ _OPS = {
     ":layers.contrib.clustering raw": "clustering_ops",
     ":ops.collectives": "collective_ops",
     "tf": (
-        "clip_ops custom_gradient gradients gradients_impl histogram_ops map_fn numerics partitioned_variables "
-        "script_ops session_ops special_math_ops standard_ops template tensor_array_ops "
+        "clip_ops custom_gradient gradients gradients_impl gradients_util histogram_ops map_fn numerics "
+        "partitioned_variables script_ops session_ops special_math_ops standard_ops template tensor_array_ops "
         "unconnected_gradients variable_v1"
     ),
     "tf.bitwise": "bitwise_ops",
@@ -124,6 +124,7 @@ _TRAINING = {
 _ESTIMATOR = {
     "tf.estimator": "estimator exporter mode_keys model_fn training",
     "tf.estimator.export :estimator.model_export": "export.export export.export_output",
+    "tf.estimator.tpu tf.contrib.tpu": "tpu.tpu_config tpu.tpu_estimator",
     "tf.estimator.inputs": "inputs.inputs inputs.numpy_io inputs.pandas_io",
     "tf.estimator tf.contrib.learn": "run_config",
     "tf.estimator :compat.tf_keras.heads": (
@@ -136,7 +137,8 @@ _PYTHON = {
     ":compat.file_io_names": "lib.io.file_io",
     ":train.timeline": "client.timeline",
     "tf.app": "platform.app",
-    "tf.compat": "util.compat",
+    "tf": "compat.v2_compat",
+    "tf.compat": "compat.compat util.compat",
     "tf.estimator.tpu tf.tpu": "tpu.bfloat16 tpu.tpu_config tpu.tpu_estimator tpu.tpu_optimizer",
     "tf.data": "data.ops.dataset_ops data.ops.iterator_ops data.ops.readers",
     "tf.feature_column": "feature_column.feature_column feature_column.feature_column_v2",
@@ -160,7 +162,7 @@ _PYTHON = {
     "tf.summary": "summary.summary summary.writer.writer summary.writer.writer_cache",
     "tf.sysconfig": "platform.sysconfig",
     "tf.test": "platform.benchmark platform.test",
-    "tf.train": "pywrap_tensorflow summary.summary_iterator",
+    "tf.train": "pywrap_tensorflow pywrap_tensorflow_internal summary.summary_iterator",
     ":compat.googletest tf.test": "platform.googletest",
     ":layers.contrib.model_variables tf.layers": "layers.utils",
     "tf :runtime.client.fetches": "client.session",
@@ -186,6 +188,10 @@ _PYTHON = {
 }
 
 _CONTRIB = {
+    "tf.train": (
+        "learn.python.learn.basic_session_run_hooks learn.python.learn.monitored_session "
+        "learn.python.learn.session_run_hook"
+    ),
     "tf.contrib.tpu tf.tpu": (
         "tpu.python.tpu tpu.python.tpu.bfloat16 tpu.python.tpu.tpu_config tpu.python.tpu.tpu_estimator "
         "tpu.python.tpu.tpu_optimizer"
@@ -242,6 +248,7 @@ _CONTRIB = {
         "training.python.training.hparam"
     ),
     "tf.contrib.lookup tf.lookup": "lookup.lookup_ops",
+    "tf.contrib.rnn": "rnn.python.ops.lstm_ops",
     "tf.contrib.rnn tf.nn": "rnn.python.ops.core_rnn rnn.python.ops.rnn",
     "tf.data tf.contrib.data": "data",
     "tf.nest :compat.nest_names": "framework.nest",
@@ -269,6 +276,7 @@ def _paths(package: str, modules_by_sources: dict[str, str]) -> dict[str, str]:
 
 PATHS: dict[str, str] = {
     "python": "tf",
+    "python.ops": "tf :graph.conversion :graph.scoping :graph.scopes :ops.gradients :graph.meta_graph",
     **_paths("python.ops", _OPS),
     **_paths("python.framework", _FRAMEWORK),
     **_paths("python.training", _TRAINING),
@@ -276,6 +284,31 @@ PATHS: dict[str, str] = {
     **_paths("python", _PYTHON),
     **_paths("contrib", _CONTRIB),
 }
+
+
+def _short() -> dict[str, str]:
+    """The modules that ``tensorflow.python`` has as names of its own: ``from tensorflow.python import math_ops``."""
+    homes = {
+        "ops": (
+            "array_ops check_ops clip_ops control_flow_ops control_flow_util gen_array_ops gen_control_flow_ops "
+            "gen_data_flow_ops gen_functional_ops gen_io_ops gen_linalg_ops gen_math_ops gen_nn_ops gen_parsing_ops "
+            "gen_random_ops gen_sparse_ops gen_state_ops gen_stateless_random_ops gen_string_ops list_ops math_ops "
+            "nn_ops random_ops resource_variable_ops rnn rnn_cell sparse_ops state_ops tensor_array_ops"
+        ),
+        "framework": (
+            "common_shapes constant_op dtypes errors_impl random_seed sparse_tensor tensor_shape tensor_spec "
+            "tensor_util type_spec"
+        ),
+        "util": "deprecation function_utils nest object_identity tf_inspect tf_should_use",
+        "platform": "tf_logging",
+        "lib.io": "file_io",
+        "eager": "context",
+    }
+    found = {f"python.{name}": f"python.{home}.{name}" for home, names in homes.items() for name in names.split()}
+    return {**found, "python.vs": "python.ops.variable_scope", "python.framework_ops": "python.framework.ops"}
+
+
+SHORT = _short()
 
 # Paths at which a package has a function and a module below it has the same name: the attribute is the function.
 FUNCTIONS = (
@@ -344,6 +377,9 @@ UNSUPPORTED: dict[str, str] = {
     "python.util.nest": "tf.nest",
     "python.util.object_identity": "id(), or the object as a key: tensors are compared by identity",
     "core.protobuf.tpu": "TPUEstimator(use_tpu=False)",
+    "core.profiler": "tf.profiler.profile, and what it prints",
+    "core.util.test_log_pb2": "a file of your own",
+    "contrib.all_reduce": "tf.collective_ops.all_reduce, or tf.add_n on one device",
     "contrib.cudnn_rnn": "tf.contrib.rnn.LSTMBlockCell, or the cells of tf.nn.rnn_cell",
     "compiler": "the graph as it is",
     "lite": "TensorFlow",

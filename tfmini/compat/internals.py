@@ -29,7 +29,7 @@ from typing import Any
 from tfmini import protos
 from tfmini.compat import import_only, version_2
 from tfmini.compat.exported_names import NAMES
-from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, UNSUPPORTED
+from tfmini.compat.internal_paths import FUNCTIONS, PACKAGES, PATHS, SHORT, UNSUPPORTED
 from tfmini.graph.op_types import OPS, op_names
 
 _ROOT = "tfmini"
@@ -54,9 +54,11 @@ def public_namespaces() -> frozenset[str]:
 
 def module(dotted: str) -> ModuleType | None:
     """Returns the module of a path below ``tensorflow``, created on first use; None for an unknown path."""
+    dotted = SHORT.get(dotted, dotted)
     if dotted in _made:
         return _made[dotted]
-    if dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2"):
+    is_message = dotted.startswith(("core.", "python.training.")) and dotted.endswith("_pb2")
+    if is_message and dotted not in import_only.NAMES:
         return protos.module_with(dotted.rpartition(".")[2])
     if not any(dotted in listed for listed in (PATHS, NAMES, import_only.NAMES, _packages())):
         return None
@@ -97,6 +99,12 @@ def _build(dotted: str, sources: list[str]) -> ModuleType:
     names = lambda: sorted({*vars(made), *exported, *_names(sources)})  # noqa: E731
     vars(made).update(__getattr__=module_getattr, __dir__=names)
     import_only.fill(made, dotted, unsupported(dotted))
+    if dotted == "python.ops.init_ops":  # libraries look for initializers in what `vars` gives of it
+        home: Any = import_module(f"{_ROOT}.ops.variables.initializers")
+        for name, value in list(vars(home).items()):
+            is_long = name[0].isupper() or name.endswith("_initializer")  # `ones` is an op where these names are used
+            if is_long and isinstance(value, type) and issubclass(value, home.Initializer):
+                module_getattr(name)
     return made
 
 
@@ -273,7 +281,7 @@ class TensorFlowFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         root, _, dotted = fullname.partition(".")
         if root != self.root:
-            return None
+            return _below_another_name(fullname)
         module = _module(dotted)
         if module is None:
             # With the module's own name, Python would hide the message of a `from` import; without it, `pydoc.locate`,
@@ -282,6 +290,17 @@ class TensorFlowFinder(MetaPathFinder):
             raise ModuleNotFoundError(_absent(f"{ALIAS}.{dotted}", dotted), name=name)
         _keep_functions(fullname, public_path(dotted))
         return ModuleSpec(fullname, _Present(module), is_package=True)
+
+
+def _below_another_name(fullname: str) -> ModuleSpec | None:
+    """The module below one with another name: ``keras.layers`` after ``sys.modules["keras"] = tf.keras``."""
+    home, _, last = fullname.rpartition(".")
+    parent = sys.modules.get(home)
+    roots = [name.partition(".")[0] for name in (home, getattr(parent, "__name__", home))]
+    if roots[0].startswith((_ROOT, ALIAS)) or roots[1] not in (_ROOT, ALIAS):
+        return None
+    found = getattr(parent, last, None)
+    return ModuleSpec(fullname, _Present(found), is_package=True) if isinstance(found, ModuleType) else None
 
 
 def _by_from_import() -> bool:

@@ -74,6 +74,18 @@ SAME = {
         "PERMISSION_DENIED PermissionDeniedError RESOURCE_EXHAUSTED ResourceExhaustedError UNAUTHENTICATED "
         "UNAVAILABLE UNIMPLEMENTED UNKNOWN UnauthenticatedError UnavailableError UnimplementedError UnknownError"
     ),
+    "estimator": (
+        "BestExporter BinaryClassHead CheckpointSaverHook CheckpointSaverListener Estimator EstimatorSpec EvalSpec "
+        "Exporter FeedFnHook FinalExporter FinalOpsHook GlobalStepWaiterHook LatestExporter LoggingTensorHook "
+        "LogisticRegressionHead ModeKeys MultiClassHead MultiHead MultiLabelHead NanLossDuringTrainingError "
+        "NanTensorHook PoissonRegressionHead ProfilerHook RegressionHead RunConfig SecondOrStepTimer SessionRunArgs "
+        "SessionRunContext SessionRunHook SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook TrainSpec "
+        "VocabInfo WarmStartSettings add_metrics train_and_evaluate"
+    ),
+    "estimator.export": (
+        "ClassificationOutput ExportOutput PredictOutput RegressionOutput ServingInputReceiver "
+        "TensorServingInputReceiver build_parsing_serving_input_receiver_fn build_raw_serving_input_receiver_fn"
+    ),
     "feature_column": (
         "bucketized_column categorical_column_with_hash_bucket categorical_column_with_identity "
         "categorical_column_with_vocabulary_list crossed_column embedding_column indicator_column "

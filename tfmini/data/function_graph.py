@@ -106,7 +106,7 @@ def _located_node(operation: Operation) -> Node:
 
 
 def _has_effect(operation: Operation) -> bool:
-    if not operation.op_def.is_stateful or operation.type == "ReadVariableOp":
+    if not operation.handle.op_def.is_stateful or operation.type == "ReadVariableOp":
         return False
     return not any(t.dtype.name in ("variant", "resource") for t in operation.outputs)
 
@@ -157,7 +157,7 @@ def _check_copyable(operation: Operation, context: object) -> None:
         what = "a placeholder"
     elif operation.type in MERGE_OPS and around is not None and around.IsWhileContext() and is_within(context, around):
         what = "a loop variable, which has another value in each iteration,"
-    elif operation.op_def.is_stateful and not all(t.dtype.name == "variant" for t in operation.outputs):
+    elif operation.handle.op_def.is_stateful and not all(t.dtype.name == "variant" for t in operation.outputs):
         if operation.type in ops_with("copyable"):
             return
         what = "a stateful node"

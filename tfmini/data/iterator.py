@@ -222,19 +222,19 @@ def make_initializable_iterator(dataset: IteratedSource, shared_name: str | None
     return dataset.make_initializable_iterator(shared_name)
 
 
-@export("tf.data.get_output_types")
+@export("tf.data.get_output_types", "tensorflow.python.data.ops.dataset_ops.get_legacy_output_types")
 def get_output_types(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_types``."""
     return dataset_or_iterator.output_types
 
 
-@export("tf.data.get_output_shapes")
+@export("tf.data.get_output_shapes", "tensorflow.python.data.ops.dataset_ops.get_legacy_output_shapes")
 def get_output_shapes(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_shapes``."""
     return dataset_or_iterator.output_shapes
 
 
-@export("tf.data.get_output_classes")
+@export("tf.data.get_output_classes", "tensorflow.python.data.ops.dataset_ops.get_legacy_output_classes")
 def get_output_classes(dataset_or_iterator: Structured) -> Any:
     """``tf.data.get_output_classes``."""
     return dataset_or_iterator.output_classes

@@ -246,3 +246,26 @@ def Counter(start: TensorLike = 0, step: TensorLike = 1, dtype: DTypeLike = dtyp
     """The numbers ``start``, ``start + step``, … of ``dtype``, without end."""
     count_ops(2)
     return Dataset.range(0, 2**63 - 1).map(lambda i: cast(start, dtype) + cast(i, dtype) * cast(step, dtype))
+
+
+# ---- pools of threads: the process's own serve all data sets --------------------------------------------------------
+
+
+@export("tensorflow.contrib.data.python.ops.threadpool.PrivateThreadPool")
+class PrivateThreadPool:
+    """Threads for one data set; the sizes say how fast elements come, so they are not kept.
+
+    Args:
+      num_threads: the number of threads.
+      display_name: the name of the pool.
+      max_intra_op_parallelism: how many threads an op of the data set may use.
+    """
+
+    def __init__(self, num_threads: int, display_name: str | None = None, max_intra_op_parallelism: int = 1) -> None:
+        self.num_threads, self.display_name = num_threads, display_name
+
+
+@export("tensorflow.contrib.data.python.ops.threadpool.override_threadpool")
+def override_threadpool(dataset: Dataset, thread_pool: PrivateThreadPool) -> Dataset:
+    """Returns the data set as it is."""
+    return dataset

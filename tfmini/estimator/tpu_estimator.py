@@ -21,6 +21,9 @@ from tfmini.estimator.run_config import RunConfig
 from tfmini.export import export
 from tfmini.ops.array.identity import cast
 from tfmini.ops.variables.scope import VariableScope, variable_scope
+from tfmini.runtime.client.session import BaseSession
+from tfmini.train import contrib_summary
+from tfmini.train.coordinator import Coordinator
 from tfmini.train.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook
 
 _BATCH_SIZE = "batch_size"
@@ -185,10 +188,20 @@ def _called(call: Any) -> Any:
 
 
 class _HostCallHook(SessionRunHook):
-    """Runs the op of a host call with every step."""
+    """Runs the op of a host call with every step; opens the writers of summaries before, and flushes them after."""
 
     def __init__(self, op: Any) -> None:
         self._op = op
+
+    def begin(self) -> None:
+        self._opened = contrib_summary.summary_writer_initializer_op()
+        self._flushed = [contrib_summary.flush(writer=op.inputs[0]) for op in self._opened]
+
+    def after_create_session(self, session: BaseSession, coord: Coordinator) -> None:
+        session.run(self._opened)
+
+    def end(self, session: BaseSession) -> None:
+        session.run(self._flushed)
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._op)
@@ -253,17 +266,7 @@ class TPUEstimator(Estimator):
 
     def _with_batch_size(self, params: Any, mode: str) -> Any:
         size = self._batch_sizes.get(mode)
-        if size is None:
-            return params
-        params = copy.deepcopy(params)
-        if hasattr(params, "add_hparam"):  # tf.contrib.training.HParams
-            if _BATCH_SIZE in params:
-                params.set_hparam(_BATCH_SIZE, size)
-            else:
-                params.add_hparam(_BATCH_SIZE, size)
-        else:
-            params[_BATCH_SIZE] = size
-        return params
+        return params if size is None else _with_param(params, _BATCH_SIZE, size)
 
     def _on_cpu(self, model_fn: Callable[..., Any]) -> Callable[..., EstimatorSpec]:
         """The model function for `Estimator`."""
@@ -273,11 +276,24 @@ class TPUEstimator(Estimator):
                 raise ValueError("model_fn does not take labels, but input_fn returns labels.")
             if self._has_input:  # an exported model has no batch size
                 params, self._has_input = self._with_batch_size(params, mode), False
+            params = _with_param(params, "use_tpu", False)
             offered = {"labels": labels, "mode": mode, "config": config, "params": params}
             spec = model_fn(features=features, **known_arguments(model_fn, offered))
             return spec.as_estimator_spec() if isinstance(spec, TPUEstimatorSpec) else spec
 
         return on_cpu
+
+
+def _with_param(params: Any, key: str, value: object) -> Any:
+    """A copy of the params, a dictionary or `tf.contrib.training.HParams`, with another one."""
+    params = copy.deepcopy(params)
+    if not hasattr(params, "add_hparam"):
+        params[key] = value
+    elif key in params:
+        params.set_hparam(key, value)
+    else:
+        params.add_hparam(key, value)
+    return params
 
 
 # ---- ``tf.tpu.bfloat16_scope`` -------------------------------------------------------------------------------------

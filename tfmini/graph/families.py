@@ -54,7 +54,7 @@ def declared_shape(node: Operation) -> list[RawShape]:
 
 def unknown_shapes(node: Operation) -> list[RawShape]:
     """Returns an unknown shape for each output."""
-    return [None] * len(output_dtypes(node.op_def, node.attrs))
+    return [None] * len(output_dtypes(node.handle.op_def, node.attrs))
 
 
 def sized(text: str) -> Callable[[Operation], list[RawShape]]:

@@ -303,7 +303,7 @@ def function_def(
         made.arg_attr[number].SetInParent()
     for op in body:
         made.node_def.add().CopyFrom(_node_of_function(op, given))
-        made.signature.is_stateful |= op.op_def.is_stateful
+        made.signature.is_stateful |= op.handle.op_def.is_stateful
     used = set()
     for tensor in results:
         text = _unused("identity", used)
@@ -329,7 +329,7 @@ def _name_in_function(tensor: Tensor, given: dict[Tensor, str]) -> str:
     if tensor in given:
         return given[tensor]
     op, number = tensor.op, tensor.value_index
-    for argument in op.op_def.outputs:
+    for argument in op.handle.op_def.outputs:
         size = 1
         if argument.number_attr:
             size = op.attrs[argument.number_attr]

@@ -411,7 +411,7 @@ def _take_versions(graph: Graph, versions: Any) -> None:
 
 def _has_old_handle(op: Operation) -> bool:
     """Whether an op has a queue, barrier, table or reader as a reference, whose stored shape may differ."""
-    arguments = (*op.op_def.inputs, *op.op_def.outputs)
+    arguments = (*op.handle.op_def.inputs, *op.handle.op_def.outputs)
     return any(argument.is_ref and argument.dtype is dtypes.string for argument in arguments)
 
 
@@ -469,7 +469,7 @@ class _Importer:
                 self._add(self.nodes[name])
         for op, index, endpoint in self.back_edges:
             tensor = self._output(op.name, endpoint)
-            check_inputs(op.op_def, op.name, [op.inputs[index].dtype.base_dtype], [tensor])
+            check_inputs(op.handle.op_def, op.name, [op.inputs[index].dtype.base_dtype], [tensor])
             op._update_input(index, tensor)
         self._settle_colocated_devices()
         self._refuse_unknown_keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,10 +10,9 @@ from tfmini import dtypes, protos
 from tfmini.errors import InvalidArgumentError, OperatorNotAllowedInGraphError, OutOfRangeError
 from tfmini.export import export
 from tfmini.graph.attr_values import shape_proto, tensor_proto
-from tfmini.graph.graph_def import fill_node_def, plain_attr
+from tfmini.graph.graph_def import fill_node_def, op_def_proto, plain_attr
 from tfmini.graph.node import Node, input_dtypes
-from tfmini.graph.op_def import OpDef
-from tfmini.graph.op_types import OpType
+from tfmini.graph.op_types import OPS, OpType
 from tfmini.graph.scopes import ScopeSite, frames_of, user_frames
 from tfmini.memory import collector_at_rest
 from tfmini.out_of_scope import Advising
@@ -20,6 +20,16 @@ from tfmini.shapes import RawShape, TensorShape, as_raw, compatible_raw, format_
 
 if TYPE_CHECKING:
     from tfmini.graph.graph import Graph
+
+
+class Inputs(tuple[Any, ...]):
+    """The inputs of an operation: a tuple whose slices are lists, to which programs add others, as in TensorFlow."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return list(found) if isinstance(index, slice) else found
 
 
 @export("tf.Operation")
@@ -44,7 +54,7 @@ class Operation:
         self.handle = handle
         self.type = handle.name
         self.name = name
-        self.inputs = tuple(inputs)
+        self.inputs: tuple[Tensor, ...] = Inputs(inputs)
         self.attrs = attrs
         self._control_inputs: list[Operation] = []
         self.outputs: list[Tensor] = []
@@ -76,9 +86,9 @@ class Operation:
         return self._device
 
     @property
-    def op_def(self) -> OpDef:
-        """The declaration of the op type."""
-        return self.handle.op_def
+    def op_def(self) -> Any:
+        """The declaration of the op type as an OpDef message; inside of tfmini, ``op.handle.op_def`` has it."""
+        return _op_def_message(self.type)
 
     @property
     def traceback(self) -> list[tuple[str, int, str, str]]:
@@ -171,7 +181,7 @@ class Operation:
     def _update_input(self, index: int, tensor: Tensor) -> None:
         self._check_update(index, tensor)
         old = self.inputs[index]
-        self.inputs = (*self.inputs[:index], tensor, *self.inputs[index + 1 :])
+        self.inputs = Inputs((*self.inputs[:index], tensor, *self.inputs[index + 1 :]))
         if old._consumers and self in old._consumers and old not in self.inputs:
             old._consumers.remove(self)
         tensor._add_consumer(self)
@@ -206,9 +216,27 @@ class Operation:
         fill_node_def(node_def, node_of(self))
         return node_def
 
+    # The names of the fields in TensorFlow, which libraries read.
+
     @property
     def _node_def(self) -> Any:
         return self.node_def
+
+    @property
+    def _op_def(self) -> Any:
+        return self.op_def
+
+    @property
+    def _graph(self) -> Graph:
+        return self.graph
+
+    @property
+    def _inputs(self) -> list[Tensor]:
+        return list(self.inputs)
+
+    @property
+    def _outputs(self) -> list[Tensor]:
+        return self.outputs
 
     def __str__(self) -> str:
         return str(self.node_def)
@@ -351,6 +379,14 @@ class Tensor(Symbol):
         return self.dtype
 
     @property
+    def _shape(self) -> TensorShape:
+        return self.shape
+
+    @property
+    def _name(self) -> str:
+        return self.name
+
+    @property
     def device(self) -> str:
         """The requested device of the op that computes this tensor."""
         return self.op._device
@@ -481,6 +517,11 @@ def nodes_of(operations: Iterable[Operation], convert: Callable[[Operation], Nod
     """Converts many operations."""
     with collector_at_rest():
         return [convert(operation) for operation in operations]
+
+
+@functools.cache
+def _op_def_message(op_type: str) -> Any:
+    return op_def_proto(OPS[op_type].op_def)
 
 
 # ---- object reference ----------------------------------------

@@ -470,6 +470,21 @@ def check_inputs(spec: InputSpec | None, inputs: Any, name: str) -> None:
             raise ValueError(f"{start}expected shape={spec.shape}, found shape={sizes}")
 
 
+@export("tensorflow.python.keras.engine.input_spec.assert_input_compatibility")
+def assert_input_compatibility(input_spec: Any, inputs: Any, layer_name: str) -> None:
+    """Raises ValueError if inputs, one or a list, do not match their specs (none: they match)."""
+    if not input_spec:
+        return
+    specs, values = nest.flatten(input_spec), nest.flatten(inputs)
+    if len(specs) != len(values):
+        raise ValueError(
+            f"Layer {layer_name} expects {len(specs)} inputs, but it received {len(values)} input tensors. "
+            f"Inputs received: {inputs}"
+        )
+    for spec, value in zip(specs, values):
+        check_inputs(spec, value, layer_name)
+
+
 # ---- The arguments of layers in their docstrings ---------------------------------------------------------------------
 
 

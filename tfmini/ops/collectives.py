@@ -10,7 +10,8 @@ The members of a group are the devices on which ops with its ``group_key`` run. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -19,6 +20,8 @@ from tfmini.export import export
 from tfmini.graph.families import Operation, Tensor, all_of, declared_shape, op, same_shape
 from tfmini.graph.node import Node
 from tfmini.graph.op_types import Wait
+from tfmini.graph.scoping import device
+from tfmini.ops.array.identity import identity
 from tfmini.shapes import RawShape, TensorShape, with_rank
 
 _KEYS = """T: {float32, float16, float64, int32, int64}
@@ -270,3 +273,81 @@ def all_to_all(
     keys = {"group_size": group_size, "group_key": group_key, "instance_key": instance_key}
     data, received = collective_all_to_all(t, splits, **keys)
     return data, received
+
+
+# ---- all-reduces of graphs with several devices in one task -----------------------------
+
+_Reduction = Callable[..., Any]
+
+
+def _on_all(
+    tensors: Sequence[Tensor], total: Callable[[], Tensor], where: str, un_op: _Reduction | None
+) -> list[Tensor]:
+    """The reduction, computed on one device, and a copy of it on the device of each tensor."""
+    with device(where):
+        reduced = total()
+        reduced = reduced if un_op is None else un_op(reduced)
+    copies = []
+    for tensor in tensors:
+        with device(tensor.device):
+            copies.append(identity(reduced))
+    return copies
+
+
+def _fold(tensors: Sequence[Tensor], red_op: _Reduction, un_op: _Reduction | None) -> list[Tensor]:
+    return _on_all(tensors, lambda: functools.reduce(red_op, tensors), tensors[0].device, un_op)
+
+
+@export(
+    "tensorflow.contrib.all_reduce.python.all_reduce.build_ring_all_reduce",
+    "tensorflow.python.distribute.all_reduce.build_ring_all_reduce",
+)
+def build_ring_all_reduce(
+    input_tensors: Sequence[Tensor], num_workers: int, num_subchunks: int, gpu_perm: Sequence[int], red_op: _Reduction,
+    un_op: _Reduction | None = None,
+) -> list[Tensor]:  # fmt: skip
+    """Reduces tensors of several devices, and gives each device the result. The order of the ring is not kept.
+
+    Args:
+      input_tensors: tensors of one shape and dtype, one of each device.
+      num_workers, num_subchunks, gpu_perm: where TensorFlow's ring goes along; not read.
+      red_op: a function of two tensors, such as `tf.add`.
+      un_op: a function of the result, such as a division by the number of tensors.
+
+    Raises:
+      ValueError: for fewer than two tensors.
+    """
+    if len(input_tensors) < 2:
+        raise ValueError("input_tensors must be length 2 or longer")
+    return _fold(input_tensors, red_op, un_op)
+
+
+@export(
+    "tensorflow.contrib.all_reduce.python.all_reduce.build_recursive_hd_all_reduce",
+    "tensorflow.python.distribute.all_reduce.build_recursive_hd_all_reduce",
+)
+def build_recursive_hd_all_reduce(
+    input_tensors: Sequence[Tensor], red_op: _Reduction, un_op: _Reduction | None = None
+) -> list[Tensor]:  # fmt: skip
+    """`build_ring_all_reduce` of a number of tensors that is a power of 2; raises ValueError for others."""
+    if len(input_tensors) & (len(input_tensors) - 1):
+        raise ValueError("num_devices must be a power of 2")
+    return _fold(input_tensors, red_op, un_op)
+
+
+@export(
+    "tensorflow.contrib.all_reduce.python.all_reduce.build_shuffle_all_reduce",
+    "tensorflow.python.distribute.all_reduce.build_shuffle_all_reduce",
+)
+def build_shuffle_all_reduce(
+    input_tensors: Sequence[Tensor], gather_devices: Sequence[str], red_op: _Reduction, un_op: _Reduction | None = None
+) -> list[Tensor]:  # fmt: skip
+    """Reduces tensors of several devices on the first of ``gather_devices``, and gives each device the result.
+
+    Args:
+      input_tensors: tensors of one shape and dtype, one of each device.
+      gather_devices: the devices that TensorFlow gives a part of the work.
+      red_op: a function of a list of tensors, such as `tf.add_n`.
+      un_op: a function of the result.
+    """
+    return _on_all(input_tensors, lambda: red_op(list(input_tensors)), gather_devices[0], un_op)

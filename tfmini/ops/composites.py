@@ -323,6 +323,10 @@ class TensorSpec(TypeSpec):
         return self._name
 
     @property
+    def _shape_tuple(self) -> tuple[int | None, ...] | None:  # libraries that derive from it compare by it
+        return None if self._shape.ndims is None else tuple(self._shape.as_list())
+
+    @property
     def _component_specs(self) -> Any:
         return self
 

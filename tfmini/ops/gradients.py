@@ -646,6 +646,7 @@ def _match_shape(op: Operation, index: int, gradient: Tensor) -> None:
         ) from None
 
 
+@export("tensorflow.python.framework.ops.get_gradient_function")
 def gradient_function(op: Operation) -> Callable[..., Any] | None:
     """The gradient function of an op's type, or of its name by `gradient_override_map`; None if not differentiable.
 
@@ -660,3 +661,18 @@ def gradient_function(op: Operation) -> Callable[..., Any] | None:
         return GRADIENTS[op.type if override is None else override.decode()]
     except KeyError:
         raise LookupError(f"No gradient defined for operation '{op.name}' (op type: {op.type})") from None
+
+
+class _GradientRegistry:
+    """TensorFlow's registry of gradients, as far as libraries ask it."""
+
+    def lookup(self, name: str) -> Callable[..., Any] | None:
+        """The gradient function of an op type or an override name; raises LookupError for others."""
+        OPS.get(name)
+        if name not in GRADIENTS:
+            raise LookupError(f"gradient registry has no entry for: {name}")
+        return GRADIENTS[name]
+
+
+_gradient_registry = _GradientRegistry()
+export_names("tensorflow.python.framework.ops", "_gradient_registry")

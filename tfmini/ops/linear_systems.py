@@ -134,7 +134,7 @@ def _inverse_gradient(node: Operation, grad: Tensor) -> list[Any]:
 @all_of(determinant_op, log_determinant_op).shape
 def _determinant_shape(node: Operation) -> list[RawShape]:
     shape = square(node.inputs[0].raw_shape)
-    return [None if shape is None else shape[:-2]] * len(node.op_def.outputs)
+    return [None if shape is None else shape[:-2]] * len(node.handle.op_def.outputs)
 
 
 @log_determinant_op.kernel("CPU")

@@ -15,7 +15,7 @@ from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import joining as array_joining
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
-from tfmini.ops.array.gather import scatter_nd, tensor_scatter_update
+from tfmini.ops.array.gather import tensor_scatter_update
 from tfmini.ops.array.identity import cast, identity, placeholder
 from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
@@ -31,7 +31,7 @@ from tfmini.ops.math.comparison import not_equal
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
 from tfmini.ops.math.segments import unsorted_segment_sum
-from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged
+from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged, rows_of
 from tfmini.shapes import TensorShape
 
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
@@ -273,12 +273,7 @@ class RaggedTensor(Reducible):
 
     def value_rowids(self, name: str | None = None) -> Tensor:
         """The row of each value."""
-        splits = self._row_splits
-        dtype = splits.dtype.base_dtype
-        inner = getitem(splits, slice(1, -1))
-        count = array_shape.reshape(getitem(splits, -1), [1]) + 1
-        steps = scatter_nd(array_shape.expand_dims(inner, -1), array_filling.ones_like(inner), cast(count, dtype))
-        return getitem(cumsum(steps), slice(None, -1))
+        return rows_of(self._row_splits)
 
     def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
         """The lengths of the rows of each ragged axis, outermost first."""

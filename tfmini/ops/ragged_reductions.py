@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike
-from tfmini.graph.families import OpHandle, Tensor, name_scope
+from tfmini.core_types import AxisLike, DTypeLike, TensorLike
+from tfmini.export import export
+from tfmini.graph.families import OpHandle, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
-from tfmini.ops.array.gather import gather
+from tfmini.ops.array.gather import gather, scatter_nd
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
+from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math import reductions, segments
 from tfmini.ops.math.broadcast import sum_op
 
@@ -104,3 +106,80 @@ def columns_of(ragged: Any) -> Tensor:
     rowids = ragged.value_rowids()
     places = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype))
     return places - gather(ragged.row_starts(), rowids)
+
+
+# ---- row splits as the row of each value, and back ----------------------------------------------------------------
+
+
+@export("tf.ragged.row_splits_to_segment_ids")
+def row_splits_to_segment_ids(splits: TensorLike, name: str | None = None, out_type: DTypeLike | None = None) -> Tensor:
+    """The row of each value: ``[0, 3, 3, 5]`` gives ``[0, 0, 0, 2, 2]`` (``tf.ragged.row_splits_to_segment_ids``).
+
+    Args:
+      splits: a sorted vector, int32 or int64, that begins with 0.
+      name: of the scope.
+      out_type: int32 or int64; default: that of ``splits``.
+
+    Raises:
+      ValueError: ``splits`` is empty, no vector, or of another dtype.
+    """
+    with name_scope(name, "RaggedSplitsToSegmentIds", [splits]):
+        vector = _known_vector(splits)
+        if vector.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
+            raise ValueError("splits must have dtype int32 or int64")
+        if vector.shape.as_list() == [0]:
+            raise ValueError("Invalid row_splits: []")
+        return _as_index(rows_of(vector), out_type)
+
+
+@export("tf.ragged.segment_ids_to_row_splits")
+def segment_ids_to_row_splits(
+    segment_ids: TensorLike, num_segments: TensorLike | None = None, out_type: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The row splits of values whose rows are known: ``[0, 0, 2]`` gives ``[0, 2, 2, 3]``.
+
+    Args:
+      segment_ids: a vector of whole numbers; values of one row stand together.
+      num_segments: the number of rows; default: the greatest row and one.
+      out_type: int32 or int64; default: that of ``segment_ids``, or int64.
+      name: of the scope.
+
+    Raises:
+      ValueError: ``segment_ids`` is no vector.
+      TypeError: they are no whole numbers.
+    """
+    with name_scope(name, "SegmentIdsToRaggedSplits", [segment_ids]):
+        ids = _known_vector(segment_ids)
+        if not ids.dtype.is_integer:
+            raise TypeError(f"segment_ids must be an integer tensor; dtype={ids.dtype.base_dtype!r}")
+        if ids.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
+            ids = cast(ids, dtypes.int64)
+        ones = array_filling.ones_like(ids)
+        empty = constant([-1], ids.dtype.base_dtype)
+        rows = reductions.reduce_max(concat([empty, ids], 0)) + 1 if num_segments is None else num_segments
+        lengths = segments.unsorted_segment_sum(ones, ids, cast(rows, ids.dtype.base_dtype))
+        return _as_index(concat([empty + 1, reductions.cumsum(lengths)], 0), out_type)
+
+
+def _known_vector(values: Any) -> Tensor:
+    """A vector; whole numbers of Python become int64."""
+    if not isinstance(values, Tensor):
+        array = np.asarray(values)
+        values = array.astype(np.int64) if array.dtype == np.int64 or not array.size else values
+    tensor = convert_to_tensor(values)
+    tensor.shape.assert_has_rank(1)
+    return tensor
+
+
+def _as_index(values: Tensor, out_type: DTypeLike | None) -> Tensor:
+    return values if out_type is None else cast(values, out_type)
+
+
+def rows_of(splits: Tensor) -> Tensor:
+    """The row of each value between row splits."""
+    inner = getitem(splits, slice(1, -1))
+    count = array_shape.reshape(getitem(splits, -1), [1]) + 1
+    places = array_shape.expand_dims(inner, -1)
+    steps = scatter_nd(places, array_filling.ones_like(inner), cast(count, splits.dtype.base_dtype))
+    return getitem(reductions.cumsum(steps), slice(None, -1))

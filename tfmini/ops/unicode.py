@@ -145,7 +145,7 @@ def _characters(text: bytes, codec: str, rules: _Rules) -> Iterator[tuple[int, i
 def _decode_shape(node: Operation) -> list[RawShape]:
     count = _product(node.inputs[0].raw_shape)
     splits: RawShape = (None if count is None else count + 1,)
-    return [splits, *[(None,)] * (len(node.op_def.outputs) - 1)]
+    return [splits, *[(None,)] * (len(node.handle.op_def.outputs) - 1)]
 
 
 def _product(shape: RawShape) -> int | None:

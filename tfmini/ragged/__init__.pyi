@@ -5,10 +5,16 @@ from tfmini.ops.ragged import (
     ragged_constant_value as constant_value,
     ragged_placeholder as placeholder,
 )
+from tfmini.ops.ragged_reductions import (
+    row_splits_to_segment_ids as row_splits_to_segment_ids,
+    segment_ids_to_row_splits as segment_ids_to_row_splits,
+)
 
 __all__ = [
     "RaggedTensorValue",
     "constant",
     "constant_value",
     "placeholder",
+    "row_splits_to_segment_ids",
+    "segment_ids_to_row_splits",
 ]

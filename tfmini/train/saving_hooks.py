@@ -204,6 +204,14 @@ class CheckpointSaverHook(SessionRunHook):
         return self._saver
 
 
+@export("tf.contrib.tpu.AsyncCheckpointSaverHook")
+class AsyncCheckpointSaverHook(CheckpointSaverHook):
+    """A `CheckpointSaverHook` (``tf.contrib.tpu.AsyncCheckpointSaverHook``).
+
+    TensorFlow's saves in a thread of its own; here the checkpoint is written before the next step.
+    """
+
+
 class _InputSaver(Saver):
     """A Saver of iterators, with a state file of its own."""
 

@@ -244,6 +244,7 @@ export_names("tensorflow.python.training.summary_io", "SummaryWriter=FileWriter 
 _open_writers: weakref.WeakSet[EventFileWriter] = weakref.WeakSet()
 
 
+@export("tensorflow.python.summary.writer.event_file_writer.EventFileWriter")
 class EventFileWriter:
     """Writes Event messages to a file in ``logdir``, asynchronously.
 
@@ -320,6 +321,7 @@ class EventFileWriter:
             self._start()
 
 
+@export("tensorflow.python.summary.writer.event_file_writer._EventLoggerThread")
 class _Worker(threading.Thread):
     """Writes events from the queue until it gets None. After a failure it only drains the queue."""
 

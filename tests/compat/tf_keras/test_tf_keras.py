@@ -162,6 +162,16 @@ def test_a_layer_that_was_built_casts_its_rows_and_needs_no_initializer() -> Non
     assert [layer(tf.ones([2, 3], dtype)).dtype for dtype in (tf.float64, tf.int32)] == [tf.float32] * 2
 
 
+def test_an_initializer_may_be_given_as_a_class() -> None:
+    layer = tf.keras.layers.Dense(
+        2, kernel_initializer=tf.keras.initializers.Ones, bias_initializer=tf.zeros_initializer
+    )
+    found = layer(tf.ones([1, 3]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(found).tolist() == [[3.0, 3.0]]
+
+
 def test_any_layer_takes_a_regularizer_of_its_activity() -> None:
     class Doubled(tf.keras.layers.Layer):
         def call(self, inputs: Any) -> Any:

@@ -181,6 +181,11 @@ def test_numbers_of_numpy_that_meet_a_variable_are_told_how_to_be_cast() -> None
         tf.matmul(np.zeros((2, 2)), w)
 
 
+def test_the_last_op_of_the_orthogonal_initializer_has_the_name_of_tensorflow() -> None:
+    weights = tf.get_variable("orthogonal", [3, 3], initializer=tf.orthogonal_initializer())
+    assert weights.initializer.inputs[1].name == "orthogonal/Initializer/mul_1:0"
+
+
 def test_the_identity_initializer_has_the_ops_of_tensorflow_and_the_parts_of_the_matrix() -> None:
     with tf.Graph().as_default() as graph:
         tf.initializers.identity(2.0)([3, 3])

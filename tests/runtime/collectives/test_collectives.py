@@ -204,3 +204,25 @@ def test_splits_that_do_not_fit_are_refused(rows: int, splits: list[int], messag
         refused = pytest.raises(tf.errors.InvalidArgumentError, match=message)
         with tf.Session(config=local_config(2)) as session, refused:
             session.run(outs)
+
+
+def test_tensors_of_several_devices_are_reduced_to_each_of_them() -> None:
+    parts = []
+    for index in range(4):
+        with tf.device(f"/cpu:{index}"):
+            parts.append(tf.constant([1.0, 2.0]) * (index + 1))
+    half = lambda total: total / 2.0  # noqa: E731
+    found = [
+        collective_ops.build_ring_all_reduce(parts, 1, 1, [0, 1, 2, 3], tf.add, half),
+        collective_ops.build_recursive_hd_all_reduce(parts, tf.maximum),
+        collective_ops.build_shuffle_all_reduce(parts, ["/cpu:1"], tf.add_n),
+    ]
+    assert [tensor.device for tensor in found[0]] == [tensor.device for tensor in parts]
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 4})) as session:
+        values = session.run(found)
+    for value, wanted in zip(values, ([5.0, 10.0], [4.0, 8.0], [10.0, 20.0])):
+        assert [array.tolist() for array in value] == [wanted] * 4
+    with pytest.raises(ValueError, match="2 or longer"):
+        collective_ops.build_ring_all_reduce(parts[:1], 1, 1, [0], tf.add)
+    with pytest.raises(ValueError, match="power of 2"):
+        collective_ops.build_recursive_hd_all_reduce(parts[:3], tf.add)

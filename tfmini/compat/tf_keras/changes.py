@@ -526,6 +526,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             name, shape = None, name
         dtype = dtypes.as_dtype(dtype or self.dtype or K.floatx()).name
         initializer = initializer or ("glorot_uniform" if dtypes.as_dtype(dtype).is_floating else "zeros")
+        initializer = initializer() if isinstance(initializer, type) else initializer
         trains = trainable is not False
         sizes = tuple(int(size) for size in as_tuple(TensorShape(() if shape is None else shape).as_list()))
         with state.variables_train(trains, local=isinstance(self, root.metrics.Metric)):
@@ -534,8 +535,7 @@ def _add_weight(root: ModuleType) -> Callable[..., Any]:
             weight = K.variable(value, dtype=dtype, name=name, constraint=root.constraints.get(constraint))
         if isinstance(self, root.metrics.Metric):
             synchronization, aggregation = VariableSynchronization.ON_READ, VariableAggregation.SUM
-        kind = checked_kind(synchronization, aggregation, trains, name)
-        weight._synchronization, weight._aggregation = kind[:2]
+        weight._synchronization, weight._aggregation = checked_kind(synchronization, aggregation, trains, name)[:2]
         if regularizer is not None:
             before = get_default_graph().version
             with K.name_scope(f"{weight.op.name}/Regularizer/"):

@@ -8,6 +8,7 @@ from tfmini.layers.contrib.fused_rnn import (
     FusedRNNCell as FusedRNNCell,
     FusedRNNCellAdaptor as FusedRNNCellAdaptor,
     LSTMBlockFusedCell as LSTMBlockFusedCell,
+    LSTMBlockWrapper as LSTMBlockWrapper,
     TimeReversedFusedRNN as TimeReversedFusedRNN,
 )
 from tfmini.layers.contrib.paper_cells import (
@@ -86,6 +87,7 @@ __all__ = [
     "IntersectionRNNCell",
     "LSTMBlockCell",
     "LSTMBlockFusedCell",
+    "LSTMBlockWrapper",
     "LSTMCell",
     "LSTMStateTuple",
     "LayerNormBasicLSTMCell",

@@ -10,8 +10,12 @@ from tfmini.estimator.tpu_estimator import (
 from tfmini.train.optimizers.loss_scale import (
     CrossShardOptimizer as CrossShardOptimizer,
 )
+from tfmini.train.saving_hooks import (
+    AsyncCheckpointSaverHook as AsyncCheckpointSaverHook,
+)
 
 __all__ = [
+    "AsyncCheckpointSaverHook",
     "CrossShardOptimizer",
     "InputPipelineConfig",
     "RunConfig",

@@ -110,8 +110,18 @@ class TimeReversedFusedRNN(FusedRNNCell):
         return self._reversed(outputs, sequence_length), state
 
 
+@export("tf.contrib.rnn.LSTMBlockWrapper")
+class LSTMBlockWrapper(Layer, abc.ABC):
+    """Base class of LSTMs over a whole sequence: a layer with `num_units` (``tf.contrib.rnn.LSTMBlockWrapper``)."""
+
+    @property
+    @abc.abstractmethod
+    def num_units(self) -> int:
+        """The width of the output."""
+
+
 @export("tf.contrib.rnn.LSTMBlockFusedCell")
-class LSTMBlockFusedCell(Layer):
+class LSTMBlockFusedCell(LSTMBlockWrapper):
     """An LSTM over a whole sequence (``tf.contrib.rnn.LSTMBlockFusedCell``).
 
     Args:

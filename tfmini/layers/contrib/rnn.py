@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
-from tfmini.export import export
+from tfmini.export import export, export_names
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
@@ -100,7 +100,10 @@ class LSTMBlockCell(LSTMCell):
         return result
 
 
-@export("tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell")
+@export(
+    "tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell",
+    "tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops.CudnnCompatibleLSTMCell",
+)
 class CudnnCompatibleLSTMCell(LSTMBlockCell):
     """An LSTM with the weights of cuDNN's (``tf.contrib.cudnn_rnn.CudnnCompatibleLSTMCell``): no forget bias.
 
@@ -112,7 +115,10 @@ class CudnnCompatibleLSTMCell(LSTMBlockCell):
         super().__init__(num_units, 0.0, None, False, None, reuse, "cudnn_compatible_lstm_cell")
 
 
-@export("tf.contrib.cudnn_rnn.CudnnCompatibleGRUCell")
+@export(
+    "tf.contrib.cudnn_rnn.CudnnCompatibleGRUCell",
+    "tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops.CudnnCompatibleGRUCell",
+)
 class CudnnCompatibleGRUCell(GRUCell):
     """A GRU with the weights of cuDNN's (``tf.contrib.cudnn_rnn.CudnnCompatibleGRUCell``).
 
@@ -599,3 +605,15 @@ class NASCell(RNNCell):
         if self._projection is not None:
             output = matmul(output, self._projection)
         return output, LSTMStateTuple(cell, output)
+
+
+# ---- The constants of cuDNN's layers, which are absent: models name them where they choose between these and cells --
+
+CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION = "unidirectional", "bidirectional"
+CUDNN_LSTM, CUDNN_GRU, CUDNN_RNN_RELU, CUDNN_RNN_TANH = "lstm", "gru", "rnn_relu", "rnn_tanh"
+CUDNN_INPUT_LINEAR_MODE, CUDNN_INPUT_SKIP_MODE, CUDNN_INPUT_AUTO_MODE = "linear_input", "skip_input", "auto_select"
+export_names(
+    "tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops tensorflow.contrib.cudnn_rnn.python.layers.cudnn_rnn",
+    "CUDNN_GRU CUDNN_INPUT_AUTO_MODE CUDNN_INPUT_LINEAR_MODE CUDNN_INPUT_SKIP_MODE CUDNN_LSTM CUDNN_RNN_BIDIRECTION "
+    "CUDNN_RNN_RELU CUDNN_RNN_TANH CUDNN_RNN_UNIDIRECTION",
+)

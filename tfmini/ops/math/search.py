@@ -254,7 +254,7 @@ def _unique_shape(node: Operation) -> list[RawShape]:
         at = int(axis[0]) % len(x) if axis.size else 0
         y = tuple(None if i == at else size for i, size in enumerate(x))
         count = x[at]
-    return [y, (count,), (None,)][: len(node.op_def.outputs)]
+    return [y, (count,), (None,)][: len(node.handle.op_def.outputs)]
 
 
 def _unique(x: Array, axis: Array) -> tuple[Any, Any, Any]:

@@ -161,7 +161,7 @@ def weighted_moments(
         whole = add(weights, zeros_like(wide))  # Broadcast, so that each element has its weight.
         total = reduce_sum(whole, axes, keepdims=True)
         mean = reduce_sum(multiply(whole, wide), axes, keepdims=True) / total
-        spread = multiply(whole, squared_difference(wide, stop_gradient(mean)))
+        spread = multiply(whole, squared_difference(wide, mean))
         variance = reduce_sum(spread, axes, keepdims=True) / total
         if not keep:
             mean, variance = squeeze(mean, axes), squeeze(variance, axes)

@@ -47,7 +47,7 @@ all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op, size_op, edit_distance
 @all_of(dense_dense_op, dense_sparse_op, sparse_sparse_op).shape
 def _set_shape(node: Operation) -> list[RawShape]:
     ranks = set()
-    for name, tensor in zip((arg.name for arg in node.op_def.inputs), node.inputs):
+    for name, tensor in zip((arg.name for arg in node.handle.op_def.inputs), node.inputs):
         if tensor.raw_shape is None:
             continue
         if name in ("set1", "set2"):

@@ -307,11 +307,11 @@ class Orthogonal(Initializer):
         noise = random_values.random_normal(tall, dtype=self._type(dtype), seed=self.seed)
         q, r = raw_ops.Qr(noise, full_matrices=False)
         # The signs of the diagonal make the distribution uniform over orthogonal matrices.
-        q = raw_ops.Mul(q, raw_ops.Sign(raw_ops.DiagPart(r)))
+        q = raw_ops.Mul(q, raw_ops.Sign(raw_ops.DiagPart(r)), name="mul")
         if rows < columns:
             q = raw_ops.Transpose(q, [1, 0])
         # The tensor is the first operand, because its type decides that of the product.
-        return raw_ops.Mul(raw_ops.Reshape(q, shape), self.gain)
+        return self.gain * raw_ops.Reshape(q, shape)
 
 
 class Identity(Initializer):

@@ -510,6 +510,7 @@ def _explained(error: errors.OpError, cause: str) -> errors.OpError:
     return type(error)(error.node_def, error.op, text)  # type: ignore[call-arg]
 
 
+@export("tensorflow.python.training.saver._get_saver_or_default")
 def get_saver_or_default() -> Saver:
     """The Saver in the collection SAVERS; if there is none, adds a sharded one.
 

@@ -354,6 +354,7 @@ _Saveable = SaveableObject  # its name inside of `BaseSaverBuilder`, which has a
 PerDevice = Sequence[tuple[str, list[SaveableObject]]]
 
 
+@export("tensorflow.python.training.saver.BaseSaverBuilder")
 class BaseSaverBuilder:
     """Makes the ops of a Saver; subclass it to change how they write or read.
 
@@ -504,6 +505,7 @@ class BaseSaverBuilder:
         return group(*done, name="restore_all")
 
 
+@export("tensorflow.python.training.saver.BulkSaverBuilder")
 class BulkSaverBuilder(BaseSaverBuilder):
     """Restores all variables of a shard with one op, on the shard's CPU."""
 

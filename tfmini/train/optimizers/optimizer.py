@@ -59,6 +59,13 @@ def sum_duplicates(slices: IndexedSlices) -> IndexedSlices:
     return IndexedSlices(summed, unique_indices, slices.dense_shape)
 
 
+@export("tensorflow.python.training.optimizer._deduplicate_indexed_slices")
+def deduplicate_indexed_slices(values: TensorLike, indices: TensorLike) -> tuple[Tensor, Tensor]:
+    """Returns (the sums of the rows of each index, the indices, each once), for optimizers of libraries."""
+    slices = sum_duplicates(IndexedSlices(convert_to_tensor(values), convert_to_tensor(indices)))
+    return slices.values, slices.indices
+
+
 @export("tf.train.Optimizer")
 class Optimizer(Advising):
     """Base class of the optimizers (``tf.train.Optimizer``).
