@@ -285,7 +285,7 @@ def sensitivity_at_specificity(
 
     def at_best(counts: Counts, result: str) -> Tensor:
         tp, fn, tn, fp = _tensors(counts)
-        specificities = div_no_nan(tn, tn + fp)
+        specificities = div(tn, tn + fp + _EDGE)  # TensorFlow's tiny number decides which of two equally near ones
         best = cast(argmin(absolute(specificities - specificity), 0), dtypes.int32)
         return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
 
@@ -514,8 +514,8 @@ def _mean_precision(given: Published, labels: TensorLike, classes: Tensor, weigh
         precision = _weighted(precision, weights)
     most = metric_variable([], _FLOAT64, name="max")
     total = metric_variable([], _FLOAT64, name="total")
-    update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
-    return given.metric(lambda: div(total, most, name="mean"), update)
+    update = div_no_nan(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
+    return given.metric(lambda: div_no_nan(total, most, name="mean"), update)
 
 
 def _average_precision(labels: TensorLike, classes: Tensor, k: int) -> Tensor:
