@@ -27,7 +27,7 @@ from tfmini.ops.math.sums import add_n
 from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.ops.variables.partitioned_variable import PartitionedVariable
-from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.ops.variables.scope import get_variable, get_variable_scope, opened_once, variable_scope
 from tfmini.train.checkpointing.assign import init_from_checkpoint
 
 
@@ -374,9 +374,10 @@ def weighted_sum(
     """`linear_model` with exactly these collections for its variables; as they are, those of an estimator."""
     columns = sorted_columns(feature_columns)
     sums = []
+    scopes = [_scope_in_linear_model(column) for column in columns]
     with variable_scope(None, "linear_model", list(features.values())):
-        for column in columns:
-            with column_scope(column):
+        for column, scope in zip(columns, scopes):
+            with column_scope(column) if scope is None else variable_scope(scope):
                 total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
             sums.append(total)
             if cols_to_vars is not None:
@@ -386,6 +387,11 @@ def weighted_sum(
         if cols_to_vars is not None:
             cols_to_vars["bias"] = [bias]
         return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
+
+
+def _scope_in_linear_model(column: Column) -> str | None:
+    """The scope of a column's weights: TensorFlow numbers it in the scope around the model. None: it shares vectors."""
+    return None if isinstance(column, SharedEmbeddingColumn) else opened_once(column.name)
 
 
 def _weighted(

@@ -14,7 +14,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import count_ops, counted_as
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
@@ -183,7 +183,10 @@ def feature(features: Features, key: str) -> Any:
         raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
     value = features[key]
     value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
-    if value.get_shape().ndims != 1:
+    rank = value.get_shape().ndims
+    if rank == 0:
+        raise ValueError(f"Feature (key: {key}) cannot have rank 0, that of one example, may lack .batch(…): {value}")
+    if rank != 1:
         return value
     return sparse_reshape(value, [-1, 1]) if isinstance(value, SparseTensor) else expand_dims(value, -1)  # a column
 
@@ -216,8 +219,15 @@ class NumericColumn(DenseColumn, OldDenseColumn):
         return floats
 
     def dense(self, features: Features) -> Tensor:
-        """The numbers of each example, [batch, width]."""
-        return reshape(self.raw(features), [-1, self.width])
+        """The numbers of each example, [batch, width]; never those of one example as two."""
+        value = self.raw(features)
+        sizes = value.shape.as_list()[1:] if value.shape.ndims else [None]
+        if None in sizes:
+            with counted_as(2):  # as many as in the other case: `uncounted_ops` are the rest
+                return reshape(value, [shape(value)[0], self.width])
+        if math.prod(sizes) != self.width:
+            raise ValueError(f"Cannot reshape {value} to [batch, {self.width}], the shape of {self.name}.")
+        return reshape(value, [-1, self.width])
 
 
 @export("tf.feature_column.numeric_column")
@@ -243,17 +253,26 @@ def numeric_column(
     _check_key(key)
     dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if any(not isinstance(d, int) or d <= 0 for d in dims):
-        raise ValueError(f"shape dimensions must be greater than 0. shape: {dims}")
+        raise ValueError(f"shape dimensions must be integers greater than 0. shape: {dims}")
     dtype = dtypes.as_dtype(dtype)
     if not (dtype.is_integer or dtype.is_floating):
         raise ValueError(f"dtype must be convertible to float. dtype: {dtype}, key: {key}")
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
-    default = None if default_value is None else np.broadcast_to(default_value, dims).tolist()
+    default = None if default_value is None else _default_numbers(default_value, dims, dtype, key)
     return made_of(
-        NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=_nested(default),
+        NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=default,
         dtype=dtype, normalizer_fn=normalizer_fn,
     )  # fmt: skip
+
+
+def _default_numbers(value: Any, dims: tuple[int, ...], dtype: dtypes.DType, key: str) -> Any:
+    given = np.asarray(value)
+    if given.dtype.kind not in ("biuf" if dtype.is_floating else "biu"):
+        raise TypeError(f"default_value must be compatible with dtype. Given: {value}, dtype: {dtype}, key: {key}")
+    if given.ndim and given.shape != dims:
+        raise ValueError(f"The shape of default_value must be equal to given shape. Given: {value}, shape: {dims}")
+    return _nested(np.broadcast_to(given, dims).tolist())
 
 
 def _nested(value: Any) -> Any:
@@ -333,6 +352,8 @@ class NumberedColumn(CategoricalColumn, OldCategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
         value = feature(features, self._key)
+        if dtypes.as_dtype(value.dtype).is_integer != self._dtype.is_integer:
+            raise ValueError(f"The types of {self.name}, {self._dtype}, and {value} are not compatible.")
         value = sparse_of(value, "" if value.dtype == dtypes.string else -1)
         return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
 
@@ -440,6 +461,8 @@ def categorical_column_with_vocabulary_list(
     _check_others(default_value, num_oov_buckets, key)
     own = dtypes.string if words.dtype.kind in "SUO" else dtypes.int64
     dtype = dtypes.as_dtype(own if dtype is None else dtype)
+    if dtype.is_integer != own.is_integer:
+        raise ValueError(f"dtype {dtype} and vocabulary dtype {own} do not match, column_name: {key}")
     _check_categorical(key, dtype)
 
     def numbered(values: Tensor) -> Tensor:

@@ -20,15 +20,17 @@ from tfmini.estimator.heads import PremadeHead, PremadeRegressionHead, class_hea
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.nest import flatten
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, count_ops, get_collection
+from tfmini.graph.scoping import control_dependencies, count_ops, counted_as, get_collection
 from tfmini.layers.core import dense, dropout, without
 from tfmini.layers.losses import Reduction
 from tfmini.layers.normalization import batch_normalization
 from tfmini.ops.array.filling import ones
-from tfmini.ops.array.shape import shape
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import reshape, shape
 from tfmini.ops.control import group
 from tfmini.ops.math.elementwise import add, multiply
 from tfmini.ops.nn.activation import relu
@@ -143,6 +145,18 @@ def _of_head(classifier: Callable[..., None], *more: str) -> Any:
     return with_head
 
 
+def _linear_logits(features: Mapping[str, Any], columns: Iterable[Column], width: int, combiner: str) -> Tensor:
+    """The weighted sum of the columns, with TensorFlow's summaries of its variables."""
+    variables: dict[Any, list[Any]] = {}
+    logits = weighted_sum(features, columns, width, combiner, cols_to_vars=variables)
+    with counted_as(0):
+        bias = convert_to_tensor(variables.pop("bias")[0])
+        scalar("bias", bias[0]) if width == 1 else histogram("bias", bias)
+        weights = [reshape(part, [-1]) for parts in variables.values() for part in parts]
+        scalar("fraction_of_zero_weights", zero_fraction(concat(weights, 0)))
+    return logits
+
+
 class _Linear(Estimator):
     _head: Callable[..., PremadeHead]
 
@@ -168,7 +182,7 @@ class _Linear(Estimator):
             rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
             # The head and the optimizer belong to the scope: checkpoints have the slots under names that it makes.
             with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
-                logits = weighted_sum(features, feature_columns, head.width, sparse_combiner)
+                logits = _linear_logits(features, feature_columns, head.width, sparse_combiner)
                 return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
@@ -406,7 +420,7 @@ class _Parts:
         """The linear model's logits."""
         parts = _partitioner(self.partitioner, config)
         with variable_scope("linear", values=tuple(features.values()), partitioner=parts) as scope:
-            logits = weighted_sum(features, self.linear_columns, width, self.combiner)
+            logits = _linear_logits(features, self.linear_columns, width, self.combiner)
             _summarize(logits, scope.name)
         return logits
 
