@@ -87,6 +87,8 @@ def _pieces(text: bytes, delimiters: bytes, skip_empty: bool) -> list[bytes]:
     """The pieces between the bytes of ``delimiters``; without delimiters, the single bytes."""
     if not delimiters:
         return [text[i : i + 1] for i in range(len(text))]
+    if not text:
+        return []
     if len(delimiters) == 1:
         found = text.split(delimiters)
     else:
@@ -111,7 +113,17 @@ def _split_v2_kernel(texts: np.ndarray, sep: Array, *, maxsplit: int) -> tuple[A
     if np.ndim(sep):
         refuse(f"sep must be a scalar, got shape: {list(np.shape(sep))}")
     separator = as_ndarray(sep)[()] or None
+    if separator is None and maxsplit >= 0:
+        return _as_sparse([_words(text, maxsplit) for text in texts])
     return _as_sparse([text.split(separator, maxsplit) for text in texts])
+
+
+def _words(text: bytes, most: int) -> list[bytes]:
+    """The first words and the rest, which TensorFlow 1.15 gives also if it is empty."""
+    if most == 0:
+        return [text]
+    words = text.split(None, most)
+    return [*words, b""] if len(words) == most else words
 
 
 # ---- hashes ---------------------------------------------------------------------------------

@@ -56,21 +56,36 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
 
 @export("tf.image.per_image_standardization")
 def per_image_standardization(image: Any) -> Any:
-    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), float32.
+    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), in its own type.
 
-    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros.
+    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros. Integers become numbers up
+    to 1 before, and integers again after it: give floats for a useful result.
+
+    Raises:
+      ValueError: the rank is below 3.
     """
     with name_scope(None, "per_image_standardization", [image]):
-        image = cast(convert_to_tensor(image), dtypes.float32)
+        given = convert_to_tensor(image, name="image")
+        is_small_float = given.dtype in (dtypes.float16, dtypes.float32)
+        image = given if is_small_float else convert_image_dtype(given, dtypes.float32)
         axes = [-1, -2, -3]
-        sizes = image.shape.as_list()[-3:]
-        if None in sizes:
-            raise ValueError("per_image_standardization needs images whose size is known when the graph is built.")
+        least = _least_deviation(image)
         count_ops(9)  # the number of values, and the deviation by another formula
         mean = reduce_mean(image, axis=axes, keepdims=True)
         variance = reduce_mean(image * image, axis=axes, keepdims=True) - mean * mean
-        least = constant(1.0 / math.sqrt(math.prod(sizes)), dtypes.float32)
-        return (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
+        scaled = (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
+        return convert_image_dtype(scaled, given.dtype, saturate=True)
+
+
+def _least_deviation(image: Tensor) -> Tensor:
+    sizes = None if image.shape.ndims is None else image.shape.as_list()[-3:]
+    if sizes is not None and len(sizes) < 3:
+        raise ValueError(f"'image' must be at least three-dimensional, got the shape {image.shape}.")
+    if sizes is not None and None not in sizes:
+        return constant(1.0 / math.sqrt(math.prod(sizes)), image.dtype)
+    with counted_as(1):
+        number = cast(reduce_prod(shape_of(image)[-3:]), dtypes.float32)
+        return cast(divide(1.0, sqrt(number)), image.dtype)
 
 
 def _as_floats(image: TensorLike, adjust: Callable[[Any], Any], saturate: bool = True) -> Any:
@@ -355,7 +370,7 @@ def psnr(a: TensorLike, b: TensorLike, max_val: TensorLike, name: str | None = N
 
 def _peak_and_images(max_val: TensorLike, *images: object) -> list[Tensor]:
     first = convert_to_tensor(images[0])
-    peak = convert_image_dtype(convert_to_tensor(max_val, dtype=first.dtype), np.float32)
+    peak = convert_image_dtype(cast(max_val, first.dtype), np.float32)
     return [peak, *(convert_image_dtype(convert_to_tensor(image), np.float32) for image in images)]
 
 
