@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
-from tfmini.ops.math.reductions import reduce_prod
 from tfmini.ops.math.search import bucketize_op
 from tfmini.ops.sparse.functions import sparse_reshape
 from tfmini.ops.sparse.sets import sparse_cross_hashed
@@ -177,7 +176,36 @@ class CategoricalColumn(_Categorical):
     """The base class of categorical columns since 1.13."""
 
 
+class MadeOnce(dict[str, Any]):
+    """The features of one layer, whose columns share what they make of them, ``made``, as TensorFlow's do."""
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        super().__init__(features)
+        self.made: dict[Any, Any] = features.made if isinstance(features, MadeOnce) else {}
+
+
+def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """``make(column, features)``, which is called once for equal columns and the same `MadeOnce`."""
+
+    @wraps(make)
+    def made(column: Any, features: Features) -> Any:
+        if not isinstance(features, MadeOnce):
+            return make(column, features)
+        key = make.__name__, type(column), column
+        if key not in features.made:
+            features.made[key] = make(column, features)
+        return features.made[key]
+
+    return made
+
+
 def feature(features: Features, key: str) -> Any:
+    """The feature of a name, which becomes a column if it is a vector."""
+    return _feature(key, features)
+
+
+@_once
+def _feature(key: str, features: Features) -> Any:
     if key not in features:
         present = ", ".join(sorted(map(str, features)))
         raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
@@ -208,6 +236,7 @@ class NumericColumn(DenseColumn, OldDenseColumn):
         """`raw`."""
         return self.raw(features)
 
+    @_once
     def raw(self, features: Features) -> Tensor:
         """The floats, in the shape of the feature."""
         value = feature(features, self._key)
@@ -349,6 +378,7 @@ class NumberedColumn(CategoricalColumn, OldCategoricalColumn):
     def parse_spec(self) -> dict[str, Any]:
         return {self._key: VarLenFeature(self._dtype)}
 
+    @_once
     def ids(self, features: Features) -> SparseTensor:
         """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
         value = feature(features, self._key)
@@ -563,6 +593,7 @@ class CrossedColumn(CategoricalColumn, OldCategoricalColumn):
             found.update({key: VarLenFeature(dtypes.string)} if isinstance(key, str) else key.parse_spec())
         return found
 
+    @_once
     def ids(self, features: Features) -> SparseTensor:
         """The hashes of each example's combinations."""
         inputs = [feature(features, key) if isinstance(key, str) else key.ids(features) for key in self.leaves()]
@@ -616,6 +647,7 @@ class WeightedCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         return self._source.ids(features)
 
+    @_once
     def weights(self, features: Features) -> SparseTensor:
         value = feature(features, self._key)
         if self._dtype != value.dtype.base_dtype:
@@ -643,39 +675,6 @@ def weighted_categorical_column(
         raise ValueError(f"dtype {kind} is not convertible to float.")
     made = WeightedCategoricalColumn(categorical(categorical_column), weight_feature_key, kind)
     return made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
-
-
-class SequenceCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
-    """Categories of sequences, each step with its own; see `tfmini.estimator.sequence_columns`."""
-
-    def __init__(self, source: CategoricalColumn) -> None:
-        self._source, self.name, self.num_buckets = source, source.name, source.num_buckets
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self._source.parse_spec()
-
-    def ids(self, features: Features) -> SparseTensor:
-        """The ids, [batch, time, ids of a step]."""
-        return _by_step(self._source.ids(features))
-
-    def weights(self, features: Features) -> SparseTensor | None:
-        found = self._source.weights(features)
-        return None if found is None else _by_step(found)
-
-
-def _by_step(values: SparseTensor) -> SparseTensor:
-    sizes = shape(values)
-    return sparse_reshape(values, [sizes[0], sizes[1], reduce_prod(sizes[2:])])
-
-
-def refuse_sequences(column: Any) -> None:
-    """Raises ValueError for a column of sequences where each example has numbers."""
-    if isinstance(getattr(column, "source", None), SequenceCategoricalColumn):
-        raise ValueError(
-            f"In {column.name}: categorical_column must not be of sequences. Suggested fix A: use sequence_input_layer"
-            " or SequenceFeatures. Suggested fix B: use categorical_column_with_* in place of"
-            f" sequence_categorical_column_with_*. Given: {column.source}"
-        )
 
 
 def categorical(column: Column) -> Any:
