@@ -236,14 +236,15 @@ def auc(
     def area(counts: Counts, result: str) -> Tensor:
         if curve == "PR" and summation_method == "careful_interpolation":
             return _interpolated(counts)
-        return _area(counts, curve, summation_method, result)
+        return area_of(counts, curve, summation_method, result)
 
     with variable_scope(name, "auc", (labels, predictions, weights)):
         found = counts_at(labels, predictions, limits, weights)
         return of_counts(Published(metrics_collections, updates_collections), area, found)
 
 
-def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
+def area_of(counts: Counts, curve: str, method: str, name: str) -> Tensor:
+    """The area under the curve of counts at falling shares, a sum over its thresholds; see `auc`."""
     tiny = 1e-6
     tp, fn, tn, fp = _tensors(counts)
     x = y = div(tp + tiny, tp + fn + tiny)
