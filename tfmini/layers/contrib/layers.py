@@ -244,9 +244,8 @@ def convolution2d(
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
         weights, gaps = given.weights(inputs, kernel), normalized_tuple(rate, 2, "rate")
         note_dilation(gaps)
-        steps = normalized_tuple(stride, 2, "stride")
-        check_steps(steps, gaps)
-        steps = around(steps, layout)
+        check_steps(normalized_tuple(stride, 2, "stride"), gaps)
+        steps = around(normalized_tuple(stride, 2, "stride"), layout)
         outputs = convolve2d(
             inputs, weights, steps, padding.upper(), data_format=layout, dilations=around(gaps, layout)
         )

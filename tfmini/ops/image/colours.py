@@ -82,7 +82,7 @@ def _least_deviation(image: Tensor) -> Tensor:
     if sizes is not None and len(sizes) < 3:
         raise ValueError(f"'image' must be at least three-dimensional, got the shape {image.shape}.")
     if sizes is not None and None not in sizes:
-        return constant(1.0 / math.sqrt(math.prod(sizes)), image.dtype)
+        return constant(1.0 / math.sqrt(image.shape[-3:].num_elements() or 0), image.dtype)
     with counted_as(1):
         number = cast(reduce_prod(shape_of(image)[-3:]), dtypes.float32)
         return cast(divide(1.0, sqrt(number)), image.dtype)

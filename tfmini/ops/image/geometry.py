@@ -298,7 +298,7 @@ def flip_up_down(image: Any) -> Any:
     return reverse(image, [(image.shape.ndims or 3) - 3])
 
 
-def _one_or_several(image: Any) -> Tensor:
+def _one_or_several(image: Any) -> Any:
     image = convert_to_tensor(image, name="image")
     if image.shape.ndims not in (None, 3, 4):
         raise ValueError(f"'image' must have either 3 or 4 dimensions, got the shape {image.shape}.")
