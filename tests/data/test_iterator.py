@@ -518,6 +518,16 @@ def test_options_are_inherited() -> None:
         data.with_options(contrary)
 
 
+def test_misspelt_options_are_refused() -> None:
+    options = tf.data.Options()
+    with pytest.raises(AttributeError, match="Cannot set the property experimental_determinism on Options"):
+        options.experimental_determinism = False
+    with pytest.raises(AttributeError):
+        print(options.experimental_optimization.map_fusing)
+    with pytest.raises(TypeError, match="\"private_threadpool_size\" must be of type <class 'int'>"):
+        options.experimental_threading.private_threadpool_size = "2"
+
+
 def test_seeded_numbers_begin_anew_with_the_iterator() -> None:
     data = Dataset.range(4).map(lambda _: tf.random_uniform([], seed=11)).repeat(2)
     iterator = data.make_initializable_iterator()

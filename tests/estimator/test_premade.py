@@ -74,6 +74,22 @@ def test_checkpoints_have_the_names_of_tensorflow_1_15(tmp_path: Path) -> None:
     assert set(linear.get_variable_names()) == {"global_step", *weights, *accumulators}
 
 
+def test_linear_models_summarize_their_variables(tmp_path: Path) -> None:
+    """The tags are those of 1.15.5: a single bias is a number, several are a histogram."""
+
+    def tags(made: Any) -> list[tuple[str, str]]:
+        made.train(lambda: ({"x": tf.constant([1.0, 2.0])}, tf.constant([0, 1])), steps=1)
+        (file,) = Path(made.model_dir).glob("events*")
+        found = [value for event in tf.train.summary_iterator(str(file)) for value in event.summary.value]
+        return [(value.tag, value.WhichOneof("value")) for value in found if value.tag.startswith("linear/")]
+
+    columns, zero_weights = [tf.feature_column.numeric_column("x")], ("linear/fraction_of_zero_weights", "simple_value")
+    two = tf.estimator.LinearClassifier(columns, str(tmp_path / "two"))
+    three = tf.estimator.LinearClassifier(columns, str(tmp_path / "three"), n_classes=3)
+    assert tags(two) == [("linear/bias", "simple_value"), zero_weights]
+    assert tags(three) == [("linear/bias", "histo"), zero_weights]
+
+
 def test_labels_may_be_bools(tmp_path: Path) -> None:
     def input_fn():
         return {"x": tf.constant([-1.0, 1.0])}, tf.constant([False, True])

@@ -172,7 +172,7 @@ IMAGE: dict[str, Callable[[Any], Any]] = {
     "central_crop": lambda tf: tf.image.central_crop(FLOATS[0], 0.5),
     "flips": lambda tf: [tf.image.flip_left_right(IMAGES[0]), tf.image.flip_up_down(IMAGES[0])],
     "rot90": lambda tf: tf.image.rot90(IMAGES[0], 3),
-    "standardized": lambda tf: tf.image.per_image_standardization(IMAGES[0]),
+    "standardized": lambda tf: tf.image.per_image_standardization(IMAGES[0].astype(np.float32)),
     "to_floats": lambda tf: tf.image.convert_image_dtype(IMAGES, tf.float32),
     "to_bytes": lambda tf: tf.image.convert_image_dtype(FLOATS * 1.2, tf.uint8, saturate=True),
     "brightness": lambda tf: [tf.image.adjust_brightness(IMAGES, 0.2), tf.image.adjust_brightness(FLOATS, -0.1)],

@@ -62,3 +62,14 @@ def test_patches_are_of_the_whole_array() -> None:
     assert patches(np.zeros((2, 8, 1)), axes).shape == (2, 6, 3, 1)
     with pytest.raises(ValueError, match=r"images of \[8\], not of \[7\]"):
         patches(np.zeros((2, 7, 1)), axes)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+def test_a_product_with_one_number_keeps_what_is_not_finite(bad: float, dtype: Any) -> None:
+    """BLAS leaves the matrix unread if the number is 0: the first loss of a model of one feature was 0, not NaN."""
+    column, zero = np.full((4, 1), bad, dtype), np.zeros((1, 1), dtype)
+    with np.errstate(invalid="ignore"):
+        for new in (None, np.empty):
+            assert np.isnan(convolution.dot(column, zero, new)).all()
+            assert np.isnan(convolution.dot(zero, column.T, new)).all()

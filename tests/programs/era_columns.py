@@ -346,3 +346,44 @@ def what_columns_make_before_they_are_dense(tf: Any) -> Any:
         "dense": run(tf, dense), "ids": run(tf, [[one.indices, one.values, one.dense_shape] for one in ids]),
         "same": cache.get(number, None) is cache.get(number, None), "calls": [str(outcome(call)) for call in calls],
     }  # fmt: skip
+
+
+@program
+def features_that_do_not_fit_their_columns(tf: Any) -> Any:
+    column, words = tf.feature_column, tf.constant([["a"], ["b"]])
+    number, word = column.numeric_column, column.indicator_column
+
+    def made(value: Any, of: Any) -> Any:
+        return outcome(lambda: run(tf, column.input_layer({"x": value}, [of])))
+
+    unknown = tf.placeholder_with_default(np.ones((2, 3), np.float32), [2, None])
+    found = [made(tf.ones([2, 3]), number("x", shape=2)), made(tf.constant(3.0), number("x")),
+             made(unknown, number("x", 3)), made(tf.zeros([0, 2, 2]), number("x", (2, 2)))]  # fmt: skip
+    found += [made(words, word(column.categorical_column_with_identity("x", 3))),
+              made(words, word(column.categorical_column_with_hash_bucket("x", 3, tf.int64))),
+              outcome(lambda: column.categorical_column_with_vocabulary_list("x", ["a"], tf.int32))]  # fmt: skip
+    given = (
+        ("a", 1, tf.float32),
+        (1.5, 1, tf.int32),
+        ([1.0], 2, tf.float32),
+        (1, 2, tf.float32),
+        ([1.0, 2.0], 2, tf.float32),
+    )
+    return found, [
+        outcome(lambda each=each: str(number("x", each[1], each[0], each[2]).default_value)) for each in given
+    ]
+
+
+@program
+def names_in_several_linear_models(tf: Any) -> Any:
+    features = {"x": tf.ones([2, 1]), "s": tf.constant([["a"], ["b"]])}
+    columns = [tf.feature_column.numeric_column("x"),
+               tf.feature_column.categorical_column_with_vocabulary_list("s", ["a", "b"])]  # fmt: skip
+    with tf.variable_scope("x"):
+        tf.get_variable("own", [1])
+    for scope, reuse in (("a", None), ("a", True), ("b", None)):
+        with tf.variable_scope(scope, reuse=reuse):
+            tf.feature_column.linear_model(features, columns)
+    for _ in range(2):
+        tf.feature_column.linear_model(features, columns)
+    return [v.op.name for v in tf.global_variables()]

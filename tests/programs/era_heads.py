@@ -229,3 +229,19 @@ def gradient_tapes_in_a_graph(tf: Any) -> Any:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         return missing, again, read, session.run([grads, zeros, tape.jacobian(y, x), tape.gradient([y, y], x)])
+
+
+@program
+def areas_under_curves_of_heads(tf: Any) -> Any:
+    logits = np.random.RandomState(1).randn(8, 1).astype(np.float32)
+    labels, found = np.array([0, 1, 1, 0, 1, 0, 1, 1]).reshape(8, 1), []
+    pair = np.concatenate([logits, -logits], 1), np.concatenate([labels, 1 - labels], 1)
+    contrib, estimator = tf.contrib.estimator, tf.estimator
+    heads = contrib.binary_classification_head(), contrib.multi_label_head(2), estimator.BinaryClassHead()
+    for head, (given, truth) in zip(heads, ((logits, labels), pair, (logits, labels))):
+        with tf.Graph().as_default(), tf.Session() as session:
+            spec = head.create_estimator_spec({}, "eval", tf.constant(given), tf.constant(truth))
+            session.run(tf.local_variables_initializer())
+            session.run([update for _, update in spec.eval_metric_ops.values()])
+            found.append(session.run([spec.eval_metric_ops[name][0] for name in ("auc", "auc_precision_recall")]))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import importlib
 import itertools
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -531,3 +532,55 @@ def shapes_by_values_of_unknown_length(tf: Any) -> Any:
     shapes = [str(tf.zeros(vector).shape) for vector in [*vectors, tf.gather(tf.shape(x), apart)]]
     number = tf.reduce_prod(tf.gather(tf.shape(x), kept))
     return [shapes, str(tf.zeros([number]).shape), str(tf.reduce_sum(x, kept).shape)]
+
+
+@program
+def images_of_integers_and_of_unknown_size(tf: Any) -> Any:
+    found = []
+    for dtype in (np.uint8, np.int32, np.float32, np.float64):
+        image = np.int64([7, 8, 7, 8, 9, 7, 200, 8, 7, 8, 8, 7]).reshape(2, 2, 3).astype(dtype)
+        found += [tf.image.per_image_standardization(image), tf.image.psnr(image, image + 1, 255.0),
+                  tf.image.per_image_standardization(tf.placeholder_with_default(image, [None, None, 3]))]  # fmt: skip
+    wrong = [outcome(lambda turn=turn, rank=rank: str(turn(tf.ones([2] * rank)).shape)) for rank in (2, 5) for turn in (
+        tf.image.flip_left_right, tf.image.flip_up_down, tf.image.rot90, tf.image.transpose_image,
+        tf.image.per_image_standardization)]  # fmt: skip
+    sizes = [outcome(lambda size=size: str(tf.image.resize_images(tf.ones([1, 4, 4, 1]), size).shape)) for size in (
+        (2,), (2.0, 2.0), (2, 2, 2), (2, 3))]  # fmt: skip
+    return run(tf, found), [str(each.dtype) for each in found], wrong, sizes
+
+
+@program
+def pieces_of_empty_texts(tf: Any) -> Any:
+    texts, found = ["a b", "", " x ", "a  b c ", "abc", " ", "a b c d"], []
+    for most in (-1, 0, 1, 2, 3):
+        found += [tf.strings.split(texts, maxsplit=most), tf.strings.split(texts, sep=" ", maxsplit=most)]
+    for delimiter in ("", " ", "ab", ","):
+        found += [tf.string_split(texts, delimiter, skip_empty=skip) for skip in (True, False)]
+    found.append(tf.string_split(["", ""], ",", skip_empty=False))
+    return [list(map(np.ndarray.tolist, map(np.asarray, each))) for each in run(tf, found)]
+
+
+@program
+def patterns_of_files_that_are_not_there(tf: Any) -> Any:
+    folder = tempfile.mkdtemp()
+    for name in ("one", ".two"):
+        Path(folder, name).touch()
+
+    def found(find: Any, pattern: str) -> Any:
+        return outcome(lambda: sorted(Path(os.fsdecode(name)).name for name in find(f"{folder}/{pattern}")))
+
+    patterns = "none/x", "none/*", "none/a/*/b", "none*", "*", "*/x"
+    finds = tf.gfile.Glob, lambda pattern: run(tf, tf.matching_files(pattern))
+    return [[found(find, pattern) for find in finds] for pattern in patterns]
+
+
+@program
+def arguments_that_have_two_names(tf: Any) -> Any:
+    x, sparse = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.SparseTensor([[1, 0], [0, 1]], [1.0, 2.0], [2, 2])
+    wrong = [
+        outcome(lambda: str(tf.reduce_join(["a"], axis=0, reduction_indices=0).shape)),
+        outcome(lambda: str(tf.sparse_concat(0, [sparse], concat_dim=0).shape)),
+        outcome(lambda: str(tf.reverse_sequence(x, [1, 2], seq_axis=1, seq_dim=1).shape)),
+        outcome(lambda: str(tf.losses.cosine_distance(x, x, 0, dim=0).shape)),
+    ]
+    return wrong, list(map(np.ndarray.tolist, map(np.asarray, run(tf, tf.sparse_concat(0, [sparse, sparse])))))

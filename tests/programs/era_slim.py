@@ -304,3 +304,18 @@ def mean_places_of_features(tf: Any) -> Any:
     wrong = outcome(lambda: layers.spatial_softmax(x, data_format="X"))
     names = [value.name for value in (*found[:4], *tf.global_variables()[:4], *tf.trainable_variables()[:3])]
     return run(tf, found), names, [str(value.shape) for value in found], wrong
+
+
+@program
+def strides_beside_gaps_and_windows(tf: Any) -> Any:
+    layers, image, volume = tf.contrib.layers, tf.ones([1, 8, 8, 3]), tf.ones([1, 8, 8, 8, 1])
+    refused = [
+        outcome(lambda: str(layers.conv2d(image, 2, 3, stride=2, rate=2).shape)),
+        outcome(lambda: str(layers.conv2d(image, 2, 3, stride=[1, 2], rate=[2, 1]).shape)),
+        outcome(lambda: str(layers.conv2d(image, 2, 3, rate=2).shape)),
+        outcome(lambda: str(tf.layers.conv2d(image, 2, 3, strides=2, dilation_rate=2).shape)),
+        outcome(lambda: str(tf.layers.conv3d(volume, 2, 3, strides=2, dilation_rate=2).shape)),
+    ]
+    waves = tf.constant(np.cos(np.arange(96.0, dtype=np.float32)).reshape(1, 2, 4, 4, 3))
+    pools = [layers.max_pool3d(waves, [1, 2, 2]), layers.avg_pool3d(waves, 1), layers.max_pool3d(waves, 2, 1)]
+    return refused, run(tf, pools)

@@ -312,3 +312,49 @@ def seeds_after_images_and_samples(tf: Any) -> Any:
         *(lambda d=d, n=n: d().sample(n()) for d in distributions for n in sizes),  # type: ignore[misc]
     ]
     return _seeds(tf, parts)
+
+
+def _ids(tf: Any) -> Any:
+    return tf.SparseTensor([[0, 0]], np.int64([1]), [2, 1])
+
+
+@program
+def seeds_after_feature_columns(tf: Any) -> Any:
+    fc = tf.feature_column
+
+    def words() -> Any:
+        return fc.categorical_column_with_vocabulary_list("c", ["a", "b"])
+
+    def after(layer: Any, *columns: Any, rank: int = 1) -> Any:
+        shape = [None, 1][:rank]
+        return lambda: layer({"c": _place(tf, *shape, dtype=tf.string), "x": _place(tf, *shape)}, list(columns))
+
+    number, bound, found = fc.numeric_column("x"), fc.bucketized_column(fc.numeric_column("x"), [1.0]), []
+    for rank in (1, 2):
+        for layer in (fc.input_layer, fc.linear_model):
+            embedded = fc.embedding_column(words(), 2)
+            found += [after(layer, number, bound, rank=rank), after(layer, embedded, rank=rank),
+                      after(layer, fc.indicator_column(words()), embedded, rank=rank)]  # fmt: skip
+        found += [after(fc.linear_model, words(), fc.crossed_column(["c", bound], 3), bound, rank=rank)]
+    weighted = fc.weighted_categorical_column(words(), "x")
+    found += [after(fc.linear_model, weighted), lambda: tf.nn.safe_embedding_lookup_sparse(tf.ones([3, 2]), _ids(tf)),
+              lambda: tf.layers.dropout(_place(tf, None, 3), 0.0, training=True)]  # fmt: skip
+    return _seeds(tf, found)
+
+
+@program
+def seeds_after_optimizers_of_estimators(tf: Any) -> Any:
+    def input_fn() -> Any:
+        return {"x": tf.constant([[1.0], [2.0]])}, tf.constant([[0.0], [1.0]])
+
+    def optimizer() -> Any:
+        rate = tf.train.exponential_decay(0.1, tf.train.get_global_step(), 2, 0.5)
+        return tf.train.GradientDescentOptimizer(rate)
+
+    columns, kept = [tf.feature_column.numeric_column("x")], tf.estimator.RunConfig(tf_random_seed=3)
+    alone = tf.estimator.DNNRegressor([2], columns, optimizer=optimizer, config=kept)
+    both = tf.estimator.DNNLinearCombinedRegressor(
+        dnn_feature_columns=columns, dnn_hidden_units=[2], dnn_optimizer=optimizer, linear_feature_columns=columns,
+        linear_optimizer=optimizer, config=kept,
+    )  # fmt: skip
+    return [made.train(input_fn, steps=2).get_variable_value("dnn/logits/kernel").tolist() for made in (alone, both)]

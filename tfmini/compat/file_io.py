@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import os
 import shutil
 import uuid
@@ -18,6 +17,7 @@ from tfmini import errors
 from tfmini.compat.switches import as_bytes, as_str_any, path_to_str
 from tfmini.core_types import PathLike
 from tfmini.export import export
+from tfmini.ops.io.files import matching
 
 # ---- ``tf.gfile.GFile``: a file of this machine, with TensorFlow's modes, methods and errors -----------------------
 
@@ -340,27 +340,13 @@ def glob(pattern: PathLike) -> list[str]:
     """The paths that match a pattern, or one of several (``tf.gfile.Glob``).
 
     ``*``, ``?`` and ``[…]`` do not match a ``/``; ``*`` matches hidden files, as in TensorFlow.
+
+    Raises:
+      NotFoundError: the part before the first of these names a directory that is not there.
     """
     if isinstance(pattern, (list, tuple)) or (isinstance(pattern, Iterable) and not isinstance(pattern, (str, bytes))):
         return [path for one in pattern for path in glob(one)]
-    return list(_matching(local_path(pattern)))
-
-
-def _matching(pattern: str) -> Iterator[str]:
-    head, last = os.path.split(pattern)
-    parents = _matching(head) if _is_pattern(head) else [head]
-    for parent in parents:
-        if not _is_pattern(last):
-            path = os.path.join(parent, last)
-            if os.path.exists(path):
-                yield path
-            continue
-        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-        yield from (os.path.join(parent, name) for name in sorted(fnmatch.filter(names, last)))
-
-
-def _is_pattern(text: str) -> bool:
-    return any(mark in text for mark in "*?[")
+    return list(matching(local_path(pattern)))
 
 
 @export("tf.io.gfile.walk")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -378,12 +378,25 @@ AUTOTUNE = -1
 
 
 class OptionGroup:
-    """Base class of groups of hints; every attribute is None until it is set."""
+    """Base class of groups of hints; one that was not set is None.
+
+    ``kinds`` has the hints of the group. Another name is refused, so that a misspelt hint is noticed.
+    """
+
+    kinds: ClassVar[dict[str, Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name not in type(self).kinds:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = type(self).kinds.get(name)
+        if kind is None:
+            raise AttributeError(f"Cannot set the property {name} on {type(self).__name__}.")
+        if not isinstance(value, kind):
+            raise TypeError(f'Property "{name}" must be of type {kind}, got: {value!r} (type: {type(value)})')
+        super().__setattr__(name, value)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -391,14 +404,28 @@ class OptionGroup:
     __hash__ = None  # type: ignore[assignment]
 
 
+def _kinds(kind: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), kind)
+
+
 @export("tf.data.experimental.MapVectorizationOptions")
 class MapVectorizationOptions(OptionGroup):
     """Hints about functions of whole batches (``tf.data.experimental.MapVectorizationOptions``)."""
+
+    kinds = _kinds(bool, "enabled use_choose_fastest")
 
 
 @export("tf.data.experimental.OptimizationOptions")
 class OptimizationOptions(OptionGroup):
     """Hints about rewriting pipelines (``tf.data.experimental.OptimizationOptions``)."""
+
+    kinds = (
+        _kinds(bool, "apply_default_optimizations autotune autotune_buffers filter_fusion hoist_random_uniform")
+        | _kinds(bool, "filter_with_random_uniform_fusion map_and_batch_fusion map_and_filter_fusion map_fusion")
+        | _kinds(bool, "map_parallelization noop_elimination parallel_batch shuffle_and_repeat_fusion")
+        | _kinds(int, "autotune_algorithm autotune_cpu_budget")
+        | _kinds(MapVectorizationOptions, "map_vectorization")
+    )
 
     def __init__(self) -> None:
         self.map_vectorization = MapVectorizationOptions()
@@ -408,20 +435,35 @@ class OptimizationOptions(OptionGroup):
 class StatsOptions(OptionGroup):
     """Which statistics to gather (``tf.data.experimental.StatsOptions``): none are."""
 
+    kinds = _kinds(object, "aggregator") | _kinds(str, "prefix counter_prefix") | _kinds(bool, "latency_all_edges")
+
 
 @export("tf.data.experimental.DistributeOptions")
 class DistributeOptions(OptionGroup):
     """Hints for distribution strategies (``tf.data.experimental.DistributeOptions``)."""
+
+    kinds = _kinds(bool, "auto_shard") | _kinds(int, "num_devices")
 
 
 @export("tf.data.experimental.ThreadingOptions")
 class ThreadingOptions(OptionGroup):
     """Hints about threads (``tf.data.experimental.ThreadingOptions``)."""
 
+    kinds = _kinds(int, "max_intra_op_parallelism private_threadpool_size")
+
 
 @export("tf.data.Options")
 class Options(OptionGroup):
     """The hints of a dataset (``tf.data.Options``)."""
+
+    kinds = (
+        _kinds(bool, "experimental_deterministic experimental_slack")
+        | _kinds(list, "experimental_stateful_whitelist")
+        | _kinds(OptimizationOptions, "experimental_optimization")
+        | _kinds(ThreadingOptions, "experimental_threading")
+        | _kinds(StatsOptions, "experimental_stats")
+        | _kinds(DistributeOptions, "experimental_distribute")
+    )
 
     def __init__(self) -> None:
         self.experimental_optimization = OptimizationOptions()

@@ -10,11 +10,11 @@ from tfmini.estimator.columns import (
     Column,
     DenseColumn,
     Features,
+    MadeOnce,
     OldDenseColumn,
     feature,
-    refuse_sequences,
 )
-from tfmini.estimator.embedding_columns import EmbeddingColumn, SharedEmbeddingColumn
+from tfmini.estimator.embedding_columns import EmbeddingColumn, SharedEmbeddingColumn, refuse_sequences
 from tfmini.export import export, export_names
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Tensor
@@ -27,7 +27,7 @@ from tfmini.ops.math.sums import add_n
 from tfmini.ops.nn.embedding import safe_embedding_lookup_sparse
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.ops.variables.partitioned_variable import PartitionedVariable
-from tfmini.ops.variables.scope import get_variable, get_variable_scope, variable_scope
+from tfmini.ops.variables.scope import get_variable, get_variable_scope, opened_once, variable_scope
 from tfmini.train.checkpointing.assign import init_from_checkpoint
 
 
@@ -220,7 +220,7 @@ def side_by_side(
 
     With a state manager, a library's columns have the state that they made for it at the first call.
     """
-    outputs, made = {}, {}
+    outputs, made, features = {}, {}, MadeOnce(features)
     for column in _dense_columns(feature_columns):
         variables: list[Any] = []
         with column_scope(column):
@@ -236,7 +236,7 @@ def side_by_side(
 def network_input(features: Features, feature_columns: Iterable[Column]) -> Tensor:
     """`input_layer`, for premade networks: with the variables of all columns before their ops, as in TensorFlow."""
     columns, collections = _dense_columns(feature_columns), _OF_VERSION_2
-    outputs, tables, scopes = [], [], []
+    outputs, tables, scopes, features = [], [], [], MadeOnce(features)
     with variable_scope(None, "input_layer", list(features.values())):
         for column in columns:
             with column_scope(column) as scope:
@@ -245,7 +245,7 @@ def network_input(features: Features, feature_columns: Iterable[Column]) -> Tens
         for column, table, scope in zip(columns, tables, scopes):
             with variable_scope(scope, auxiliary_name_scope=False), name_scope(scope.original_name_scope):
                 outputs.append(dense_of(column, features, collections, True, table)[0])
-                count_ops(column.uncounted_ops + (0 if table is None else 2))  # TensorFlow's variables are resources
+                count_ops(column.uncounted_ops + (0 if table is None else 1))  # TensorFlow's variables are resources
         return concat(outputs, 1)
 
 
@@ -374,9 +374,10 @@ def weighted_sum(
     """`linear_model` with exactly these collections for its variables; as they are, those of an estimator."""
     columns = sorted_columns(feature_columns)
     sums = []
+    scopes, features = [_scope_in_linear_model(column) for column in columns], MadeOnce(features)
     with variable_scope(None, "linear_model", list(features.values())):
-        for column in columns:
-            with column_scope(column):
+        for column, scope in zip(columns, scopes):
+            with column_scope(column) if scope is None else variable_scope(scope):
                 total, variables = _weighted(column, features, units, sparse_combiner, collections, trainable)
             sums.append(total)
             if cols_to_vars is not None:
@@ -388,6 +389,11 @@ def weighted_sum(
         return add(add_n(sums, name="weighted_sum_no_bias"), bias, name="weighted_sum")
 
 
+def _scope_in_linear_model(column: Column) -> str | None:
+    """The scope of a column's weights: TensorFlow numbers it in the scope around the model. None: it shares vectors."""
+    return None if isinstance(column, SharedEmbeddingColumn) else opened_once(column.name)
+
+
 def _weighted(
     column: Any, features: Features, units: int, combiner: str, collections: list[str], trainable: bool
 ) -> tuple[Tensor, list[Any]]:
@@ -397,7 +403,7 @@ def _weighted(
     count_ops(1)  # TensorFlow's variables are resources
     if sparse:
         ids, own = column.ids(features), column.weights(features)
-        count_ops(9 if isinstance(column, BucketizedColumn) else 7)
+        count_ops(10 if own is None else 20)
         return safe_embedding_lookup_sparse(weights, ids, own, combiner=combiner), [weights]
     refuse_sequences(column)
     inputs, variables = dense_of(column, features, collections, trainable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from tfmini.core_types import DTypeLike, TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import count_ops
+from tfmini.graph.scoping import count_ops, counted_as
 from tfmini.ops.array.filling import fill
 from tfmini.ops.array.gather import gather_nd
 from tfmini.ops.array.identity import cast
@@ -25,7 +25,6 @@ from tfmini.ops.composites import SparseTensor
 from tfmini.ops.control import with_dependencies
 from tfmini.ops.io.parsing_functions import FixedLenFeature, VarLenFeature
 from tfmini.ops.math.comparison import greater_equal, less, logical_and, not_equal
-from tfmini.ops.math.reductions import reduce_prod
 from tfmini.ops.math.search import bucketize_op
 from tfmini.ops.sparse.functions import sparse_reshape
 from tfmini.ops.sparse.sets import sparse_cross_hashed
@@ -177,13 +176,45 @@ class CategoricalColumn(_Categorical):
     """The base class of categorical columns since 1.13."""
 
 
+class MadeOnce(dict[str, Any]):
+    """The features of one layer, whose columns share what they make of them, ``made``, as TensorFlow's do."""
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        super().__init__(features)
+        self.made: dict[Any, Any] = features.made if isinstance(features, MadeOnce) else {}
+
+
+def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """``make(column, features)``, which is called once for equal columns and the same `MadeOnce`."""
+
+    @wraps(make)
+    def made(column: Any, features: Features) -> Any:
+        if not isinstance(features, MadeOnce):
+            return make(column, features)
+        key = make.__name__, type(column), column
+        if key not in features.made:
+            features.made[key] = make(column, features)
+        return features.made[key]
+
+    return made
+
+
 def feature(features: Features, key: str) -> Any:
+    """The feature of a name, which becomes a column if it is a vector."""
+    return _feature(key, features)
+
+
+@_once
+def _feature(key: str, features: Features) -> Any:
     if key not in features:
         present = ", ".join(sorted(map(str, features)))
         raise ValueError(f"Feature {key} is not in features dictionary; it has {present}.")
     value = features[key]
     value = value if isinstance(value, SparseTensor) else convert_to_tensor(value)
-    if value.get_shape().ndims != 1:
+    rank = value.get_shape().ndims
+    if rank == 0:
+        raise ValueError(f"Feature (key: {key}) cannot have rank 0, that of one example, may lack .batch(…): {value}")
+    if rank != 1:
         return value
     return sparse_reshape(value, [-1, 1]) if isinstance(value, SparseTensor) else expand_dims(value, -1)  # a column
 
@@ -205,6 +236,7 @@ class NumericColumn(DenseColumn, OldDenseColumn):
         """`raw`."""
         return self.raw(features)
 
+    @_once
     def raw(self, features: Features) -> Tensor:
         """The floats, in the shape of the feature."""
         value = feature(features, self._key)
@@ -216,8 +248,15 @@ class NumericColumn(DenseColumn, OldDenseColumn):
         return floats
 
     def dense(self, features: Features) -> Tensor:
-        """The numbers of each example, [batch, width]."""
-        return reshape(self.raw(features), [-1, self.width])
+        """The numbers of each example, [batch, width]; never those of one example as two."""
+        value = self.raw(features)
+        sizes = value.shape.as_list()[1:] if value.shape.ndims else [None]
+        if None in sizes:
+            with counted_as(2):  # as many as in the other case: `uncounted_ops` are the rest
+                return reshape(value, [shape(value)[0], self.width])
+        if math.prod(sizes) != self.width:
+            raise ValueError(f"Cannot reshape {value} to [batch, {self.width}], the shape of {self.name}.")
+        return reshape(value, [-1, self.width])
 
 
 @export("tf.feature_column.numeric_column")
@@ -243,17 +282,26 @@ def numeric_column(
     _check_key(key)
     dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if any(not isinstance(d, int) or d <= 0 for d in dims):
-        raise ValueError(f"shape dimensions must be greater than 0. shape: {dims}")
+        raise ValueError(f"shape dimensions must be integers greater than 0. shape: {dims}")
     dtype = dtypes.as_dtype(dtype)
     if not (dtype.is_integer or dtype.is_floating):
         raise ValueError(f"dtype must be convertible to float. dtype: {dtype}, key: {key}")
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
-    default = None if default_value is None else np.broadcast_to(default_value, dims).tolist()
+    default = None if default_value is None else _default_numbers(default_value, dims, dtype, key)
     return made_of(
-        NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=_nested(default),
+        NumericColumn(key, dims, default, dtype, normalizer_fn), key=key, shape=dims, default_value=default,
         dtype=dtype, normalizer_fn=normalizer_fn,
     )  # fmt: skip
+
+
+def _default_numbers(value: Any, dims: tuple[int, ...], dtype: dtypes.DType, key: str) -> Any:
+    given = np.asarray(value)
+    if given.dtype.kind not in ("biuf" if dtype.is_floating else "biu"):
+        raise TypeError(f"default_value must be compatible with dtype. Given: {value}, dtype: {dtype}, key: {key}")
+    if given.ndim and given.shape != dims:
+        raise ValueError(f"The shape of default_value must be equal to given shape. Given: {value}, shape: {dims}")
+    return _nested(np.broadcast_to(given, dims).tolist())
 
 
 def _nested(value: Any) -> Any:
@@ -330,9 +378,12 @@ class NumberedColumn(CategoricalColumn, OldCategoricalColumn):
     def parse_spec(self) -> dict[str, Any]:
         return {self._key: VarLenFeature(self._dtype)}
 
+    @_once
     def ids(self, features: Features) -> SparseTensor:
         """The ids of each example. In a dense feature, "" and -1 stand for nothing."""
         value = feature(features, self._key)
+        if dtypes.as_dtype(value.dtype).is_integer != self._dtype.is_integer:
+            raise ValueError(f"The types of {self.name}, {self._dtype}, and {value} are not compatible.")
         value = sparse_of(value, "" if value.dtype == dtypes.string else -1)
         return SparseTensor(value.indices, self._numbered(value.values), value.dense_shape)
 
@@ -440,6 +491,8 @@ def categorical_column_with_vocabulary_list(
     _check_others(default_value, num_oov_buckets, key)
     own = dtypes.string if words.dtype.kind in "SUO" else dtypes.int64
     dtype = dtypes.as_dtype(own if dtype is None else dtype)
+    if dtype.is_integer != own.is_integer:
+        raise ValueError(f"dtype {dtype} and vocabulary dtype {own} do not match, column_name: {key}")
     _check_categorical(key, dtype)
 
     def numbered(values: Tensor) -> Tensor:
@@ -540,6 +593,7 @@ class CrossedColumn(CategoricalColumn, OldCategoricalColumn):
             found.update({key: VarLenFeature(dtypes.string)} if isinstance(key, str) else key.parse_spec())
         return found
 
+    @_once
     def ids(self, features: Features) -> SparseTensor:
         """The hashes of each example's combinations."""
         inputs = [feature(features, key) if isinstance(key, str) else key.ids(features) for key in self.leaves()]
@@ -593,6 +647,7 @@ class WeightedCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
     def ids(self, features: Features) -> SparseTensor:
         return self._source.ids(features)
 
+    @_once
     def weights(self, features: Features) -> SparseTensor:
         value = feature(features, self._key)
         if self._dtype != value.dtype.base_dtype:
@@ -620,39 +675,6 @@ def weighted_categorical_column(
         raise ValueError(f"dtype {kind} is not convertible to float.")
     made = WeightedCategoricalColumn(categorical(categorical_column), weight_feature_key, kind)
     return made_of(made, categorical_column=categorical_column, weight_feature_key=weight_feature_key, dtype=kind)
-
-
-class SequenceCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
-    """Categories of sequences, each step with its own; see `tfmini.estimator.sequence_columns`."""
-
-    def __init__(self, source: CategoricalColumn) -> None:
-        self._source, self.name, self.num_buckets = source, source.name, source.num_buckets
-
-    def parse_spec(self) -> dict[str, Any]:
-        return self._source.parse_spec()
-
-    def ids(self, features: Features) -> SparseTensor:
-        """The ids, [batch, time, ids of a step]."""
-        return _by_step(self._source.ids(features))
-
-    def weights(self, features: Features) -> SparseTensor | None:
-        found = self._source.weights(features)
-        return None if found is None else _by_step(found)
-
-
-def _by_step(values: SparseTensor) -> SparseTensor:
-    sizes = shape(values)
-    return sparse_reshape(values, [sizes[0], sizes[1], reduce_prod(sizes[2:])])
-
-
-def refuse_sequences(column: Any) -> None:
-    """Raises ValueError for a column of sequences where each example has numbers."""
-    if isinstance(getattr(column, "source", None), SequenceCategoricalColumn):
-        raise ValueError(
-            f"In {column.name}: categorical_column must not be of sequences. Suggested fix A: use sequence_input_layer"
-            " or SequenceFeatures. Suggested fix B: use categorical_column_with_* in place of"
-            f" sequence_categorical_column_with_*. Given: {column.source}"
-        )
 
 
 def categorical(column: Column) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -110,7 +111,11 @@ class MetricSpec:
                  "labels": _one_of(labels, self.label_key, "labels")}  # fmt: skip
         if self.weight_key is not None:
             given["weights"] = _one_of(inputs, self.weight_key, "features")
-        return self.metric_fn(**given)
+        names = inspect.signature(self.metric_fn).parameters
+        if "predictions" in names or any(p.kind is p.VAR_KEYWORD for p in names.values()):
+            return self.metric_fn(**given)
+        first = given.pop("predictions")  # of a function of other names, as `streaming_mean` of values
+        return self.metric_fn(first, **{name: value for name, value in given.items() if name in names})
 
 
 def _one_of(values: Any, key: str | None, what: str) -> Any:

@@ -13,19 +13,53 @@ from tfmini.estimator.columns import (
     Column,
     DenseColumn,
     Features,
+    OldCategoricalColumn,
     OldDenseColumn,
     categorical,
     made_of,
-    refuse_sequences,
 )
 from tfmini.export import export, export_names
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import count_ops
 from tfmini.ops.array.partition import one_hot
-from tfmini.ops.array.shape import expand_dims, reshape
-from tfmini.ops.math.reductions import reduce_sum
-from tfmini.ops.sparse.functions import sparse_tensor_to_dense
+from tfmini.ops.array.shape import expand_dims, reshape, shape
+from tfmini.ops.composites import SparseTensor
+from tfmini.ops.math.reductions import reduce_prod, reduce_sum
+from tfmini.ops.sparse.functions import sparse_reshape, sparse_tensor_to_dense
 from tfmini.ops.variables.initializers import TruncatedNormal
+
+
+class SequenceCategoricalColumn(CategoricalColumn, OldCategoricalColumn):
+    """Categories of sequences, each step with its own; see `tfmini.estimator.sequence_columns`."""
+
+    def __init__(self, source: CategoricalColumn) -> None:
+        self._source, self.name, self.num_buckets = source, source.name, source.num_buckets
+
+    def parse_spec(self) -> dict[str, Any]:
+        return self._source.parse_spec()
+
+    def ids(self, features: Features) -> SparseTensor:
+        """The ids, [batch, time, ids of a step]."""
+        return _by_step(self._source.ids(features))
+
+    def weights(self, features: Features) -> SparseTensor | None:
+        found = self._source.weights(features)
+        return None if found is None else _by_step(found)
+
+
+def _by_step(values: SparseTensor) -> SparseTensor:
+    sizes = shape(values)
+    return sparse_reshape(values, [sizes[0], sizes[1], reduce_prod(sizes[2:])])
+
+
+def refuse_sequences(column: Any) -> None:
+    """Raises ValueError for a column of sequences where each example has numbers."""
+    if isinstance(getattr(column, "source", None), SequenceCategoricalColumn):
+        raise ValueError(
+            f"In {column.name}: categorical_column must not be of sequences. Suggested fix A: use sequence_input_layer"
+            " or SequenceFeatures. Suggested fix B: use categorical_column_with_* in place of"
+            f" sequence_categorical_column_with_*. Given: {column.source}"
+        )
 
 
 class IndicatorColumn(DenseColumn, OldDenseColumn):
@@ -67,7 +101,7 @@ def indicator_column(categorical_column: Column) -> IndicatorColumn:
 class EmbeddingColumn(DenseColumn, OldDenseColumn):
     """See `embedding_column`."""
 
-    uncounted_ops = 7
+    uncounted_ops = 8
 
     def __init__(self, source: CategoricalColumn, width: int, settings: Mapping[str, Any]) -> None:
         self.source, self.width, self.settings = source, width, settings

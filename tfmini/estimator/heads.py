@@ -145,6 +145,8 @@ class PremadeHead(abc.ABC):
             return 1.0
         if not isinstance(column, (str, NumericColumn)):
             raise TypeError(f"Weight column must be either a string or NumericColumn. Given type: {type(column)}.")
+        if isinstance(column, str) and column not in features:
+            raise ValueError(f"Feature {column} is not in features dictionary.")
         value = convert_to_tensor(features[column] if isinstance(column, str) else column.raw(features))
         if not (value.dtype.is_floating or value.dtype.is_integer):
             raise ValueError(f"Weight column should be castable to float. Given dtype: {value.dtype}")

@@ -20,15 +20,17 @@ from tfmini.estimator.heads import PremadeHead, PremadeRegressionHead, class_hea
 from tfmini.estimator.model_spec import EstimatorSpec, ModeKeys
 from tfmini.estimator.run_config import RunConfig, WarmStartSettings
 from tfmini.export import export
+from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.nest import flatten
 from tfmini.graph.operation import Tensor
-from tfmini.graph.scoping import control_dependencies, count_ops, get_collection
+from tfmini.graph.scoping import control_dependencies, count_ops, counted_as, get_collection
 from tfmini.layers.core import dense, dropout, without
 from tfmini.layers.losses import Reduction
 from tfmini.layers.normalization import batch_normalization
 from tfmini.ops.array.filling import ones
-from tfmini.ops.array.shape import shape
+from tfmini.ops.array.joining import concat
+from tfmini.ops.array.shape import reshape, shape
 from tfmini.ops.control import group
 from tfmini.ops.math.elementwise import add, multiply
 from tfmini.ops.nn.activation import relu
@@ -143,6 +145,18 @@ def _of_head(classifier: Callable[..., None], *more: str) -> Any:
     return with_head
 
 
+def _linear_logits(features: Mapping[str, Any], columns: Iterable[Column], width: int, combiner: str) -> Tensor:
+    """The weighted sum of the columns, with TensorFlow's summaries of its variables."""
+    variables: dict[Any, list[Any]] = {}
+    logits = weighted_sum(features, columns, width, combiner, cols_to_vars=variables)
+    with counted_as(0):
+        bias = convert_to_tensor(variables.pop("bias")[0])
+        scalar("bias", bias[0]) if width == 1 else histogram("bias", bias)
+        weights = [reshape(part, [-1]) for parts in variables.values() for part in parts]
+        scalar("fraction_of_zero_weights", zero_fraction(concat(weights, 0)))
+    return logits
+
+
 class _Linear(Estimator):
     _head: Callable[..., PremadeHead]
 
@@ -165,11 +179,12 @@ class _Linear(Estimator):
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
             _check_features(features)
             parts = _partitioner(partitioner, config)
-            rate = _linear_rate(_MOST_LINEAR_RATE, feature_columns)
+            # Before the model, as in TensorFlow: a function that makes it may make ops, and later seeds count them.
+            made = _optimizer(optimizer, _linear_rate(_MOST_LINEAR_RATE, feature_columns))
             # The head and the optimizer belong to the scope: checkpoints have the slots under names that it makes.
             with variable_scope("linear", values=tuple(features.values()), partitioner=parts):
-                logits = weighted_sum(features, feature_columns, head.width, sparse_combiner)
-                return head.spec(features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, rate), loss))
+                logits = _linear_logits(features, feature_columns, head.width, sparse_combiner)
+                return head.spec(features, mode, logits, labels, lambda loss: _train(made, loss))
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
@@ -346,11 +361,10 @@ class _DNN(Estimator):
         head = self._head(n_classes, weight_column, label_vocabulary, loss_reduction)
 
         def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
+            made = _optimizer(optimizer, _DNN_RATE)
             with network.scope(features, config):  # as in a linear model
                 logits = network(features, mode, head.width, config)
-                return head.spec(
-                    features, mode, logits, labels, lambda loss: _train(_optimizer(optimizer, _DNN_RATE), loss)
-                )
+                return head.spec(features, mode, logits, labels, lambda loss: _train(made, loss))
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
@@ -406,21 +420,20 @@ class _Parts:
         """The linear model's logits."""
         parts = _partitioner(self.partitioner, config)
         with variable_scope("linear", values=tuple(features.values()), partitioner=parts) as scope:
-            logits = weighted_sum(features, self.linear_columns, width, self.combiner)
+            logits = _linear_logits(features, self.linear_columns, width, self.combiner)
             _summarize(logits, scope.name)
         return logits
 
-    def train(self, loss: Tensor) -> Any:
+    def made_optimizer(self, part: str) -> Any:
+        """The optimizer of "dnn" or "linear"."""
+        if part == "dnn":
+            return _optimizer(self.network_optimizer, _ADDED_DNN_RATE)
+        return _optimizer(self.linear_optimizer, _linear_rate(_MOST_ADDED_LINEAR_RATE, self.linear_columns))
+
+    def train(self, loss: Tensor, optimizers: Mapping[str, Any]) -> Any:
         """Minimizes a loss; each part's optimizer changes that part's variables."""
-        steps = []
         with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
-            if self.network is not None:
-                optimizer = _optimizer(self.network_optimizer, _ADDED_DNN_RATE)
-                steps.append(optimizer.minimize(loss, var_list=_variables("dnn")))
-            if self.linear_columns:
-                rate = _linear_rate(_MOST_ADDED_LINEAR_RATE, self.linear_columns)
-                optimizer = _optimizer(self.linear_optimizer, rate)
-                steps.append(optimizer.minimize(loss, var_list=_variables("linear")))
+            steps = [made.minimize(loss, var_list=_variables(part)) for part, made in optimizers.items()]
         with control_dependencies([group(*steps)]):
             return assign_add(get_global_step(), 1).op
 
@@ -432,15 +445,17 @@ def _variables(scope: str) -> list[Any]:
 def _combined_fn(head: PremadeHead, parts: _Parts) -> Callable[..., Any]:
     def model_fn(features: Mapping[str, Any], labels: TensorLike, mode: str, config: RunConfig) -> EstimatorSpec:
         _check_features(features)
-        logits = None
+        logits, optimizers = None, {}
         if parts.network is not None:
+            optimizers["dnn"] = parts.made_optimizer("dnn")
             with parts.network.scope(features, config):
                 logits = parts.network(features, mode, head.width, config)
         if parts.linear_columns:
+            optimizers["linear"] = parts.made_optimizer("linear")
             linear = parts.linear(features, head.width, config)
             logits = linear if logits is None else add(logits, linear)
         assert logits is not None
-        return head.spec(features, mode, logits, labels, parts.train)
+        return head.spec(features, mode, logits, labels, lambda loss: parts.train(loss, optimizers))
 
     return model_fn
 

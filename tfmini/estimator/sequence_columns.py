@@ -13,7 +13,6 @@ from tfmini.estimator.columns import (
     CategoricalColumn,
     Column,
     Features,
-    SequenceCategoricalColumn,
     categorical_column_with_hash_bucket,
     categorical_column_with_identity,
     categorical_column_with_vocabulary_file,
@@ -22,7 +21,7 @@ from tfmini.estimator.columns import (
     made_of,
     numeric_column,
 )
-from tfmini.estimator.embedding_columns import EmbeddingColumn, IndicatorColumn
+from tfmini.estimator.embedding_columns import EmbeddingColumn, IndicatorColumn, SequenceCategoricalColumn
 from tfmini.export import export
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import control_dependencies, name_scope

@@ -269,7 +269,7 @@ class Layer:
                     "A layer's `call` method should return a Tensor or a list of Tensors, not None"
                     f" (layer: {self._name})."
                 )
-            if outputs is inputs:
+            if outputs is inputs and any(hasattr(tensor, "_keras_history") for tensor in nest.flatten(outputs)):
                 outputs = nest.map_structure(lambda tensor: identity(tensor, name=self._name), outputs)
             if self.activity_regularizer is not None:
                 self._regularize_activity(inputs, nest.flatten(outputs))

@@ -236,14 +236,15 @@ def auc(
     def area(counts: Counts, result: str) -> Tensor:
         if curve == "PR" and summation_method == "careful_interpolation":
             return _interpolated(counts)
-        return _area(counts, curve, summation_method, result)
+        return area_of(counts, curve, summation_method, result)
 
     with variable_scope(name, "auc", (labels, predictions, weights)):
         found = counts_at(labels, predictions, limits, weights)
         return of_counts(Published(metrics_collections, updates_collections), area, found)
 
 
-def _area(counts: Counts, curve: str, method: str, name: str) -> Tensor:
+def area_of(counts: Counts, curve: str, method: str, name: str) -> Tensor:
+    """The area under the curve of counts at falling shares, a sum over its thresholds; see `auc`."""
     tiny = 1e-6
     tp, fn, tn, fp = _tensors(counts)
     x = y = div(tp + tiny, tp + fn + tiny)
@@ -285,7 +286,7 @@ def sensitivity_at_specificity(
 
     def at_best(counts: Counts, result: str) -> Tensor:
         tp, fn, tn, fp = _tensors(counts)
-        specificities = div_no_nan(tn, tn + fp)
+        specificities = div(tn, tn + fp + _EDGE)  # TensorFlow's tiny number decides which of two equally near ones
         best = cast(argmin(absolute(specificities - specificity), 0), dtypes.int32)
         return div(tp[best], tp[best] + fn[best] + _EDGE, name=result)
 
@@ -514,8 +515,8 @@ def _mean_precision(given: Published, labels: TensorLike, classes: Tensor, weigh
         precision = _weighted(precision, weights)
     most = metric_variable([], _FLOAT64, name="max")
     total = metric_variable([], _FLOAT64, name="total")
-    update = div(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
-    return given.metric(lambda: div(total, most, name="mean"), update)
+    update = div_no_nan(accumulated(total, reduce_sum(precision)), accumulated(most, number), name="update")
+    return given.metric(lambda: div_no_nan(total, most, name="mean"), update)
 
 
 def _average_precision(labels: TensorLike, classes: Tensor, k: int) -> Tensor:

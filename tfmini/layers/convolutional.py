@@ -16,6 +16,7 @@ from tfmini.ops.array.layout import transpose
 from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.nn import convolution
+from tfmini.ops.nn.dilated import check_steps
 from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.ops.variables.initializers import Zeros
 from tfmini.shapes import TensorShape
@@ -175,6 +176,7 @@ class Conv(KernelLayer):
         return self._finished(self._convolved(inputs), self._layout)
 
     def _convolved(self, inputs: TensorLike) -> Any:
+        check_steps(self.strides, self.dilation_rate)
         return type(self).convolve(
             inputs,
             self.kernel,

@@ -428,6 +428,8 @@ def cosine_distance(
     dim: int | None = None,
 ) -> Tensor:
     """The loss ``1 - sum(predictions * labels)`` of unit vectors along ``axis`` (``tf.losses.cosine_distance``)."""
+    if axis is not None and dim is not None:
+        raise ValueError("Cannot specify both 'dim' and 'axis'.")
     axis = dim if axis is None else axis
     if axis is None:
         raise ValueError("You must specify 'axis'.")

@@ -200,10 +200,14 @@ def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool, new: Calla
 def dot(a: Array, b: Array, new: Callable[..., Array] | None = None) -> Array:
     """`numpy.dot`; of two matrices of one type in the array ``new(shape, dtype)``, if that is given."""
     found: Array
-    if new is not None and a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]:
-        found = np.dot(a, b, new((a.shape[0], b.shape[1]), a.dtype))
+    fits = a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]
+    out = new((a.shape[0], b.shape[1]), a.dtype) if new is not None and fits else None
+    if fits and (
+        a.size == 1 or b.size == 1
+    ):  # BLAS does not read the other matrix if the one number is 0, so NaN is lost
+        found = np.multiply(a, b, out)
     else:
-        found = np.dot(a, b)
+        found = np.dot(a, b, out)
     return found
 
 

@@ -22,6 +22,7 @@ from tfmini.numerics.texts import compiled as compiled_pattern
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import one_of
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
@@ -527,8 +528,8 @@ def reduce_join(
     name: str | None = None, reduction_indices: AxisLike | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Joins the strings along ``axis`` (the first of several varies fastest; None: all), ``tf.reduce_join``."""
-    axis = reduction_indices if axis is None else axis
-    keep = bool(keep_dims if keepdims is None else keepdims)
+    axis = one_of(axis, reduction_indices, "axis", "reduction_indices")
+    keep = bool(one_of(keepdims, keep_dims, "keepdims", "keep_dims"))
     with name_scope(name, "ReduceJoin", [inputs]):
         inputs = convert_to_tensor(inputs)
         if axis is None and inputs.raw_shape is not None:

@@ -56,3 +56,16 @@ def test_a_sequence_of_one_step_has_no_transition() -> None:
         ])  # fmt: skip
     assert np.allclose(norm[:2], np.log(np.exp(INPUTS[:2, 0]).sum(1))) and norm[2] == 0
     assert tags[:, 0].tolist() == INPUTS[:, 0].argmax(1).tolist()
+
+
+def test_lengths_may_be_int64() -> None:
+    """1.15.5 takes them, as `tf.count_nonzero` gives them."""
+    potentials, tags, transitions = tf.ones([2, 3, 2]), tf.zeros([2, 3], tf.int32), tf.zeros([2, 2])
+    found = []
+    for dtype in (tf.int32, tf.int64):
+        lengths = tf.constant([3, 1], dtype)
+        likelihood, _ = tf.contrib.crf.crf_log_likelihood(potentials, tags, lengths, transitions)
+        found.append([likelihood, *tf.contrib.crf.crf_decode(potentials, transitions, lengths)])
+    with tf.Session() as session:
+        narrow, wide = session.run(found)
+    assert [each.tolist() for each in narrow] == [each.tolist() for each in wide]

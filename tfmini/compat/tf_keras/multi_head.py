@@ -30,6 +30,7 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import get_collection, name_scope
+from tfmini.layers.binary_metrics import area_of
 from tfmini.layers.losses import Reduction
 from tfmini.ops.array.joining import split
 from tfmini.ops.control import no_op
@@ -210,6 +211,27 @@ def _minimized(optimizer: Any, loss: Tensor) -> Any:
     return optimizer.minimize(loss, global_step=get_global_step())
 
 
+def _measures_as_before(head: Head) -> Head:
+    """Makes the areas under curves of a head sums of trapezoids, those of ``tf.metrics.auc``."""
+    metrics = head.metrics
+
+    def as_before(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        found = metrics(*args, **kwargs)
+        for metric in found.values():
+            if type(metric).__name__ == "AUC":
+                metric.result = functools.partial(_area, metric)
+        return found
+
+    head.metrics = as_before  # type: ignore[method-assign]
+    return head
+
+
+def _area(metric: Any) -> Tensor:
+    counts = (metric.true_positives, metric.false_negatives, metric.true_negatives, metric.false_positives)
+    named = dict(zip(("tp", "fn", "tn", "fp"), map(convert_to_tensor, counts)))
+    return area_of(named, metric.curve.name, "trapezoidal", "value")
+
+
 def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
     """The class of a head as a function whose loss reduction is one of ``tf.losses.Reduction``."""
     signature = inspect.signature(made)
@@ -223,7 +245,7 @@ def _of_before(made: Callable[..., Head], default: str) -> Callable[..., Head]:
         given = before.bind(*args, **kwargs)
         reduction = given.arguments.get("loss_reduction", default)
         given.arguments["loss_reduction"] = _NEW_NAMES.get(reduction, reduction)
-        return _trains_as_before(made(**given.arguments))
+        return _measures_as_before(_trains_as_before(made(**given.arguments)))
 
     head.__signature__ = before  # type: ignore[attr-defined]
     return head

@@ -28,7 +28,7 @@ from tfmini.ops.nn.cross_entropy import softmax as softmax_of
 from tfmini.ops.nn.dilated import pool as pool_of
 from tfmini.ops.nn.normalization import dropout as drop_out
 from tfmini.ops.nn.normalization import l2_normalize
-from tfmini.ops.nn.pooling import avg_pool, max_pool
+from tfmini.ops.nn.pooling import avg_pool, avg_pool3d, max_pool, max_pool3d
 from tfmini.ops.variables.initializers import Constant
 from tfmini.ops.variables.scope import VariableScope, variable_scope
 
@@ -63,19 +63,20 @@ def _images(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _volumes(kind: str) -> Callable[..., Any]:
+def _volumes(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(
         inputs: TensorLike, window: Sequence[int], steps: Sequence[int], padding: str, data_format: str | None
     ) -> Any:
-        return pool_of(inputs, window, kind, padding, strides=steps, data_format=data_format)
+        sizes, strides = ([1, *each, 1] if data_format != "NCDHW" else [1, 1, *each] for each in (window, steps))
+        return function(inputs, sizes, strides, padding, data_format=data_format)
 
     return compute
 
 
 max_pool2d = _pool("max_pool2d", "MaxPool2D", "NHWC", _images(max_pool))
 avg_pool2d = _pool("avg_pool2d", "AvgPool2D", "NHWC", _images(avg_pool))
-max_pool3d = _pool("max_pool3d", "MaxPool3D", "NDHWC", _volumes("MAX"))
-avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes("AVG"))
+max_pool3d = _pool("max_pool3d", "MaxPool3D", "NDHWC", _volumes(max_pool3d))
+avg_pool3d = _pool("avg_pool3d", "AvgPool3D", "NDHWC", _volumes(avg_pool3d))
 
 
 @export("tf.contrib.layers.pool", "tf.contrib.slim.pool", "tf.contrib.slim.layers.pool")

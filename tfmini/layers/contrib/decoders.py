@@ -21,6 +21,7 @@ from tfmini.layers.rnn_cells import RNNCell
 from tfmini.layers.rnn_unrolling import _batch_major, check_cell
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import fill, zeros, zeros_like
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat
 from tfmini.ops.array.partition import where
 from tfmini.ops.array.shape import reshape
@@ -100,6 +101,8 @@ class BasicDecoder(Decoder):
 
     def __init__(self, cell: RNNCell, helper: Helper, initial_state: object, output_layer: Layer | None = None) -> None:
         check_cell(cell)
+        if not isinstance(helper, Helper):
+            raise TypeError(f"helper must be a Helper, received: {type(helper)}")
         self._cell, self._helper, self._initial_state, self._output_layer = cell, helper, initial_state, output_layer
 
     @property
@@ -401,8 +404,6 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
       ValueError: ``auxiliary_inputs`` are given; tfmini does not have them.
     """
 
-    sample_ids_dtype = dtypes.bool
-
     def __init__(
         self, inputs: TensorLike, sequence_length: TensorLike, sampling_probability: TensorLike,
         time_major: bool = False, seed: int | None = None, next_inputs_fn: Callable[..., Any] | None = None,
@@ -415,14 +416,14 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         self._next_inputs_fn = next_inputs_fn or (lambda outputs: outputs)
 
     def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """Which sequences are fed their output."""
-        return less(random_uniform([self.batch_size], seed=self._seed), self._sampling_probability)
+        """1 for the sequences that are fed their output, 0 for the others."""
+        return cast(less(random_uniform([self.batch_size], seed=self._seed), self._sampling_probability), dtypes.int32)
 
     def next_inputs(
         self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
-        return finished, where(sample_ids, self._next_inputs_fn(outputs), inputs), state
+        return finished, where(cast(sample_ids, dtypes.bool), self._next_inputs_fn(outputs), inputs), state
 
 
 @export("tf.contrib.seq2seq.GreedyEmbeddingHelper")

@@ -34,6 +34,7 @@ from tfmini.ops.nn.batch_norm import bias_add as add_bias
 from tfmini.ops.nn.convolution import conv2d as convolve2d
 from tfmini.ops.nn.convolution import conv2d_transpose as deconvolve
 from tfmini.ops.nn.convolution import depthwise_conv2d, note_dilation, separable_conv2d
+from tfmini.ops.nn.dilated import check_steps
 from tfmini.ops.nn.dilated import convolution as convolve
 from tfmini.ops.nn.normalization import batch_normalization, moments
 from tfmini.ops.variables.initializers import Ones, Zeros
@@ -243,6 +244,7 @@ def convolution2d(
         kernel = [*normalized_tuple(kernel_size, 2, "kernel_size"), channels_of(inputs, layout), num_outputs]
         weights, gaps = given.weights(inputs, kernel), normalized_tuple(rate, 2, "rate")
         note_dilation(gaps)
+        check_steps(normalized_tuple(stride, 2, "stride"), gaps)
         steps = around(normalized_tuple(stride, 2, "stride"), layout)
         outputs = convolve2d(
             inputs, weights, steps, padding.upper(), data_format=layout, dilations=around(gaps, layout)

@@ -437,7 +437,7 @@ def crf_binary_score(tag_indices: TensorLike, sequence_lengths: TensorLike, tran
 @export("tf.contrib.crf.crf_log_norm")
 def crf_log_norm(inputs: TensorLike, sequence_lengths: TensorLike, transition_params: TensorLike) -> Any:
     """The logarithm of the sum of the exponentials of all tag sequences' scores, ``[batch]``; 0 for length 0."""
-    inputs, lengths = convert_to_tensor(inputs), convert_to_tensor(sequence_lengths, dtypes.int32)
+    inputs, lengths = convert_to_tensor(inputs), cast(sequence_lengths, dtypes.int32)
     transitions = expand_dims(convert_to_tensor(transition_params), 0)
     steps = _steps(inputs)
 
@@ -498,7 +498,7 @@ def crf_log_likelihood(
 @export("tf.contrib.crf.crf_decode")
 def crf_decode(potentials: TensorLike, transition_params: TensorLike, sequence_length: TensorLike) -> tuple[Any, Any]:
     """(the best tags, int32 ``[batch, steps]``, 0 beyond the lengths; their scores, ``[batch]``)."""
-    potentials, lengths = convert_to_tensor(potentials), convert_to_tensor(sequence_length, dtypes.int32)
+    potentials, lengths = convert_to_tensor(potentials), cast(sequence_length, dtypes.int32)
     transitions = expand_dims(convert_to_tensor(transition_params), 0)
     batch, count, tags = (shape_of(potentials)[axis] for axis in range(3))
     steps = _steps(potentials)

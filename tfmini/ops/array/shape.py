@@ -401,7 +401,8 @@ def reshape(tensor: TensorLike, shape: SizesLike, name: str | None = None) -> Te
 _squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
-def _one_of(first: AxisLike | None, old: AxisLike | None, new_name: str, old_name: str) -> Any:
+def one_of(first: AxisLike | None, old: AxisLike | None, new_name: str, old_name: str) -> Any:
+    """The value of an argument that also has a deprecated name; raises ValueError when both are used."""
     if old is None:
         return first
     if first is not None:
@@ -427,7 +428,7 @@ def expand_dims(
     Raises:
       ValueError: when neither or both are given, or the axis is out of range.
     """
-    axis = _one_of(axis, dim, "axis", "dim")
+    axis = one_of(axis, dim, "axis", "dim")
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
     return _expand_dims(input, axis, name=name)
@@ -449,7 +450,7 @@ def squeeze(input: TensorLike, axis: Any = None, name: str | None = None, squeez
     Raises:
       ValueError: when a named dimension has another size.
     """
-    axis = _one_of(axis, squeeze_dims, "axis", "squeeze_dims")
+    axis = one_of(axis, squeeze_dims, "axis", "squeeze_dims")
     axis = [] if axis is None else axis
     return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)
 

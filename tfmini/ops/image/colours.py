@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from tfmini.ops.math.elementwise import add, divide, floormod, maximum, multiply
 from tfmini.ops.math.reductions import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tfmini.ops.math.sums import clip_by_value
 from tfmini.ops.math.unary import abs as absolute
-from tfmini.ops.math.unary import abs_op, log, pow_op, rsqrt, sqrt
+from tfmini.ops.math.unary import abs_op, log, pow_op, sqrt
 from tfmini.ops.nn.activation import relu_op as relu
 from tfmini.ops.nn.convolution import depthwise_conv2d_native
 from tfmini.ops.nn.pooling import avg_pool
@@ -55,20 +56,36 @@ def convert_image_dtype(image: TensorLike, dtype: DTypeLike, saturate: bool = Fa
 
 @export("tf.image.per_image_standardization")
 def per_image_standardization(image: Any) -> Any:
-    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), of the same type.
+    """Each image minus its mean, divided by its deviation (``tf.image.per_image_standardization``), in its own type.
 
-    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros. Integers and float64 are
-    scaled to [0, 1] as float32 before, and back behind.
+    The deviation is at least ``1 / sqrt(number of values)``, so a uniform image gives zeros. Integers become numbers up
+    to 1 before, and integers again after it: give floats for a useful result.
+
+    Raises:
+      ValueError: the rank is below 3.
     """
     with name_scope(None, "per_image_standardization", [image]):
-        image = convert_to_tensor(image, name="image")
-        count_ops(4 if image.shape.is_fully_defined() else 26)  # a check of the sizes, and another formula
-        given, axes = image.dtype, [-1, -2, -3]
-        floats = image if given in (dtypes.float16, dtypes.float32) else convert_image_dtype(image, dtypes.float32)
-        count = cast(reduce_prod(shape_of(floats)[-3:]), floats.dtype)
-        distance = floats - reduce_mean(floats, axis=axes, keepdims=True)
-        deviation = sqrt(reduce_mean(distance * distance, axis=axes, keepdims=True))
-        return convert_image_dtype(distance / maximum(deviation, rsqrt(count)), given, saturate=True)
+        given = convert_to_tensor(image, name="image")
+        is_small_float = given.dtype in (dtypes.float16, dtypes.float32)
+        image = given if is_small_float else convert_image_dtype(given, dtypes.float32)
+        axes = [-1, -2, -3]
+        least = _least_deviation(image)
+        count_ops(8 if image.shape.is_fully_defined() else 30)  # the number of values, another formula, checks of sizes
+        mean = reduce_mean(image, axis=axes, keepdims=True)
+        variance = reduce_mean(image * image, axis=axes, keepdims=True) - mean * mean
+        scaled = (image - mean) / maximum(sqrt(maximum(variance, 0.0)), least)
+        return convert_image_dtype(scaled, given.dtype, saturate=True)
+
+
+def _least_deviation(image: Tensor) -> Tensor:
+    sizes = None if image.shape.ndims is None else image.shape.as_list()[-3:]
+    if sizes is not None and len(sizes) < 3:
+        raise ValueError(f"'image' must be at least three-dimensional, got the shape {image.shape}.")
+    if sizes is not None and None not in sizes:
+        return constant(1.0 / math.sqrt(image.shape[-3:].num_elements() or 0), image.dtype)
+    with counted_as(1):
+        number = cast(reduce_prod(shape_of(image)[-3:]), dtypes.float32)
+        return cast(divide(1.0, sqrt(number)), image.dtype)
 
 
 def _as_floats(image: TensorLike, adjust: Callable[[Any], Any], saturate: bool = True) -> Any:
@@ -364,7 +381,7 @@ def psnr(a: TensorLike, b: TensorLike, max_val: TensorLike, name: str | None = N
 
 def _peak_and_images(max_val: TensorLike, *images: object) -> list[Tensor]:
     first = convert_to_tensor(images[0])
-    peak = convert_image_dtype(convert_to_tensor(max_val, dtype=first.dtype), np.float32)
+    peak = convert_image_dtype(cast(max_val, first.dtype), np.float32)
     return [peak, *(convert_image_dtype(convert_to_tensor(image), np.float32) for image in images)]
 
 

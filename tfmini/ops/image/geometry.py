@@ -109,6 +109,10 @@ def resize_images(
         images, single = _batched(images)
         is_known = isinstance(size, (list, tuple)) and not any(isinstance(v, Tensor) for v in size)
         wanted: Any = size if is_known else constant_value(convert_to_tensor(size))
+        if wanted is not None and np.shape(wanted) != (2,):
+            raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
+        if wanted is not None and not all(isinstance(v, _INTS) or np.asarray(v).dtype.kind in "iu" for v in wanted):
+            raise ValueError("'size' must be a 1-D int32 Tensor")
         if preserve_aspect_ratio:
             if wanted is None:
                 raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
@@ -290,15 +294,22 @@ def central_crop(image: TensorLike, central_fraction: float) -> Any:
 @export("tf.image.flip_left_right")
 def flip_left_right(image: Any) -> Any:
     """Each image with its columns reversed (``tf.image.flip_left_right``)."""
-    image = convert_to_tensor(image, name="image")
+    image = _one_or_several(image)
     return reverse(image, [(image.shape.ndims or 3) - 2])
 
 
 @export("tf.image.flip_up_down")
 def flip_up_down(image: Any) -> Any:
     """Each image with its rows reversed (``tf.image.flip_up_down``)."""
-    image = convert_to_tensor(image, name="image")
+    image = _one_or_several(image)
     return reverse(image, [(image.shape.ndims or 3) - 3])
+
+
+def _one_or_several(image: Any) -> Any:
+    image = convert_to_tensor(image, name="image")
+    if image.shape.ndims not in (None, 3, 4):
+        raise ValueError(f"'image' must have either 3 or 4 dimensions, got the shape {image.shape}.")
+    return image
 
 
 def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
@@ -339,7 +350,7 @@ def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Any:
 @export("tf.image.transpose", "tf.image.transpose_image")
 def transpose_image(image: TensorLike, name: str | None = None) -> Any:
     """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
-    image = convert_to_tensor(image, name="image")
+    image = _one_or_several(image)
     count_ops(1 if image.shape.is_fully_defined() else 23)  # the image after a check of its sizes
     order = [0, 2, 1, 3] if image.shape.ndims == 4 else [1, 0, 2]  # an unknown image is one, as in TensorFlow
     return transpose(image, order, name=name or "transpose_image")
@@ -349,7 +360,7 @@ def transpose_image(image: TensorLike, name: str | None = None) -> Any:
 def rot90(image: TensorLike, k: int | Tensor = 1, name: str | None = None) -> Any:
     """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
     with name_scope(name, "rot90", [image, k]):
-        image = convert_to_tensor(image)
+        image = _one_or_several(image)
         times = constant_value(k) if isinstance(k, Tensor) else k
         if times is None:
             return switch_case(k % 4, [partial(_turned, image, i) for i in range(4)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import logging
 import os
 import platform
@@ -76,13 +76,37 @@ def _write_file(filename: Array, contents: Array) -> tuple[()]:
     return ()
 
 
+def matching(pattern: str) -> Iterator[str]:
+    """The paths that a pattern matches; ``*`` matches hidden files, and no wildcard a ``/``.
+
+    Raises:
+      NotFoundError: the directory before the first wildcard is not there, as in TensorFlow 1.
+    """
+    head, last = os.path.split(pattern)
+    if not _is_pattern(head) and not os.path.exists(head or "."):
+        raise errors.NotFoundError(None, None, f"{head}; No such file or directory")
+    for parent in matching(head) if _is_pattern(head) else [head]:
+        if not _is_pattern(last):
+            path = os.path.join(parent, last)
+            if os.path.exists(path):
+                yield path
+            continue
+        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+        yield from (os.path.join(parent, name) for name in sorted(fnmatch.filter(names, last)))
+
+
+def _is_pattern(text: str) -> bool:
+    return any(mark in text for mark in "*?[")
+
+
 @matching_files_op.kernel("CPU")
 def _matching_files(pattern: Array) -> Any:
     patterns = [pattern] if isinstance(pattern, bytes) else np.asarray(pattern, object).ravel().tolist()
     found = []
     for one in patterns:
         path = local_path(one)
-        found += [one.removesuffix(path) + name for name in glob.glob(path)]  # with the scheme that the pattern has
+        scheme = one.removesuffix(path)  # the names have the scheme that the pattern has
+        found += [scheme + os.fsencode(name) for name in matching(os.fsdecode(path))]
     found.sort()  # the file system's order is arbitrary
     out = np.empty(len(found), object)
     out[:] = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,9 +187,14 @@ def _steps(
             raise ValueError(f"all values of {label} must be positive")
         found.append(values)
     rates, steps = found
-    if max(steps) > 1 and max(rates) > 1:
-        raise ValueError("strides > 1 not supported in conjunction with dilation_rate > 1")
+    check_steps(steps, rates)
     return steps, rates
+
+
+def check_steps(strides: Iterable[int], rates: Iterable[int]) -> None:
+    """Raises ValueError where a convolution has both strides and gaps, as TensorFlow's layers do."""
+    if max(strides) > 1 and max(rates) > 1:
+        raise ValueError("strides > 1 not supported in conjunction with dilation_rate > 1")
 
 
 def _is_channels_first(data_format: str | None) -> bool:

@@ -9,6 +9,7 @@ from tfmini.core_types import TensorLike
 from tfmini.export import export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Tensor, colocate_with, convert_to_tensor, name_scope
+from tfmini.graph.scoping import counted_as
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.filling import ones_like, zeros_like
 from tfmini.ops.array.filling import range as number_range
@@ -281,7 +282,9 @@ def _matrices(
     """Ids and weights as matrices of the valid entries."""
     last = _last_axis(ids)
     outer = reduce_prod(slice_(ids.dense_shape, [0], [last]))
-    ids = sparse_reshape(ids, [outer, gather(ids.dense_shape, last)])
+    sizes = [outer, gather(ids.dense_shape, last)]
+    with counted_as(3):  # a constant of sizes that are known is ours
+        ids = sparse_reshape(ids, sizes)
     valid = greater_equal(ids.values, 0)
     if weights is None:
         return sparse_retain(ids, valid), None

@@ -266,7 +266,7 @@ def sparse_concat(
       expand_nonconcat_dims: the newer name of ``expand_nonconcat_dim``.
     """
     expand = bool(expand_nonconcat_dims) or expand_nonconcat_dim
-    axis = concat_dim if axis is None else axis
+    axis = layout.either(axis, concat_dim, "axis", "concat_dim")
     inputs = [as_sparse(item) for item in sp_inputs]
     if len(inputs) == 1:
         return inputs[0]

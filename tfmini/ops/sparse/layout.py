@@ -390,9 +390,8 @@ def _concat_kernel(indices: list[Any], values: list[Any], shapes: list[Any], *, 
         offset += int(shape[axis])
     size[axis] = offset
     joined, joined_values = np.concatenate(shifted), np.concatenate(values)
-    if axis:
-        order = row_major(joined)
-        joined, joined_values = joined[order], joined_values[order]
+    order = row_major(joined)
+    joined, joined_values = joined[order], joined_values[order]
     return joined, joined_values, size
 
 

@@ -470,6 +470,14 @@ def _in_force(scope: VariableScope, jumped: bool) -> Iterator[None]:
         scopes.current_scope = outer
 
 
+def opened_once(prefix: str) -> str:
+    """`prefix`, with a number if the current scope has opened it before; from now on it counts as opened."""
+    scopes = _scopes()
+    name, outer = scopes.unique(prefix), scopes.current_scope.name
+    scopes.open(f"{outer}/{name}" if outer else name)
+    return name
+
+
 def cache_outside_loops(scope: VariableScope) -> None:
     """From now on, new variables of ``scope`` are read once, on the device of what builds them, as for RNNs in TF 1.15.
 
