@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tfmini.compat.tf_keras import backend, counted_ops, op_layers, state
+from tfmini.compat.tf_keras import counted_ops, op_layers, state
 from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.layers.rnn_cells import RNNCell
@@ -34,7 +34,8 @@ def apply(root: ModuleType) -> None:
     for cell in (recurrent.GRUCell, recurrent.LSTMCell, root.layers.convolutional_recurrent.ConvLSTM2DCell):
         cell.build = _counted(cell.build)
     _change_wrappers(root)
-    root.backend.rnn, root.backend.learning_phase_scope = backend.rnn, state.learning_phase_scope
+    root.backend.rnn = root.backend.tensorflow_backend.tf_keras_backend.rnn
+    root.backend.learning_phase_scope = state.learning_phase_scope
     recurrent.PeepholeLSTMCell = root.layers.PeepholeLSTMCell = _peephole_cell(root)
     root.layers.recurrent_v2 = _second_version(root)
 

@@ -305,11 +305,11 @@ def flip_up_down(image: Any) -> Any:
     return reverse(image, [(image.shape.ndims or 3) - 3])
 
 
-def _one_or_several(image: Any) -> Any:
-    image = convert_to_tensor(image, name="image")
-    if image.shape.ndims not in (None, 3, 4):
-        raise ValueError(f"'image' must have either 3 or 4 dimensions, got the shape {image.shape}.")
-    return image
+def _one_or_several(image: TensorLike) -> Tensor:
+    tensor = convert_to_tensor(image, name="image")
+    if tensor.shape.ndims not in (None, 3, 4):
+        raise ValueError(f"'image' must have either 3 or 4 dimensions, got the shape {tensor.shape}.")
+    return tensor
 
 
 def _randomly(image: object, seed: int | None, flip: Any, scope: str) -> Any:
@@ -350,21 +350,21 @@ def random_flip_up_down(image: TensorLike, seed: int | None = None) -> Any:
 @export("tf.image.transpose", "tf.image.transpose_image")
 def transpose_image(image: TensorLike, name: str | None = None) -> Any:
     """Each image with its rows and columns exchanged (``tf.image.transpose_image``)."""
-    image = _one_or_several(image)
-    count_ops(1 if image.shape.is_fully_defined() else 23)  # the image after a check of its sizes
-    order = [0, 2, 1, 3] if image.shape.ndims == 4 else [1, 0, 2]  # an unknown image is one, as in TensorFlow
-    return transpose(image, order, name=name or "transpose_image")
+    tensor = _one_or_several(image)
+    count_ops(1 if tensor.shape.is_fully_defined() else 23)  # the image after a check of its sizes
+    order = [0, 2, 1, 3] if tensor.shape.ndims == 4 else [1, 0, 2]  # an unknown image is one, as in TensorFlow
+    return transpose(tensor, order, name=name or "transpose_image")
 
 
 @export("tf.image.rot90")
 def rot90(image: TensorLike, k: int | Tensor = 1, name: str | None = None) -> Any:
     """Each image rotated counter-clockwise by ``k`` times 90 degrees (``tf.image.rot90``)."""
     with name_scope(name, "rot90", [image, k]):
-        image = _one_or_several(image)
+        tensor = _one_or_several(image)
         times = constant_value(k) if isinstance(k, Tensor) else k
         if times is None:
-            return switch_case(k % 4, [partial(_turned, image, i) for i in range(4)])
-        return _turned(image, int(times) % 4)
+            return switch_case(k % 4, [partial(_turned, tensor, i) for i in range(4)])
+        return _turned(tensor, int(times) % 4)
 
 
 def _turned(image: Tensor, times: int) -> Tensor:
