@@ -221,8 +221,7 @@ class MasterSession:
         self.options = options
         self.in_process = in_process
         self.nodes: Nodes = {}
-        # Of the ops of the nodes. It is replaced, never changed: other sessions' threads ask `has_training` meanwhile.
-        self._types: frozenset[str] = frozenset()
+        self._types: frozenset[str] = frozenset()  # of the ops; replaced, since other sessions' threads go through it
         self.placement: dict[str, str] = {}
         self.decisions: dict[str, Decision] = {}
         self._leaders = ColocationLeaders()
